@@ -1,0 +1,61 @@
+# Needs Python 3.11 or newer and make; everything else is installed into .venv on first use.
+#   make PYTHON=python3.12 test      choose another interpreter (before .venv exists)
+#   make JOBS=8 test                 use more test processes
+
+PYTHON ?= python3
+JOBS ?= 2
+
+VENV := .venv
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
+# One BLAS thread per test process: several would fight over the same cores.
+PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MPLBACKEND=Agg $(VENV)/bin/python -m pytest -n $(JOBS)
+
+# What each kind of work installs. Pyright also has to see the optional packages that src imports.
+EXTRAS_demo := plot,progress
+EXTRAS_test := test
+EXTRAS_lint := lint
+EXTRAS_types := lint,plot,progress,dask
+EXTRAS_bench := bench
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test slow lint types bench clean
+.NOTPARALLEL:
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/' | expand -t 16
+
+demo: $(VENV)/.extras-demo ## install and run the demonstration
+	$(VENV)/bin/python -m sublevel demo
+
+test: $(VENV)/.extras-test ## install and run all tests but the slow ones, with coverage
+	$(PYTEST) --cov
+
+slow: $(VENV)/.extras-test ## run the slow tests
+	$(PYTEST) -m slow
+
+lint: $(VENV)/.extras-lint ## check style and formatting
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+
+types: $(VENV)/.extras-types ## check types
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(VENV)/bin/pyright
+
+bench: $(VENV)/.extras-bench ## list the benchmark commands, ready to run
+	@ls benchmarks/*.py 2>/dev/null | sed 's|^|OPENBLAS_NUM_THREADS=1 $(VENV)/bin/python |' | grep . || echo "No benchmarks yet."
+
+clean: ## remove the environment and everything generated
+	rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Stamps: an installation is repeated only when pyproject.toml changes.
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "sublevel needs Python 3.11 or newer; '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)." >&2; \
+	    echo "Name another interpreter, for example: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; \
+	    exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.extras-%: pyproject.toml | $(VENV)/.created
+	$(PIP) install --quiet --editable '.[$(EXTRAS_$*)]'
+	@touch $@

@@ -1,0 +1,71 @@
+"""Arrays with leading batch axes: the last axes are ours, the leading ones (...) are independent trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+"""Float array; docstrings give its shape, e.g. (..., n, d)."""
+Mask = NDArray[np.bool_] | np.bool_
+"""One truth value per trial, shape (...)."""
+T = TypeVar("T")
+
+
+class Noise(Protocol):
+    """Where randomness comes from: a NumPy generator, or one stream per trial of a batch."""
+
+    def standard_normal(self, size: tuple[int, ...], /) -> Array: ...
+    def random(self, size: tuple[int, ...], /) -> Array: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """One generator per trial, so that trial k of a batch draws what trial k alone would draw."""
+
+    generators: tuple[np.random.Generator, ...]
+
+    @classmethod
+    def spawned(cls, seed: int | Sequence[int] | np.random.SeedSequence, trials: int) -> Streams:
+        """`trials` independent streams from one seed tree."""
+        root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+        return cls(tuple(np.random.Generator(np.random.SFC64(child)) for child in root.spawn(trials)))
+
+    def standard_normal(self, size: tuple[int, ...], /) -> Array:
+        """Normals of shape (trials, ...), each trial from its own stream."""
+        out = np.empty(size)
+        for generator, trial in zip(self.generators, out, strict=True):
+            generator.standard_normal(out=trial)
+        return out
+
+    def random(self, size: tuple[int, ...], /) -> Array:
+        """Uniforms on [0, 1) of shape (trials, ...), each trial from its own stream."""
+        out = np.empty(size)
+        for generator, trial in zip(self.generators, out, strict=True):
+            generator.random(out=trial)
+        return out
+
+
+def spread(per_trial: Any, axes: int) -> Any:
+    """Numbers per trial (...,) with `axes` trailing axes of length 1, ready to multiply arrays; a single number as it is."""
+    return per_trial if per_trial.ndim == 0 else per_trial.reshape(per_trial.shape + (1,) * axes)
+
+
+def everywhere(mask: Any) -> bool:
+    """True if the mask holds in every trial (a plain truth value for a single run)."""
+    return bool(mask) if mask.ndim == 0 else bool(mask.all())
+
+
+def chosen(mask: Mask, new: T, old: T) -> T:
+    """`new` where the mask (...) holds and `old` elsewhere, through tuples and dataclasses down to the arrays."""
+    if isinstance(new, np.ndarray | np.generic):
+        return np.where(np.reshape(mask, mask.shape + (1,) * (new.ndim - mask.ndim)), new, old)  # type: ignore[return-value]
+    if isinstance(new, tuple):
+        return tuple(chosen(mask, a, b) for a, b in zip(new, old, strict=True))  # type: ignore[return-value]
+    if is_dataclass(new):
+        return type(new)(*(chosen(mask, getattr(new, f.name), getattr(old, f.name)) for f in fields(new)))
+    return new

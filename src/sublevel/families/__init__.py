@@ -1,0 +1,9 @@
+"""Families of distributions to search with."""
+
+from sublevel.families.bernoulli import Bernoulli
+from sublevel.families.diagonal import DiagonalGaussian
+from sublevel.families.full import FullGaussian
+from sublevel.families.isotropic import IsotropicGaussian
+from sublevel.families.protocol import Family, Sample
+
+__all__ = ["Bernoulli", "DiagonalGaussian", "Family", "FullGaussian", "IsotropicGaussian", "Sample"]

@@ -1,0 +1,103 @@
+"""Independent bits. In the whitened frame z = (x − p)/√(p(1 − p)) the mean part of a tangent is PBIL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sublevel.arrays import Array, Mask, Noise
+from sublevel.tangent import Tangent
+
+MARGIN = 2.0**-40
+"""Probabilities stay this far from 0 and 1, where the family has no whitened frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class BernoulliSample:
+    """Bit vectors, as floats 0 and 1, with what the whitened frame and the distribution say of them."""
+
+    z: Array  # (..., n, d)
+    x: Array  # (..., n, d)
+    surprise: Array  # (..., n), −log P(xᵢ)
+    images: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bernoulli:
+    """Bit j is 1 with probability mean[j]."""
+
+    mean: Array  # (..., d)
+
+    @classmethod
+    def start(cls, mean: Array, deviations: Array | None = None, correlation_root: Array | None = None) -> Bernoulli:
+        """From probabilities (..., d); a Bernoulli has no deviations of its own to choose."""
+        return cls(np.clip(mean, MARGIN, 1.0 - MARGIN))
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return self.mean.shape[-1]
+
+    @property
+    def deviations(self) -> Array:
+        """√(p(1 − p)), shape (..., d)."""
+        return np.sqrt(self.mean * (1.0 - self.mean))
+
+    @property
+    def cov(self) -> Array:
+        """diag(p(1 − p)), shape (..., d, d)."""
+        return (self.mean * (1.0 - self.mean))[..., None] * np.eye(self.dimension)
+
+    def sample(self, noise: Noise, size: int) -> BernoulliSample:
+        """`size` bit vectors (..., size, d)."""
+        uniform = noise.random((*self.mean.shape[:-1], size, self.mean.shape[-1]))
+        return self._sample_of((uniform < self.mean[..., None, :]).astype(np.float64))
+
+    def sample_at(self, z: Array) -> BernoulliSample:
+        """The sample whose whitened points are z (..., n, d)."""
+        return self._sample_of(np.rint(self.push(z)))
+
+    def _sample_of(self, x: Array) -> BernoulliSample:
+        return BernoulliSample(self.whiten(x), x, -self.log_density(x))
+
+    def push(self, z: Array) -> Array:
+        """Bits from whitened ones (..., n, d)."""
+        return self.mean[..., None, :] + self.deviations[..., None, :] * z
+
+    def whiten(self, x: Array) -> Array:
+        """z = (x − p)/√(p(1 − p)) (..., n, d)."""
+        return (x - self.mean[..., None, :]) / self.deviations[..., None, :]
+
+    def pull(self, covectors: Array) -> Array:
+        """Covectors (..., k, d) as the whitened frame sees them."""
+        return covectors * self.deviations[..., None, :]
+
+    def log_density(self, x: Array) -> Array:
+        """log P(x), shape (..., n)."""
+        p = self.mean[..., None, :]
+        return np.sum(np.log(np.where(x > 0.5, p, 1.0 - p)), axis=-1)
+
+    @property
+    def coordinates(self) -> Array:
+        """θ = p, shape (..., d)."""
+        return self.mean
+
+    def at_coordinates(self, coordinates: Array) -> Bernoulli:
+        """The member of the family at p."""
+        return Bernoulli(coordinates)
+
+    @property
+    def fisher(self) -> Array:
+        """Fisher information (..., d, d) in the coordinate p: 1/(p(1 − p))."""
+        return (1.0 / (self.mean * (1.0 - self.mean)))[..., None] * np.eye(self.dimension)
+
+    def velocity(self, tangent: Tangent) -> Array:
+        """The tangent in the coordinate p: Σ wᵢ (xᵢ − p)."""
+        return self.deviations * tangent.mean
+
+    def moved(self, tangent: Tangent) -> tuple[Bernoulli, Mask]:
+        """θ after the step p + Σ wᵢ (xᵢ − p), and where it is one (...): every probability in [0, 1]."""
+        mean = self.mean + self.velocity(tangent)
+        usable = np.logical_and.reduce((mean >= -MARGIN) & (mean <= 1.0 + MARGIN), axis=-1)
+        return Bernoulli(np.clip(mean, MARGIN, 1.0 - MARGIN)), usable

@@ -1,0 +1,94 @@
+"""The Gaussian with a diagonal covariance matrix: the covariance part of a tangent keeps its diagonal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sublevel.arrays import Array, Mask, Noise, spread
+from sublevel.families.protocol import LOG_2PI, GaussianSample, in_range
+from sublevel.tangent import Tangent
+
+
+@dataclass(frozen=True, slots=True)
+class DiagonalGaussian:
+    """N(mean, diag(deviations²))."""
+
+    mean: Array  # (..., d)
+    deviations: Array  # (..., d)
+
+    @classmethod
+    def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> DiagonalGaussian:
+        """From a mean (..., d) and standard deviations (..., d); of a covariance only the diagonal can be kept."""
+        if correlation_root is None:
+            return cls(mean, deviations)
+        return cls(mean, deviations * np.sqrt(np.vecdot(correlation_root, correlation_root)))
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return self.mean.shape[-1]
+
+    @property
+    def cov(self) -> Array:
+        """C = diag(deviations²), shape (..., d, d)."""
+        with np.errstate(over="ignore", under="ignore"):
+            return np.square(self.deviations)[..., None] * np.eye(self.dimension)
+
+    def sample(self, noise: Noise, size: int) -> GaussianSample:
+        """`size` points (..., size, d)."""
+        return self.sample_at(noise.standard_normal((*self.mean.shape[:-1], size, self.mean.shape[-1])))
+
+    def sample_at(self, z: Array) -> GaussianSample:
+        """The sample whose whitened points are z (..., n, d)."""
+        return GaussianSample(z, self.push(z))
+
+    def push(self, z: Array) -> Array:
+        """Points x = m + deviations·z (..., n, d) from whitened ones."""
+        x = self.deviations[..., None, :] * z
+        x += self.mean[..., None, :]
+        return x
+
+    def whiten(self, x: Array) -> Array:
+        """Whitened points (..., n, d)."""
+        return (x - self.mean[..., None, :]) / self.deviations[..., None, :]
+
+    def pull(self, covectors: Array) -> Array:
+        """Covectors (..., k, d), such as gradients of f, as the whitened frame sees them."""
+        return covectors * self.deviations[..., None, :]
+
+    def log_density(self, x: Array) -> Array:
+        """log p(x), shape (..., n)."""
+        z = self.whiten(x)
+        volume = np.sum(np.log(self.deviations), axis=-1)
+        return -0.5 * (np.vecdot(z, z) + self.dimension * LOG_2PI) - volume[..., None]
+
+    @property
+    def coordinates(self) -> Array:
+        """θ = (m, variances), shape (..., 2d)."""
+        return np.concatenate([self.mean, np.square(self.deviations)], axis=-1)
+
+    def at_coordinates(self, coordinates: Array) -> DiagonalGaussian:
+        """The member of the family at (m, variances)."""
+        return DiagonalGaussian(coordinates[..., : self.dimension], np.sqrt(coordinates[..., self.dimension :]))
+
+    @property
+    def fisher(self) -> Array:
+        """Fisher information (..., 2d, 2d) in the coordinates (m, variances)."""
+        precision = np.square(1.0 / self.deviations)
+        return np.concatenate([precision, 0.5 * np.square(precision)], axis=-1)[..., None] * np.eye(2 * self.dimension)
+
+    def velocity(self, tangent: Tangent) -> Array:
+        """The tangent in the coordinates (m, variances)."""
+        change = spread(tangent.rate, 1) * tangent.cloud.diagonal
+        return np.concatenate([self.deviations * tangent.mean, np.square(self.deviations) * change], axis=-1)
+
+    def moved(self, tangent: Tangent) -> tuple[DiagonalGaussian, Mask]:
+        """θ after the step, and where it is one (...): every variance positive and in range."""
+        growth = 1.0 + spread(tangent.rate, 1) * tangent.cloud.diagonal
+        mean = self.mean + self.deviations * tangent.mean
+        with np.errstate(invalid="ignore"):
+            deviations = self.deviations * np.sqrt(growth)
+        usable = np.logical_and.reduce(in_range(deviations), axis=-1) & np.isfinite(np.add.reduce(mean, axis=-1))
+        return DiagonalGaussian(mean, deviations), usable

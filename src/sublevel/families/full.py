@@ -1,0 +1,173 @@
+"""The Gaussian with a full covariance matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sublevel.arrays import Array, Mask, Noise, everywhere, spread
+from sublevel.families.protocol import LOG_2PI, GaussianSample, in_range
+from sublevel.linalg import cholesky
+from sublevel.tangent import Cloud, Tangent
+
+
+@dataclass(frozen=True, slots=True)
+class FullGaussian:
+    """N(mean, scale²·root·rootᵀ): any root will do, and the scale is kept apart so that it may be 1e-300 or 1e300."""
+
+    mean: Array  # (..., d)
+    root: Array  # (..., d, d), of size about 1
+    scale: Array  # (...,)
+
+    @classmethod
+    def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> FullGaussian:
+        """From a mean (..., d), standard deviations (..., d) and a root of the covariance in their units (I if None)."""
+        scale = power_of_two_near(np.max(deviations, axis=-1))
+        axes = deviations / scale[..., None]
+        root = axes[..., :, None] * (np.eye(mean.shape[-1]) if correlation_root is None else correlation_root)
+        return cls(mean, *balanced(root, scale))
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return self.mean.shape[-1]
+
+    @property
+    def cov(self) -> Array:
+        """C = scale²·root·rootᵀ, shape (..., d, d)."""
+        return with_scale(self.root @ self.root.mT, self.scale)
+
+    @property
+    def deviations(self) -> Array:
+        """Standard deviation of each coordinate, shape (..., d)."""
+        return spread(self.scale, 1) * np.sqrt(np.vecdot(self.root, self.root))
+
+    def sample(self, noise: Noise, size: int) -> GaussianSample:
+        """`size` points (..., size, d), eq. steps 3 and 4 of the paper's algorithm."""
+        z = noise.standard_normal((*self.mean.shape[:-1], size, self.mean.shape[-1]))
+        return self.sample_at(z)
+
+    def sample_at(self, z: Array) -> GaussianSample:
+        """The sample whose whitened points are z (..., n, d)."""
+        images = z @ self.root.mT
+        if z.shape[-2] < z.shape[-1]:
+            return GaussianSample(z, self._placed(images), images)
+        images *= spread(self.scale, 2)
+        images += self.mean[..., None, :]
+        return GaussianSample(z, images, None)
+
+    def _placed(self, images: Array) -> Array:
+        return self.mean[..., None, :] + spread(self.scale, 2) * images
+
+    def push(self, z: Array) -> Array:
+        """Points x = m + Az (..., n, d) from whitened ones."""
+        return self._placed(z @ self.root.mT)
+
+    def whiten(self, x: Array) -> Array:
+        """Whitened points z = A⁻¹(x − m) (..., n, d); for points sampled here the z kept in the sample is exact."""
+        centred = (x - self.mean[..., None, :]) / spread(self.scale, 2)
+        return np.linalg.solve(self.root, centred.mT).mT
+
+    def pull(self, covectors: Array) -> Array:
+        """Covectors (..., k, d), such as gradients of f, as the whitened frame sees them: Aᵀg."""
+        return spread(self.scale, 2) * (covectors @ self.root)
+
+    def log_density(self, x: Array) -> Array:
+        """log p(x), shape (..., n)."""
+        z = self.whiten(x)
+        volume = np.linalg.slogdet(self.root)[1] + self.dimension * np.log(self.scale)
+        return -0.5 * (np.vecdot(z, z) + self.dimension * LOG_2PI) - volume[..., None]
+
+    @property
+    def coordinates(self) -> Array:
+        """θ = (m, vec C), shape (..., d + d²)."""
+        return np.concatenate([self.mean, self.cov.reshape(*self.mean.shape[:-1], -1)], axis=-1)
+
+    def at_coordinates(self, coordinates: Array) -> FullGaussian:
+        """The member of the family at (m, vec C)."""
+        d = self.dimension
+        cov = coordinates[..., d:].reshape(*coordinates.shape[:-1], d, d)
+        root, _ = cholesky(0.5 * (cov + cov.mT))
+        return FullGaussian(coordinates[..., :d], *balanced(root, np.ones(coordinates.shape[:-1])))
+
+    @property
+    def fisher(self) -> Array:
+        """Fisher information (..., d + d², d + d²) in the coordinates (m, vec C), eq:fisher."""
+        d = self.dimension
+        precision = np.linalg.inv(self.cov)
+        fisher = np.zeros((*self.mean.shape[:-1], d + d * d, d + d * d))
+        fisher[..., :d, :d] = precision
+        kron = np.einsum("...ik,...jl->...ijkl", precision, precision)
+        fisher[..., d:, d:] = 0.5 * kron.reshape(*self.mean.shape[:-1], d * d, d * d)
+        return fisher
+
+    def velocity(self, tangent: Tangent) -> Array:
+        """The tangent in the coordinates (m, vec C): A·mean and A·(covariance part)·Aᵀ, eq:ng-est."""
+        cloud = tangent.cloud
+        part = cloud.moment - spread(cloud.decay, 2) * np.eye(self.dimension)
+        root = spread(self.scale, 2) * self.root
+        change = spread(tangent.rate, 2) * (root @ part @ root.mT)
+        step = np.matvec(root, tangent.mean)
+        return np.concatenate([step, change.reshape(*self.mean.shape[:-1], -1)], axis=-1)
+
+    def moved(self, tangent: Tangent) -> tuple[FullGaussian, Mask]:
+        """θ after the step m + A·mean, C = A(I + covariance part)Aᵀ, and where it is one (...): C positive definite and in range.
+
+        The root becomes A·M^{1/2} exactly: through k×k matrices for fewer vectors than dimensions, else by Cholesky.
+        """
+        moved_root = _thin_moved_root if tangent.cloud.is_thin else _thick_moved_root
+        root, growth, definite = moved_root(self.root, tangent.cloud, tangent.rate)
+        mean = self.mean + spread(self.scale, 1) * np.matvec(self.root, tangent.mean)
+        root, scale = balanced(root, self.scale * growth)
+        usable = definite & in_range(scale) & np.isfinite(np.add.reduce(mean, axis=-1))
+        return FullGaussian(mean, root, scale), usable
+
+
+def _thick_moved_root(root: Array, cloud: Cloud, rate: Array) -> tuple[Array, Array | float, Mask]:
+    """A·L with LLᵀ = M = I + rate·(Σ wᵢ vᵢvᵢᵀ − decay·I) (..., d, d), the growth of the scale, and where M is definite."""
+    matrix = spread(rate, 2) * cloud.moment
+    matrix.reshape(*matrix.shape[:-2], -1)[..., :: matrix.shape[-1] + 1] += spread(1.0 - rate * cloud.decay, 1)
+    factor, definite = cholesky(matrix)
+    return root @ factor, 1.0, definite
+
+
+def _thin_moved_root(root: Array, cloud: Cloud, rate: Array) -> tuple[Array, Array | float, Mask]:
+    """A(I + VᵀSV) with (I + VᵀSV)² = I + VᵀDV, D = diag(w)·rate/α, its scale √α apart, and where the result is definite.
+
+    With RRᵀ = VVᵀ and RᵀDR = UΛUᵀ: S = ½(D − DBBᵀD), B = R·U·(1 + √(1 + Λ))⁻¹. No inverse of R, so V may lack full rank.
+    """
+    remainder = 1.0 - rate * cloud.decay
+    factor = spread(rate / remainder, 1)
+    values, vectors = cloud.eigen
+    growth = 1.0 + factor * values
+    definite = (remainder > 0) & (growth[..., 0] > 0)
+    weights = (factor * cloud.weights)[..., None]
+    with np.errstate(invalid="ignore"):
+        b = (cloud.gram_root @ vectors) / (1.0 + np.sqrt(growth))[..., None, :]
+        db = weights * b
+        change = weights * cloud.vectors - db @ (db.mT @ cloud.vectors)
+        images = cloud.vectors @ root.mT if cloud.images is None else cloud.images
+        moved = (0.5 * images).mT @ change
+        moved += root
+        return moved, np.sqrt(remainder), definite
+
+
+def balanced(root: Array, scale: Array) -> tuple[Array, Array]:
+    """Root and scale with a power of two moved between them such that the root's first row has a norm in [1/4, 4]."""
+    size = np.vecdot(root[..., 0, :], root[..., 0, :])
+    if everywhere((size > 0.0625) & (size < 16.0)):
+        return root, scale
+    shift = power_of_two_near(np.sqrt(size))
+    return root / shift[..., None, None], scale * shift
+
+
+def power_of_two_near(size: Array) -> Array:
+    """The largest power of two ≤ size (...): scaling by it rounds nothing."""
+    return np.ldexp(1.0, np.frexp(size)[1] - 1)
+
+
+def with_scale(cov: Array, scale: Array) -> Array:
+    """scale²·cov, which may leave the range of floats at both ends without a warning: the state itself does not."""
+    with np.errstate(over="ignore", under="ignore"):
+        return scale[..., None, None] * (scale[..., None, None] * cov)

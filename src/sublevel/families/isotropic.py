@@ -1,0 +1,101 @@
+"""The Gaussian with one variance for all directions: the covariance part of a tangent keeps its trace / d."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sublevel.arrays import Array, Mask, Noise, spread
+from sublevel.families.protocol import LOG_2PI, GaussianSample, in_range
+from sublevel.tangent import Tangent
+
+
+@dataclass(frozen=True, slots=True)
+class IsotropicGaussian:
+    """N(mean, scale²·I)."""
+
+    mean: Array  # (..., d)
+    scale: Array  # (...,)
+
+    @classmethod
+    def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> IsotropicGaussian:
+        """From a mean (..., d) and standard deviations (..., d): their root mean square, the covariance's trace / d."""
+        peak = np.max(deviations, axis=-1)
+        axes = (deviations / peak[..., None])[..., None]
+        root = axes * (np.eye(mean.shape[-1]) if correlation_root is None else correlation_root)
+        return cls(mean, peak * np.sqrt(np.mean(np.vecdot(root, root), axis=-1)))
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return self.mean.shape[-1]
+
+    @property
+    def cov(self) -> Array:
+        """C = scale²·I, shape (..., d, d)."""
+        with np.errstate(over="ignore", under="ignore"):
+            return np.square(self.scale)[..., None, None] * np.eye(self.dimension)
+
+    @property
+    def deviations(self) -> Array:
+        """Standard deviation of each coordinate, shape (..., d)."""
+        return np.broadcast_to(self.scale[..., None], self.mean.shape)
+
+    def sample(self, noise: Noise, size: int) -> GaussianSample:
+        """`size` points (..., size, d)."""
+        return self.sample_at(noise.standard_normal((*self.mean.shape[:-1], size, self.mean.shape[-1])))
+
+    def sample_at(self, z: Array) -> GaussianSample:
+        """The sample whose whitened points are z (..., n, d)."""
+        return GaussianSample(z, self.push(z))
+
+    def push(self, z: Array) -> Array:
+        """Points x = m + scale·z (..., n, d) from whitened ones."""
+        x = spread(self.scale, 2) * z
+        x += self.mean[..., None, :]
+        return x
+
+    def whiten(self, x: Array) -> Array:
+        """Whitened points (..., n, d)."""
+        return (x - self.mean[..., None, :]) / spread(self.scale, 2)
+
+    def pull(self, covectors: Array) -> Array:
+        """Covectors (..., k, d), such as gradients of f, as the whitened frame sees them."""
+        return covectors * spread(self.scale, 2)
+
+    def log_density(self, x: Array) -> Array:
+        """log p(x), shape (..., n)."""
+        z = self.whiten(x)
+        volume = self.dimension * np.log(self.scale)
+        return -0.5 * (np.vecdot(z, z) + self.dimension * LOG_2PI) - volume[..., None]
+
+    @property
+    def coordinates(self) -> Array:
+        """θ = (m, variance), shape (..., d + 1)."""
+        return np.concatenate([self.mean, np.square(self.scale)[..., None]], axis=-1)
+
+    def at_coordinates(self, coordinates: Array) -> IsotropicGaussian:
+        """The member of the family at (m, variance)."""
+        return IsotropicGaussian(coordinates[..., :-1], np.sqrt(coordinates[..., -1]))
+
+    @property
+    def fisher(self) -> Array:
+        """Fisher information (..., d + 1, d + 1) in the coordinates (m, variance): 1/v for the mean, d/(2v²) for v."""
+        d = self.dimension
+        precision = np.square(1.0 / self.scale)[..., None]
+        diagonal = np.concatenate([np.repeat(precision, d, axis=-1), 0.5 * d * np.square(precision)], axis=-1)
+        return diagonal[..., None] * np.eye(d + 1)
+
+    def velocity(self, tangent: Tangent) -> Array:
+        """The tangent in the coordinates (m, variance)."""
+        change = np.square(self.scale) * tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
+        return np.concatenate([spread(self.scale, 1) * tangent.mean, change[..., None]], axis=-1)
+
+    def moved(self, tangent: Tangent) -> tuple[IsotropicGaussian, Mask]:
+        """θ after the step, and where it is one (...): the variance positive and in range."""
+        growth = 1.0 + tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
+        mean = self.mean + spread(self.scale, 1) * tangent.mean
+        with np.errstate(invalid="ignore"):
+            scale = self.scale * np.sqrt(growth)
+        return IsotropicGaussian(mean, scale), in_range(scale) & np.isfinite(np.add.reduce(mean, axis=-1))

@@ -1,0 +1,74 @@
+"""What a family of distributions is to the rest: a point θ on a statistical manifold, in its whitened frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log, pi
+from typing import Protocol, Self
+
+import numpy as np
+
+from sublevel.arrays import Array, Mask, Noise
+from sublevel.tangent import Tangent
+
+LOG_2PI = log(2 * pi)
+SCALE_RANGE = (2.0**-1000, 2.0**1000)
+"""Standard deviations a state may have, about 1e-301 to 1e301: beyond, a step is refused and named."""
+
+
+class Sample(Protocol):
+    """Points drawn from a θ, with their whitened coordinates kept, because A⁻¹(x − m) would lose Cond(A) digits."""
+
+    @property
+    def z(self) -> Array: ...  # (..., n, d)
+    @property
+    def x(self) -> Array: ...  # (..., n, d)
+    @property
+    def images(self) -> Array | None: ...  # (..., n, d), the root applied to z, where that is worth keeping
+    @property
+    def surprise(self) -> Array: ...  # (..., n), −log p(xᵢ) up to a constant that all points share
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianSample:
+    """Points of a Gaussian."""
+
+    z: Array
+    x: Array
+    images: Array | None = None
+
+    @property
+    def surprise(self) -> Array:
+        """−log p(xᵢ) = ‖zᵢ‖²/2 (..., n), up to a constant."""
+        return 0.5 * np.vecdot(self.z, self.z)
+
+
+class Family(Protocol):
+    """A distribution θ of a family, frozen. Leading axes (...) of every field are independent trials."""
+
+    mean: Array  # (..., d)
+
+    @property
+    def dimension(self) -> int: ...
+    @property
+    def cov(self) -> Array: ...
+    @property
+    def deviations(self) -> Array: ...
+    def sample(self, noise: Noise, size: int) -> Sample: ...
+    def sample_at(self, z: Array) -> Sample: ...
+    def whiten(self, x: Array) -> Array: ...
+    def push(self, z: Array) -> Array: ...
+    def pull(self, covectors: Array) -> Array: ...
+    def log_density(self, x: Array) -> Array: ...
+    @property
+    def coordinates(self) -> Array: ...
+    def at_coordinates(self, coordinates: Array) -> Self: ...
+    @property
+    def fisher(self) -> Array: ...
+    def velocity(self, tangent: Tangent) -> Array: ...
+    def moved(self, tangent: Tangent) -> tuple[Self, Mask]: ...
+
+
+def in_range(scale: Array) -> Mask:
+    """Where a standard deviation is representable with room to spare."""
+    return (scale > SCALE_RANGE[0]) & (scale < SCALE_RANGE[1])

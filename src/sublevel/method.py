@@ -1,0 +1,100 @@
+"""One iteration as a sentence of six verbs: sample → evaluate → weight → natural gradient → transform → move.
+
+The only file where the rooms meet. A method says what to do and knows nothing of a run; `init`, `ask` and `tell` are pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.arrays import Array, Noise, chosen, everywhere
+from sublevel.families.full import FullGaussian
+from sublevel.families.protocol import Family, Sample
+from sublevel.tangent import Tangent, natural_gradient
+from sublevel.transforms.protocol import Memory, Transform
+from sublevel.weights.protocol import Weights
+from sublevel.weights.ranking import Ranking, ranking
+
+
+class Outcome(IntEnum):
+    """What became of a step. Every one but MOVED leaves the state as it was."""
+
+    MOVED = 0
+    FLAT = 1  # all values are equal: there is no direction to go
+    FAILED = 2  # no value is finite or −inf: nothing was learned
+    UNSELECTIVE = 3  # all weights are 0: the sample is too small for the weight rule, or ties hide the best
+    REFUSED = 4  # the step would leave the family: C not positive definite, or a number beyond the range of floats
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the next step needs. With the generator's state it is a checkpoint."""
+
+    theta: Family
+    memory: tuple[Memory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What was seen in a step."""
+
+    outcome: Outcome | NDArray[np.int_]  # (...,)
+    ranks: Ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """Weights, transforms and a sample size: what to do in an iteration, started from a family."""
+
+    name: str
+    weights: Weights
+    transforms: tuple[Transform, ...]
+    popsize: int | None = None  # chosen from d if None
+    family: type[Any] = FullGaussian
+
+    def init(self, theta: Family, sample_size: int) -> State:
+        """The state to begin with at θ."""
+        return State(theta, tuple(transform.init(theta, sample_size) for transform in self.transforms))
+
+    def ask(self, state: State, noise: Noise, sample_size: int) -> Sample:
+        """Points (..., n, d) to evaluate, with their whitened coordinates."""
+        return state.theta.sample(noise, sample_size)
+
+    def tell(self, state: State, sample: Sample, values: Array) -> tuple[State, Info]:
+        """The next state, given the f-values (..., n) of the sample, and what was seen."""
+        ranks = ranking(values)
+        tangent = natural_gradient(sample.z, self.weights(ranks, sample), sample.images)
+        state, usable = self.advanced(state, tangent, _selects(ranks, tangent))
+        return state, Info(Outcome.MOVED if everywhere(usable) else _outcome(ranks, tangent, usable), ranks)
+
+    def advanced(self, state: State, tangent: Tangent, wanted: Any = np.True_) -> tuple[State, Any]:
+        """The state after a step along a tangent, and where it was taken (...): where it was `wanted` and stays in the family."""
+        theta, memory = state.theta, list[Memory]()
+        for transform, remembered in zip(self.transforms, state.memory, strict=True):
+            tangent, remembered = transform(tangent, remembered, theta)
+            memory.append(remembered)
+        moved, inside = theta.moved(tangent)
+        taken = inside & wanted
+        after = State(moved, tuple(memory))
+        return (after if everywhere(taken) else chosen(taken, after, state)), taken
+
+
+def _selects(ranks: Ranking, tangent: Tangent) -> Any:
+    """Where the sample gives a direction (...): some value is usable, not all are equal, some weight is not 0."""
+    return (ranks.best < np.inf) & ~ranks.is_flat & np.logical_or.reduce(tangent.cloud.weights, axis=-1)
+
+
+def _outcome(ranks: Ranking, tangent: Tangent, taken: Any) -> Any:
+    """The outcome of each trial (...), given where a step was taken."""
+    weightless = ~np.logical_or.reduce(tangent.cloud.weights, axis=-1)
+    code = np.select(
+        [taken, ~(ranks.best < np.inf), ranks.is_flat, weightless],
+        [Outcome.MOVED, Outcome.FAILED, Outcome.FLAT, Outcome.UNSELECTIVE],
+        Outcome.REFUSED,
+    )
+    return Outcome(int(code)) if code.ndim == 0 else code

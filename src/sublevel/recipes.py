@@ -1,0 +1,36 @@
+"""Recipes are data: the paper's algorithms, each a few parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sublevel.families import Bernoulli, FullGaussian
+from sublevel.method import Method
+from sublevel.transforms import FixedRates, HansenKernRates, SpectralRates
+from sublevel.weights import Quantile, Truncation, Volume
+from sublevel.weights.quantile import Scheme
+
+
+def ngd(*, c_cov: float = 0.1, exponent: float | None = None, popsize: int | None = None, family: type[Any] = FullGaussian) -> Method:
+    """The paper's stochastic natural gradient descent: volume cost, spectral rates."""
+    return Method("ngd", Volume(exponent), (SpectralRates(c_cov),), popsize, family)
+
+
+def rank_mu(
+    *,
+    scheme: Scheme | None = None,
+    c_mean: float = 1.0,
+    c_cov: float | None = None,
+    popsize: int | None = None,
+    family: type[Any] = FullGaussian,
+) -> Method:
+    """The pure rank-µ CMA-ES (IGO) the paper compares with: quantile cost, fixed rates (Hansen–Kern if `c_cov` is None)."""
+    scheme = Truncation(0.25) if scheme is None else scheme
+    rates = HansenKernRates(scheme, c_mean) if c_cov is None else FixedRates(c_mean, c_cov)
+    return Method("rank-mu", Quantile(scheme), (rates,), popsize, family)
+
+
+def pbil(*, rate: float = 0.1, scheme: Scheme | None = None, popsize: int | None = None) -> Method:
+    """Population-based incremental learning: quantile cost and a fixed rate on independent bits."""
+    scheme = Truncation(0.25) if scheme is None else scheme
+    return Method("pbil", Quantile(scheme, average_ties=True), (FixedRates(rate, 0.0),), popsize, Bernoulli)

@@ -1,0 +1,6 @@
+"""Rules that scale a tangent or remember past ones."""
+
+from sublevel.transforms.protocol import Memory, Transform
+from sublevel.transforms.rates import FixedRates, HansenKernRates, SpectralRates
+
+__all__ = ["FixedRates", "HansenKernRates", "Memory", "SpectralRates", "Transform"]

@@ -1,0 +1,85 @@
+"""Learning rates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sublevel.arrays import Array
+from sublevel.constants import hansen_kern_rate
+from sublevel.families.protocol import Family
+from sublevel.tangent import Tangent
+from sublevel.weights.quantile import Scheme, effective_size, scheme_weights
+
+
+@dataclass(frozen=True, slots=True)
+class SpectralRates:
+    """η_m = c_mean/σ₁(Z) and η_C = c_cov/(2σ₁(Z)): no principal variance changes by more than a factor 1 ± c_cov/2.
+
+    The rates of section 4 of the paper, c_mean = 1 there. Positive definiteness is kept by construction.
+    """
+
+    c_cov: float
+    c_mean: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.c_cov <= 1:
+            raise ValueError(
+                f"`c_cov` must lie in (0, 1], got {self.c_cov!r}. Smaller learns the covariance slower and more precisely; the paper uses 0.1 to 1."
+            )
+        if not 0 < self.c_mean < np.inf:
+            raise ValueError(f"`c_mean` must be positive and finite, got {self.c_mean!r}. The paper uses 1.")
+
+    def init(self, theta: Family, sample_size: int) -> None:
+        """Nothing to remember."""
+
+    def __call__(self, tangent: Tangent, memory: None, theta: Family, /) -> tuple[Tangent, None]:
+        """The tangent at these rates; a tangent without a covariance part stays where it is."""
+        rate = reciprocal(tangent.spectral_norm)
+        return tangent.scaled(mean=self.c_mean * rate, cov=0.5 * self.c_cov * rate), None
+
+
+@dataclass(frozen=True, slots=True)
+class FixedRates:
+    """η_m = mean and η_C = cov."""
+
+    mean: float
+    cov: float
+
+    def __post_init__(self) -> None:
+        for name, rate in (("mean", self.mean), ("cov", self.cov)):
+            if not 0 <= rate < np.inf:
+                raise ValueError(f"`{name}` must be a rate ≥ 0, got {rate!r}. Usual values lie in (0, 1].")
+
+    def init(self, theta: Family, sample_size: int) -> None:
+        """Nothing to remember."""
+
+    def __call__(self, tangent: Tangent, memory: None, theta: Family, /) -> tuple[Tangent, None]:
+        """The tangent at these rates."""
+        return tangent.scaled(mean=np.float64(self.mean), cov=np.float64(self.cov)), None
+
+
+@dataclass(frozen=True, slots=True)
+class HansenKernRates:
+    """η_m = 1 and η_C = (2µ_w − 1)/((d + 2)² + µ_w) for the weights of a selection scheme, as the paper's section 4.2 quotes them."""
+
+    scheme: Scheme
+    c_mean: float = 1.0
+
+    def init(self, theta: Family, sample_size: int) -> Array:
+        """The covariance rate (...,), which d and n decide."""
+        rate = hansen_kern_rate(theta.dimension, effective_size(scheme_weights(self.scheme, sample_size)))
+        return np.full(theta.mean.shape[:-1], rate)[()]
+
+    def __call__(self, tangent: Tangent, memory: Array, theta: Family, /) -> tuple[Tangent, Array]:
+        """The tangent at these rates."""
+        return tangent.scaled(mean=np.float64(self.c_mean), cov=memory), memory
+
+
+def reciprocal(positive: Array) -> Array:
+    """1/positive (...,), and 0 where that would not be a finite number."""
+    if positive.ndim == 0:
+        return 1.0 / positive if positive > 1e-300 else positive * 0.0
+    usable = positive > 1e-300
+    return np.where(usable, 1.0 / np.where(usable, positive, 1.0), 0.0)

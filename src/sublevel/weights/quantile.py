@@ -1,0 +1,88 @@
+"""IGO's cost: the quantile of f(x) under the sampling distribution, estimated by ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.arrays import Array
+from sublevel.families.protocol import Sample
+from sublevel.weights.ranking import Ranking
+
+Scheme = Callable[[int], Array]
+"""Sample size n ↦ weights (n,) from the best to the worst, not increasing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """1/µ for the best µ = ⌊fraction·n⌋ points, 0 for the rest; eq:intermediate of the paper has the fraction 1/4.
+
+    No point is selected if n < 1/fraction: the weights are all 0, and no step is taken.
+    """
+
+    fraction: float = 0.25
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise ValueError(f"`fraction` must lie in (0, 1], got {self.fraction!r}. It is the part of the sample that is selected.")
+
+    def __call__(self, size: int) -> Array:
+        """Weights (size,) from best to worst."""
+        mu = int(self.fraction * size)
+        return np.where(np.arange(size) < mu, 1.0 / max(mu, 1), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class LogLinear:
+    """wₖ ∝ log((n + 1)/2) − log k where positive, sum 1: the usual CMA-ES weights (Hansen, arXiv:1604.00772, eq. 49)."""
+
+    def __call__(self, size: int) -> Array:
+        """Weights (size,) from best to worst."""
+        raw = np.maximum(np.log((size + 1) / 2) - np.log(np.arange(1, size + 1)), 0.0)
+        return raw / raw.sum()
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """wᵢ = scheme's weight of the rank Rᵢ = |{j : fⱼ ≤ fᵢ}|: tied points all get the weight of the last of them.
+
+    With `average_ties` they share the weights of their ranks equally instead, which is IGO's own rule (Ollivier et al.,
+    JMLR 18, 2017, eq. 14) and the one to use where ties are the rule, as on bits.
+    """
+
+    scheme: Scheme = Truncation()
+    average_ties: bool = False
+
+    def __call__(self, ranks: Ranking, sample: Sample, /) -> Array:
+        """Weights (..., n)."""
+        by_rank = scheme_weights(self.scheme, ranks.order.shape[-1])
+        if ranks.tie_ends is None:
+            return ranks.unsorted(by_rank if ranks.order.ndim == 1 else np.broadcast_to(by_rank, ranks.order.shape))
+        last = ranks.shared(np.broadcast_to(np.arange(by_rank.size, dtype=np.float64), ranks.order.shape)).astype(np.intp)
+        return ranks.unsorted(_averages(by_rank, last) if self.average_ties else by_rank[last])
+
+
+def _averages(by_rank: Array, last: NDArray[np.intp]) -> Array:
+    """The mean of `by_rank` (n,) over each tie group, given the last rank of everyone's group (..., n)."""
+    total = np.concatenate([[0.0], np.cumsum(by_rank)])
+    opens = np.diff(last, axis=-1, prepend=-1) > 0  # the first of its equals
+    first = np.maximum.accumulate(np.where(opens, np.arange(by_rank.size), 0), axis=-1)
+    return (total[last + 1] - total[first]) / (last + 1 - first)
+
+
+@lru_cache(maxsize=32)
+def scheme_weights(scheme: Scheme, size: int) -> Array:
+    """The scheme's weights (size,), made once and read-only."""
+    weights = np.asarray(scheme(size), dtype=np.float64)
+    weights.setflags(write=False)
+    return weights
+
+
+def effective_size(weights: Array) -> float:
+    """µ_eff = (Σw)²/Σw²: how many equal weights would average as well; 0 if nothing is selected."""
+    total = float(np.sum(np.square(weights)))
+    return float(np.sum(weights)) ** 2 / total if total > 0 else 0.0

@@ -1,0 +1,57 @@
+"""The order of a sample's f-values: all that the search ever learns of f.
+
+The one place that says what ties and NaN mean. Equal values share a rank, and NaN is a value worse than +inf.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.arrays import Array, Mask, everywhere
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Points from best to worst, with the ends of their tie groups."""
+
+    order: NDArray[np.intp]  # (..., n), indices from best to worst
+    tie_ends: NDArray[np.bool_] | None  # (..., n), in that order: the last of its equals; None without ties
+    best: Array  # (...,), the best value, NaN if there is none
+    is_flat: Mask  # (...,), all values are equal
+
+    def sorted(self, per_point: Array) -> Array:
+        """Numbers of the points (..., n), from best to worst."""
+        return per_point[self.order] if self.order.ndim == 1 else np.take_along_axis(per_point, self.order, axis=-1)
+
+    def unsorted(self, per_rank: Array) -> Array:
+        """Numbers given from best to worst (..., n), as they belong to the points."""
+        per_point = np.empty(self.order.shape)
+        if self.order.ndim == 1:
+            per_point[self.order] = per_rank
+        else:
+            np.put_along_axis(per_point, self.order, per_rank, axis=-1)
+        return per_point
+
+    def shared(self, ascending: Array) -> Array:
+        """Numbers that do not fall from best to worst (..., n), each replaced by that of the last of its equals: {j : fⱼ ≤ fᵢ} holds them all."""
+        if self.tie_ends is None:
+            return ascending
+        last = np.where(self.tie_ends, ascending, np.inf)
+        return np.minimum.accumulate(last[..., ::-1], axis=-1)[..., ::-1]
+
+
+def ranking(values: Array) -> Ranking:
+    """The ranking of f-values (..., n)."""
+    order = values.argsort(axis=-1)  # puts NaN last
+    ascending = values[order] if values.ndim == 1 else np.take_along_axis(values, order, axis=-1)
+    best, worst = ascending[..., 0], ascending[..., -1]
+    rises = ascending[..., 1:] != ascending[..., :-1]
+    if not everywhere(worst == worst):
+        rises &= ~np.isnan(ascending[..., :-1])  # NaN equals NaN here
+    if rises.all():
+        return Ranking(order, None, best, np.zeros(best.shape, dtype=np.bool_)[()])
+    tie_ends = np.concatenate([rises, np.ones_like(rises, shape=(*rises.shape[:-1], 1))], axis=-1)
+    return Ranking(order, tie_ends, best, ~rises.any(axis=-1))
