@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -55,6 +56,33 @@ def spread(per_trial: Any, axes: int) -> Any:
     return per_trial if per_trial.ndim == 0 else per_trial.reshape(per_trial.shape + (1,) * axes)
 
 
+def total(numbers: Array) -> Any:
+    """Sum over the last axis (..., n); one run's n numbers by a dot product, which starts three times faster than a reduction."""
+    return numbers.dot(_constant(1.0, numbers.size)) if numbers.ndim == 1 else np.add.reduce(numbers, axis=-1)
+
+
+def finite(numbers: Array) -> Any:
+    """Where all of the numbers along the last axis (..., n) are finite."""
+    if numbers.ndim > 1:
+        return np.isfinite(np.add.reduce(numbers, axis=-1))
+    return numbers.dot(_constant(0.0, numbers.size)) == 0.0  # inf·0 and NaN·0 are NaN
+
+
+@lru_cache(maxsize=64)
+def _constant(value: float, size: int) -> Array:
+    return np.full(size, value)
+
+
+def rows(per_trial: Array) -> Array:
+    """A vector per trial (..., d) that broadcasts over the rows of (..., n, d)."""
+    return per_trial if per_trial.ndim == 1 else per_trial[..., None, :]
+
+
+def larger(a: Any, b: Any) -> Any:
+    """The larger of two numbers per trial (...,)."""
+    return max(a, b) if a.ndim == 0 else np.maximum(a, b)
+
+
 def everywhere(mask: Any) -> bool:
     """True if the mask holds in every trial (a plain truth value for a single run)."""
     return bool(mask) if mask.ndim == 0 else bool(mask.all())
@@ -65,7 +93,8 @@ def chosen(mask: Mask, new: T, old: T) -> T:
     if isinstance(new, np.ndarray | np.generic):
         return np.where(np.reshape(mask, mask.shape + (1,) * (new.ndim - mask.ndim)), new, old)  # type: ignore[return-value]
     if isinstance(new, tuple):
-        return tuple(chosen(mask, a, b) for a, b in zip(new, old, strict=True))  # type: ignore[return-value]
+        parts = [chosen(mask, a, b) for a, b in zip(new, old, strict=True)]
+        return type(new)(*parts) if hasattr(new, "_fields") else tuple(parts)  # type: ignore[return-value]
     if is_dataclass(new):
         return type(new)(*(chosen(mask, getattr(new, f.name), getattr(old, f.name)) for f in fields(new)))
     return new

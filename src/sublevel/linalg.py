@@ -11,7 +11,22 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack
 
-from sublevel.arrays import Array, Mask
+from sublevel.arrays import Array, Mask, everywhere
+
+
+def product(a: Array, b: Array) -> Array:
+    """a @ b for matrices (..., k, m) and (..., m, l); one run's through `dot`, which starts twice as fast as the general product."""
+    return a.dot(b) if a.ndim == b.ndim == 2 else a @ b
+
+
+def combination(weights: Array, vectors: Array) -> Array:
+    """Σ wᵢ vᵢ (..., d) of weights (..., k) and vectors (..., k, d)."""
+    return weights.dot(vectors) if vectors.ndim == 2 else np.vecmat(weights, vectors)
+
+
+def image(matrix: Array, vector: Array) -> Array:
+    """Matrix (..., d, d) times vector (..., d)."""
+    return matrix.dot(vector) if matrix.ndim == 2 else np.matvec(matrix, vector)
 
 
 def cholesky(matrix: Array) -> tuple[Array, Mask]:
@@ -42,6 +57,15 @@ def eigh(matrix: Array) -> tuple[Array, Array]:
         return np.linalg.eigh(matrix)
     except np.linalg.LinAlgError:
         return _one_by_one(_single_eigh, matrix)
+
+
+def semidefinite_root(matrix: Array) -> Array:
+    """R (..., k, k) with RRᵀ = a positive semidefinite matrix, also where that has no Cholesky factor."""
+    root, definite = cholesky(matrix)
+    if everywhere(definite):
+        return root
+    values, vectors = eigh(matrix)
+    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 
 def _single_cholesky(matrix: Array) -> tuple[Array, Mask]:

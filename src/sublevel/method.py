@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,16 +31,14 @@ class Outcome(IntEnum):
     REFUSED = 4  # the step would leave the family: C not positive definite, or a number beyond the range of floats
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """What the next step needs. With the generator's state it is a checkpoint."""
 
     theta: Family
     memory: tuple[Memory, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Info:
+class Info(NamedTuple):
     """What was seen in a step."""
 
     outcome: Outcome | NDArray[np.int_]  # (...,)
@@ -69,8 +67,9 @@ class Method:
         """The next state, given the f-values (..., n) of the sample, and what was seen."""
         ranks = ranking(values)
         tangent = natural_gradient(sample.z, self.weights(ranks, sample), sample.images)
-        state, usable = self.advanced(state, tangent, _selects(ranks, tangent))
-        return state, Info(Outcome.MOVED if everywhere(usable) else _outcome(ranks, tangent, usable), ranks)
+        attracts = ranks.of_best(tangent.cloud.weights) > 0
+        state, taken = self.advanced(state, tangent, ranks.is_telling & attracts)
+        return state, Info(Outcome.MOVED if everywhere(taken) else _outcome(ranks, attracts, taken), ranks)
 
     def advanced(self, state: State, tangent: Tangent, wanted: Any = np.True_) -> tuple[State, Any]:
         """The state after a step along a tangent, and where it was taken (...): where it was `wanted` and stays in the family."""
@@ -84,16 +83,10 @@ class Method:
         return (after if everywhere(taken) else chosen(taken, after, state)), taken
 
 
-def _selects(ranks: Ranking, tangent: Tangent) -> Any:
-    """Where the sample gives a direction (...): some value is usable, not all are equal, some weight is not 0."""
-    return (ranks.best < np.inf) & ~ranks.is_flat & np.logical_or.reduce(tangent.cloud.weights, axis=-1)
-
-
-def _outcome(ranks: Ranking, tangent: Tangent, taken: Any) -> Any:
-    """The outcome of each trial (...), given where a step was taken."""
-    weightless = ~np.logical_or.reduce(tangent.cloud.weights, axis=-1)
+def _outcome(ranks: Ranking, attracts: Any, taken: Any) -> Any:
+    """The outcome of each trial (...), given where the best point attracts and where a step was taken."""
     code = np.select(
-        [taken, ~(ranks.best < np.inf), ranks.is_flat, weightless],
+        [taken, ~(ranks.best < np.inf), ranks.is_flat, ~attracts],
         [Outcome.MOVED, Outcome.FAILED, Outcome.FLAT, Outcome.UNSELECTIVE],
         Outcome.REFUSED,
     )

@@ -6,16 +6,17 @@ zzᵀ − I for the covariance, whatever θ is. So an estimate Σ wᵢ ∇̃ log
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sublevel.arrays import Array, everywhere, spread
-from sublevel.linalg import cholesky, eigh, eigvalsh
+from sublevel.arrays import Array, larger, spread, total
+from sublevel.linalg import combination, eigh, eigvalsh, product, semidefinite_root
 
+ZERO: Any = np.float64(0.0)
 ONE: Any = np.float64(1.0)
+THIN_FROM = 64
+"""Dimensions up to which d×d matrices are always used: measured where the two ways cross."""
 BLOCK = 1 << 17
 """Numbers of a weighted copy of the vectors kept at a time: about the size of a second-level cache."""
 
@@ -23,7 +24,7 @@ BLOCK = 1 << 17
 def weighted_moment(vectors: Array, weights: Array) -> Array:
     """Σ wᵢ vᵢvᵢᵀ, shape (..., d, d), block by block so that no weighted copy of all vectors is made."""
     if vectors.size <= BLOCK:
-        return (vectors * weights[..., None]).mT @ vectors
+        return product((vectors * weights[..., None]).mT, vectors)
     rows = max(1, BLOCK * vectors.shape[-2] // vectors.size)
     moment = (vectors[..., :rows, :] * weights[..., :rows, None]).mT @ vectors[..., :rows, :]
     for start in range(rows, vectors.shape[-2], rows):
@@ -32,48 +33,70 @@ def weighted_moment(vectors: Array, weights: Array) -> Array:
     return moment
 
 
-@dataclass(frozen=True)
+def is_thin(vectors: Array) -> bool:
+    """Whether k vectors (..., k, d) are so few that k×k matrices are cheaper than d×d ones.
+
+    Exactness asks for k < d alone; in few dimensions one d×d Cholesky beats the longer k×k formula anyway.
+    """
+    k, d = vectors.shape[-2:]
+    return k < d and d > THIN_FROM
+
+
 class Cloud:
     """Σ wᵢ vᵢvᵢᵀ − decay·I as the vectors it is made of; what is computed from them is computed once."""
 
-    vectors: Array  # (..., k, d), whitened
-    weights: Array  # (..., k), positive attracts
-    decay: Array  # (...,), Σ wᵢ for an estimate
-    images: Array | None = None  # (..., k, d), the vectors seen through θ's root, when sampling has already made them
+    __slots__ = ("_eigen", "_gram_root", "_moment", "decay", "images", "is_thin", "vectors", "weights")
+
+    def __init__(self, vectors: Array, weights: Array, decay: Array, images: Array | None = None) -> None:
+        """Whitened `vectors` (..., k, d) and `weights` (..., k), of which positive attracts; `decay` (...,) is Σ wᵢ for an estimate.
+
+        `images` are the vectors seen through θ's root, where sampling has made them already.
+        """
+        self.vectors, self.weights, self.decay, self.images = vectors, weights, decay, images
+        self.is_thin = is_thin(vectors)
+        self._moment: Array | None = None
+        self._gram_root: Array | None = None
+        self._eigen: tuple[Array, Array] | None = None
 
     @property
-    def is_thin(self) -> bool:
-        """Fewer vectors than dimensions: then k×k matrices tell everything."""
-        return self.vectors.shape[-2] < self.vectors.shape[-1]
-
-    @cached_property
     def moment(self) -> Array:
         """Σ wᵢ vᵢvᵢᵀ, shape (..., d, d)."""
-        return weighted_moment(self.vectors, self.weights)
+        if self._moment is None:
+            self._moment = weighted_moment(self.vectors, self.weights)
+        return self._moment
 
-    @cached_property
+    @property
     def gram_root(self) -> Array:
-        """R (..., k, k) with RRᵀ = VVᵀ, also where vectors are linearly dependent."""
-        gram = self.vectors @ self.vectors.mT
-        root, definite = cholesky(gram)
-        if everywhere(definite):
-            return root
-        values, vectors = eigh(gram)
-        return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+        """R (..., k, k) with RRᵀ = VVᵀ."""
+        if self._gram_root is None:
+            self._gram_root = semidefinite_root(product(self.vectors, self.vectors.mT))
+        return self._gram_root
 
-    @cached_property
+    @property
     def eigen(self) -> tuple[Array, Array]:
-        """Eigenvalues (..., k) and eigenvectors (..., k, k) of Rᵀ diag(w) R: for a thin cloud, all of Σ wᵢ vᵢvᵢᵀ that is not 0."""
-        root = self.gram_root
-        return eigh((root * self.weights[..., None]).mT @ root)
+        """Eigenvalues (..., k) and eigenvectors (..., k, k) of Rᵀ diag(w) R: for k < d, all of Σ wᵢ vᵢvᵢᵀ that is not 0."""
+        if self._eigen is None:
+            root = self.gram_root
+            self._eigen = eigh(product((root * self.weights[..., None]).mT, root))
+        return self._eigen
 
-    @cached_property
+    @property
+    def spectrum(self) -> Array:
+        """Ascending eigenvalues of Σ wᵢ vᵢvᵢᵀ: all d of them, or for k < d the k that need not be 0."""
+        if self._eigen is not None or self.is_thin:
+            return self.eigen[0]
+        if self.vectors.shape[-2] >= self.vectors.shape[-1]:
+            return eigvalsh(self.moment)
+        root = self.gram_root
+        return eigvalsh(product((root * self.weights[..., None]).mT, root))
+
+    @property
     def extremes(self) -> tuple[Array, Array]:
         """Smallest and largest eigenvalue (...,) of Σ wᵢ vᵢvᵢᵀ − decay·I."""
-        values = self.eigen[0] if self.is_thin else eigvalsh(self.moment)
+        values = self.spectrum
         low, high = values[..., 0], values[..., -1]
-        if self.is_thin:  # directions that no vector reaches have the eigenvalue 0
-            low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
+        if self.vectors.shape[-2] < self.vectors.shape[-1]:  # directions that no vector reaches have the eigenvalue 0
+            low, high = -larger(-low, ZERO), larger(high, ZERO)
         return low - self.decay, high - self.decay
 
     @property
@@ -82,8 +105,7 @@ class Cloud:
         return np.vecmat(self.weights, np.square(self.vectors)) - spread(self.decay, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Tangent:
+class Tangent(NamedTuple):
     """A direction at θ in its whitened frame: a mean step and `rate` times a cloud for the covariance."""
 
     mean: Array  # (..., d)
@@ -94,14 +116,13 @@ class Tangent:
     def spectral_norm(self) -> Array:
         """σ₁(Z), shape (...,): the largest relative change of a variance, eq:learning. Not λ₁, which may be negative."""
         low, high = self.cloud.extremes
-        return np.maximum(-low, high) * self.rate
+        return larger(-low, high) * self.rate
 
     def scaled(self, *, mean: Array, cov: Array) -> Tangent:
         """The tangent with its mean part and its covariance part each multiplied by a rate (...,)."""
-        return Tangent(mean=self.mean * spread(mean, 1), cloud=self.cloud, rate=self.rate * cov)
+        return Tangent(self.mean * spread(mean, 1), self.cloud, self.rate * cov)
 
 
 def natural_gradient(vectors: Array, weights: Array, images: Array | None = None) -> Tangent:
     """Σ wᵢ ∇̃ log p(xᵢ) in the whitened frame, eq:ng-est: z for the mean, zzᵀ − I for the covariance."""
-    decay = np.add.reduce(weights, axis=-1)
-    return Tangent(mean=np.vecmat(weights, vectors), cloud=Cloud(vectors, weights, decay, images))
+    return Tangent(combination(weights, vectors), Cloud(vectors, weights, total(weights), images))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sublevel.arrays import Array, Mask, Noise, spread
+from sublevel.arrays import Array, Mask, Noise, finite, rows, spread
 from sublevel.families.protocol import LOG_2PI, GaussianSample, in_range
 from sublevel.tangent import Tangent
 
@@ -46,17 +46,17 @@ class DiagonalGaussian:
 
     def push(self, z: Array) -> Array:
         """Points x = m + deviations·z (..., n, d) from whitened ones."""
-        x = self.deviations[..., None, :] * z
-        x += self.mean[..., None, :]
+        x = rows(self.deviations) * z
+        x += rows(self.mean)
         return x
 
     def whiten(self, x: Array) -> Array:
         """Whitened points (..., n, d)."""
-        return (x - self.mean[..., None, :]) / self.deviations[..., None, :]
+        return (x - rows(self.mean)) / rows(self.deviations)
 
     def pull(self, covectors: Array) -> Array:
         """Covectors (..., k, d), such as gradients of f, as the whitened frame sees them."""
-        return covectors * self.deviations[..., None, :]
+        return covectors * rows(self.deviations)
 
     def log_density(self, x: Array) -> Array:
         """log p(x), shape (..., n)."""
@@ -90,5 +90,5 @@ class DiagonalGaussian:
         mean = self.mean + self.deviations * tangent.mean
         with np.errstate(invalid="ignore"):
             deviations = self.deviations * np.sqrt(growth)
-        usable = np.logical_and.reduce(in_range(deviations), axis=-1) & np.isfinite(np.add.reduce(mean, axis=-1))
+        usable = np.logical_and.reduce(in_range(deviations), axis=-1) & finite(mean)
         return DiagonalGaussian(mean, deviations), usable

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sublevel.arrays import Array, Mask, Noise, everywhere, spread
+from sublevel.arrays import Array, Mask, Noise, everywhere, finite, rows, spread
 from sublevel.families.protocol import LOG_2PI, GaussianSample, in_range
-from sublevel.linalg import cholesky
-from sublevel.tangent import Cloud, Tangent
+from sublevel.linalg import cholesky, image, product
+from sublevel.tangent import Cloud, Tangent, is_thin
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,15 @@ class FullGaussian:
 
     def sample_at(self, z: Array) -> GaussianSample:
         """The sample whose whitened points are z (..., n, d)."""
-        images = z @ self.root.mT
-        if z.shape[-2] < z.shape[-1]:
+        images = product(z, self.root.mT)
+        if is_thin(z):
             return GaussianSample(z, self._placed(images), images)
         images *= spread(self.scale, 2)
-        images += self.mean[..., None, :]
+        images += rows(self.mean)
         return GaussianSample(z, images, None)
 
     def _placed(self, images: Array) -> Array:
-        return self.mean[..., None, :] + spread(self.scale, 2) * images
+        return rows(self.mean) + spread(self.scale, 2) * images
 
     def push(self, z: Array) -> Array:
         """Points x = m + Az (..., n, d) from whitened ones."""
@@ -66,7 +66,7 @@ class FullGaussian:
 
     def whiten(self, x: Array) -> Array:
         """Whitened points z = A⁻¹(x − m) (..., n, d); for points sampled here the z kept in the sample is exact."""
-        centred = (x - self.mean[..., None, :]) / spread(self.scale, 2)
+        centred = (x - rows(self.mean)) / spread(self.scale, 2)
         return np.linalg.solve(self.root, centred.mT).mT
 
     def pull(self, covectors: Array) -> Array:
@@ -118,9 +118,9 @@ class FullGaussian:
         """
         moved_root = _thin_moved_root if tangent.cloud.is_thin else _thick_moved_root
         root, growth, definite = moved_root(self.root, tangent.cloud, tangent.rate)
-        mean = self.mean + spread(self.scale, 1) * np.matvec(self.root, tangent.mean)
+        mean = self.mean + spread(self.scale, 1) * image(self.root, tangent.mean)
         root, scale = balanced(root, self.scale * growth)
-        usable = definite & in_range(scale) & np.isfinite(np.add.reduce(mean, axis=-1))
+        usable = definite & in_range(scale) & finite(mean)
         return FullGaussian(mean, root, scale), usable
 
 
@@ -129,7 +129,7 @@ def _thick_moved_root(root: Array, cloud: Cloud, rate: Array) -> tuple[Array, Ar
     matrix = spread(rate, 2) * cloud.moment
     matrix.reshape(*matrix.shape[:-2], -1)[..., :: matrix.shape[-1] + 1] += spread(1.0 - rate * cloud.decay, 1)
     factor, definite = cholesky(matrix)
-    return root @ factor, 1.0, definite
+    return product(root, factor), 1.0, definite
 
 
 def _thin_moved_root(root: Array, cloud: Cloud, rate: Array) -> tuple[Array, Array | float, Mask]:
@@ -143,18 +143,20 @@ def _thin_moved_root(root: Array, cloud: Cloud, rate: Array) -> tuple[Array, Arr
     growth = 1.0 + factor * values
     definite = (remainder > 0) & (growth[..., 0] > 0)
     weights = (factor * cloud.weights)[..., None]
-    with np.errstate(invalid="ignore"):
-        b = (cloud.gram_root @ vectors) / (1.0 + np.sqrt(growth))[..., None, :]
-        db = weights * b
-        change = weights * cloud.vectors - db @ (db.mT @ cloud.vectors)
-        images = cloud.vectors @ root.mT if cloud.images is None else cloud.images
-        moved = (0.5 * images).mT @ change
-        moved += root
-        return moved, np.sqrt(remainder), definite
+    if not everywhere(definite):  # such a step is not taken: any root will do
+        growth, remainder = np.abs(growth), np.abs(remainder)
+    db = weights * (cloud.gram_root @ vectors) / (1.0 + np.sqrt(growth))[..., None, :]
+    change = weights * cloud.vectors - db @ (db.mT @ cloud.vectors)
+    images = cloud.vectors @ root.mT if cloud.images is None else cloud.images
+    moved = images.mT @ (0.5 * change)
+    moved += root
+    return moved, np.sqrt(remainder), definite
 
 
 def balanced(root: Array, scale: Array) -> tuple[Array, Array]:
-    """Root and scale with a power of two moved between them such that the root's first row has a norm in [1/4, 4]."""
+    """Root and scale with a power of two moved between them such that the root's first row has a norm near 1. Rounds nothing."""
+    if root.ndim == 2 and 0.25 < root[0, 0] < 4.0:
+        return root, scale
     size = np.vecdot(root[..., 0, :], root[..., 0, :])
     if everywhere((size > 0.0625) & (size < 16.0)):
         return root, scale

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sublevel.arrays import Array, Mask, Noise, spread
+from sublevel.arrays import Array, Mask, Noise, finite, rows, spread
 from sublevel.families.protocol import LOG_2PI, GaussianSample, in_range
 from sublevel.tangent import Tangent
 
@@ -53,12 +53,12 @@ class IsotropicGaussian:
     def push(self, z: Array) -> Array:
         """Points x = m + scale·z (..., n, d) from whitened ones."""
         x = spread(self.scale, 2) * z
-        x += self.mean[..., None, :]
+        x += rows(self.mean)
         return x
 
     def whiten(self, x: Array) -> Array:
         """Whitened points (..., n, d)."""
-        return (x - self.mean[..., None, :]) / spread(self.scale, 2)
+        return (x - rows(self.mean)) / spread(self.scale, 2)
 
     def pull(self, covectors: Array) -> Array:
         """Covectors (..., k, d), such as gradients of f, as the whitened frame sees them."""
@@ -98,4 +98,4 @@ class IsotropicGaussian:
         mean = self.mean + spread(self.scale, 1) * tangent.mean
         with np.errstate(invalid="ignore"):
             scale = self.scale * np.sqrt(growth)
-        return IsotropicGaussian(mean, scale), in_range(scale) & np.isfinite(np.add.reduce(mean, axis=-1))
+        return IsotropicGaussian(mean, scale), in_range(scale) & finite(mean)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import log, pi
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -29,8 +28,7 @@ class Sample(Protocol):
     def surprise(self) -> Array: ...  # (..., n), −log p(xᵢ) up to a constant that all points share
 
 
-@dataclass(frozen=True, slots=True)
-class GaussianSample:
+class GaussianSample(NamedTuple):
     """Points of a Gaussian."""
 
     z: Array

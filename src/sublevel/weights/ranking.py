@@ -5,22 +5,33 @@ The one place that says what ties and NaN mean. Equal values share a rank, and N
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.arrays import Array, Mask, everywhere
+from sublevel.arrays import Array, Mask
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(NamedTuple):
     """Points from best to worst, with the ends of their tie groups."""
 
     order: NDArray[np.intp]  # (..., n), indices from best to worst
     tie_ends: NDArray[np.bool_] | None  # (..., n), in that order: the last of its equals; None without ties
     best: Array  # (...,), the best value, NaN if there is none
-    is_flat: Mask  # (...,), all values are equal
+
+    @property
+    def is_flat(self) -> Mask:
+        """Where all values are equal (...)."""
+        if self.tie_ends is None:
+            return np.zeros(self.best.shape, dtype=np.bool_)[()]
+        return ~self.tie_ends[..., :-1].any(axis=-1)
+
+    @property
+    def is_telling(self) -> Mask:
+        """Where the values give a direction (...): one is usable, and not all are equal."""
+        usable = self.best < np.inf
+        return usable if self.tie_ends is None else usable & ~self.is_flat
 
     def sorted(self, per_point: Array) -> Array:
         """Numbers of the points (..., n), from best to worst."""
@@ -35,6 +46,12 @@ class Ranking:
             np.put_along_axis(per_point, self.order, per_rank, axis=-1)
         return per_point
 
+    def of_best(self, per_point: Array) -> Array:
+        """The best point's number (...,), of numbers of the points (..., n)."""
+        if self.order.ndim == 1:
+            return per_point[self.order[0]]
+        return np.take_along_axis(per_point, self.order[..., :1], axis=-1)[..., 0]
+
     def shared(self, ascending: Array) -> Array:
         """Numbers that do not fall from best to worst (..., n), each replaced by that of the last of its equals: {j : fⱼ ≤ fᵢ} holds them all."""
         if self.tie_ends is None:
@@ -47,11 +64,11 @@ def ranking(values: Array) -> Ranking:
     """The ranking of f-values (..., n)."""
     order = values.argsort(axis=-1)  # puts NaN last
     ascending = values[order] if values.ndim == 1 else np.take_along_axis(values, order, axis=-1)
-    best, worst = ascending[..., 0], ascending[..., -1]
-    rises = ascending[..., 1:] != ascending[..., :-1]
-    if not everywhere(worst == worst):
-        rises &= ~np.isnan(ascending[..., :-1])  # NaN equals NaN here
-    if rises.all():
-        return Ranking(order, None, best, np.zeros(best.shape, dtype=np.bool_)[()])
+    best = ascending[..., 0]
+    rises = ascending[..., 1:] > ascending[..., :-1]
+    if np.count_nonzero(rises) == rises.size:
+        return Ranking(order, None, best)
+    is_nan = np.isnan(ascending)
+    rises |= is_nan[..., 1:] & ~is_nan[..., :-1]  # NaN equals NaN and is above +inf
     tie_ends = np.concatenate([rises, np.ones_like(rises, shape=(*rises.shape[:-1], 1))], axis=-1)
-    return Ranking(order, tie_ends, best, ~rises.any(axis=-1))
+    return Ranking(order, tie_ends, best)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sublevel.arrays import Array
+from sublevel.arrays import Array, spread, total
 from sublevel.families.protocol import Sample
 from sublevel.weights.ranking import Ranking
 
@@ -27,8 +27,8 @@ class Volume:
     def __call__(self, ranks: Ranking, sample: Sample, /) -> Array:
         """Weights (..., n) that sum to 0."""
         cost = self.cost(ranks, sample)
-        baseline = np.add.reduce(cost, axis=-1, keepdims=True) / cost.shape[-1]
-        return (baseline - cost) / cost.shape[-1]
+        size = cost.shape[-1]
+        return (spread(total(cost) / size, 1) - cost) / size
 
     def cost(self, ranks: Ranking, sample: Sample) -> Array:
         """V̂ᵢ/V̂_max − 1 (..., n), in [−1, 0] and exact however small the differences are."""

@@ -1,0 +1,152 @@
+"""What a step costs, as ratios measured side by side in one run with one thread.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/overhead.py [--repeats 40]
+
+1. One `ask` + `tell` with a vectorised objective against the packages `cma` and `cmaes`, same d and n.
+2. A full step at d = 1000, n = 24 over its own sampling product (n×d · d×d).
+3. 50 batched trials at d = 20, n = 20, per trial and iteration, over a single run.
+
+Medians of interleaved repeats; the time of the objective is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import warnings
+from collections.abc import Callable
+
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"
+
+import numpy as np
+
+import sublevel as sl
+from sublevel.arrays import Streams
+from sublevel.constants import default_popsize
+
+Step = Callable[[], float]
+"""Does one iteration and returns the seconds it took outside the objective."""
+
+
+def sphere(points: np.ndarray) -> np.ndarray:
+    return np.sum(np.square(points), axis=-1)
+
+
+def timed_ask_tell(ask: Callable[[], object], tell: Callable[[object, np.ndarray], object]) -> Step:
+    def step() -> float:
+        start = time.perf_counter()
+        points = ask()
+        asked = time.perf_counter()
+        values = sphere(np.asarray(points))
+        evaluated = time.perf_counter()
+        tell(points, values)
+        return time.perf_counter() - evaluated + asked - start
+
+    return step
+
+
+def ours(method: str, d: int, n: int) -> Step:
+    optimizer = sl.Optimizer(np.ones(d), 0.5, method=method, popsize=n, rng=1)
+    return timed_ask_tell(optimizer.ask, optimizer.tell)
+
+
+def cma_step(d: int, n: int) -> Step:
+    import cma
+
+    strategy = cma.CMAEvolutionStrategy(d * [1.0], 0.5, {"verbose": -9, "seed": 1, "popsize": n})
+    return timed_ask_tell(strategy.ask, lambda points, values: strategy.tell(points, list(values)))
+
+
+def cmaes_step(d: int, n: int) -> Step:
+    import cmaes
+
+    strategy = cmaes.CMA(mean=np.ones(d), sigma=0.5, seed=1, population_size=n)
+    return timed_ask_tell(
+        lambda: [strategy.ask() for _ in range(n)], lambda points, values: strategy.tell(list(zip(points, values, strict=True)))
+    )
+
+
+def medians(makers: dict[str, Callable[[], Step]], repeats: int, block: int) -> dict[str, float]:
+    """Median seconds of a step of each, taking turns in blocks; each starts anew in every repeat."""
+    times: dict[str, list[float]] = {name: [] for name in makers}
+    for _ in range(repeats):
+        for name, maker in makers.items():
+            step = maker()
+            for _ in range(3):
+                step()
+            times[name] += [step() for _ in range(block)]
+    return {name: float(np.median(seconds)) for name, seconds in times.items()}
+
+
+def compare_with_peers(repeats: int) -> None:
+    print("one ask + tell [µs] and ours / theirs (wanted: ≤ 1/6 = 0.167 of cma, ≤ 1/3 = 0.333 of cmaes)")
+    print("   d   n  method     ours     cma   cmaes   ours/cma  ours/cmaes")
+    for d in (5, 10, 20, 40):
+        n = default_popsize(d)
+        makers = {
+            "ngd": lambda d=d, n=n: ours("ngd", d, n),
+            "rank-mu": lambda d=d, n=n: ours("rank-mu", d, n),
+            "cma": lambda d=d, n=n: cma_step(d, n),
+            "cmaes": lambda d=d, n=n: cmaes_step(d, n),
+        }
+        time_of = medians(makers, repeats, block=60)
+        for name in ("ngd", "rank-mu"):
+            t, cma, cmaes = time_of[name], time_of["cma"], time_of["cmaes"]
+            print(f"{d:4} {n:3}  {name:8}{t * 1e6:7.1f} {cma * 1e6:7.0f} {cmaes * 1e6:7.0f} {t / cma:10.3f} {t / cmaes:11.3f}")
+
+
+def compare_with_product(repeats: int, d: int = 1000, n: int = 24) -> None:
+    print(f"\na full step at d = {d}, n = {n} over its sampling product (wanted: ≤ 4)")
+    noise = np.random.default_rng(1)
+    root, z = noise.standard_normal((d, d)), noise.standard_normal((n, d))
+
+    def product() -> float:
+        start = time.perf_counter()
+        z @ root.T
+        return time.perf_counter() - start
+
+    makers = {name: (lambda name=name: ours(name, d, n)) for name in ("ngd", "rank-mu")}
+    time_of = medians({"product": lambda: product, **makers}, repeats, block=8)
+    for name in makers:
+        print(f"  {name:8} {time_of[name] * 1e3:6.2f} ms / {time_of['product'] * 1e3:5.2f} ms = {time_of[name] / time_of['product']:.2f}")
+
+
+def compare_batch_with_single(repeats: int, d: int = 20, n: int = 20, trials: int = 50) -> None:
+    print(f"\n{trials} batched trials at d = {d}, n = {n}, per trial and iteration, over a single run (wanted: ≤ 0.6)")
+    for name, method in (("ngd", sl.ngd()), ("rank-mu", sl.rank_mu())):
+
+        def batch(method: sl.Method = method) -> Step:
+            state = method.init(sl.FullGaussian.start(np.ones((trials, d)), np.full((trials, d), 0.5)), n)
+            noise = Streams.spawned(1, trials)
+
+            def step() -> float:
+                nonlocal state
+                start = time.perf_counter()
+                sample = method.ask(state, noise, n)
+                asked = time.perf_counter()
+                values = sphere(sample.x)
+                evaluated = time.perf_counter()
+                state, _ = method.tell(state, sample, values)
+                return (time.perf_counter() - evaluated + asked - start) / trials
+
+            return step
+
+        time_of = medians({"batch": batch, "single": lambda name=name: ours(name, d, n)}, repeats, block=30)
+        ratio = time_of["batch"] / time_of["single"]
+        print(f"  {name:8} {time_of['batch'] * 1e6:6.1f} µs / {time_of['single'] * 1e6:6.1f} µs = {ratio:.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=20)
+    repeats = parser.parse_args().repeats
+    warnings.simplefilter("ignore")  # of the peers
+    compare_with_peers(repeats)
+    compare_with_product(repeats)
+    compare_batch_with_single(repeats)
+
+
+if __name__ == "__main__":
+    main()
