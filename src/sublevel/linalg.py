@@ -29,12 +29,18 @@ def image(matrix: Array, vector: Array) -> Array:
     return matrix.dot(vector) if matrix.ndim == 2 else np.matvec(matrix, vector)
 
 
+def solve(matrix: Array, right: Array) -> Array:
+    """matrix⁻¹·right (..., d, n)."""
+    return np.linalg.solve(matrix, right).astype(np.float64, copy=False)
+
+
 def cholesky(matrix: Array) -> tuple[Array, Mask]:
     """Lower Cholesky factor (..., d, d), and whether the matrix was positive definite (...)."""
     if matrix.ndim == 2:
         return _single_cholesky(matrix)
     try:
-        return np.linalg.cholesky(matrix), np.ones(matrix.shape[:-2], dtype=np.bool_)
+        factor = np.linalg.cholesky(matrix).astype(np.float64, copy=False)
+        return factor, np.ones(matrix.shape[:-2], dtype=np.bool_)
     except np.linalg.LinAlgError:
         return _one_by_one(_single_cholesky, matrix)
 
@@ -44,7 +50,7 @@ def eigvalsh(matrix: Array) -> Array:
     if matrix.ndim == 2:
         return _single_eigvalsh(matrix)[0]
     try:
-        return np.linalg.eigvalsh(matrix)
+        return np.linalg.eigvalsh(matrix).astype(np.float64, copy=False)
     except np.linalg.LinAlgError:
         return _one_by_one(_single_eigvalsh, matrix)[0]
 

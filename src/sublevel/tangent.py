@@ -6,15 +6,15 @@ zzᵀ − I for the covariance, whatever θ is. So an estimate Σ wᵢ ∇̃ log
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from sublevel.arrays import Array, larger, spread, total
+from sublevel.arrays import Array, PerTrial, larger, spread, total
 from sublevel.linalg import combination, eigh, eigvalsh, product, semidefinite_root
 
-ZERO: Any = np.float64(0.0)
-ONE: Any = np.float64(1.0)
+ZERO = np.float64(0.0)
+ONE = np.float64(1.0)
 THIN_FROM = 64
 """Dimensions up to which d×d matrices are always used: measured where the two ways cross."""
 BLOCK = 1 << 17
@@ -47,7 +47,7 @@ class Cloud:
 
     __slots__ = ("_eigen", "_gram_root", "_moment", "decay", "images", "is_thin", "vectors", "weights")
 
-    def __init__(self, vectors: Array, weights: Array, decay: Array, images: Array | None = None) -> None:
+    def __init__(self, vectors: Array, weights: Array, decay: PerTrial, images: Array | None = None) -> None:
         """Whitened `vectors` (..., k, d) and `weights` (..., k), of which positive attracts; `decay` (...,) is Σ wᵢ for an estimate.
 
         `images` are the vectors seen through θ's root, where sampling has made them already.
@@ -91,7 +91,7 @@ class Cloud:
         return eigvalsh(product((root * self.weights[..., None]).mT, root))
 
     @property
-    def extremes(self) -> tuple[Array, Array]:
+    def extremes(self) -> tuple[PerTrial, PerTrial]:
         """Smallest and largest eigenvalue (...,) of Σ wᵢ vᵢvᵢᵀ − decay·I."""
         values = self.spectrum
         low, high = values[..., 0], values[..., -1]
@@ -110,15 +110,15 @@ class Tangent(NamedTuple):
 
     mean: Array  # (..., d)
     cloud: Cloud
-    rate: Array = ONE  # (...,)
+    rate: PerTrial = ONE  # (...,)
 
     @property
-    def spectral_norm(self) -> Array:
+    def spectral_norm(self) -> PerTrial:
         """σ₁(Z), shape (...,): the largest relative change of a variance, eq:learning. Not λ₁, which may be negative."""
         low, high = self.cloud.extremes
         return larger(-low, high) * self.rate
 
-    def scaled(self, *, mean: Array, cov: Array) -> Tangent:
+    def scaled(self, *, mean: PerTrial, cov: PerTrial) -> Tangent:
         """The tangent with its mean part and its covariance part each multiplied by a rate (...,)."""
         return Tangent(self.mean * spread(mean, 1), self.cloud, self.rate * cov)
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sublevel.arrays import Array, Mask, Noise, everywhere, finite, rows, spread
+from sublevel.arrays import Array, Mask, Noise, PerTrial, everywhere, finite, rows, spread
 from sublevel.families.protocol import LOG_2PI, GaussianSample, in_range
-from sublevel.linalg import cholesky, image, product
+from sublevel.linalg import cholesky, image, product, solve
 from sublevel.tangent import Cloud, Tangent, is_thin
 
 
@@ -18,7 +18,7 @@ class FullGaussian:
 
     mean: Array  # (..., d)
     root: Array  # (..., d, d), of size about 1
-    scale: Array  # (...,)
+    scale: PerTrial  # (...,)
 
     @classmethod
     def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> FullGaussian:
@@ -67,7 +67,7 @@ class FullGaussian:
     def whiten(self, x: Array) -> Array:
         """Whitened points z = A⁻¹(x − m) (..., n, d); for points sampled here the z kept in the sample is exact."""
         centred = (x - rows(self.mean)) / spread(self.scale, 2)
-        return np.linalg.solve(self.root, centred.mT).mT
+        return solve(self.root, centred.mT).mT
 
     def pull(self, covectors: Array) -> Array:
         """Covectors (..., k, d), such as gradients of f, as the whitened frame sees them: Aᵀg."""
@@ -124,7 +124,7 @@ class FullGaussian:
         return FullGaussian(mean, root, scale), usable
 
 
-def _thick_moved_root(root: Array, cloud: Cloud, rate: Array) -> tuple[Array, Array | float, Mask]:
+def _thick_moved_root(root: Array, cloud: Cloud, rate: PerTrial) -> tuple[Array, PerTrial, Mask]:
     """A·L with LLᵀ = M = I + rate·(Σ wᵢ vᵢvᵢᵀ − decay·I) (..., d, d), the growth of the scale, and where M is definite."""
     matrix = spread(rate, 2) * cloud.moment
     matrix.reshape(*matrix.shape[:-2], -1)[..., :: matrix.shape[-1] + 1] += spread(1.0 - rate * cloud.decay, 1)
@@ -132,7 +132,7 @@ def _thick_moved_root(root: Array, cloud: Cloud, rate: Array) -> tuple[Array, Ar
     return product(root, factor), 1.0, definite
 
 
-def _thin_moved_root(root: Array, cloud: Cloud, rate: Array) -> tuple[Array, Array | float, Mask]:
+def _thin_moved_root(root: Array, cloud: Cloud, rate: PerTrial) -> tuple[Array, PerTrial, Mask]:
     """A(I + VᵀSV) with (I + VᵀSV)² = I + VᵀDV, D = diag(w)·rate/α, its scale √α apart, and where the result is definite.
 
     With RRᵀ = VVᵀ and RᵀDR = UΛUᵀ: S = ½(D − DBBᵀD), B = R·U·(1 + √(1 + Λ))⁻¹. No inverse of R, so V may lack full rank.
@@ -153,7 +153,7 @@ def _thin_moved_root(root: Array, cloud: Cloud, rate: Array) -> tuple[Array, Arr
     return moved, np.sqrt(remainder), definite
 
 
-def balanced(root: Array, scale: Array) -> tuple[Array, Array]:
+def balanced(root: Array, scale: PerTrial) -> tuple[Array, PerTrial]:
     """Root and scale with a power of two moved between them such that the root's first row has a norm near 1. Rounds nothing."""
     if root.ndim == 2 and 0.25 < root[0, 0] < 4.0:
         return root, scale
@@ -164,12 +164,12 @@ def balanced(root: Array, scale: Array) -> tuple[Array, Array]:
     return root / shift[..., None, None], scale * shift
 
 
-def power_of_two_near(size: Array) -> Array:
+def power_of_two_near(size: PerTrial) -> PerTrial:
     """The largest power of two ≤ size (...): scaling by it rounds nothing."""
     return np.ldexp(1.0, np.frexp(size)[1] - 1)
 
 
-def with_scale(cov: Array, scale: Array) -> Array:
+def with_scale(cov: Array, scale: PerTrial) -> Array:
     """scale²·cov, which may leave the range of floats at both ends without a warning: the state itself does not."""
     with np.errstate(over="ignore", under="ignore"):
         return scale[..., None, None] * (scale[..., None, None] * cov)

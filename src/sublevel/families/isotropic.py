@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sublevel.arrays import Array, Mask, Noise, finite, rows, spread
+from sublevel.arrays import Array, Mask, Noise, PerTrial, finite, rows, spread
 from sublevel.families.protocol import LOG_2PI, GaussianSample, in_range
 from sublevel.tangent import Tangent
 
@@ -16,7 +16,7 @@ class IsotropicGaussian:
     """N(mean, scale²·I)."""
 
     mean: Array  # (..., d)
-    scale: Array  # (...,)
+    scale: PerTrial  # (...,)
 
     @classmethod
     def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> IsotropicGaussian:

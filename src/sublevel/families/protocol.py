@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from math import log, pi
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from sublevel.arrays import Array, Mask, Noise
+from sublevel.arrays import Array, Mask, Noise, PerTrial
 from sublevel.tangent import Tangent
 
 LOG_2PI = log(2 * pi)
@@ -44,8 +44,8 @@ class GaussianSample(NamedTuple):
 class Family(Protocol):
     """A distribution θ of a family, frozen. Leading axes (...) of every field are independent trials."""
 
-    mean: Array  # (..., d)
-
+    @property
+    def mean(self) -> Array: ...  # (..., d)
     @property
     def dimension(self) -> int: ...
     @property
@@ -67,6 +67,6 @@ class Family(Protocol):
     def moved(self, tangent: Tangent) -> tuple[Self, Mask]: ...
 
 
-def in_range(scale: Array) -> Mask:
+def in_range(scale: PerTrial) -> Any:
     """Where a standard deviation is representable with room to spare."""
     return (scale > SCALE_RANGE[0]) & (scale < SCALE_RANGE[1])

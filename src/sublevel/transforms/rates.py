@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sublevel.arrays import Array
+from sublevel.arrays import PerTrial
 from sublevel.constants import hansen_kern_rate
 from sublevel.families.protocol import Family
 from sublevel.tangent import Tangent
@@ -26,7 +26,7 @@ class SpectralRates:
     def __post_init__(self) -> None:
         if not 0 < self.c_cov <= 1:
             raise ValueError(
-                f"`c_cov` must lie in (0, 1], got {self.c_cov!r}. Smaller learns the covariance slower and more precisely; the paper uses 0.1 to 1."
+                f"`c_cov` must lie in (0, 1], got {self.c_cov!r}. Smaller is slower and more precise; the paper uses 0.1 to 1."
             )
         if not 0 < self.c_mean < np.inf:
             raise ValueError(f"`c_mean` must be positive and finite, got {self.c_mean!r}. The paper uses 1.")
@@ -67,17 +67,17 @@ class HansenKernRates:
     scheme: Scheme
     c_mean: float = 1.0
 
-    def init(self, theta: Family, sample_size: int) -> Array:
+    def init(self, theta: Family, sample_size: int) -> PerTrial:
         """The covariance rate (...,), which d and n decide."""
         rate = hansen_kern_rate(theta.dimension, effective_size(scheme_weights(self.scheme, sample_size)))
         return np.full(theta.mean.shape[:-1], rate)[()]
 
-    def __call__(self, tangent: Tangent, memory: Array, theta: Family, /) -> tuple[Tangent, Array]:
+    def __call__(self, tangent: Tangent, memory: PerTrial, theta: Family, /) -> tuple[Tangent, PerTrial]:
         """The tangent at these rates."""
         return tangent.scaled(mean=np.float64(self.c_mean), cov=memory), memory
 
 
-def reciprocal(positive: Array) -> Array:
+def reciprocal(positive: PerTrial) -> PerTrial:
     """1/positive (...,), and 0 where that would not be a finite number."""
     if positive.ndim == 0:
         return 1.0 / positive if positive > 1e-300 else positive * 0.0

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.arrays import Array, Mask
+from sublevel.arrays import Array, Mask, PerTrial
 
 
 class Ranking(NamedTuple):
@@ -18,7 +18,7 @@ class Ranking(NamedTuple):
 
     order: NDArray[np.intp]  # (..., n), indices from best to worst
     tie_ends: NDArray[np.bool_] | None  # (..., n), in that order: the last of its equals; None without ties
-    best: Array  # (...,), the best value, NaN if there is none
+    best: PerTrial  # (...,), the best value, NaN if there is none
 
     @property
     def is_flat(self) -> Mask:
@@ -46,14 +46,17 @@ class Ranking(NamedTuple):
             np.put_along_axis(per_point, self.order, per_rank, axis=-1)
         return per_point
 
-    def of_best(self, per_point: Array) -> Array:
+    def of_best(self, per_point: Array) -> PerTrial:
         """The best point's number (...,), of numbers of the points (..., n)."""
         if self.order.ndim == 1:
             return per_point[self.order[0]]
         return np.take_along_axis(per_point, self.order[..., :1], axis=-1)[..., 0]
 
     def shared(self, ascending: Array) -> Array:
-        """Numbers that do not fall from best to worst (..., n), each replaced by that of the last of its equals: {j : fⱼ ≤ fᵢ} holds them all."""
+        """Numbers that do not fall from best to worst (..., n), each replaced by that of the last of its equals.
+
+        The set {j : fⱼ ≤ fᵢ} holds them all.
+        """
         if self.tie_ends is None:
             return ascending
         last = np.where(self.tie_ends, ascending, np.inf)
