@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,18 @@ Array = NDArray[np.float64]
 """Float array; docstrings give its shape, e.g. (..., n, d)."""
 Mask = NDArray[np.bool_] | np.bool_
 """One truth value per trial, shape (...)."""
+T = TypeVar("T")
 PerTrial = Any
 """One number per trial, shape (...): a NumPy scalar for a single run."""
+
+
+@dataclass_transform(frozen_default=True)
+def value(cls: type[T]) -> type[T]:
+    """A dataclass that is frozen for readers and the type checker.
+
+    At run time it is a plain slotted class: freezing costs half a microsecond for each value made, and a step makes eight.
+    """
+    return dataclass(slots=True)(cls)
 
 
 class Noise(Protocol):
@@ -92,10 +102,8 @@ def everywhere(mask: Any) -> bool:
 def chosen(mask: Mask, new: Any, old: Any) -> Any:
     """`new` where the mask (...) holds and `old` elsewhere, through tuples and dataclasses down to the arrays."""
     if isinstance(new, np.ndarray | np.generic):
-        axes = cast(Array, new).ndim - mask.ndim
-        return np.where(mask.reshape(mask.shape + (1,) * axes), cast(Any, new), old)[()]
-    if hasattr(new, "_fields"):  # a named tuple
-        return type(new)(*chosen(mask, tuple(new), tuple(old)))
+        array = cast(Array, new)
+        return np.where(mask.reshape(mask.shape + (1,) * (array.ndim - mask.ndim)), array, old)[()]
     if isinstance(new, tuple):
         return tuple(chosen(mask, *pair) for pair in zip(cast(Any, new), old, strict=True))
     if is_dataclass(new):

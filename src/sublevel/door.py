@@ -5,13 +5,16 @@ from __future__ import annotations
 import difflib
 import operator
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.arrays import Array
 from sublevel.constants import default_popsize
 from sublevel.families import Bernoulli, DiagonalGaussian, Family, IsotropicGaussian
+from sublevel.families.protocol import SCALE_RANGE, in_range
 from sublevel.linalg import cholesky
 from sublevel.method import Method
 from sublevel.recipes import ngd, pbil, rank_mu
@@ -27,19 +30,51 @@ RECIPES: dict[str, Callable[[], Method]] = {
 }
 """Every method that has a name."""
 
+ABOUT_SIGMA0 = "It is the initial standard deviation; start with about a third of the search range."
+LONGEST_SHOWN = 200
+"""Characters of a given value that an error message repeats."""
 
-def checked_method(method: str | Method) -> Method:
+
+def shown(given: object) -> str:
+    """What was given, as an error message may repeat it: in one line, and not a million numbers."""
+    text = " ".join(repr(given).split())
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}... (shape {np.shape(given)})"  # type: ignore[arg-type]
+
+
+def checked_method(method: object) -> Method:
     """The method of that name, or the method itself."""
     if isinstance(method, Method):
+        if not hasattr(method.family, "start"):
+            raise TypeError(f"`family` of the method must be a family of distributions such as DiagonalGaussian, got {method.family!r}.")
         return method
+    names = f"Names: {', '.join(RECIPES)}."
     if not isinstance(method, str):
-        raise TypeError(f"`method` must be a name or a Method, got {method!r}. Names: {', '.join(RECIPES)}.")
+        raise TypeError(f"`method` must be a name or a Method, got {shown(method)}. {names}")
     if method not in RECIPES:
         near = difflib.get_close_matches(method.lower().replace("_", "-"), RECIPES, n=1)
-        raise ValueError(
-            f"there is no method {method!r}." + (f" Did you mean {near[0]!r}?" if near else "") + f" Names: {', '.join(RECIPES)}."
-        )
+        raise ValueError(f"`method` {method!r} is not known." + (f" Did you mean {near[0]!r}?" if near else "") + f" {names}")
     return RECIPES[method]()
+
+
+def checked_rng(rng: Any) -> np.random.Generator:
+    """The generator that a seed, a Generator or None stands for (SPEC 7)."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"`rng` must be a seed ≥ 0, a numpy Generator or None, got {shown(rng)}.") from None
+
+
+def checked_callable(name: str, function: object) -> None:
+    """Something that can be called."""
+    if not callable(function):
+        raise TypeError(f"`{name}` must be a function, got {shown(function)}. Pass the function itself, not what it returns.")
+
+
+def checked_flag(name: str, flag: Any) -> bool:
+    """True or False."""
+    if type(flag) not in (bool, np.bool_):
+        raise TypeError(f"`{name}` must be True or False, got {shown(flag)}.")
+    return bool(flag)
 
 
 def checked_popsize(popsize: object, d: int) -> int:
@@ -52,48 +87,80 @@ def checked_count(name: str, count: Any, least: int = 1) -> int:
     try:
         number = operator.index(count)
     except TypeError:
-        raise TypeError(f"`{name}` must be a whole number, got {count!r} of type {type(count).__name__}.") from None
+        raise TypeError(f"`{name}` must be a whole number, got {shown(count)} of type {type(count).__name__}.") from None
     if isinstance(count, bool) or number < least:
-        raise ValueError(f"`{name}` must be at least {least}, got {count!r}.")
+        raise ValueError(f"`{name}` must be a whole number of at least {least}, got {count!r}.")
     return number
 
 
-def checked_numbers(name: str, given: Any) -> Array:
-    """Real, finite float64 numbers of any shape."""
+def checked_budget(name: str, budget: Any) -> float:
+    """A whole number ≥ 1, which may be written as 1e6, or inf for no limit."""
+    if isinstance(budget, float) and budget == np.inf:
+        return np.inf
+    return checked_count(name, int(budget) if isinstance(budget, float) and budget.is_integer() else budget)
+
+
+def checked_target(ftarget: Any) -> float:
+    """A value of f to reach; −inf, which no value undercuts, if None."""
+    if ftarget is None:
+        return -np.inf
+    array = plain_array("ftarget", ftarget)
+    if array.size != 1 or array.dtype.kind not in "fiu" or np.isnan(array.item()):
+        kind = ValueError if array.dtype.kind in "fiu" else TypeError
+        raise kind(f"`ftarget` must be one real number, got {shown(ftarget)}. Leave it out if there is no target.")
+    return float(array.item())
+
+
+def plain_array(name: str, given: Any) -> NDArray[Any]:
+    """`given` as an array without a mask: what was masked is NaN."""
     try:
-        array = np.asarray(given)
+        array: Any = np.asanyarray(given)
     except ValueError as error:  # ragged nesting
-        raise ValueError(f"`{name}` must be an array of numbers, got {given!r}: {error}.") from None
+        raise ValueError(f"`{name}` must be an array of numbers, got {shown(given)}: {error}") from None
+    return array.astype(np.float64).filled(np.nan) if np.ma.is_masked(array) else np.asarray(array)
+
+
+def as_float64(array: NDArray[Any]) -> Array:
+    """Real numbers as float64; a long double beyond its range becomes ±inf."""
+    with np.errstate(over="ignore"):
+        return array.astype(np.float64, copy=False)
+
+
+def checked_numbers(name: str, given: Any) -> Array:
+    """Real, finite float64 numbers of any shape, in an array of our own."""
+    array = plain_array(name, given)
+    if array.size == 0:
+        raise ValueError(f"`{name}` must hold at least one number, got {shown(given)}.")
     if array.dtype.kind not in "fiu":
-        raise TypeError(f"`{name}` must hold real numbers, got {given!r} (dtype {array.dtype}).")
-    numbers = array.astype(np.float64)
+        raise TypeError(
+            f"`{name}` must hold real numbers, got {shown(given)} (dtype {array.dtype}). Convert it with numpy.asarray(..., dtype=float)."
+        )
+    numbers = as_float64(array)
     if not np.all(np.isfinite(numbers)):
-        raise ValueError(f"`{name}` must be finite, got {given!r}. Replace NaN and inf by numbers.")
-    return numbers
+        raise ValueError(f"`{name}` must be finite, got {shown(given)}. Replace NaN and inf by numbers.")
+    return numbers.copy()
 
 
 def checked_x0(x0: Any) -> Array:
     """The starting point (d,), d ≥ 1."""
-    point = checked_numbers("x0", x0) if np.size(x0) else np.empty(0)
-    if point.size == 0:
-        raise ValueError(f"`x0` must hold at least one number, got {x0!r}. Its length is the number of variables.")
+    point = checked_numbers("x0", x0)
     if point.ndim > 1:
-        raise ValueError(f"`x0` must be one point of shape (d,), got shape {point.shape}.")
+        raise ValueError(f"`x0` must be one point of shape (d,), got shape {point.shape}. Its length is the number of variables.")
+    if np.max(np.abs(point)) > SCALE_RANGE[1]:
+        raise ValueError(f"`x0` must lie within ±{SCALE_RANGE[1]:.2g}, got {shown(x0)}. Choose other units for the variables.")
     return np.atleast_1d(point)
 
 
 def checked_deviations(sigma0: Any, d: int) -> Array:
     """Initial standard deviations (d,) from one number or one per variable."""
     if sigma0 is None:
-        raise TypeError("`sigma0` is missing. It is the initial standard deviation; start with about a third of the search range.")
+        raise TypeError(f"`sigma0` is missing, got None. {ABOUT_SIGMA0}")
     deviations = checked_numbers("sigma0", sigma0)
     if deviations.shape not in ((), (1,), (d,)):
         raise ValueError(f"`sigma0` must be a number or have one entry per variable, shape ({d},), got shape {deviations.shape}.")
     if not np.all(deviations > 0):
-        raise ValueError(
-            f"`sigma0` must be positive, got {sigma0!r}. It is the initial standard deviation; start with about a third of the search range."
-        )
-    return np.broadcast_to(deviations, (d,)).astype(np.float64)
+        raise ValueError(f"`sigma0` must be positive, got {shown(sigma0)}. {ABOUT_SIGMA0}")
+    return np.broadcast_to(deviations, (d,)).copy()
 
 
 def checked_covariance_root(cov0: Any, d: int) -> Array:
@@ -101,17 +168,22 @@ def checked_covariance_root(cov0: Any, d: int) -> Array:
     cov = checked_numbers("cov0", cov0)
     if cov.shape != (d, d):
         raise ValueError(f"`cov0` must be a square matrix with one row per variable, shape ({d}, {d}), got shape {cov.shape}.")
-    scale = np.sqrt(np.maximum(np.diagonal(cov), 0.0))
-    if not np.all(scale > 0):
-        raise ValueError(f"`cov0` must be positive definite: its diagonal holds variances, got {np.diagonal(cov)!r}.")
-    correlation = cov / scale / scale[:, None]
+    variances = np.diagonal(cov)
+    if not np.all(variances > 0):
+        raise ValueError(f"`cov0` must be positive definite: its diagonal holds variances, got {shown(variances)}.")
+    scale = np.sqrt(variances)
+    with np.errstate(over="ignore"):
+        correlation = cov / scale / scale[:, None]
+    if not np.all(np.abs(correlation) < 1 + 1e-8):
+        raise ValueError(f"`cov0` must be positive definite, got {shown(cov0)}: |cov0[i, j]| exceeds √(cov0[i, i]·cov0[j, j]).")
     if np.max(np.abs(correlation - correlation.T)) > 1e-8:
-        raise ValueError("`cov0` must be symmetric; (cov0 + cov0.T) / 2 is the nearest symmetric matrix.")
+        raise ValueError(f"`cov0` must be symmetric, got {shown(cov0)}. (cov0 + cov0.T)/2 is the nearest symmetric matrix.")
     root, definite = cholesky(0.5 * (correlation + correlation.T))
     if not definite:
         smallest = np.linalg.eigvalsh(correlation)[0]
         raise ValueError(
-            f"`cov0` must be positive definite; the smallest eigenvalue of its correlation matrix is {smallest:.3g}. Add a multiple of the identity."
+            f"`cov0` must be positive definite, got {shown(cov0)}: its correlation matrix has the eigenvalue {smallest:.3g}. "
+            "Add a multiple of the identity."
         )
     return scale[:, None] * root
 
@@ -120,33 +192,69 @@ def checked_start(family: type[Any], x0: Any, sigma0: Any, cov0: Any) -> Family:
     """The distribution to begin with: N(x0, sigma0²·cov0) as the family can hold it, or bits with probabilities x0."""
     mean = checked_x0(x0)
     if family is Bernoulli:
-        if sigma0 is not None or cov0 is not None:
-            raise ValueError("a method on bits has no `sigma0` and no `cov0`: pass sigma0=None, and the probabilities of a 1 as `x0`.")
-        if not np.all((mean >= 0) & (mean <= 1)):
-            raise ValueError(f"`x0` must hold probabilities in [0, 1] for a method on bits, got {x0!r}. Start with 0.5 for each bit.")
-        return Bernoulli.start(mean)
+        return _checked_bits(mean, sigma0, cov0)
     deviations = checked_deviations(sigma0, mean.size)
-    return family.start(mean, deviations, None if cov0 is None else checked_covariance_root(cov0, mean.size))
+    root = None if cov0 is None else checked_covariance_root(cov0, mean.size)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        theta = family.start(mean, deviations, root)
+        within = np.all(in_range(theta.deviations)) and np.all(in_range(deviations))
+    if not within:
+        low, high = SCALE_RANGE
+        raise ValueError(
+            f"`sigma0`, with `cov0`, must give standard deviations between {low:.2g} and {high:.2g} and not all those numbers apart, "
+            f"got {shown(sigma0)}. Choose other units for the variables."
+        )
+    return theta
+
+
+def _checked_bits(probabilities: Array, sigma0: Any, cov0: Any) -> Family:
+    for name, given in (("sigma0", sigma0), ("cov0", cov0)):
+        if given is not None:
+            raise ValueError(
+                f"a method on bits has no `{name}`, got {shown(given)}. Pass {name}=None, and the probabilities of a 1 as `x0`."
+            )
+    if not np.all((probabilities >= 0) & (probabilities <= 1)):
+        raise ValueError(
+            f"`x0` must hold probabilities in [0, 1] for a method on bits, got {shown(probabilities)}. Start with 0.5 for each bit."
+        )
+    return Bernoulli.start(probabilities)
 
 
 def checked_values(values: Any, size: int) -> Array:
     """f-values (size,) as float64; NaN and ±inf are values, anything that is not a real number is an error."""
-    array = np.asarray(values)
+    array = values if type(values) is np.ndarray else plain_array("values", values)
     if array.shape != (size,):
-        raise ValueError(f"expected one value per point, shape ({size},), got shape {array.shape}.")
+        hint = " Did you forget `return`?" if values is None else ""
+        raise (TypeError if values is None else ValueError)(
+            f"`values` must be one number per point, shape ({size},), got {shown(values)} of shape {array.shape}.{hint}"
+        )
+    if array.dtype.char == "d":
+        return array
     if array.dtype.kind in "fiub":
-        return array.astype(np.float64, copy=False)
+        return as_float64(array)
+    if array.dtype.kind != "O":
+        raise TypeError(f"`values` must be real numbers, got {shown(values)} (dtype {array.dtype}).")
     return np.array([checked_value(value) for value in array.tolist()])
 
 
 def checked_value(value: Any) -> float:
-    """One f-value as a float."""
+    """One f-value as a float: any real number, or an array that holds one."""
     if isinstance(value, float):
         return value
-    array = np.asarray(value)
+    array = plain_array("value", value)
     if array.size == 1 and array.dtype.kind in "fiub":
-        return float(array.reshape(())[()])
-    if array.size == 1 and array.dtype.kind == "O" and hasattr(value, "__float__") and not isinstance(value, complex):
-        return float(value)
+        return float(array.item())
+    if array.size == 1 and array.dtype.kind == "O":
+        return _converted(array.item())
     hint = " Did you forget `return`?" if value is None else ""
-    raise TypeError(f"the objective must return one real number per point, got {value!r} of type {type(value).__name__}.{hint}")
+    kind = ValueError if array.dtype.kind in "fiub" else TypeError
+    raise kind(f"the objective must return one real number per point, got {shown(value)} of type {type(value).__name__}.{hint}")
+
+
+def _converted(number: Any) -> float:
+    """A Decimal, Fraction, large int or the like as a float."""
+    if not isinstance(number, str | bytes) and not np.iscomplexobj(number):
+        with suppress(TypeError, ValueError, OverflowError):
+            return float(number)
+    hint = " Did you forget `return`?" if number is None else ""
+    raise TypeError(f"the objective must return one real number per point, got {shown(number)} of type {type(number).__name__}.{hint}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,41 +13,42 @@ from sublevel.arrays import Array
 from sublevel.door import checked_value, checked_values
 
 
-class EvaluationFailed(Exception):
-    """Carries an exception out of the objective together with the values obtained before it."""
-
-    def __init__(self, cause: BaseException, values: Array) -> None:
-        super().__init__(cause)
-        self.cause, self.values = cause, values
-
-
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """The objective as a map from points (n, d) to values (n,)."""
+    """The objective as a map from points (n, d) to values (n,). What it raises goes through, with the point attached as `sublevel_x`."""
 
     fun: Callable[..., Any]
-    vectorized: bool = False
+    vectorized: bool
+    keep: Callable[[Array, Array], None]  # gets the points and values that came before an exception
 
     def __call__(self, points: Array) -> Array:
-        """Values of points, which the objective cannot change. Whatever it raises comes out as EvaluationFailed."""
-        points.setflags(write=False)
+        """Values (n,) of points (n, d), which must be read-only: the objective cannot change them."""
         return self._all_at_once(points) if self.vectorized else self._one_by_one(points)
 
     def _all_at_once(self, points: Array) -> Array:
         try:
-            return checked_values(self.fun(points), len(points))
-        except (Exception, KeyboardInterrupt) as error:
-            error.add_note(f"sublevel: raised for a batch of {len(points)} points of shape {points.shape}")
-            error.sublevel_x = points  # type: ignore[attr-defined]
-            raise EvaluationFailed(error, np.empty(0)) from error
+            return checked_values(self.fun(points[...]), len(points))
+        except BaseException as error:
+            tell_about(error, f"sublevel: raised for the sample in `sublevel_x`, shape {points.shape}", sublevel_x=points)
+            raise
 
     def _one_by_one(self, points: Array) -> Array:
-        values = np.empty(len(points))
-        for index, point in enumerate(points):
-            try:
+        values, index = np.empty(len(points)), 0
+        try:
+            for index, point in enumerate(points):
                 values[index] = checked_value(self.fun(point))
-            except (Exception, KeyboardInterrupt) as error:
-                error.add_note(f"sublevel: raised at x = {np.array2string(point, threshold=20)}")
-                error.sublevel_x = point  # type: ignore[attr-defined]
-                raise EvaluationFailed(error, values[:index]) from error
+        except BaseException as error:
+            self.keep(points[:index], values[:index])
+            point = points[index]
+            tell_about(error, f"sublevel: raised at x = {np.array2string(point, threshold=20)}", sublevel_x=point)
+            raise
         return values
+
+
+def tell_about(error: BaseException, note: str | None = None, **facts: Any) -> None:
+    """Attach what we know to an exception, also to one that forbids attributes; it stays the one that is raised."""
+    with suppress(Exception):
+        vars(error).update(facts)
+    with suppress(Exception):
+        if note is not None:
+            error.add_note(note)

@@ -37,32 +37,34 @@ def solve(matrix: Array, right: Array) -> Array:
 def cholesky(matrix: Array) -> tuple[Array, Mask]:
     """Lower Cholesky factor (..., d, d), and whether the matrix was positive definite (...)."""
     if matrix.ndim == 2:
-        return _single_cholesky(matrix)
+        factor, info = lapack.dpotrf(matrix, lower=1, clean=1)
+        return factor, np.bool_(info == 0)
     try:
-        factor = np.linalg.cholesky(matrix).astype(np.float64, copy=False)
-        return factor, np.ones(matrix.shape[:-2], dtype=np.bool_)
+        return np.linalg.cholesky(matrix).astype(np.float64, copy=False), np.ones(matrix.shape[:-2], dtype=np.bool_)
     except np.linalg.LinAlgError:
-        return _one_by_one(_single_cholesky, matrix)
-
-
-def eigvalsh(matrix: Array) -> Array:
-    """Ascending eigenvalues (..., d) of a symmetric matrix; NaN where LAPACK did not converge."""
-    if matrix.ndim == 2:
-        return _single_eigvalsh(matrix)[0]
-    try:
-        return np.linalg.eigvalsh(matrix).astype(np.float64, copy=False)
-    except np.linalg.LinAlgError:
-        return _one_by_one(_single_eigvalsh, matrix)[0]
+        return one_by_one(cholesky, matrix)
 
 
 def eigh(matrix: Array) -> tuple[Array, Array]:
     """Ascending eigenvalues (..., d) and eigenvectors in columns (..., d, d); NaN where LAPACK did not converge."""
     if matrix.ndim == 2:
-        return _single_eigh(matrix)
+        values, vectors, info = lapack.dsyevd(matrix, lower=1)
+        return (values, vectors) if info == 0 else (np.full_like(values, np.nan), np.full_like(vectors, np.nan))
     try:
         return np.linalg.eigh(matrix)
     except np.linalg.LinAlgError:
-        return _one_by_one(_single_eigh, matrix)
+        return one_by_one(eigh, matrix)
+
+
+def eigvalsh(matrix: Array) -> Array:
+    """Ascending eigenvalues (..., d) of a symmetric matrix; NaN where LAPACK did not converge."""
+    if matrix.ndim == 2:
+        values, _, info = lapack.dsyev(matrix, compute_v=0, lower=1)
+        return values if info == 0 else np.full_like(values, np.nan)
+    try:
+        return np.linalg.eigvalsh(matrix).astype(np.float64, copy=False)
+    except np.linalg.LinAlgError:
+        return one_by_one(lambda single: (eigvalsh(single),), matrix)[0]
 
 
 def semidefinite_root(matrix: Array) -> Array:
@@ -74,23 +76,8 @@ def semidefinite_root(matrix: Array) -> Array:
     return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 
-def _single_cholesky(matrix: Array) -> tuple[Array, Mask]:
-    factor, info = lapack.dpotrf(matrix, lower=1, clean=1)
-    return factor, np.bool_(info == 0)
-
-
-def _single_eigvalsh(matrix: Array) -> tuple[Array]:
-    values, _, info = lapack.dsyev(matrix, compute_v=0, lower=1)
-    return (values if info == 0 else np.full_like(values, np.nan),)
-
-
-def _single_eigh(matrix: Array) -> tuple[Array, Array]:
-    values, vectors, info = lapack.dsyevd(matrix, lower=1)
-    return (values, vectors) if info == 0 else (np.full_like(values, np.nan), np.full_like(vectors, np.nan))
-
-
-def _one_by_one(factor: Callable[[Array], tuple[Any, ...]], matrix: Array) -> Any:
-    """`factor` applied to each matrix of a batch, its answers stacked."""
+def one_by_one(factor: Callable[[Array], tuple[Any, ...]], matrix: Array) -> Any:
+    """`factor` applied to each matrix of a batch, its answers stacked: for a batch in which some matrix has none."""
     batch = matrix.shape[:-2]
     answers = [factor(single) for single in matrix.reshape(-1, *matrix.shape[-2:])]
     return tuple(np.reshape(part, batch + np.shape(part[0])) for part in zip(*answers, strict=True))

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.arrays import Array, Noise, chosen, everywhere
+from sublevel.arrays import Array, Noise, chosen, everywhere, value
 from sublevel.families.full import FullGaussian
 from sublevel.families.protocol import Family, Sample
 from sublevel.tangent import Tangent, natural_gradient
@@ -31,14 +31,16 @@ class Outcome(IntEnum):
     REFUSED = 4  # the step would leave the family: C not positive definite, or a number beyond the range of floats
 
 
-class State(NamedTuple):
+@value
+class State:
     """What the next step needs. With the generator's state it is a checkpoint."""
 
     theta: Family
     memory: tuple[Memory, ...]
 
 
-class Info(NamedTuple):
+@value
+class Info:
     """What was seen in a step."""
 
     outcome: Outcome | NDArray[np.int_]  # (...,)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
 
 from sublevel import stop
-from sublevel.door import checked_count
-from sublevel.evaluate import EvaluationFailed, Evaluator
+from sublevel.door import checked_budget, checked_callable, checked_flag, checked_target
+from sublevel.evaluate import Evaluator, tell_about
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.record import History
 
 EVALUATIONS_PER_DIMENSION = 100_000
 """Default budget: enough for `ngd` to learn a condition number of 1e6 in 20 dimensions."""
+GENERATIONS = 1000
+"""Generations the default budget has room for at least, however large the sample is."""
 
 
 def minimize(
@@ -41,9 +44,9 @@ def minimize(
     fun
         Objective: a point (d,) to a number, or (popsize, d) to (popsize,) if `vectorized`. NaN counts as worse than +inf.
     x0, sigma0
-        Where to start and the standard deviation there: about a third of the range in which the optimum is expected. One number or one per variable.
+        Where to start, and the standard deviation there, one number or one per variable: about a third of the range to search.
     method
-        A name ("ngd", "rank-mu", "pbil", ... with "sep-" for a diagonal and "iso-" for a single variance) or a Method such as ``sl.ngd(c_cov=0.5)``.
+        A name ("ngd", "rank-mu", "pbil", ... with "sep-" for a diagonal, "iso-" for a single variance) or a Method: ``sl.ngd(c_cov=0.5)``.
     popsize, cov0
         Points per generation (default 4 + 3 ln d), and the shape of the initial covariance (default the identity).
     rng
@@ -66,74 +69,78 @@ def minimize(
     >>> result.success
     True
     """
-    if not callable(fun):
-        raise TypeError(f"`fun` must be callable, got {fun!r}.")
+    checked_callable("fun", fun)
+    if callback is not None:
+        checked_callable("callback", callback)
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, cov0=cov0, rng=rng)
-    budget = _Budget(optimizer, maxfevals, maxiter, ftarget)
-    evaluate, history = Evaluator(fun, vectorized), History()
-    reasons: dict[str, float] = {}
-    while not reasons:
-        points = optimizer.ask()
-        try:
-            values = evaluate(points)
-        except EvaluationFailed as failure:
-            raise _with_result(failure, optimizer, points, history) from failure.cause.__cause__
-        optimizer.tell(points, values)
-        history.add(optimizer.nfev, optimizer.best_fun, float(values.min()), float(optimizer.deviations.max()))
-        reasons = budget.reasons() or _asked_to_stop(callback, optimizer, history)
+    limits = _Limits.checked(optimizer, maxfevals, maxiter, ftarget)
+    evaluate = Evaluator(fun, checked_flag("vectorized", vectorized), keep=optimizer.note)
+    history, reasons = History(), dict[str, float]()
+    try:
+        while not reasons:
+            points = optimizer.ask()
+            optimizer.tell(points, evaluate(points))
+            history.add(optimizer.nfev, optimizer.best_fun, optimizer.generation_best, float(np.maximum.reduce(optimizer.deviations)))
+            reasons = limits.reasons(optimizer)
+            if callback is not None and _wants_stop(callback, _result(optimizer, reasons, history)):
+                reasons = reasons or {"callback": float(optimizer.nit)}
+    except BaseException as error:
+        tell_about(error, sublevel_result=_result(optimizer, {"interrupted": optimizer.nit + 1.0}, history))
+        raise
     return _result(optimizer, reasons, history)
 
 
-class _Budget:
-    """What the user allows."""
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What the user allows, and what is good enough."""
 
-    def __init__(self, optimizer: Optimizer, maxfevals: int | None, maxiter: int | None, ftarget: float | None) -> None:
-        default = EVALUATIONS_PER_DIMENSION * optimizer.theta.dimension
-        self.optimizer = optimizer
-        self.maxfevals = default if maxfevals is None else checked_count("maxfevals", maxfevals)
-        self.maxiter = None if maxiter is None else checked_count("maxiter", maxiter)
-        self.ftarget = _checked_target(ftarget)
+    maxfevals: float
+    maxiter: float
+    ftarget: float
 
-    def reasons(self) -> dict[str, float]:
-        """Reasons to stop: the target, then convergence or trouble, then the budgets. A generation that would exceed `maxfevals` is not begun."""
-        done = self.optimizer
+    @classmethod
+    def checked(cls, optimizer: Optimizer, maxfevals: Any, maxiter: Any, ftarget: Any) -> _Limits:
+        """The limits, with room for one generation at least."""
+        default = max(EVALUATIONS_PER_DIMENSION * optimizer.theta.dimension, GENERATIONS * optimizer.popsize)
+        limits = cls(
+            maxfevals=default if maxfevals is None else checked_budget("maxfevals", maxfevals),
+            maxiter=np.inf if maxiter is None else checked_budget("maxiter", maxiter),
+            ftarget=checked_target(ftarget),
+        )
+        if limits.maxfevals < optimizer.popsize:
+            raise ValueError(
+                f"`maxfevals` must allow one generation of `popsize` = {optimizer.popsize} evaluations, got {maxfevals!r}. "
+                "Give a larger budget or a smaller `popsize`."
+            )
+        return limits
+
+    def reasons(self, done: Optimizer) -> dict[str, float]:
+        """Reasons to stop: the target, convergence or trouble, the budgets. No generation is begun that would exceed `maxfevals`."""
+        if done.best_fun == -np.inf:
+            return {"unbounded": done.best_fun}
         if done.best_fun <= self.ftarget:
             return {"ftarget": done.best_fun}
         reasons = done.stop()
         if not reasons and done.nfev + done.popsize > self.maxfevals:
-            reasons = {"maxfevals": float(self.maxfevals)}
-        if not reasons and self.maxiter is not None and done.nit >= self.maxiter:
-            reasons = {"maxiter": float(self.maxiter)}
+            reasons = {"maxfevals": self.maxfevals}
+        if not reasons and done.nit >= self.maxiter:
+            reasons = {"maxiter": self.maxiter}
         return reasons
 
 
-def _checked_target(ftarget: float | None) -> float:
-    if ftarget is None:
-        return -np.inf
+def _wants_stop(callback: Callable[[OptimizeResult], Any], result: OptimizeResult) -> bool:
     try:
-        target = float(ftarget)
-    except (TypeError, ValueError):
-        raise TypeError(f"`ftarget` must be a number, got {ftarget!r}.") from None
-    if np.isnan(target):
-        raise ValueError("`ftarget` must be a number, got NaN. Leave it out if there is no target.")
-    return target
-
-
-def _asked_to_stop(callback: Callable[[OptimizeResult], Any] | None, optimizer: Optimizer, history: History) -> dict[str, float]:
-    if callback is None:
-        return {}
-    try:
-        wants_stop = callback(_result(optimizer, {}, history))
+        return bool(callback(result))
     except StopIteration:
-        wants_stop = True
-    return {"callback": float(optimizer.nit)} if wants_stop else {}
+        return True
 
 
 def _result(optimizer: Optimizer, reasons: dict[str, float], history: History) -> OptimizeResult:
+    """All there is to say at this point, in arrays of the user's own."""
     result = OptimizeResult()
     reason = next(iter(reasons), None)
     result.update(
-        x=optimizer.best_x,
+        x=optimizer.best_x.copy(),
         fun=optimizer.best_fun,
         nfev=optimizer.nfev,
         nit=optimizer.nit,
@@ -141,16 +148,8 @@ def _result(optimizer: Optimizer, reasons: dict[str, float], history: History) -
         status=-1 if reason is None else stop.STATUS[reason],
         message=stop.message(reasons),
         reasons=reasons,
-        mean=optimizer.mean,
+        mean=optimizer.mean.copy(),
         cov=optimizer.cov,
         history=history,
     )
     return result
-
-
-def _with_result(failure: EvaluationFailed, optimizer: Optimizer, points: Any, history: History) -> BaseException:
-    """The objective's own exception, with what was done so far attached."""
-    if failure.values.size:
-        optimizer.note(points, failure.values)
-    failure.cause.sublevel_result = _result(optimizer, {}, history)  # type: ignore[attr-defined]
-    return failure.cause

@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel import stop
 from sublevel.arrays import Array
-from sublevel.door import checked_method, checked_popsize, checked_start, checked_values
+from sublevel.door import checked_method, checked_popsize, checked_rng, checked_start, checked_values, plain_array, shown
 from sublevel.families import Family, Sample
-from sublevel.method import Info, Method, Outcome
-
-TOLX = 1e-11
-"""A run has converged when every standard deviation is this fraction of its initial one."""
+from sublevel.method import Info, Method
+from sublevel.weights import Ranking, ranking
 
 
 class Optimizer:
-    """Minimises by ask and tell.
+    """Minimises by ask and tell. The arrays it shows are read-only.
 
     >>> import numpy as np, sublevel as sl
     >>> opt = sl.Optimizer(np.ones(4), 0.5, rng=1)
@@ -42,15 +41,17 @@ class Optimizer:
         self.method = checked_method(method)
         theta = checked_start(self.method.family, x0, sigma0, cov0)
         self.popsize = checked_popsize(self.method.popsize if popsize is None else popsize, theta.dimension)
-        self.rng = np.random.default_rng(rng)
+        self.rng = checked_rng(rng)
         self.state = self.method.init(theta, self.popsize)
         self.nfev = self.nit = 0
-        self.best_x: Array = theta.mean
+        self.best_x = _locked(theta.mean)
         self.best_fun = float("nan")
         self.last: Info | None = None
-        self._initial_deviations = theta.deviations
+        self._initial_deviations = _locked(theta.deviations)
+        self._deviations: Array | None = None
         self._pending: Sample | None = None
-        self._stuck_for = 0
+        self._standstill: str | None = None
+        self._standing_for = 0
 
     @property
     def theta(self) -> Family:
@@ -60,7 +61,7 @@ class Optimizer:
     @property
     def mean(self) -> Array:
         """Mean of the search distribution (d,)."""
-        return self.state.theta.mean
+        return _locked(self.state.theta.mean)
 
     @property
     def cov(self) -> Array:
@@ -70,60 +71,80 @@ class Optimizer:
     @property
     def deviations(self) -> Array:
         """Standard deviation of each variable (d,)."""
-        return self.state.theta.deviations
+        if self._deviations is None:
+            self._deviations = _locked(self.state.theta.deviations)
+        return self._deviations
+
+    @property
+    def generation_best(self) -> float:
+        """Best value of the last sample told; NaN if there is none."""
+        return float("nan") if self.last is None else float(self.last.ranks.best)
 
     def ask(self) -> Array:
         """Points to evaluate (popsize, d), read-only; an earlier sample that was not told is forgotten."""
         self._pending = sample = self.method.ask(self.state, self.rng, self.popsize)
-        sample.x.setflags(write=False)
-        return sample.x
+        return _locked(sample.x)
 
     def tell(self, X: Any, values: Any) -> None:
-        """Values (popsize,) of the points that were asked, in any order: `X` says whose they are."""
-        if self._pending is None:
-            raise RuntimeError("`tell` needs a sample that was asked for and not yet told: call `ask()` first, and `tell` once for each.")
+        """Values (popsize,) of the points that were asked, in any order: `X` says whose they are. After an error they can be told again."""
         sample = self._pending
+        if sample is None:
+            raise RuntimeError("`tell` needs a sample that was asked for and not yet told: call `ask()` first, and `tell` once for each.")
         values = checked_values(values, self.popsize)
         if X is not sample.x:
-            values = values[_positions(np.asarray(X), sample.x)]
-        self._pending = None
-        self.state, self.last = self.method.tell(self.state, sample, values)
-        self._remember(sample, values, self.last)
-
-    def _remember(self, sample: Sample, values: Array, info: Info) -> None:
-        stayed = info.outcome != Outcome.MOVED
-        self._stuck_for = self._stuck_for + 1 if stayed else 0
+            values = values[_positions(X, sample.x)]
+        self.state, info = self.method.tell(self.state, sample, values)
+        self._pending = self._deviations = None
+        self.last = info
         self.nit += 1
-        self.note(sample.x, values)
+        self._count(sample.x, info.ranks)
+        standstill = stop.standstill(info.outcome, sample.x) if info.outcome else None
+        self._standing_for = self._standing_for + 1 if standstill == self._standstill else 1
+        self._standstill = standstill
 
     def note(self, points: Array, values: Array) -> None:
         """Count evaluations and keep the best point, without a step."""
-        self.nfev += len(values)
-        index = int(np.argmin(np.where(np.isnan(values), np.inf, values)))
-        if not self.best_fun <= values[index] and not np.isnan(values[index]):
-            self.best_fun, self.best_x = float(values[index]), points[index].copy()
+        if values.size:
+            self._count(points, ranking(values))
+
+    def _count(self, points: Array, ranks: Ranking) -> None:
+        self.nfev += ranks.order.size
+        best = ranks.best
+        if not self.best_fun <= best and best == best:  # the first value, or a better one; never NaN
+            self.best_fun = float(best)
+            self.best_x = _locked(points[ranks.order[0]].copy())
 
     def stop(self) -> dict[str, float]:
         """Reasons to stop with the numbers they saw; empty means go on."""
-        if self.last is None:
+        if self.nit == 0:
             return {}
-        reasons = stop.stuck({Outcome(self.last.outcome): self._stuck_for})
-        return reasons or stop.converged(self.theta, self._initial_deviations, TOLX)
+        reasons = stop.converged(self.state.theta.mean, self.deviations, self._initial_deviations)
+        if not reasons and self._standstill is not None and self._standing_for >= stop.PATIENCE[self._standstill]:
+            reasons = {self._standstill: float(self._standing_for)}
+        return reasons
 
 
-def _positions(told: Array, asked: Array) -> Any:
-    """For each asked point the row it is told in; the told rows must be the asked ones, in any order."""
+def _locked(array: Array) -> Array:
+    array.setflags(write=False)
+    return array
+
+
+def _positions(X: Any, asked: Array) -> NDArray[np.intp] | slice:
+    """For each asked point the row of X it is told in; the rows of X must be the asked ones, in any order."""
+    told = plain_array("X", X)
     if told.shape != asked.shape:
-        raise ValueError(f"`tell` needs the points that were asked, shape {asked.shape}, got shape {told.shape}.")
+        raise ValueError(f"`X` must be the points that were asked, shape {asked.shape}, got shape {told.shape}.")
+    if told.dtype.kind not in "fiub":
+        raise TypeError(f"`X` must be the points that were asked, got {shown(X)} (dtype {told.dtype}).")
     if np.array_equal(told, asked):
         return slice(None)
     rows: dict[bytes, list[int]] = {}
-    for row, point in enumerate(np.ascontiguousarray(told, dtype=np.float64)):
+    for row, point in enumerate(told.astype(np.float64) + 0.0):  # + 0.0 turns −0.0 into 0.0
         rows.setdefault(point.tobytes(), []).append(row)
-    found = [rows.get(point.tobytes(), []) for point in np.ascontiguousarray(asked)]
-    if not all(found):
-        missing = sum(not row for row in found)
+    positions = [matching.pop(0) if (matching := rows.get(point.tobytes())) else -1 for point in asked + 0.0]
+    if missing := positions.count(-1):
         raise ValueError(
-            f"`tell` got points that were not asked: {missing} of the {len(asked)} asked points are missing. Tell a repaired point under the point that was asked."
+            f"`X` must be the points that were asked: {missing} of {len(asked)} are missing, "
+            f"such as {shown(asked[positions.index(-1)])}. Tell the value of a repaired point under the point that was asked."
         )
-    return [row.pop(0) for row in found]
+    return np.array(positions)

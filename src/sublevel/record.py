@@ -8,18 +8,34 @@ import numpy as np
 
 from sublevel.arrays import Array
 
+Row = tuple[float, float, float, float]
+
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One row per generation; `arrays()` gives the columns."""
+    """One row per generation; `history["best"]` is a column.
 
-    rows: list[tuple[float, float, float, float]] = field(default_factory=list[tuple[float, float, float, float]])
+    >>> history = History()
+    >>> history.add(nfev=8, best=1.5, generation_best=1.5, deviation=0.3)
+    >>> history["best"]
+    array([1.5])
+    """
+
+    rows: list[Row] = field(default_factory=list[Row])
 
     COLUMNS = ("nfev", "best", "generation_best", "deviation")
 
     def add(self, nfev: int, best: float, generation_best: float, deviation: float) -> None:
         """Append a generation: evaluations so far, best value so far and of this generation, largest standard deviation."""
         self.rows.append((nfev, best, generation_best, deviation))
+
+    def __len__(self) -> int:
+        """Generations so far."""
+        return len(self.rows)
+
+    def __getitem__(self, column: str) -> Array:
+        """The column (nit,) of that name."""
+        return self.arrays()[column]
 
     def arrays(self) -> dict[str, Array]:
         """Columns (nit,) by name."""

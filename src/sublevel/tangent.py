@@ -6,11 +6,9 @@ zzᵀ − I for the covariance, whatever θ is. So an estimate Σ wᵢ ∇̃ log
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from sublevel.arrays import Array, PerTrial, larger, spread, total
+from sublevel.arrays import Array, PerTrial, larger, spread, total, value
 from sublevel.linalg import combination, eigh, eigvalsh, product, semidefinite_root
 
 ZERO = np.float64(0.0)
@@ -105,7 +103,8 @@ class Cloud:
         return np.vecmat(self.weights, np.square(self.vectors)) - spread(self.decay, 1)
 
 
-class Tangent(NamedTuple):
+@value
+class Tangent:
     """A direction at θ in its whitened frame: a mean step and `rate` times a cloud for the covariance."""
 
     mean: Array  # (..., d)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from sublevel.arrays import Array, Mask, Noise, finite, rows, spread
+from sublevel.arrays import Array, Mask, Noise, finite, rows, spread, value
 from sublevel.families.protocol import LOG_2PI, GaussianSample, in_range
 from sublevel.tangent import Tangent
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DiagonalGaussian:
     """N(mean, diag(deviations²))."""
 
@@ -34,7 +32,9 @@ class DiagonalGaussian:
     def cov(self) -> Array:
         """C = diag(deviations²), shape (..., d, d)."""
         with np.errstate(over="ignore", under="ignore"):
-            return np.square(self.deviations)[..., None] * np.eye(self.dimension)
+            return self.deviations[..., None] * (
+                self.deviations[..., None] * np.eye(self.dimension)
+            )  # 0 stays 0 where a variance overflows
 
     def sample(self, noise: Noise, size: int) -> GaussianSample:
         """`size` points (..., size, d)."""

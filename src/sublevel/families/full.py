@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from sublevel.arrays import Array, Mask, Noise, PerTrial, everywhere, finite, rows, spread
+from sublevel.arrays import Array, Mask, Noise, PerTrial, everywhere, finite, rows, spread, value
 from sublevel.families.protocol import LOG_2PI, GaussianSample, in_range
 from sublevel.linalg import cholesky, image, product, solve
 from sublevel.tangent import Cloud, Tangent, is_thin
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FullGaussian:
     """N(mean, scale²·root·rootᵀ): any root will do, and the scale is kept apart so that it may be 1e-300 or 1e300."""
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from sublevel.arrays import Array, Mask, Noise, PerTrial, finite, rows, spread
+from sublevel.arrays import Array, Mask, Noise, PerTrial, finite, rows, spread, value
 from sublevel.families.protocol import LOG_2PI, GaussianSample, in_range
 from sublevel.tangent import Tangent
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class IsotropicGaussian:
     """N(mean, scale²·I)."""
 
@@ -35,7 +33,7 @@ class IsotropicGaussian:
     def cov(self) -> Array:
         """C = scale²·I, shape (..., d, d)."""
         with np.errstate(over="ignore", under="ignore"):
-            return np.square(self.scale)[..., None, None] * np.eye(self.dimension)
+            return self.scale[..., None, None] * (self.scale[..., None, None] * np.eye(self.dimension))  # 0 stays 0 where it overflows
 
     @property
     def deviations(self) -> Array:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from math import log, pi
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
-from sublevel.arrays import Array, Mask, Noise, PerTrial
+from sublevel.arrays import Array, Mask, Noise, PerTrial, value
 from sublevel.tangent import Tangent
 
 LOG_2PI = log(2 * pi)
@@ -28,7 +28,8 @@ class Sample(Protocol):
     def surprise(self) -> Array: ...  # (..., n), −log p(xᵢ) up to a constant that all points share
 
 
-class GaussianSample(NamedTuple):
+@value
+class GaussianSample:
     """Points of a Gaussian."""
 
     z: Array

@@ -5,15 +5,14 @@ The one place that says what ties and NaN mean. Equal values share a rank, and N
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.arrays import Array, Mask, PerTrial
+from sublevel.arrays import Array, Mask, PerTrial, value
 
 
-class Ranking(NamedTuple):
+@value
+class Ranking:
     """Points from best to worst, with the ends of their tie groups."""
 
     order: NDArray[np.intp]  # (..., n), indices from best to worst
@@ -69,7 +68,7 @@ def ranking(values: Array) -> Ranking:
     ascending = values[order] if values.ndim == 1 else np.take_along_axis(values, order, axis=-1)
     best = ascending[..., 0]
     rises = ascending[..., 1:] > ascending[..., :-1]
-    if np.count_nonzero(rises) == rises.size:
+    if b"\0" not in rises.tobytes():  # `all` costs three times as much on a small sample
         return Ranking(order, None, best)
     is_nan = np.isnan(ascending)
     rises |= is_nan[..., 1:] & ~is_nan[..., :-1]  # NaN equals NaN and is above +inf
