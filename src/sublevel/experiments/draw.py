@@ -72,7 +72,7 @@ def figure_1(results: Results, d: int) -> Figure:
     _theory(axes[3, 0], 0.1, d, "expected")
     _expected_axis(axes[3, 0], "$c_C = 0.1$")
     axes[3, 0].set_xlabel("iteration $t$")
-    _legend(figure, [*_size_handles(colours, SIZE_NAMES), _theory_handle(), _failure_handle()], columns=4)
+    _legend(figure, [*_size_handles(colours, SIZE_NAMES), _theory_handle(), _failure_handle(results)], columns=4)
     return figure
 
 
@@ -202,8 +202,7 @@ def _log_axes(axis: Any, title: str) -> None:
 def _name_failures(axis: Any, runs: list[Result], colours: Mapping[int, str]) -> None:
     """How many trials failed, in the colour of their curves."""
     for line, run in enumerate(run for run in reversed(runs) if run.failed):
-        kinds = ", ".join(run.failures)
-        text = f"n = {run.setting.n}: {run.failed} of {run.trials} failed ({kinds})"
+        text = f"n = {run.setting.n}: {run.failed} of {run.trials} failed"
         axis.text(0.99, 0.05 + 0.085 * line, text, transform=axis.transAxes, color=colours[run.setting.n], fontsize=8.5, ha="right")
 
 
@@ -227,8 +226,9 @@ def _theory_handle(label: str = "theory") -> Line2D:
     return Line2D([], [], color=INK, lw=1.3, ls=THEORY_DASHES, label=label)
 
 
-def _failure_handle() -> Line2D:
-    return Line2D([], [], color=FAINT, lw=1, ls=":", label="failed trial")
+def _failure_handle(results: Results) -> Line2D:
+    kinds = sorted({kind for run in results.values() for kind in run.failures})
+    return Line2D([], [], color=FAINT, lw=1, ls=":", label=f"failed ({', '.join(kinds)})" if kinds else "failed (none)")
 
 
 def _legend(figure: Figure, handles: list[Line2D], columns: int) -> None:

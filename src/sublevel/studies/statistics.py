@@ -1,0 +1,67 @@
+"""How sure we are: intervals of 95 % for proportions, medians, ratios and slopes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import CensoredData, logrank
+
+from sublevel.arrays import Array
+
+NORMAL_QUANTILE = 1.959963984540054
+RESAMPLES = 2000
+SEED = 95
+"""Of the bootstrap: the intervals of given data never change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A number with its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+
+def wilson(successes: int, trials: int) -> Interval:
+    """A success rate with Wilson's score interval (JASA 22, 1927)."""
+    z, p = NORMAL_QUANTILE, successes / trials
+    centre, half = p + z * z / (2 * trials), z * np.sqrt(p * (1 - p) / trials + z * z / (4 * trials * trials))
+    return Interval(p, max(0.0, float(centre - half) / (1 + z * z / trials)), min(1.0, float(centre + half) / (1 + z * z / trials)))
+
+
+def bootstrap(statistic: Callable[..., Any], *samples: NDArray[Any]) -> Interval:
+    """A statistic of samples (trials, ...), each resampled by itself, with its percentile interval; inf stands for "never".
+
+    The statistic is called once for each resample.
+    """
+    rng = np.random.default_rng(SEED)
+    drawn = [float(statistic(*(sample[rng.integers(len(sample), size=len(sample))] for sample in samples))) for _ in range(RESAMPLES)]
+    low, high = np.quantile(drawn, [0.025, 0.975], method="nearest")
+    return Interval(float(statistic(*samples)), float(low), float(high))
+
+
+def running_time(evaluations: Array, succeeded: NDArray[np.bool_]) -> float:
+    """Evaluations of all trials (trials,) for each success: what restarts would need on average; inf without a success."""
+    successes = np.count_nonzero(succeeded)
+    return float(np.sum(evaluations)) / successes if successes else float("inf")
+
+
+def log_rank(first: Array, second: Array, cap: float) -> float:
+    """The p-value of equal times to success (trials,), where inf says "never" and counts as censored at `cap`."""
+    if not np.any(np.isfinite(first)) and not np.any(np.isfinite(second)):
+        return 1.0
+    return float(logrank(*(CensoredData.right_censored(np.minimum(times, cap), ~np.isfinite(times)) for times in (first, second))).pvalue)
+
+
+def power_law(x: Array, times: Array) -> float:
+    """The least-squares exponent b of times (len(x), trials) ≈ a·x^b."""
+    log_x = np.log(x)[:, None] - np.mean(np.log(x))
+    return float(np.sum(log_x * np.log(times)) / np.sum(np.square(log_x)) / times.shape[1])
