@@ -17,9 +17,12 @@ from sublevel.families import Bernoulli, DiagonalGaussian, Family, IsotropicGaus
 from sublevel.families.protocol import SCALE_RANGE, in_range
 from sublevel.linalg import cholesky
 from sublevel.method import Method
-from sublevel.recipes import ngd, pbil, rank_mu
+from sublevel.recipes import cma, ngd, pbil, rank_mu
 
 RECIPES: dict[str, Callable[[], Method]] = {
+    "cma": cma,
+    "sep-cma": lambda: cma(family=DiagonalGaussian),
+    "iso-cma": lambda: cma(family=IsotropicGaussian),
     "ngd": ngd,
     "sep-ngd": lambda: ngd(family=DiagonalGaussian),
     "iso-ngd": lambda: ngd(family=IsotropicGaussian),

@@ -34,6 +34,13 @@ def solve(matrix: Array, right: Array) -> Array:
     return np.linalg.solve(matrix, right).astype(np.float64, copy=False)
 
 
+def lower_solve(lower: Array, vector: Array) -> Array:
+    """L⁻¹v (..., d) for a lower triangular L (..., d, d)."""
+    if lower.ndim == 2:
+        return lapack.dtrtrs(lower, vector, lower=1)[0]
+    return solve(lower, vector[..., None])[..., 0]
+
+
 def cholesky(matrix: Array) -> tuple[Array, Mask]:
     """Lower Cholesky factor (..., d, d), and whether the matrix was positive definite (...)."""
     if matrix.ndim == 2:

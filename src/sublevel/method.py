@@ -79,9 +79,10 @@ class Method:
         for transform, remembered in zip(self.transforms, state.memory, strict=True):
             tangent, remembered = transform(tangent, remembered, theta)
             memory.append(remembered)
-        moved, inside = theta.moved(tangent)
-        taken = inside & wanted
-        after = State(moved, tuple(memory))
+        move = theta.moved(tangent)
+        taken = move.usable & wanted
+        carried = tuple(transform.carried(kept, move.transport) for transform, kept in zip(self.transforms, memory, strict=True))
+        after = State(move.theta, carried)
         return (after if everywhere(taken) else chosen(taken, after, state)), taken
 
 

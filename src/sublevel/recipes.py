@@ -6,9 +6,14 @@ from typing import Any
 
 from sublevel.families import Bernoulli, FullGaussian
 from sublevel.method import Method
-from sublevel.transforms import FixedRates, HansenKernRates, SpectralRates
-from sublevel.weights import Quantile, Truncation, Volume
+from sublevel.transforms import Cumulation, FixedRates, HansenKernRates, SpectralRates
+from sublevel.weights import Active, Quantile, Truncation, Volume
 from sublevel.weights.quantile import Scheme
+
+
+def cma(*, c_mean: float = 1.0, popsize: int | None = None, family: type[Any] = FullGaussian) -> Method:
+    """CMA-ES: active weights, evolution paths, cumulative step-size adaptation."""
+    return Method("cma", Active(), (Cumulation(c_mean),), popsize, family)
 
 
 def ngd(*, c_cov: float = 0.1, exponent: float | None = None, popsize: int | None = None, family: type[Any] = FullGaussian) -> Method:

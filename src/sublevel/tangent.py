@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sublevel.arrays import Array, PerTrial, larger, spread, total, value
+from sublevel.arrays import Array, PerTrial, larger, spread, value
 from sublevel.linalg import combination, eigh, eigvalsh, product, semidefinite_root
 
 ZERO = np.float64(0.0)
@@ -17,6 +17,15 @@ THIN_FROM = 64
 """Dimensions up to which d×d matrices are always used: measured where the two ways cross."""
 BLOCK = 1 << 17
 """Numbers of a weighted copy of the vectors kept at a time: about the size of a second-level cache."""
+
+
+@value
+class Weighting:
+    """Weights of the points of a sample (..., n), in their order; positive attracts."""
+
+    mean: Array  # (..., n), in the step of the mean
+    cov: Array  # (..., n), in the step of the covariance
+    decay: PerTrial  # (...,), the weight of −I there: Σ wᵢ for a natural gradient
 
 
 def weighted_moment(vectors: Array, weights: Array) -> Array:
@@ -100,16 +109,47 @@ class Cloud:
     @property
     def diagonal(self) -> Array:
         """The diagonal (..., d) of Σ wᵢ vᵢvᵢᵀ − decay·I."""
-        return np.vecmat(self.weights, np.square(self.vectors)) - spread(self.decay, 1)
+        return combination(self.weights, np.square(self.vectors)) - spread(self.decay, 1)
+
+    def joined(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Cloud | Dense:
+        """rate·Σ wᵢ vᵢvᵢᵀ + weight·vvᵀ − decay·I with one more vector v (..., d), whose image is given where the others' are kept."""
+        if not self.is_thin:
+            return Dense(spread(rate, 2) * self.moment + spread(weight, 2) * (vector[..., :, None] * vector[..., None, :]), decay)
+        weights = np.concatenate([spread(rate, 1) * self.weights, np.broadcast_to(weight, vector.shape[:-1])[..., None]], axis=-1)
+        vectors = np.concatenate([self.vectors, vector[..., None, :]], axis=-2)
+        images = None if self.images is None or image is None else np.concatenate([self.images, image[..., None, :]], axis=-2)
+        return Cloud(vectors, weights, decay, images)
+
+
+class Dense:
+    """moment − decay·I for a symmetric matrix (..., d, d): a cloud of which only the sum is left."""
+
+    __slots__ = ("decay", "moment")
+    is_thin = False
+
+    def __init__(self, moment: Array, decay: PerTrial) -> None:
+        self.moment, self.decay = moment, decay
+
+    @property
+    def extremes(self) -> tuple[PerTrial, PerTrial]:
+        """Smallest and largest eigenvalue (...,)."""
+        values = eigvalsh(self.moment)
+        return values[..., 0] - self.decay, values[..., -1] - self.decay
+
+    @property
+    def diagonal(self) -> Array:
+        """The diagonal (..., d)."""
+        return np.diagonal(self.moment, axis1=-2, axis2=-1) - spread(self.decay, 1)
 
 
 @value
 class Tangent:
-    """A direction at θ in its whitened frame: a mean step and `rate` times a cloud for the covariance."""
+    """A direction at θ in its whitened frame: a mean step, `rate` times a cloud for the covariance, and a change of the scale."""
 
     mean: Array  # (..., d)
-    cloud: Cloud
+    cloud: Cloud | Dense
     rate: PerTrial = ONE  # (...,)
+    log_scale: PerTrial = ZERO  # (...,), of the standard deviations
 
     @property
     def spectral_norm(self) -> PerTrial:
@@ -119,9 +159,9 @@ class Tangent:
 
     def scaled(self, *, mean: PerTrial, cov: PerTrial) -> Tangent:
         """The tangent with its mean part and its covariance part each multiplied by a rate (...,)."""
-        return Tangent(self.mean * spread(mean, 1), self.cloud, self.rate * cov)
+        return Tangent(self.mean * spread(mean, 1), self.cloud, self.rate * cov, self.log_scale)
 
 
-def natural_gradient(vectors: Array, weights: Array, images: Array | None = None) -> Tangent:
+def natural_gradient(vectors: Array, weighting: Weighting, images: Array | None = None) -> Tangent:
     """Σ wᵢ ∇̃ log p(xᵢ) in the whitened frame, eq:ng-est: z for the mean, zzᵀ − I for the covariance."""
-    return Tangent(combination(weights, vectors), Cloud(vectors, weights, total(weights), images))
+    return Tangent(combination(weighting.mean, vectors), Cloud(vectors, weighting.cov, weighting.decay, images))

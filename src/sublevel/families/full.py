@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from sublevel.arrays import Array, Mask, Noise, PerTrial, everywhere, finite, rows, spread, value
-from sublevel.families.protocol import LOG_2PI, GaussianSample, in_range
-from sublevel.linalg import cholesky, image, product, solve
-from sublevel.tangent import Cloud, Tangent, is_thin
+from sublevel.families.protocol import LOG_2PI, GaussianSample, Move, Transport, in_range
+from sublevel.linalg import cholesky, image, lower_solve, product, solve
+from sublevel.tangent import Tangent, is_thin
 
 
 @value
@@ -109,46 +111,57 @@ class FullGaussian:
         step = np.matvec(root, tangent.mean)
         return np.concatenate([step, change.reshape(*self.mean.shape[:-1], -1)], axis=-1)
 
-    def moved(self, tangent: Tangent) -> tuple[FullGaussian, Mask]:
-        """θ after the step m + A·mean, C = A(I + covariance part)Aᵀ, and where it is one (...): C positive definite and in range.
+    def images(self, z: Array) -> Array:
+        """Whitened vectors (..., d) seen through the root, in units of the scale."""
+        return image(self.root, z)
 
-        The root becomes A·M^{1/2} exactly: through k×k matrices for fewer vectors than dimensions, else by Cholesky.
+    def moved(self, tangent: Tangent) -> Move:
+        """The step to m + A·mean and C = A(I + covariance part)Aᵀ, usable where C is positive definite and all is in range.
+
+        The root becomes A·M^{1/2} exactly: through k×k matrices for few vectors, else by Cholesky.
         """
         moved_root = _thin_moved_root if tangent.cloud.is_thin else _thick_moved_root
-        root, growth, definite = moved_root(self.root, tangent.cloud, tangent.rate)
+        root, growth, definite, transport = moved_root(self.root, tangent.cloud, tangent.rate)
         mean = self.mean + spread(self.scale, 1) * image(self.root, tangent.mean)
-        root, scale = balanced(root, self.scale * growth)
-        usable = definite & in_range(scale) & finite(mean)
-        return FullGaussian(mean, root, scale), usable
+        root, scale = balanced(root, self.scale * growth * np.exp(tangent.log_scale))
+        return Move(FullGaussian(mean, root, scale), definite & in_range(scale) & finite(mean), transport)
 
 
-def _thick_moved_root(root: Array, cloud: Cloud, rate: PerTrial) -> tuple[Array, PerTrial, Mask]:
-    """A·L with LLᵀ = M = I + rate·(Σ wᵢ vᵢvᵢᵀ − decay·I) (..., d, d), the growth of the scale, and where M is definite."""
+def _thick_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:
+    """A·L with LLᵀ = M = I + rate·(moment − decay·I) (..., d, d), the growth of the scale, and where M is definite."""
     matrix = spread(rate, 2) * cloud.moment
     matrix.reshape(*matrix.shape[:-2], -1)[..., :: matrix.shape[-1] + 1] += spread(1.0 - rate * cloud.decay, 1)
     factor, definite = cholesky(matrix)
-    return product(root, factor), 1.0, definite
+    return product(root, factor), 1.0, definite, lambda vector: lower_solve(factor, vector)
 
 
-def _thin_moved_root(root: Array, cloud: Cloud, rate: PerTrial) -> tuple[Array, PerTrial, Mask]:
+def _thin_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:
     """A(I + VᵀSV) with (I + VᵀSV)² = I + VᵀDV, D = diag(w)·rate/α, its scale √α apart, and where the result is definite.
 
-    With RRᵀ = VVᵀ and RᵀDR = UΛUᵀ: S = ½(D − DBBᵀD), B = R·U·(1 + √(1 + Λ))⁻¹. No inverse of R, so V may lack full rank.
+    With RRᵀ = VVᵀ, RᵀDR = UΛUᵀ and s = √(1 + Λ): S = ½(D − DBBᵀD), B = R·U·(1 + s)⁻¹. No inverse of R, so V may lack full rank.
     """
     remainder = 1.0 - rate * cloud.decay
     factor = spread(rate / remainder, 1)
     values, vectors = cloud.eigen
     growth = 1.0 + factor * values
     definite = (remainder > 0) & (growth[..., 0] > 0)
-    weights = (factor * cloud.weights)[..., None]
     if not everywhere(definite):  # such a step is not taken: any root will do
         growth, remainder = np.abs(growth), np.abs(remainder)
-    db = weights * (cloud.gram_root @ vectors) / (1.0 + np.sqrt(growth))[..., None, :]
-    change = weights * cloud.vectors - db @ (db.mT @ cloud.vectors)
-    images = cloud.vectors @ root.mT if cloud.images is None else cloud.images
-    moved = images.mT @ (0.5 * change)
+    s = np.sqrt(growth)[..., None, :]
+    v, d = cloud.vectors, (factor * cloud.weights)[..., None]
+    dru = d * (cloud.gram_root @ vectors)
+    db = dru / (1.0 + s)
+    images = v @ root.mT if cloud.images is None else cloud.images
+    moved = images.mT @ (0.5 * (d * v - db @ (db.mT @ v)))
     moved += root
-    return moved, np.sqrt(remainder), definite
+
+    def transport(vector: Array) -> Array:
+        """M^{-1/2}v = (I + VᵀTV)v/√α with T = −½D + DRU·(s + 2)/(2s(1 + s)²)·UᵀRᵀD."""
+        u = v @ vector[..., None]  # (..., k, 1)
+        inner = (dru * ((s + 2.0) / (2.0 * s * np.square(1.0 + s)))) @ (dru.mT @ u) - 0.5 * d * u
+        return (vector + (v.mT @ inner)[..., 0]) / np.sqrt(spread(remainder, 1))
+
+    return moved, np.sqrt(remainder), definite, transport
 
 
 def balanced(root: Array, scale: PerTrial) -> tuple[Array, PerTrial]:

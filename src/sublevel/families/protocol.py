@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import log, pi
+from collections.abc import Callable
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -42,6 +43,19 @@ class GaussianSample:
         return 0.5 * np.vecdot(self.z, self.z)
 
 
+Transport = Callable[[Array], Array]
+"""Vectors (..., d) of the old whitened frame to the new one: v ↦ M^{-1/2}v."""
+
+
+@value
+class Move:
+    """Where a step leads: the new θ, where it is a member of the family (...), and how vectors of the frame come along."""
+
+    theta: Any
+    usable: Mask
+    transport: Transport
+
+
 class Family(Protocol):
     """A distribution θ of a family, frozen. Leading axes (...) of every field are independent trials."""
 
@@ -65,7 +79,8 @@ class Family(Protocol):
     @property
     def fisher(self) -> Array: ...
     def velocity(self, tangent: Tangent) -> Array: ...
-    def moved(self, tangent: Tangent) -> tuple[Self, Mask]: ...
+    def images(self, z: Array) -> Array | None: ...
+    def moved(self, tangent: Tangent) -> Move: ...
 
 
 def in_range(scale: PerTrial) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from sublevel.families.protocol import Family
+from sublevel.families.protocol import Family, Transport
 from sublevel.tangent import Tangent
 
 Memory = Any
@@ -16,3 +16,4 @@ class Transform(Protocol):
 
     def init(self, theta: Family, sample_size: int) -> Memory: ...
     def __call__(self, tangent: Tangent, memory: Memory, theta: Family, /) -> tuple[Tangent, Memory]: ...
+    def carried(self, memory: Memory, transport: Transport) -> Memory: ...

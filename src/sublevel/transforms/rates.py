@@ -8,7 +8,7 @@ import numpy as np
 
 from sublevel.arrays import PerTrial
 from sublevel.constants import hansen_kern_rate
-from sublevel.families.protocol import Family
+from sublevel.families.protocol import Family, Transport
 from sublevel.tangent import Tangent
 from sublevel.weights.quantile import Scheme, effective_size, scheme_weights
 
@@ -34,6 +34,9 @@ class SpectralRates:
     def init(self, theta: Family, sample_size: int) -> None:
         """Nothing to remember."""
 
+    def carried(self, memory: None, transport: Transport) -> None:
+        """Nothing to carry along."""
+
     def __call__(self, tangent: Tangent, memory: None, theta: Family, /) -> tuple[Tangent, None]:
         """The tangent at these rates; a tangent without a covariance part stays where it is."""
         rate = reciprocal(tangent.spectral_norm)
@@ -55,6 +58,9 @@ class FixedRates:
     def init(self, theta: Family, sample_size: int) -> None:
         """Nothing to remember."""
 
+    def carried(self, memory: None, transport: Transport) -> None:
+        """Nothing to carry along."""
+
     def __call__(self, tangent: Tangent, memory: None, theta: Family, /) -> tuple[Tangent, None]:
         """The tangent at these rates."""
         return tangent.scaled(mean=np.float64(self.mean), cov=np.float64(self.cov)), None
@@ -71,6 +77,10 @@ class HansenKernRates:
         """The covariance rate (...,), which d and n decide."""
         rate = hansen_kern_rate(theta.dimension, effective_size(scheme_weights(self.scheme, sample_size)))
         return np.full(theta.mean.shape[:-1], rate)[()]
+
+    def carried(self, memory: PerTrial, transport: Transport) -> PerTrial:
+        """A number is the same in every frame."""
+        return memory
 
     def __call__(self, tangent: Tangent, memory: PerTrial, theta: Family, /) -> tuple[Tangent, PerTrial]:
         """The tangent at these rates."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sublevel.arrays import Array
+from sublevel.arrays import Array, total
 from sublevel.families.protocol import Sample
+from sublevel.tangent import Weighting
 from sublevel.weights.ranking import Ranking
 
 Scheme = Callable[[int], Array]
@@ -57,21 +57,11 @@ class Quantile:
     scheme: Scheme = Truncation()
     average_ties: bool = False
 
-    def __call__(self, ranks: Ranking, sample: Sample, /) -> Array:
-        """Weights (..., n)."""
+    def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
+        """The scheme's weights, as they belong to the points."""
         by_rank = scheme_weights(self.scheme, ranks.order.shape[-1])
-        if ranks.tie_ends is None:
-            return ranks.unsorted(by_rank if ranks.order.ndim == 1 else np.broadcast_to(by_rank, ranks.order.shape))
-        last = ranks.shared(np.broadcast_to(np.arange(by_rank.size, dtype=np.float64), ranks.order.shape)).astype(np.intp)
-        return ranks.unsorted(_averages(by_rank, last) if self.average_ties else by_rank[last])
-
-
-def _averages(by_rank: Array, last: NDArray[np.intp]) -> Array:
-    """The mean of `by_rank` (n,) over each tie group, given the last rank of everyone's group (..., n)."""
-    total = np.concatenate([[0.0], np.cumsum(by_rank)])
-    opens = np.diff(last, axis=-1, prepend=-1) > 0  # the first of its equals
-    first = np.maximum.accumulate(np.where(opens, np.arange(by_rank.size), 0), axis=-1)
-    return (total[last + 1] - total[first]) / (last + 1 - first)
+        weights = ranks.assigned(by_rank, self.average_ties)
+        return Weighting(weights, weights, total(weights))
 
 
 @lru_cache(maxsize=32)

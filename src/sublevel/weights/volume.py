@@ -8,6 +8,7 @@ import numpy as np
 
 from sublevel.arrays import Array, spread, total
 from sublevel.families.protocol import Sample
+from sublevel.tangent import ZERO, Weighting
 from sublevel.weights.ranking import Ranking
 
 
@@ -24,11 +25,12 @@ class Volume:
         if self.exponent is not None and not 0 < self.exponent < np.inf:
             raise ValueError(f"`exponent` must be positive and finite, got {self.exponent!r}. Leave it out for the paper's 2/d.")
 
-    def __call__(self, ranks: Ranking, sample: Sample, /) -> Array:
-        """Weights (..., n) that sum to 0."""
+    def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
+        """Weights that sum to 0."""
         cost = self.cost(ranks, sample)
         size = cost.shape[-1]
-        return (spread(total(cost) / size, 1) - cost) / size
+        weights = (spread(total(cost) / size, 1) - cost) / size
+        return Weighting(weights, weights, ZERO)
 
     def cost(self, ranks: Ranking, sample: Sample) -> Array:
         """V̂ᵢ/V̂_max − 1 (..., n), in [−1, 0] and exact however small the differences are."""

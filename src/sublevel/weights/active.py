@@ -1,0 +1,31 @@
+"""The weights of CMA-ES: log-linear for the mean, and negative ones for the bad half in the covariance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sublevel.arrays import PerTrial
+from sublevel.constants import cma_constants
+from sublevel.families.protocol import Sample
+from sublevel.tangent import Weighting
+from sublevel.weights.ranking import Ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """Hansen, arXiv:1604.00772, eqs. 46, 49–53. Tied points share the weights of their ranks equally.
+
+    A bad point has the weight w·d/‖z‖², so that it takes the same amount of variance away wherever it lies.
+    """
+
+    def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
+        """Weights whose positive part sums to 1."""
+        n, d = sample.z.shape[-2:]
+        constants = cma_constants(d, n)
+        weights = ranks.assigned(constants.weights, average_ties=True)
+        attracting = np.maximum(weights, 0.0)
+        length = np.vecdot(sample.z, sample.z)
+        reach = d / np.maximum(length, 1e-10)
+        return Weighting(attracting, attracting + (weights - attracting) * reach, constants.weight_sum)
