@@ -21,6 +21,11 @@ def hansen_kern_rate(d: int, mu_eff: float) -> float:
     return (2 * mu_eff - 1) / ((d + 2) ** 2 + mu_eff) if mu_eff > 0 else 0.0
 
 
+def xnes_rate(d: int) -> float:
+    """η_σ = η_B = (9 + 3 ln d)/(5d√d): Glasmachers et al., GECCO 2010, Table 1."""
+    return (9 + 3 * log(d)) / (5 * d * sqrt(d))
+
+
 class CmaConstants(NamedTuple):
     """The constants of CMA-ES for d variables and n points."""
 

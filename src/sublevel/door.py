@@ -13,24 +13,25 @@ from numpy.typing import NDArray
 
 from sublevel.arrays import Array
 from sublevel.constants import default_popsize
-from sublevel.families import Bernoulli, DiagonalGaussian, Family, IsotropicGaussian
+from sublevel.families import Bernoulli, DiagonalGaussian, Family, FullGaussian, IsotropicGaussian
 from sublevel.families.protocol import SCALE_RANGE, in_range
 from sublevel.linalg import cholesky
 from sublevel.method import Method
-from sublevel.recipes import cma, ngd, pbil, rank_mu
+from sublevel.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
+
+FAMILIES = {"": FullGaussian, "sep-": DiagonalGaussian, "iso-": IsotropicGaussian}
+
+
+def _named(recipe: Callable[..., Method], family: type[Any], adapted: bool) -> Callable[[], Method]:
+    return lambda: with_adapted_rates(recipe(family=family)) if adapted else recipe(family=family)
+
 
 RECIPES: dict[str, Callable[[], Method]] = {
-    "cma": cma,
-    "sep-cma": lambda: cma(family=DiagonalGaussian),
-    "iso-cma": lambda: cma(family=IsotropicGaussian),
-    "ngd": ngd,
-    "sep-ngd": lambda: ngd(family=DiagonalGaussian),
-    "iso-ngd": lambda: ngd(family=IsotropicGaussian),
-    "rank-mu": rank_mu,
-    "sep-rank-mu": lambda: rank_mu(family=DiagonalGaussian),
-    "iso-rank-mu": lambda: rank_mu(family=IsotropicGaussian),
-    "pbil": pbil,
-}
+    f"{lra}{prefix}{name}": _named(recipe, family, bool(lra))
+    for lra in ("", "lra-")
+    for name, recipe in {"cma": cma, "ngd": ngd, "rank-mu": rank_mu, "xnes": xnes}.items()
+    for prefix, family in FAMILIES.items()
+} | {"pbil": pbil}
 """Every method that has a name."""
 
 ABOUT_SIGMA0 = "It is the initial standard deviation; start with about a third of the search range."

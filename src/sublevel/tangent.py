@@ -111,6 +111,12 @@ class Cloud:
         """The diagonal (..., d) of Σ wᵢ vᵢvᵢᵀ − decay·I."""
         return combination(self.weights, np.square(self.vectors)) - spread(self.decay, 1)
 
+    def with_decay(self, decay: PerTrial) -> Cloud:
+        """The same vectors with another weight of −I."""
+        cloud = Cloud(self.vectors, self.weights, decay, self.images)
+        cloud._moment, cloud._gram_root, cloud._eigen = self._moment, self._gram_root, self._eigen
+        return cloud
+
     def joined(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Cloud | Dense:
         """rate·Σ wᵢ vᵢvᵢᵀ + weight·vvᵀ − decay·I with one more vector v (..., d), whose image is given where the others' are kept."""
         if not self.is_thin:
@@ -129,6 +135,10 @@ class Dense:
 
     def __init__(self, moment: Array, decay: PerTrial) -> None:
         self.moment, self.decay = moment, decay
+
+    def with_decay(self, decay: PerTrial) -> Dense:
+        """The same matrix with another weight of −I."""
+        return Dense(self.moment, decay)
 
     @property
     def extremes(self) -> tuple[PerTrial, PerTrial]:
@@ -150,6 +160,7 @@ class Tangent:
     cloud: Cloud | Dense
     rate: PerTrial = ONE  # (...,)
     log_scale: PerTrial = ZERO  # (...,), of the standard deviations
+    exponential: bool = False  # C moves to A·exp(covariance part)·Aᵀ instead of A(I + covariance part)Aᵀ
 
     @property
     def spectral_norm(self) -> PerTrial:
@@ -159,7 +170,18 @@ class Tangent:
 
     def scaled(self, *, mean: PerTrial, cov: PerTrial) -> Tangent:
         """The tangent with its mean part and its covariance part each multiplied by a rate (...,)."""
-        return Tangent(self.mean * spread(mean, 1), self.cloud, self.rate * cov, self.log_scale)
+        return Tangent(self.mean * spread(mean, 1), self.cloud, self.rate * cov, self.log_scale, self.exponential)
+
+    def damped(self, *, mean: PerTrial, cov: PerTrial, log_scale: PerTrial) -> Tangent:
+        """η times the whole change of θ, that of the scale included: Δm ↦ mean·Δm, ΔC ↦ cov·ΔC, and a change of scale beside it.
+
+        With e = exp(2·old log-scale), ΔC is e·(I + rate·(moment − decay·I)) − I in the whitened frame: again a cloud, with another decay.
+        """
+        e = np.exp(2.0 * self.log_scale)
+        rate = self.rate * e
+        shift = np.where(rate > 0, (e - 1.0) / np.where(rate > 0, rate, 1.0), 0.0)[()]
+        cloud = self.cloud.with_decay(self.cloud.decay - shift)
+        return Tangent(self.mean * spread(mean, 1), cloud, rate * cov, log_scale)
 
 
 def natural_gradient(vectors: Array, weighting: Weighting, images: Array | None = None) -> Tangent:

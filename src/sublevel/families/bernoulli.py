@@ -100,6 +100,15 @@ class Bernoulli:
     def images(self, z: Array) -> None:
         """Not kept: this family has no use for them."""
 
+    @property
+    def change_size(self) -> int:
+        """How many numbers `change` returns."""
+        return 0
+
+    def change(self, tangent: Tangent) -> Array:
+        """No covariance of its own: (..., 0)."""
+        return np.zeros((*self.mean.shape[:-1], 0))
+
     def moved(self, tangent: Tangent) -> Move:
         """The step to p + Σ wᵢ (xᵢ − p), usable where every probability is in [0, 1]."""
         mean = self.mean + self.velocity(tangent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sublevel.arrays import Array, Noise, finite, rows, spread, value
-from sublevel.families.protocol import LOG_2PI, GaussianSample, Move, in_range
+from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, in_range
 from sublevel.tangent import Tangent
 
 
@@ -87,9 +87,20 @@ class DiagonalGaussian:
     def images(self, z: Array) -> None:
         """Not kept: this family has no use for them."""
 
+    @property
+    def change_size(self) -> int:
+        """How many numbers `change` returns."""
+        return self.dimension
+
+    def change(self, tangent: Tangent) -> Array:
+        """ΔC of a step (..., d) in coordinates that are orthonormal in the Fisher metric."""
+        growth = 1.0 + spread(tangent.rate, 1) * tangent.cloud.diagonal
+        return SQRT_HALF * (spread(np.exp(2.0 * tangent.log_scale), 1) * growth - 1.0)
+
     def moved(self, tangent: Tangent) -> Move:
         """The step, usable where every variance is positive and in range."""
-        growth = 1.0 + spread(tangent.rate, 1) * tangent.cloud.diagonal
+        relative = spread(tangent.rate, 1) * tangent.cloud.diagonal
+        growth = np.exp(relative) if tangent.exponential else 1.0 + relative
         mean = self.mean + self.deviations * tangent.mean
         root = np.sqrt(np.maximum(growth, 0.0))
         deviations = self.deviations * root * spread(np.exp(tangent.log_scale), 1)

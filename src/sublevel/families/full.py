@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from sublevel.arrays import Array, Mask, Noise, PerTrial, everywhere, finite, rows, spread, value
-from sublevel.families.protocol import LOG_2PI, GaussianSample, Move, Transport, in_range
-from sublevel.linalg import cholesky, image, lower_solve, product, solve
+from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, Transport, in_range
+from sublevel.linalg import cholesky, combination, eigh, image, lower_solve, product, solve
 from sublevel.tangent import Tangent, is_thin
 
 
@@ -115,12 +115,25 @@ class FullGaussian:
         """Whitened vectors (..., d) seen through the root, in units of the scale."""
         return image(self.root, z)
 
+    @property
+    def change_size(self) -> int:
+        """How many numbers `change` returns."""
+        return self.dimension**2
+
+    def change(self, tangent: Tangent) -> Array:
+        """ΔC of a step (..., d²) in coordinates that are orthonormal in the Fisher metric: A⁻¹ΔC·A⁻ᵀ/√2."""
+        e = np.exp(2.0 * tangent.log_scale)
+        matrix = spread(e * tangent.rate, 2) * tangent.cloud.moment
+        flat = matrix.reshape(*matrix.shape[:-2], -1)
+        flat[..., :: self.dimension + 1] += spread(e * (1.0 - tangent.rate * tangent.cloud.decay) - 1.0, 1)
+        return flat * SQRT_HALF
+
     def moved(self, tangent: Tangent) -> Move:
         """The step to m + A·mean and C = A(I + covariance part)Aᵀ, usable where C is positive definite and all is in range.
 
         The root becomes A·M^{1/2} exactly: through k×k matrices for few vectors, else by Cholesky.
         """
-        moved_root = _thin_moved_root if tangent.cloud.is_thin else _thick_moved_root
+        moved_root = _exponential_root if tangent.exponential else _thin_moved_root if tangent.cloud.is_thin else _thick_moved_root
         root, growth, definite, transport = moved_root(self.root, tangent.cloud, tangent.rate)
         mean = self.mean + spread(self.scale, 1) * image(self.root, tangent.mean)
         root, scale = balanced(root, self.scale * growth * np.exp(tangent.log_scale))
@@ -133,6 +146,20 @@ def _thick_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, P
     matrix.reshape(*matrix.shape[:-2], -1)[..., :: matrix.shape[-1] + 1] += spread(1.0 - rate * cloud.decay, 1)
     factor, definite = cholesky(matrix)
     return product(root, factor), 1.0, definite, lambda vector: lower_solve(factor, vector)
+
+
+def _exponential_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:
+    """A·exp(½·rate·moment), the growth exp(−½·rate·decay) of the scale; every such step stays in the family."""
+    values, vectors = eigh(cloud.moment)
+    half = spread(0.5 * rate, 1) * values
+    moved = (root @ vectors) * np.exp(half)[..., None, :] @ vectors.mT
+    growth = np.exp(-0.5 * rate * cloud.decay)
+
+    def transport(vector: Array) -> Array:
+        """M^{-1/2}v."""
+        return image(vectors, np.exp(-half) * combination(vector, vectors)) / spread(growth, 1)
+
+    return moved, growth, finite(half), transport
 
 
 def _thin_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:

@@ -93,9 +93,20 @@ class IsotropicGaussian:
     def images(self, z: Array) -> None:
         """Not kept: this family has no use for them."""
 
+    @property
+    def change_size(self) -> int:
+        """How many numbers `change` returns."""
+        return 1
+
+    def change(self, tangent: Tangent) -> Array:
+        """ΔC of a step (..., 1) in a coordinate that is normal in the Fisher metric."""
+        growth = 1.0 + tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
+        return np.sqrt(0.5 * self.dimension) * (np.exp(2.0 * tangent.log_scale) * growth - 1.0)[..., None]
+
     def moved(self, tangent: Tangent) -> Move:
         """The step, usable where the variance is positive and in range."""
-        growth = 1.0 + tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
+        relative = tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
+        growth = np.exp(relative) if tangent.exponential else 1.0 + relative
         mean = self.mean + spread(self.scale, 1) * tangent.mean
         root = np.sqrt(np.maximum(growth, 0.0))
         scale = self.scale * root * np.exp(tangent.log_scale)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import log, pi
+from math import log, pi, sqrt
 from collections.abc import Callable
 from typing import Any, Protocol, Self
 
@@ -12,6 +12,7 @@ from sublevel.arrays import Array, Mask, Noise, PerTrial, value
 from sublevel.tangent import Tangent
 
 LOG_2PI = log(2 * pi)
+SQRT_HALF = sqrt(0.5)
 SCALE_RANGE = (2.0**-1000, 2.0**1000)
 """Standard deviations a state may have, about 1e-301 to 1e301: beyond, a step is refused and named."""
 
@@ -80,6 +81,9 @@ class Family(Protocol):
     def fisher(self) -> Array: ...
     def velocity(self, tangent: Tangent) -> Array: ...
     def images(self, z: Array) -> Array | None: ...
+    @property
+    def change_size(self) -> int: ...
+    def change(self, tangent: Tangent) -> Array: ...
     def moved(self, tangent: Tangent) -> Move: ...
 
 

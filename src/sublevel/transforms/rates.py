@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sublevel.arrays import PerTrial
-from sublevel.constants import hansen_kern_rate
+from sublevel.constants import hansen_kern_rate, xnes_rate
 from sublevel.families.protocol import Family, Transport
 from sublevel.tangent import Tangent
 from sublevel.weights.quantile import Scheme, effective_size, scheme_weights
@@ -85,6 +85,25 @@ class HansenKernRates:
     def __call__(self, tangent: Tangent, memory: PerTrial, theta: Family, /) -> tuple[Tangent, PerTrial]:
         """The tangent at these rates."""
         return tangent.scaled(mean=np.float64(self.c_mean), cov=memory), memory
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialRates:
+    """η_m = c_mean and η_C = (9 + 3 ln d)/(5d√d) along the exponential map, which never leaves the family (xNES: Glasmachers et al., GECCO 2010)."""
+
+    c_mean: float = 1.0
+
+    def init(self, theta: Family, sample_size: int) -> PerTrial:
+        """The covariance rate (...,), which d decides."""
+        return np.full(theta.mean.shape[:-1], xnes_rate(theta.dimension))[()]
+
+    def carried(self, memory: PerTrial, transport: Transport) -> PerTrial:
+        """A number is the same in every frame."""
+        return memory
+
+    def __call__(self, tangent: Tangent, memory: PerTrial, theta: Family, /) -> tuple[Tangent, PerTrial]:
+        """The tangent at these rates, to be followed exponentially."""
+        return Tangent(self.c_mean * tangent.mean, tangent.cloud, memory, exponential=True), memory
 
 
 def reciprocal(positive: PerTrial) -> PerTrial:

@@ -47,6 +47,16 @@ class LogLinear:
 
 
 @dataclass(frozen=True, slots=True)
+class Utilities:
+    """max(0, log(n/2 + 1) − log k), sum 1, less 1/n: the utilities of NES (Glasmachers et al., GECCO 2010, section 3.1)."""
+
+    def __call__(self, size: int) -> Array:
+        """Weights (size,) from best to worst; they sum to 0."""
+        raw = np.maximum(np.log(size / 2 + 1) - np.log(np.arange(1, size + 1)), 0.0)
+        return raw / raw.sum() - 1.0 / size
+
+
+@dataclass(frozen=True, slots=True)
 class Quantile:
     """wᵢ = scheme's weight of the rank Rᵢ = |{j : fⱼ ≤ fᵢ}|: tied points all get the weight of the last of them.
 
