@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import operator
+import reprlib
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -35,14 +36,14 @@ RECIPES: dict[str, Callable[[], Method]] = {
 """Every method that has a name."""
 
 ABOUT_SIGMA0 = "It is the initial standard deviation; start with about a third of the search range."
-LONGEST_SHOWN = 200
-"""Characters of a given value that an error message repeats."""
+BRIEF = reprlib.Repr()
+BRIEF.maxother = BRIEF.maxstring = 200
+BRIEF.maxlist = BRIEF.maxtuple = 10
 
 
 def shown(given: object) -> str:
     """What was given, as an error message may repeat it: in one line, and not a million numbers."""
-    text = " ".join(repr(given).split())
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}... (shape {np.shape(given)})"  # type: ignore[arg-type]
+    return " ".join(BRIEF.repr(given).split())
 
 
 def checked_method(method: object) -> Method:
@@ -177,11 +178,11 @@ def checked_covariance_root(cov0: Any, d: int) -> Array:
         raise ValueError(f"`cov0` must be positive definite: its diagonal holds variances, got {shown(variances)}.")
     scale = np.sqrt(variances)
     with np.errstate(over="ignore"):
-        correlation = cov / scale / scale[:, None]
+        asymmetry, correlation = np.abs(cov - cov.T), cov / scale / scale[:, None]
+    if not np.all(asymmetry <= 1e-8 * scale * scale[:, None]):
+        raise ValueError(f"`cov0` must be symmetric, got {shown(cov0)}. (cov0 + cov0.T)/2 is the nearest symmetric matrix.")
     if not np.all(np.abs(correlation) < 1 + 1e-8):
         raise ValueError(f"`cov0` must be positive definite, got {shown(cov0)}: |cov0[i, j]| exceeds √(cov0[i, i]·cov0[j, j]).")
-    if np.max(np.abs(correlation - correlation.T)) > 1e-8:
-        raise ValueError(f"`cov0` must be symmetric, got {shown(cov0)}. (cov0 + cov0.T)/2 is the nearest symmetric matrix.")
     root, definite = cholesky(0.5 * (correlation + correlation.T))
     if not definite:
         smallest = np.linalg.eigvalsh(correlation)[0]
@@ -205,8 +206,8 @@ def checked_start(family: type[Any], x0: Any, sigma0: Any, cov0: Any) -> Family:
     if not within:
         low, high = SCALE_RANGE
         raise ValueError(
-            f"`sigma0`, with `cov0`, must give standard deviations between {low:.2g} and {high:.2g} and not all those numbers apart, "
-            f"got {shown(sigma0)}. Choose other units for the variables."
+            f"`sigma0`, times the root of `cov0`, must give standard deviations between {low:.2g} and {high:.2g}, for a full covariance "
+            f"within a factor of 1e150 of each other, got {shown(sigma0)}. Choose other units for the variables."
         )
     return theta
 

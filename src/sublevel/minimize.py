@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,8 @@ def minimize(
     popsize: int | None = None,
     cov0: Any = None,
     rng: Any = None,
-    maxfevals: int | None = None,
-    maxiter: int | None = None,
+    maxfevals: float | None = None,
+    maxiter: float | None = None,
     ftarget: float | None = None,
     vectorized: bool = False,
     callback: Callable[[OptimizeResult], Any] | None = None,
@@ -52,7 +52,8 @@ def minimize(
     rng
         Seed, numpy Generator or None.
     maxfevals, maxiter, ftarget
-        Budgets, and a value that is good enough.
+        Budgets, which are never exceeded (default 100 000·d evaluations or 1000 generations, whichever is more; inf for none),
+        and a value that is good enough.
     callback
         Called after each generation with an OptimizeResult; returning True or raising StopIteration stops.
 
@@ -73,21 +74,8 @@ def minimize(
     if callback is not None:
         checked_callable("callback", callback)
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, cov0=cov0, rng=rng)
-    limits = _Limits.checked(optimizer, maxfevals, maxiter, ftarget)
     evaluate = Evaluator(fun, checked_flag("vectorized", vectorized), keep=optimizer.note)
-    history, reasons = History(), dict[str, float]()
-    try:
-        while not reasons:
-            points = optimizer.ask()
-            optimizer.tell(points, evaluate(points))
-            history.add(optimizer.nfev, optimizer.best_fun, optimizer.generation_best, float(np.maximum.reduce(optimizer.deviations)))
-            reasons = limits.reasons(optimizer)
-            if callback is not None and _wants_stop(callback, _result(optimizer, reasons, history)):
-                reasons = reasons or {"callback": float(optimizer.nit)}
-    except BaseException as error:
-        tell_about(error, sublevel_result=_result(optimizer, {"interrupted": optimizer.nit + 1.0}, history))
-        raise
-    return _result(optimizer, reasons, history)
+    return _Run(optimizer, evaluate, _Limits.checked(optimizer, maxfevals, maxiter, ftarget), callback).to_the_end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,28 +116,61 @@ class _Limits:
         return reasons
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """An optimizer with its objective, what it may cost, and what happened so far."""
+
+    optimizer: Optimizer
+    evaluate: Evaluator
+    limits: _Limits
+    callback: Callable[[OptimizeResult], Any] | None
+    history: History = field(default_factory=History)
+
+    def to_the_end(self) -> OptimizeResult:
+        """Generations until there is a reason to stop. An exception takes with it what was done so far."""
+        reasons: dict[str, float] = {}
+        try:
+            while not reasons:
+                reasons = self.generation()
+        except BaseException as error:
+            tell_about(error, sublevel_result=self.result({"interrupted": self.optimizer.nit + 1.0}))
+            raise
+        return self.result(reasons)
+
+    def generation(self) -> dict[str, float]:
+        """One generation, and the reasons to stop after it."""
+        optimizer = self.optimizer
+        points = optimizer.ask()
+        optimizer.tell(points, self.evaluate(points))
+        widest = float(np.maximum.reduce(optimizer.deviations))
+        self.history.add(optimizer.nfev, optimizer.best_fun, optimizer.generation_best, widest)
+        reasons = self.limits.reasons(optimizer)
+        if self.callback is not None and _wants_stop(self.callback, self.result(reasons)):
+            reasons = reasons or {"callback": float(optimizer.nit)}
+        return reasons
+
+    def result(self, reasons: dict[str, float]) -> OptimizeResult:
+        """All there is to say at this point, in arrays of the user's own."""
+        optimizer, reason = self.optimizer, next(iter(reasons), None)
+        result = OptimizeResult()
+        result.update(
+            x=optimizer.best_x.copy(),
+            fun=optimizer.best_fun,
+            nfev=optimizer.nfev,
+            nit=optimizer.nit,
+            success=reason in stop.SUCCESSES and bool(np.isfinite(optimizer.best_fun)),
+            status=-1 if reason is None else stop.STATUS[reason],
+            message=stop.message(reasons),
+            reasons=reasons,
+            mean=optimizer.mean.copy(),
+            cov=optimizer.cov,
+            history=self.history,
+        )
+        return result
+
+
 def _wants_stop(callback: Callable[[OptimizeResult], Any], result: OptimizeResult) -> bool:
     try:
         return bool(callback(result))
     except StopIteration:
         return True
-
-
-def _result(optimizer: Optimizer, reasons: dict[str, float], history: History) -> OptimizeResult:
-    """All there is to say at this point, in arrays of the user's own."""
-    result = OptimizeResult()
-    reason = next(iter(reasons), None)
-    result.update(
-        x=optimizer.best_x.copy(),
-        fun=optimizer.best_fun,
-        nfev=optimizer.nfev,
-        nit=optimizer.nit,
-        success=reason in stop.SUCCESSES and bool(np.isfinite(optimizer.best_fun)),
-        status=-1 if reason is None else stop.STATUS[reason],
-        message=stop.message(reasons),
-        reasons=reasons,
-        mean=optimizer.mean.copy(),
-        cov=optimizer.cov,
-        history=history,
-    )
-    return result

@@ -11,7 +11,7 @@ from sublevel.arrays import Array
 Row = tuple[float, float, float, float]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class History:
     """One row per generation; `history["best"]` is a column.
 
@@ -28,6 +28,10 @@ class History:
     def add(self, nfev: int, best: float, generation_best: float, deviation: float) -> None:
         """Append a generation: evaluations so far, best value so far and of this generation, largest standard deviation."""
         self.rows.append((nfev, best, generation_best, deviation))
+
+    def __repr__(self) -> str:
+        """Short, because a result shows it."""
+        return f"History({len(self.rows)} generations of {', '.join(self.COLUMNS)})"
 
     def __len__(self) -> int:
         """Generations so far."""

@@ -12,6 +12,8 @@ from sublevel.method import Outcome
 
 TOLX = 1e-11
 """A run has converged when every standard deviation is this fraction of its initial one."""
+EFFECT = 0.2
+"""A step of this many standard deviations changes a coordinate unless floats are too coarse: pycma's `noeffectcoord`."""
 
 STANDSTILLS = {
     Outcome.FLAT: "flat",
@@ -56,7 +58,7 @@ def standstill(outcome: Any, points: Array) -> str:
 def converged(mean: Array, deviations: Array, initial_deviations: Array) -> dict[str, float]:
     """Reasons from the width of the distribution, relative to where it began and to the spacing of floats."""
     wide = deviations > TOLX * initial_deviations
-    if np.count_nonzero(wide & (mean + 0.2 * deviations != mean)):
+    if np.count_nonzero(wide & (mean + EFFECT * deviations != mean)):
         return {}
     width = float(np.max(deviations / initial_deviations))
     return {("too_narrow" if width >= 1 else "no_effect") if wide.any() else "tolx": width}

@@ -1,36 +1,92 @@
-"""The deterministic algorithm: exact natural gradients on g(xᵀHx), fed to the same rates and the same `moved`."""
+"""The deterministic algorithm: exact natural gradients on g(xᵀAx), fed to the same rates and the same `moved`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from sublevel.arrays import Array
-from sublevel.families import Family
+from sublevel.families import DiagonalGaussian, Family, IsotropicGaussian
 from sublevel.method import Method, State
 from sublevel.tangent import Cloud, Tangent
+from sublevel.theory.measure import whitened_root
 from sublevel.transforms import Transform
 from sublevel.weights import Volume
 
 
-def exact_natural_gradient(theta: Family, hessian_root: Array, optimum: Array | float = 0.0) -> Tangent:
-    """The descent direction −(CHm, CHC) at θ in its whitened frame, up to a positive factor, prop:ng.
+def exact_natural_gradient(theta: Family, hessian_root: Array, optimum: Array | float = 0.0, constant: float | None = None) -> Tangent:
+    """The descent direction −c(CAm, CAC) at θ in its whitened frame, prop:ng.
 
-    H = LᵀL with `hessian_root` L (..., k, d). V ∝ (x − x*)ᵀH(x − x*) for every increasing g, so g does not enter.
+    A = LᵀL with `hessian_root` L (..., k, d). V ∝ (x − x*)ᵀA(x − x*) for every increasing g, so g does not enter. The `constant`
+    is c; without it the tangent has a unit of its own, safe at every scale and right for every rule that divides by σ₁.
     """
-    vectors = theta.pull(hessian_root)  # rows of LA: AᵀHA = Σ vᵢvᵢᵀ
-    size = np.max(np.abs(vectors), axis=(-2, -1), keepdims=True)
-    gradient = np.matvec(hessian_root, theta.mean - optimum)  # Hm = Lᵀ(Lm)
-    mean = np.vecmat(gradient, vectors / size) / size[..., 0]
-    weights = np.full(vectors.shape[:-1], -1.0)
-    return Tangent(mean=-mean, cloud=Cloud(vectors / size, weights, np.zeros(vectors.shape[:-2])[()]))
+    vectors, unit = whitened_root(theta, hessian_root)  # rows of LR, R the root of C: RᵀAR = Σ vᵢvᵢᵀ
+    gradient = np.matvec(hessian_root, theta.mean - optimum) / unit[..., None]
+    size = np.ones_like(unit)[()] if constant is None else constant * np.square(unit)
+    cloud = Cloud(vectors, np.full(vectors.shape[:-1], -1.0), np.zeros(vectors.shape[:-2])[()])
+    return Tangent(mean=-np.vecmat(gradient, vectors), cloud=cloud).scaled(mean=size, cov=size)
 
 
-def deterministic_ngd(theta: Family, hessian_root: Array, rates: Transform, optimum: Array | float = 0.0) -> Iterator[Family]:
-    """θ⁰, θ¹, ... of eq:m-quad and eq:c-quad at the given rates; ends where a step would leave the family."""
+def deterministic_ngd(
+    theta: Family, hessian_root: Array, rates: Transform, optimum: Array | float = 0.0, constant: float | None = None
+) -> Iterator[Family]:
+    """θ⁰, θ¹, ... of eq:m-quad and eq:c-quad for any family and any rate rule; ends where a step would leave the family.
+
+    A rule that does not divide by σ₁, such as FixedRates, needs the `constant` c (1 for V = xᵀAx) to mean anything.
+    """
     method = Method("deterministic ngd", Volume(), (rates,))
     state, taken = State(theta, (rates.init(theta, 0),)), np.True_
     while np.all(taken):
         yield state.theta
-        state, taken = method.advanced(state, exact_natural_gradient(state.theta, hessian_root, optimum))
+        state, taken = method.advanced(state, exact_natural_gradient(state.theta, hessian_root, optimum, constant))
+
+
+@dataclass(frozen=True, slots=True)
+class PseudoRates:
+    """η_m = mean/λ₁ and η_C = cov/λ₁ with λ₁ = λ₁(C⁻¹δC) of the full matrix: the paper's pseudo-learning rates α, without limits.
+
+    SpectralRates(c_cov, c_mean) is PseudoRates(mean=c_mean, cov=c_cov/2), but refuses what the theorems do not cover.
+    """
+
+    mean: float
+    cov: float
+
+    def init(self, theta: Family, sample_size: int) -> None:
+        """Nothing to remember."""
+
+    def __call__(self, tangent: Tangent, memory: None, theta: Family, /) -> tuple[Tangent, None]:
+        """The tangent at these rates."""
+        return _divided(tangent, tangent.spectral_norm, self.mean, self.cov), None
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectedRates:
+    """The same with λ₁ of what the family keeps of C⁻¹δC: its diagonal, or its trace/d.
+
+    The other reading of the paper's rule for restricted families; restricted.py says what it would cost.
+    """
+
+    mean: float
+    cov: float
+
+    def init(self, theta: Family, sample_size: int) -> None:
+        """Nothing to remember."""
+
+    def __call__(self, tangent: Tangent, memory: None, theta: Family, /) -> tuple[Tangent, None]:
+        """The tangent at these rates."""
+        return _divided(tangent, projected_norm(tangent, theta), self.mean, self.cov), None
+
+
+def projected_norm(tangent: Tangent, theta: Family) -> Array:
+    """The largest |eigenvalue| (...,) of the covariance part as θ's family keeps it."""
+    if isinstance(theta, IsotropicGaussian):
+        return np.abs(tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1))
+    if isinstance(theta, DiagonalGaussian):
+        return np.max(np.abs(tangent.cloud.diagonal), axis=-1) * tangent.rate
+    return tangent.spectral_norm
+
+
+def _divided(tangent: Tangent, norm: Array, mean: float, cov: float) -> Tangent:
+    return tangent.scaled(mean=mean / norm, cov=cov / norm)

@@ -1,0 +1,8 @@
+"""`python -m sublevel`."""
+
+import sys
+
+from sublevel.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

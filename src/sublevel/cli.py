@@ -1,0 +1,129 @@
+"""The command line: `sublevel reproduce`, `sublevel verify`.
+
+A command is a function that adds its parser and names what to run. Exit status: 0 all is well, 1 something that was checked
+is not so, 2 the command cannot be run as given, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import sublevel
+
+Subparsers = Any
+"""What argparse adds commands to; it has no public name."""
+
+
+class Unable(Exception):
+    """The command cannot be run as given; the text says why and what to do."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit status."""
+    parser = argparse.ArgumentParser(prog="sublevel", description=sublevel.__doc__)
+    parser.add_argument("--version", action="version", version=f"sublevel {sublevel.__version__}")
+    commands = parser.add_subparsers(metavar="command", required=True)
+    for add in COMMANDS:
+        add(commands)
+    given = parser.parse_args(arguments)
+    try:
+        return given.run(given)
+    except Unable as error:
+        print(f"sublevel: {error}", file=sys.stderr)
+        return 2
+
+
+def add_reproduce(commands: Subparsers) -> None:
+    """`sublevel reproduce`."""
+    about = "compute the paper's figures again, lay the theory over them, and say statement by statement what was found"
+    parser = commands.add_parser(
+        "reproduce", help=about, description=about.capitalize() + ". Stopped or killed, the same command continues."
+    )
+    parser.add_argument("--figures", type=figure_list, default=(1, 2, 3), metavar="1,2,3", help="which figures (default: all)")
+    parser.add_argument("--trials", type=count, metavar="N", help="independent trials of each setting (default: 50; 3 to 10 with --quick)")
+    parser.add_argument("--seed", type=seed, metavar="S", help="same seed, same data, whatever the number of jobs")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: reproduction, or reproduction-quick)")
+    parser.add_argument("--quick", action="store_true", help="fewer trials of the same settings: less than a minute on two cores")
+    parser.add_argument("--jobs", type=count, metavar="N", help="processes (default: one for each core)")
+    parser.set_defaults(run=run_reproduce)
+
+
+def run_reproduce(given: argparse.Namespace) -> int:
+    """Compute, draw, judge; 1 if a statement was not found."""
+    from sublevel.experiments import Plan, config, reproduce, schedule
+    from sublevel.experiments.progress import Progress
+    from sublevel.experiments.table import table, verdict_line
+
+    plan = Plan(
+        out=given.out or Path("reproduction-quick" if given.quick else "reproduction"),
+        figures=given.figures,
+        trials=given.trials or (None if given.quick else config.TRIALS),
+        seed=config.SEED if given.seed is None else given.seed,
+    )
+    try:
+        page, rows = reproduce(plan, given.jobs or schedule.available_cores(), Progress("reproduce"))
+    except KeyboardInterrupt:
+        print(f"\nstopped. What is finished is kept in {plan.out}: the same command continues from there.", file=sys.stderr)
+        return 130
+    except ModuleNotFoundError as error:
+        raise Unable(f"the figures need {error.name}, which is not installed: pip install 'sublevel[plot,progress]'") from error
+    except schedule.WorkerLost as error:
+        raise Unable(f"{error}. What is finished is kept: the same command continues from there.") from error
+    except OSError as error:
+        raise Unable(f"cannot write to {plan.out}: {error}. Choose another directory with --out.") from error
+    print(table(rows))
+    print(f"\n{verdict_line(rows)}\nreport: {page.resolve()}")
+    return 0 if all(row.found for row in rows) else 1
+
+
+def add_verify(commands: Subparsers) -> None:
+    """`sublevel verify`."""
+    about = "check every proposition, theorem and numbered rate of the paper numerically"
+    parser = commands.add_parser("verify", help=about, description=about.capitalize() + ". Exit status 1 if a check fails.")
+    parser.add_argument("--json", action="store_true", help="print a list of {name, statement, value, bound, passed}")
+    parser.add_argument("--seed", type=seed, metavar="S", help="of the random problems and samples")
+    parser.set_defaults(run=run_verify)
+
+
+def run_verify(given: argparse.Namespace) -> int:
+    """Run all checks; 1 if one fails."""
+    from sublevel.theory import verify
+
+    reports = verify.verification(verify.DEFAULT_SEED if given.seed is None else given.seed)
+    print(verify.as_json(reports) if given.json else verify.rendered(reports))
+    return 0 if verify.all_passed(reports) else 1
+
+
+COMMANDS: tuple[Callable[[Subparsers], None], ...] = (add_reproduce, add_verify)
+"""Every command; a new one is a line here and a function above."""
+
+
+def figure_list(text: str) -> tuple[int, ...]:
+    """Figures from "1,3": some of 1, 2 and 3, in order, each once."""
+    from sublevel.experiments.config import FIGURES
+
+    try:
+        chosen = {int(word) for word in text.split(",")}
+    except ValueError:
+        chosen = set[int]()
+    if not chosen or not chosen <= set(FIGURES):
+        raise argparse.ArgumentTypeError(f"expected some of 1, 2 and 3, separated by commas, got {text!r}")
+    return tuple(sorted(chosen))
+
+
+def count(text: str) -> int:
+    """A whole number ≥ 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def seed(text: str) -> int:
+    """A whole number ≥ 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0, got {text!r}")
+    return int(text)

@@ -1,0 +1,48 @@
+"""Runs of the shell that several tests make, over the methods of `cases`, and what must hold after every step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import cases
+import sublevel as sl
+
+
+def _by_name(table):
+    return {f"{case.method.name}-{case.method.family.__name__}": case.method for case in table}
+
+
+GAUSSIAN = _by_name(cases.SEARCHES)
+"""Every method on every Gaussian family, by name."""
+METHODS = _by_name(cases.METHODS)
+"""Those, and the ones on bits."""
+
+
+def started(method, d, popsize=None, *, rng=1, x0=0.3, sigma0=0.7):
+    """An optimizer at a start that suits the method's family."""
+    return sl.Optimizer(np.full(d, x0), None if method.family is sl.Bernoulli else sigma0, method=method, popsize=popsize, rng=rng)
+
+
+def told(opt, fun, generations=1):
+    """The optimizer after some generations on a function of points (n, d), whatever `stop` says."""
+    for _ in range(generations):
+        X = opt.ask()
+        opt.tell(X, fun(X))
+    return opt
+
+
+def cube(x):
+    """max |xⱼ| (..., n): no squares that leave the range of floats, and the same bits for one point or many."""
+    return np.max(np.abs(x), axis=-1)
+
+
+def bits(opt):
+    """Every bit of the search distribution and of what the transforms remember."""
+    return [np.asarray(part).tobytes() for part in (*cases.parts(opt.theta), *opt.state.memory)]
+
+
+def assert_sound(opt):
+    """The state is a distribution: a finite mean, and standard deviations that are positive and finite."""
+    assert np.isfinite(opt.mean).all(), opt.mean
+    assert np.isfinite(opt.deviations).all(), opt.deviations
+    assert (opt.deviations > 0).all(), opt.deviations

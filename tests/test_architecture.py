@@ -1,0 +1,152 @@
+"""The shape of the code itself: imports point one way, functions fit a screen, nothing touches what it should not."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "sublevel"
+
+# From the heart outwards; a module may import from its own layer and from those above it in this list. What is not named is the rest.
+LAYERS = [
+    {"arrays", "constants"},
+    {"linalg"},
+    {"tangent"},
+    {"families"},
+    {"weights"},
+    {"transforms"},
+    {"method"},
+    {"recipes"},
+    {"door", "evaluate", "stop", "record", "optimizer", "minimize"},
+]
+HARD_DEPENDENCIES = {"numpy", "scipy", "sublevel"}
+LONGEST_FUNCTION = 60
+# Makers of generators; all else in np.random is the global generator.
+RANDOM_TYPES = {"Generator", "BitGenerator", "SeedSequence", "PCG64", "PCG64DXSM", "SFC64", "Philox", "MT19937", "default_rng"}
+
+
+def modules():
+    """Every module of the package by its dotted name below `sublevel`, parsed."""
+    for file in sorted(SOURCE.rglob("*.py")):
+        relative = file.relative_to(SOURCE).with_suffix("")
+        yield ".".join(part for part in relative.parts if part != "__init__"), ast.parse(file.read_text(encoding="utf-8"))
+
+
+def layer(module):
+    """How far from the heart a module is."""
+    room = module.split(".")[0]
+    return next((depth for depth, rooms in enumerate(LAYERS) if room in rooms), len(LAYERS))
+
+
+def imports(tree):
+    """Dotted names of all that a module imports, wherever it does."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def imports_outwards(module, tree):
+    """What a module imports from further out than it is itself."""
+    inner = [name.removeprefix("sublevel.") for name in imports(tree) if name.startswith("sublevel.")]
+    return [name for name in inner if layer(name) > layer(module)]
+
+
+def imports_on_import(tree):
+    """Dotted names that a module imports as soon as it is imported itself."""
+    return list(imports(ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])))
+
+
+def foreign_packages(names):
+    """What is neither ours, nor in the standard library, nor a hard dependency."""
+    return {name.split(".")[0] for name in names} - HARD_DEPENDENCIES - sys.stdlib_module_names
+
+
+def long_functions(tree):
+    """Functions that do not fit a screen."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [function.name for function in functions if function.end_lineno - function.lineno + 1 > LONGEST_FUNCTION]
+
+
+def uses_of_the_global_generator(tree):
+    """np.random.<anything that draws or seeds>, and generators from no seed at all."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in {"np.random", "numpy.random"} and node.attr not in RANDOM_TYPES:
+            yield ast.unparse(node)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("default_rng") and not node.args:
+            yield ast.unparse(node)
+
+
+def swallowed_errors(tree):
+    """Handlers of everything that do nothing, and asserts, which `python -O` removes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            yield ast.unparse(node)
+        if isinstance(node, ast.ExceptHandler):
+            catches_all = node.type is None or ast.unparse(node.type) in {"Exception", "BaseException"}
+            if catches_all and all(isinstance(statement, ast.Pass | ast.Continue) for statement in node.body):
+                yield ast.unparse(node)
+
+
+RULES = {
+    "imports point one way": lambda module, tree: imports_outwards(module, tree),
+    "functions fit a screen": lambda module, tree: long_functions(tree),
+    "nobody touches the global generator": lambda module, tree: list(uses_of_the_global_generator(tree)),
+    "errors are raised and never swallowed": lambda module, tree: list(swallowed_errors(tree)),
+}
+BREACHES = {
+    "imports point one way": "def f():\n    from sublevel.minimize import minimize",
+    "functions fit a screen": "def f():\n" + "    x = 1\n" * LONGEST_FUNCTION,
+    "nobody touches the global generator": "x = np.random.standard_normal(3)",
+    "errors are raised and never swallowed": "try:\n    f()\nexcept Exception:\n    pass",
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_source_keeps_the_rule(rule):
+    breaches = {module: found for module, tree in modules() if (found := RULES[rule](module, tree))}
+    assert not breaches
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rule_can_be_broken(rule):
+    assert RULES[rule]("tangent", ast.parse(BREACHES[rule]))
+
+
+@pytest.mark.parametrize(
+    "snippet", ["np.random.seed(1)", "rng = np.random.default_rng()", "assert x > 0", "try:\n    f()\nexcept:\n    pass"]
+)
+def test_rules_see_more_than_one_kind_of_breach(snippet):
+    tree = ast.parse(snippet)
+    assert [*uses_of_the_global_generator(tree), *swallowed_errors(tree)]
+
+
+def own_modules(names, known):
+    """The modules of ours that imported names are or lie in."""
+    inner = [name.removeprefix("sublevel.") for name in names if name.startswith("sublevel.")]
+    return {next(module for module in (name, name.rpartition(".")[0]) if module in known) for name in inner}
+
+
+def test_modules_do_not_import_each_other_in_circles():
+    known = dict(modules())
+    needs = {module: own_modules(imports(tree), known) - {module} for module, tree in known.items()}
+    while free := [module for module, needed in needs.items() if not needed & needs.keys()]:
+        for module in free:
+            del needs[module]
+    assert not needs
+
+
+def test_package_can_be_imported_with_numpy_and_scipy_alone():
+    known = dict(modules())
+    reached, waiting = set(), {"", "cli"} & known.keys()
+    while waiting:
+        module = waiting.pop()
+        reached.add(module)
+        waiting |= own_modules(imports_on_import(known[module]), known) - reached
+    assert {"", "method", "weights.volume"} <= reached
+    assert not {module: found for module in reached if (found := foreign_packages(imports_on_import(known[module])))}
+    assert foreign_packages(["matplotlib.pyplot", "numpy.linalg", "ast"]) == {"matplotlib"}

@@ -1,0 +1,87 @@
+"""What the documentation shows runs as it stands: the Python blocks of README.md and docs/*.md, and the examples in docstrings."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import sublevel
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MODULES = [module.name for module in pkgutil.walk_packages(sublevel.__path__, "sublevel.") if not module.name.endswith("__main__")]
+BLOCK = re.compile(
+    r"(?P<skip>^[ \t]*<!-- not run -->[ \t]*\n\s*)?^(?P<indent>[ \t]*)```python[^\n]*\n(?P<code>.*?)^(?P=indent)```[ \t]*$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def blocks(text):
+    """The fenced Python blocks of a page, each with its first line's number; those after `<!-- not run -->` are left out."""
+    for match in BLOCK.finditer(text):
+        if not match["skip"]:
+            yield text.count("\n", 0, match.start("code")) + 1, textwrap.dedent(match["code"])
+
+
+def with_blocks(pages):
+    return [page for page in pages if page.exists() and any(blocks(page.read_text(encoding="utf-8")))]
+
+
+@pytest.mark.parametrize("page", with_blocks(PAGES), ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    namespace = {"__name__": "__main__"}
+    for line, code in blocks(page.read_text(encoding="utf-8")):
+        exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("name", ["sublevel", *MODULES])
+def test_the_examples_of_a_module_are_true(name):
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("sublevel"):
+            raise
+        pytest.skip(f"needs {missing.name}")
+    result = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("name", ["optimizer", "minimize", "record"])
+def test_there_are_examples_where_users_look(name):
+    module = importlib.import_module(f"sublevel.{name}")
+    assert sum(len(test.examples) for test in doctest.DocTestFinder().find(module)) > 0
+
+
+def test_blocks_are_found_and_left_out_as_told():
+    page = """
+```python
+a = 1
+```
+text
+```bash
+rm -rf /
+```
+<!-- not run -->
+```python
+raise SystemExit
+```
+
+<!-- not run -->
+
+```python
+raise SystemExit
+```
+- a list
+  ```python
+  b = a
+  ```
+"""
+    assert list(blocks(page)) == [(3, "a = 1\n"), (21, "b = a\n")]
