@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
 
 from sublevel import stop
+from sublevel.arrays import Array
 from sublevel.door import checked_budget, checked_callable, checked_flag, checked_target
 from sublevel.evaluate import Evaluator, tell_about
 from sublevel.method import Method
@@ -27,9 +29,13 @@ def minimize(
     x0: Any,
     sigma0: Any,
     *,
-    method: str | Method = "ngd",
+    args: tuple[Any, ...] = (),
+    method: str | Method = "cma",
     popsize: int | None = None,
     cov0: Any = None,
+    bounds: Any = None,
+    log_scaled: Any = False,
+    restarts: Any = None,
     rng: Any = None,
     maxfevals: float | None = None,
     maxiter: float | None = None,
@@ -46,9 +52,15 @@ def minimize(
     x0, sigma0
         Where to start, and the standard deviation there, one number or one per variable: about a third of the range to search.
     method
-        A name ("ngd", "rank-mu", "pbil", ... with "sep-" for a diagonal, "iso-" for a single variance) or a Method: ``sl.ngd(c_cov=0.5)``.
+        A name ("cma", "ngd", "rank-mu", "xnes", "pbil", ... with "sep-" for a diagonal, "iso-" for a single variance) or a Method: ``sl.ngd(c_cov=0.5)``.
     popsize, cov0
         Points per generation (default 4 + 3 ln d), and the shape of the initial covariance (default the identity).
+    bounds, log_scaled
+        A (low, high) pair per variable or `scipy.optimize.Bounds`: no point outside is ever evaluated, and equal bounds fix a variable.
+        Variables that are `log_scaled` are positive and searched by their logarithm; their `sigma0` is that of ln x.
+    restarts
+        None, a number, "ipop" or "bipop" (or such a strategy): what to do when a run ends before the budget does. Runs after the first
+        begin anywhere in a finite box, else where the initial distribution puts them, or at ``x0(rng)`` if `x0` is a function.
     rng
         Seed, numpy Generator or None.
     maxfevals, maxiter, ftarget
@@ -73,9 +85,16 @@ def minimize(
     checked_callable("fun", fun)
     if callback is not None:
         checked_callable("callback", callback)
-    optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, cov0=cov0, rng=rng)
-    evaluate = Evaluator(fun, checked_flag("vectorized", vectorized), keep=optimizer.note)
+    objective = partial(_with_args, fun, args) if args else fun
+    optimizer = Optimizer(
+        x0, sigma0, method=method, popsize=popsize, cov0=cov0, bounds=bounds, log_scaled=log_scaled, restarts=restarts, rng=rng
+    )
+    evaluate = Evaluator(objective, checked_flag("vectorized", vectorized), keep=optimizer.note)
     return _Run(optimizer, evaluate, _Limits.checked(optimizer, maxfevals, maxiter, ftarget), callback).to_the_end()
+
+
+def _with_args(fun: Callable[..., Any], args: tuple[Any, ...], point: Array) -> Any:
+    return fun(point, *args)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +181,7 @@ class _Run:
             status=-1 if reason is None else stop.STATUS[reason],
             message=stop.message(reasons),
             reasons=reasons,
+            restarts=optimizer.restarts,
             mean=optimizer.mean.copy(),
             cov=optimizer.cov,
             history=self.history,
