@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack
 
-from sublevel.arrays import Array, Mask, everywhere
+from sublevel.arrays import Array, Mask, PerTrial, everywhere, spread
 
 
 def product(a: Array, b: Array) -> Array:
@@ -22,6 +22,19 @@ def product(a: Array, b: Array) -> Array:
 def combination(weights: Array, vectors: Array) -> Array:
     """Σ wᵢ vᵢ (..., d) of weights (..., k) and vectors (..., k, d)."""
     return weights.dot(vectors) if vectors.ndim == 2 else np.vecmat(weights, vectors)
+
+
+def inner(a: Array, b: Array) -> PerTrial:
+    """aᵀb (...,) of vectors (..., d)."""
+    return a.dot(b) if a.ndim == b.ndim == 1 else np.vecdot(a, b)
+
+
+def add_to_diagonal(matrix: Array, number: PerTrial) -> None:
+    """Add a number (...,) to the diagonal of a matrix (..., d, d), in place."""
+    if matrix.ndim == 2:
+        matrix.reshape(-1)[:: matrix.shape[-1] + 1] += number
+    else:
+        matrix.reshape(*matrix.shape[:-2], -1)[..., :: matrix.shape[-1] + 1] += spread(number, 1)
 
 
 def image(matrix: Array, vector: Array) -> Array:

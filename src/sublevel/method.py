@@ -81,8 +81,8 @@ class Method:
             memory.append(remembered)
         move = theta.moved(tangent)
         taken = move.usable & wanted
-        carried = tuple(transform.carried(kept, move.transport) for transform, kept in zip(self.transforms, memory, strict=True))
-        after = State(move.theta, carried)
+        carried = [transform.carried(kept, move.transport) for transform, kept in zip(self.transforms, memory, strict=True)]
+        after = State(move.theta, tuple(carried))
         return (after if everywhere(taken) else chosen(taken, after, state)), taken
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from sublevel.arrays import Array
 from sublevel.families import Family, FullGaussian
 from sublevel.method import Info, Outcome
+from sublevel.weights import Ranking
 
 TOLX = 1e-11
 """A run has converged when every standard deviation is this fraction of its initial one."""
@@ -73,7 +74,7 @@ class Watch:
         self.patience = 120 + 30 * initial_deviations.size / popsize
         self.best: list[float] = []
         self.medians: list[float] = []
-        self.spread = np.inf
+        self._unread: list[tuple[Ranking, Array]] = []
         self._standstill: str | None = None
         self._standing_for = 0
 
@@ -84,29 +85,39 @@ class Watch:
 
     def see(self, info: Info, values: Array, points: Array) -> None:
         """Take note of a generation's values (n,) and search points (n, d)."""
-        standstill = _standstill(info.outcome, points) if info.outcome else None
-        self._standing_for = self._standing_for + 1 if standstill == self._standstill else 1
-        self._standstill = standstill
-        order = info.ranks.order
-        self.best.append(float(info.ranks.best))
-        self.medians.append(float(values[order[order.size // 2]]))
-        self.spread = float(values[order[-1]]) - self.best[-1] if self.best[-1] > -np.inf else np.inf
+        if info.outcome or self._standstill:
+            standstill = _standstill(info.outcome, points) if info.outcome else None
+            self._standing_for = self._standing_for + 1 if standstill == self._standstill else 1
+            self._standstill = standstill
+        self._unread.append((info.ranks, values))
 
     def reasons(self, theta: Family, deviations: Array) -> dict[str, float]:
         """Reasons to end the run with the numbers they saw; empty means go on."""
+        spread = self._read()
         reasons = converged(theta.mean, deviations, self.initial_deviations)
         if not reasons and self._standstill is not None and self._standing_for >= PATIENCE[self._standstill]:
             reasons = {self._standstill: float(self._standing_for)}
         if not reasons:
-            reasons = self._flat_in_floats()
+            reasons = self._flat_in_floats(spread)
         if not reasons and len(self.best) % 10 == 0:
             reasons = self._stagnant() or self._degenerate(theta, deviations)
         return reasons
 
-    def _flat_in_floats(self) -> dict[str, float]:
+    def _read(self) -> float:
+        """Enter what was seen into the histories; the spread of the last sample's values."""
+        spread = np.inf
+        for ranks, values in self._unread:
+            order, best = ranks.order, float(ranks.best)
+            self.best.append(best)
+            self.medians.append(float(values[order[order.size // 2]]))
+            spread = float(values[order[-1]]) - best if best > -np.inf else np.inf
+        self._unread.clear()
+        return spread
+
+    def _flat_in_floats(self, spread: float) -> dict[str, float]:
         """All values of the sample and the best ones of recent generations are equal but for rounding."""
         size = RESOLUTION * abs(self.best[-1])
-        if not self.spread <= size or len(self.best) < self.recent:
+        if not spread <= size or len(self.best) < self.recent:
             return {}
         recent = self.best[-self.recent :]
         return {"tolfun": max(recent) - min(recent)} if max(recent) - min(recent) <= size else {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sublevel.arrays import Array, PerTrial, larger, spread, value
+from sublevel.arrays import Array, PerTrial, larger, rows, spread, value
 from sublevel.linalg import combination, eigh, eigvalsh, product, semidefinite_root
 
 ZERO = np.float64(0.0)
@@ -31,12 +31,12 @@ class Weighting:
 def weighted_moment(vectors: Array, weights: Array) -> Array:
     """Σ wᵢ vᵢvᵢᵀ, shape (..., d, d), block by block so that no weighted copy of all vectors is made."""
     if vectors.size <= BLOCK:
-        return product((vectors * weights[..., None]).mT, vectors)
-    rows = max(1, BLOCK * vectors.shape[-2] // vectors.size)
-    moment = (vectors[..., :rows, :] * weights[..., :rows, None]).mT @ vectors[..., :rows, :]
-    for start in range(rows, vectors.shape[-2], rows):
-        block = vectors[..., start : start + rows, :]
-        moment += (block * weights[..., start : start + rows, None]).mT @ block
+        return (vectors.T * weights).dot(vectors) if vectors.ndim == 2 else (vectors * weights[..., None]).mT @ vectors
+    size = max(1, BLOCK * vectors.shape[-2] // vectors.size)
+    moment = (vectors[..., :size, :] * weights[..., :size, None]).mT @ vectors[..., :size, :]
+    for start in range(size, vectors.shape[-2], size):
+        block = vectors[..., start : start + size, :]
+        moment += (block * weights[..., start : start + size, None]).mT @ block
     return moment
 
 
@@ -120,7 +120,9 @@ class Cloud:
     def joined(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Cloud | Dense:
         """rate·Σ wᵢ vᵢvᵢᵀ + weight·vvᵀ − decay·I with one more vector v (..., d), whose image is given where the others' are kept."""
         if not self.is_thin:
-            return Dense(spread(rate, 2) * self.moment + spread(weight, 2) * (vector[..., :, None] * vector[..., None, :]), decay)
+            moment = spread(rate, 2) * self.moment
+            moment += (spread(weight, 1) * vector)[..., :, None] * rows(vector)
+            return Dense(moment, decay)
         weights = np.concatenate([spread(rate, 1) * self.weights, np.broadcast_to(weight, vector.shape[:-1])[..., None]], axis=-1)
         vectors = np.concatenate([self.vectors, vector[..., None, :]], axis=-2)
         images = None if self.images is None or image is None else np.concatenate([self.images, image[..., None, :]], axis=-2)

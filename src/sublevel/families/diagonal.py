@@ -99,10 +99,11 @@ class DiagonalGaussian:
 
     def moved(self, tangent: Tangent) -> Move:
         """The step, usable where every variance is positive and in range."""
-        relative = spread(tangent.rate, 1) * tangent.cloud.diagonal
-        growth = np.exp(relative) if tangent.exponential else 1.0 + relative
-        mean = self.mean + self.deviations * tangent.mean
-        root = np.sqrt(np.maximum(growth, 0.0))
-        deviations = self.deviations * root * spread(np.exp(tangent.log_scale), 1)
-        usable = np.logical_and.reduce(in_range(deviations), axis=-1) & finite(mean)
-        return Move(DiagonalGaussian(mean, deviations), usable, lambda vector: vector / root)
+        with np.errstate(over="ignore", invalid="ignore"):
+            relative = spread(tangent.rate, 1) * tangent.cloud.diagonal
+            growth = np.exp(relative) if tangent.exponential else 1.0 + relative
+            mean = self.mean + self.deviations * tangent.mean
+            root = np.sqrt(np.maximum(growth, 0.0))
+            deviations = self.deviations * root * spread(np.exp(tangent.log_scale), 1)
+            usable = np.logical_and.reduce(in_range(deviations), axis=-1) & finite(mean)
+            return Move(DiagonalGaussian(mean, deviations), usable, lambda vector: vector / root)

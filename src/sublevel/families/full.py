@@ -8,8 +8,13 @@ import numpy as np
 
 from sublevel.arrays import Array, Mask, Noise, PerTrial, everywhere, finite, rows, spread, value
 from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, Transport, in_range
-from sublevel.linalg import cholesky, combination, eigh, image, lower_solve, product, solve
-from sublevel.tangent import Tangent, is_thin
+from sublevel.linalg import add_to_diagonal, cholesky, combination, eigh, image, lower_solve, product, solve
+from sublevel.tangent import ZERO, Tangent, is_thin
+
+LARGE_STEP = 1e6
+"""Growth of a variance in one step from which on k×k matrices lose digits that d×d ones keep."""
+CHECK_EVERY = 16
+"""Steps of a single run between two looks at all rows of its root; a row cannot leave the range of floats in fewer."""
 
 
 @value
@@ -19,6 +24,7 @@ class FullGaussian:
     mean: Array  # (..., d)
     root: Array  # (..., d, d), of size about 1
     scale: PerTrial  # (...,)
+    unchecked: int = 0  # steps since all rows of the root were looked at
 
     @classmethod
     def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> FullGaussian:
@@ -124,11 +130,17 @@ class FullGaussian:
         """ΔC of a step (..., d²) in coordinates that are orthonormal in the Fisher metric: A⁻¹ΔC·A⁻ᵀ/√2."""
         e = np.exp(2.0 * tangent.log_scale)
         matrix = spread(e * tangent.rate, 2) * tangent.cloud.moment
-        flat = matrix.reshape(*matrix.shape[:-2], -1)
-        flat[..., :: self.dimension + 1] += spread(e * (1.0 - tangent.rate * tangent.cloud.decay) - 1.0, 1)
-        return flat * SQRT_HALF
+        add_to_diagonal(matrix, e * (1.0 - tangent.rate * tangent.cloud.decay) - 1.0)
+        return SQRT_HALF * matrix.reshape(*matrix.shape[:-2], -1)
 
     def moved(self, tangent: Tangent) -> Move:
+        """θ after a step; near the ends of the range of floats overflow is an answer, not a warning."""
+        if everywhere(self.scale < 1e280):
+            return self._moved(tangent)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._moved(tangent)
+
+    def _moved(self, tangent: Tangent) -> Move:
         """The step to m + A·mean and C = A(I + covariance part)Aᵀ, usable where C is positive definite and all is in range.
 
         The root becomes A·M^{1/2} exactly: through k×k matrices for few vectors, else by Cholesky.
@@ -136,14 +148,20 @@ class FullGaussian:
         moved_root = _exponential_root if tangent.exponential else _thin_moved_root if tangent.cloud.is_thin else _thick_moved_root
         root, growth, definite, transport = moved_root(self.root, tangent.cloud, tangent.rate)
         mean = self.mean + spread(self.scale, 1) * image(self.root, tangent.mean)
-        root, scale = balanced(root, self.scale * growth * np.exp(tangent.log_scale))
-        return Move(FullGaussian(mean, root, scale), definite & in_range(scale) & finite(mean), transport)
+        scale = self.scale * growth
+        if tangent.log_scale is not ZERO:
+            scale = scale * np.exp(tangent.log_scale)
+        usable, unchecked = definite & in_range(scale) & finite(mean), self.unchecked + 1
+        if root.ndim > 2 or unchecked == CHECK_EVERY or not 0.25 < root[0, 0] < 4.0:
+            root, scale = balanced(root, scale)
+            usable, unchecked = usable & rows_in_range(root, scale), 0
+        return Move(FullGaussian(mean, root, scale, unchecked), usable, transport)
 
 
 def _thick_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:
     """A·L with LLᵀ = M = I + rate·(moment − decay·I) (..., d, d), the growth of the scale, and where M is definite."""
     matrix = spread(rate, 2) * cloud.moment
-    matrix.reshape(*matrix.shape[:-2], -1)[..., :: matrix.shape[-1] + 1] += spread(1.0 - rate * cloud.decay, 1)
+    add_to_diagonal(matrix, 1.0 - rate * cloud.decay)
     factor, definite = cholesky(matrix)
     return product(root, factor), 1.0, definite, lambda vector: lower_solve(factor, vector)
 
@@ -168,12 +186,14 @@ def _thin_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, Pe
     With RRᵀ = VVᵀ, RᵀDR = UΛUᵀ and s = √(1 + Λ): S = ½(D − DBBᵀD), B = R·U·(1 + s)⁻¹. No inverse of R, so V may lack full rank.
     """
     remainder = 1.0 - rate * cloud.decay
-    factor = spread(rate / remainder, 1)
     values, vectors = cloud.eigen
+    if not everywhere((remainder > 0) & (rate * values[..., -1] < LARGE_STEP * remainder)):
+        return _thick_moved_root(root, cloud, rate)  # the sum S would cancel
+    factor = spread(rate / remainder, 1)
     growth = 1.0 + factor * values
-    definite = (remainder > 0) & (growth[..., 0] > 0)
+    definite = growth[..., 0] > 0
     if not everywhere(definite):  # such a step is not taken: any root will do
-        growth, remainder = np.abs(growth), np.abs(remainder)
+        growth = np.abs(growth)
     s = np.sqrt(growth)[..., None, :]
     v, d = cloud.vectors, (factor * cloud.weights)[..., None]
     dru = d * (cloud.gram_root @ vectors)
@@ -193,13 +213,18 @@ def _thin_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, Pe
 
 def balanced(root: Array, scale: PerTrial) -> tuple[Array, PerTrial]:
     """Root and scale with a power of two moved between them such that the root's first row has a norm near 1. Rounds nothing."""
-    if root.ndim == 2 and 0.25 < root[0, 0] < 4.0:
-        return root, scale
     size = np.vecdot(root[..., 0, :], root[..., 0, :])
     if everywhere((size > 0.0625) & (size < 16.0)):
         return root, scale
     shift = power_of_two_near(np.sqrt(size))
     return root / shift[..., None, None], scale * shift
+
+
+def rows_in_range(root: Array, scale: PerTrial) -> Any:
+    """Where every standard deviation is representable with room to spare, and so is the square of every row of the root (...)."""
+    squares = np.vecdot(root, root)
+    low, high = np.minimum.reduce(squares, axis=-1), np.maximum.reduce(squares, axis=-1)
+    return (low > 1e-200) & (high < 1e200) & in_range(scale * np.sqrt(low)) & in_range(scale * np.sqrt(high))
 
 
 def power_of_two_near(size: PerTrial) -> PerTrial:

@@ -105,9 +105,10 @@ class IsotropicGaussian:
 
     def moved(self, tangent: Tangent) -> Move:
         """The step, usable where the variance is positive and in range."""
-        relative = tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
-        growth = np.exp(relative) if tangent.exponential else 1.0 + relative
-        mean = self.mean + spread(self.scale, 1) * tangent.mean
-        root = np.sqrt(np.maximum(growth, 0.0))
-        scale = self.scale * root * np.exp(tangent.log_scale)
-        return Move(IsotropicGaussian(mean, scale), in_range(scale) & finite(mean), lambda vector: vector / spread(root, 1))
+        with np.errstate(over="ignore", invalid="ignore"):
+            relative = tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
+            growth = np.exp(relative) if tangent.exponential else 1.0 + relative
+            mean = self.mean + spread(self.scale, 1) * tangent.mean
+            root = np.sqrt(np.maximum(growth, 0.0))
+            scale = self.scale * root * np.exp(tangent.log_scale)
+            return Move(IsotropicGaussian(mean, scale), in_range(scale) & finite(mean), lambda vector: vector / spread(root, 1))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
-from sublevel.arrays import Array, PerTrial, spread, value
+from sublevel.arrays import Array, PerTrial, smaller, spread, value
 from sublevel.constants import cma_constants
 from sublevel.families.protocol import Family, Transport
-from sublevel.tangent import Cloud, Tangent
+from sublevel.linalg import inner
+from sublevel.tangent import ONE, Cloud, Tangent
 
 
 @value
@@ -37,16 +39,15 @@ class Cumulation:
 
     def __call__(self, tangent: Tangent, memory: Paths, theta: Family, /) -> tuple[Tangent, Paths]:
         """The tangent with CMA-ES's rates, one more vector and a change of scale."""
-        cloud = tangent.cloud
-        assert isinstance(cloud, Cloud)
-        c = cma_constants(theta.dimension, cloud.weights.shape[-1])
-        step = tangent.mean
+        cloud, step = cast(Cloud, tangent.cloud), tangent.mean
+        c = cma_constants(step.shape[-1], cloud.weights.shape[-1])
         p_sigma = (1.0 - c.c_sigma) * memory.sigma + c.gain_sigma * step
-        fading = memory.fading * (1.0 - c.c_sigma) ** 2
-        length = np.sqrt(np.vecdot(p_sigma, p_sigma)) / c.chi
+        fading = memory.fading * c.fade
+        length = np.sqrt(inner(p_sigma, p_sigma)) / c.chi
         goes_on = length < c.stall * np.sqrt(1.0 - fading)  # h_σ
         p_c = (1.0 - c.c_c) * memory.cov + spread(c.gain_c * goes_on, 1) * step
-        decay = c.c_mu * cloud.decay + c.c_1 * (1.0 - (1.0 - goes_on) * c.c_c * (2.0 - c.c_c))
-        joined = cloud.joined(np.float64(c.c_mu), p_c, np.float64(c.c_1), decay, theta.images(p_c) if cloud.is_thin else None)
-        log_scale = np.minimum(c.c_sigma / c.d_sigma * (length - 1.0), 1.0)
-        return Tangent(self.c_mean * step, joined, log_scale=log_scale), Paths(p_sigma, p_c, fading)
+        decay = c.c_mu * cloud.decay + c.c_1 - c.c_1_stalled * ~goes_on
+        joined = cloud.joined(c.c_mu, p_c, c.c_1, decay, theta.images(p_c) if cloud.is_thin else None)
+        log_scale = smaller(c.c_sigma / c.d_sigma * (length - 1.0), 1.0)
+        mean = step if self.c_mean == 1.0 else self.c_mean * step
+        return Tangent(mean, joined, ONE, log_scale), Paths(p_sigma, p_c, fading)

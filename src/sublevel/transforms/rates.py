@@ -109,6 +109,6 @@ class ExponentialRates:
 def reciprocal(positive: PerTrial) -> PerTrial:
     """1/positive (...,), and 0 where that would not be a finite number."""
     if positive.ndim == 0:
-        return 1.0 / positive if positive > 1e-300 else positive * 0.0
-    usable = positive > 1e-300
+        return positive * 0.0 if positive <= 1e-300 else 1.0 / positive
+    usable = ~(positive <= 1e-300)  # NaN stays NaN, and the step is refused
     return np.where(usable, 1.0 / np.where(usable, positive, 1.0), 0.0)

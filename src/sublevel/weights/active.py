@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sublevel.arrays import PerTrial
 from sublevel.constants import cma_constants
 from sublevel.families.protocol import Sample
 from sublevel.tangent import Weighting
 from sublevel.weights.ranking import Ranking
+
+
+NEAR = 1e-10
+"""Keeps a bad point at the mean from taking more variance than there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +27,7 @@ class Active:
         """Weights whose positive part sums to 1."""
         n, d = sample.z.shape[-2:]
         constants = cma_constants(d, n)
-        weights = ranks.assigned(constants.weights, average_ties=True)
-        attracting = np.maximum(weights, 0.0)
-        length = np.vecdot(sample.z, sample.z)
-        reach = d / np.maximum(length, 1e-10)
-        return Weighting(attracting, attracting + (weights - attracting) * reach, constants.weight_sum)
+        attracting = ranks.assigned(constants.attracting, average_ties=True)
+        repelling = ranks.assigned(constants.repelling, average_ties=True)
+        repelling /= np.vecdot(sample.z, sample.z) + NEAR
+        return Weighting(attracting, attracting + repelling, constants.weight_sum)

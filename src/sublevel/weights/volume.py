@@ -6,10 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sublevel.arrays import Array, spread, total
+from sublevel.arrays import Array, anywhere, last, spread, total
 from sublevel.families.protocol import Sample
 from sublevel.tangent import ZERO, Weighting
 from sublevel.weights.ranking import Ranking
+
+
+FEW = 64
+"""Dimensions up to which log-volumes are small enough to be summed as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,22 @@ class Volume:
 
     def cost(self, ranks: Ranking, sample: Sample) -> Array:
         """V̂ᵢ/V̂_max − 1 (..., n), in [−1, 0] and exact however small the differences are."""
-        exponent = 2.0 / sample.z.shape[-1] if self.exponent is None else self.exponent
-        log_volume = np.logaddexp.accumulate(ranks.sorted(sample.surprise), axis=-1)
-        log_volume = ranks.shared(log_volume)
-        return ranks.unsorted(np.expm1(exponent * (log_volume - log_volume[..., -1:])))
+        d = sample.z.shape[-1]
+        surprise = ranks.sorted(sample.surprise)
+        if d > FEW:  # ‖z‖²/2 is large there, and its digits are wanted after the point
+            surprise = surprise - surprise.max(axis=-1, keepdims=True)
+        log_volume = ranks.shared(np.logaddexp.accumulate(surprise, axis=-1))
+        gap = log_volume - last(log_volume)
+        dominated = gap[..., 0] > -0.1
+        if anywhere(dominated):
+            gap = np.where(dominated[..., None], _small_gaps(surprise, ranks), gap)
+        return ranks.unsorted(np.expm1((2.0 / d if self.exponent is None else self.exponent) * gap))
+
+
+def _small_gaps(surprise: Array, ranks: Ranking) -> Array:
+    """log(Vᵢ/V_n) (..., n) where the best point holds most of the volume: log1p(−what comes after i/all), which does not cancel."""
+    volume = np.exp(surprise - surprise.max(axis=-1, keepdims=True))
+    after = np.zeros_like(volume)
+    after[..., :-1] = np.add.accumulate(volume[..., :0:-1], axis=-1)[..., ::-1]
+    after = -ranks.shared(-after)
+    return np.log1p(-np.minimum(after / np.add.reduce(volume, axis=-1, keepdims=True), 0.5))
