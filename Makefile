@@ -24,8 +24,8 @@ EXTRAS_bench := bench
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/' | expand -t 16
 
-demo: $(VENV)/.extras-demo ## install and run the demonstration
-	$(VENV)/bin/python -m sublevel demo
+demo: $(VENV)/.extras-demo ## install, reproduce the paper's figures with few trials, and show what was found
+	$(VENV)/bin/python -m sublevel reproduce --quick
 
 test: $(VENV)/.extras-test ## install and run all tests but the slow ones, with coverage
 	$(PYTEST) --cov
@@ -44,7 +44,7 @@ bench: $(VENV)/.extras-bench ## list the benchmark commands, ready to run
 	@ls benchmarks/*.py 2>/dev/null | sed 's|^|OPENBLAS_NUM_THREADS=1 $(VENV)/bin/python |' | grep . || echo "No benchmarks yet."
 
 clean: ## remove the environment and everything generated
-	rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .pytest_cache .ruff_cache reproduction-quick
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps: an installation is repeated only when pyproject.toml changes.

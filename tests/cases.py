@@ -20,7 +20,7 @@ def member(family, d, rng, batch=()):
     if family is Bernoulli:
         return Bernoulli.start(rng.uniform(0.2, 0.8, (*batch, d)))
     root = np.eye(d) + 0.5 * rng.standard_normal((*batch, d, d)) / np.sqrt(d)
-    return family.start(rng.standard_normal((*batch, d)), rng.uniform(3.0, 7.0, (*batch, d)), root)
+    return family.start(rng.standard_normal((*batch, d)), rng.uniform(0.3, 0.9, (*batch, d)), root)
 
 
 def trial(theta, index):

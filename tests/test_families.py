@@ -189,8 +189,8 @@ def test_zero_tangent_moves_nothing(family, d, k, rng):
     assert same_bits(moved, theta)
 
 
-# Fewer vectors than dimensions and more of them, at both sides of the dimension where the engine changes its way.
-CLOUDS = [(1, 1), (1, 2), (1, 7), (3, 1), (3, 2), (3, 3), (3, 8), (70, 1), (70, 5), (70, 69), (70, 70), (70, 90)]
+# Fewer vectors than dimensions and more, on both sides of d = 64, where the engine changes its way; so many that it sums in blocks.
+CLOUDS = [(1, 1), (1, 2), (1, 7), (3, 1), (3, 2), (3, 3), (3, 8), (70, 1), (70, 5), (70, 69), (70, 70), (70, 90), (70, 2000)]
 
 
 @EVERY_GAUSSIAN

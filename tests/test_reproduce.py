@@ -14,22 +14,22 @@ import time
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from paper_results import made_up, ngd, paper_results, rank_mu
 
+from paper_results import made_up, ngd, paper_results, rank_mu
 from sublevel.experiments import Plan, compute, reproduce, schedule, store
 from sublevel.experiments.config import Chunk, Setting, all_settings, chunks, figure_settings, hessian_diagonal
 from sublevel.experiments.page import Facts, page
 from sublevel.experiments.progress import Progress, duration
+from sublevel.experiments.reproduce import finished
 from sublevel.experiments.results import summary_row
 from sublevel.experiments.statements import statements
 from sublevel.experiments.table import table, verdict_line
 from sublevel.theory.curves import predicted_times
 from sublevel.theory.measure import condition_number, expected_objective
 
-SMALL = Setting("ngd", 16, 0.5, 10.0, 4)
-KEYS = (
-    "figure method n c_C m0 trials failed iterations cond_final cond_final_std iterations_to_cond10".split()
-)  # what others rely on, in this order
+SMALL = Setting("ngd", 64, 0.5, 10.0, 4)
+KEYS = ["figure", "method", "n", "c_C", "m0", "trials", "failed", "iterations", "cond_final", "cond_final_std", "iterations_to_cond10"]
+"""Of a row of summary.json: others rely on them."""
 
 
 def silent():
@@ -170,10 +170,18 @@ def test_file_gives_back_what_was_saved(kept):
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b[:60] + b"\0\0\0\0" + b[64:], lambda b: b"PK" + b])
+DAMAGES = {
+    "cut short": lambda content: content[: len(content) // 2],
+    "empty": lambda content: b"",
+    "overwritten": lambda content: content[:60] + b"\0\0\0\0" + content[64:],
+    "of another kind": lambda content: b"PK" + content,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_file_is_not_used(kept, damage):
     path, _ = kept
-    path.write_bytes(damage(path.read_bytes()))
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
     assert store.load(path, "stamp") is None
 
 
@@ -205,7 +213,7 @@ from pathlib import Path
 from sublevel.experiments import Plan, reproduce
 from sublevel.experiments.progress import Progress
 if __name__ == "__main__":
-    reproduce(Plan(Path(sys.argv[1]), figures=(3,), trials=26, d=6), int(sys.argv[2]), Progress("test"))
+    reproduce(Plan(Path(sys.argv[1]), figures=(3,), trials=2, d=3), int(sys.argv[2]), Progress("test"))
 """
 
 
@@ -227,11 +235,9 @@ def when_something_is_done(process, out, parts=2):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """The directory of a run that nobody disturbed."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    process = started(folder / "out", 2, folder / "script.py")
-    assert process.wait() == 0, process.stderr.read()
-    process.stderr.close()
-    return folder / "out"
+    out = tmp_path_factory.mktemp("undisturbed")
+    reproduce(Plan(out, figures=(3,), trials=2, d=3), 2, silent())
+    return out
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -251,7 +257,7 @@ def test_killed_run_continues_to_the_same_summary(tmp_path, undisturbed, jobs):
 
 
 def test_number_of_jobs_does_not_change_the_data(tmp_path, undisturbed):
-    plan = Plan(tmp_path, figures=(3,), trials=26, d=6)
+    plan = Plan(tmp_path, figures=(3,), trials=2, d=3)
     reproduce(plan, 1, silent())
     for setting in all_settings(plan.figures, plan.d):
         here, there = (np.load(folder / "data" / f"{setting.key}.npz") for folder in (tmp_path, undisturbed))
@@ -260,6 +266,22 @@ def test_number_of_jobs_does_not_change_the_data(tmp_path, undisturbed):
             for name in here.files:
                 assert_array_equal(here[name], there[name])
     assert not list(tmp_path.rglob(store.UNFINISHED + "*"))
+
+
+def test_finished_run_is_not_computed_again(undisturbed):
+    plan = Plan(undisturbed, figures=(3,), trials=2, d=3)
+    before = {path: path.stat().st_mtime_ns for path in plan.data.glob("*.npz")}
+    summary, said = (undisturbed / "summary.json").read_bytes(), io.StringIO()
+    reproduce(plan, 1, Progress("test", said))
+    assert {path: path.stat().st_mtime_ns for path in plan.data.glob("*.npz")} == before
+    assert (undisturbed / "summary.json").read_bytes() == summary
+    assert said.getvalue() == "test: 8 of 8 settings are there from an earlier run\n"
+
+
+def test_vanished_part_is_not_taken_for_a_result(tmp_path):
+    plan = Plan(tmp_path, figures=(3,), trials=2, d=3)
+    with pytest.raises(OSError, match="vanished"):
+        finished(plan, SMALL, plan.tasks(SMALL))
 
 
 def test_interrupt_ends_a_run_at_once_and_its_workers_too(tmp_path):
@@ -298,6 +320,14 @@ def test_workers_leave_the_environment_of_others_alone(tmp_path):
     assert schedule.run([task], 1, silent())
 
 
+def test_task_leaves_its_result_in_its_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    task = schedule.Task(tmp_path / "threads.npz", "stamp", 1.0, threads, None)
+    assert task.load() is None
+    task.run()
+    assert task.load() == {"threads": "3"}
+
+
 def threads(argument):
     """What a worker is told of threads."""
     return {"threads": np.array(os.environ["OPENBLAS_NUM_THREADS"])}
@@ -311,10 +341,10 @@ def test_summary_has_the_keys_others_rely_on(undisturbed):
     assert len(rows) == 8
     assert all(list(row) == KEYS for row in rows)
     assert {(row["method"], row["n"], row["c_C"], row["m0"]) for row in rows} == {
-        *(("ngd", n, rate, m0) for n, rate in ((6, 0.14), (36, 0.75)) for m0 in (0, 10)),
-        *(("rank-mu", n, None, m0) for n in (6, 36) for m0 in (0, 10)),
+        *(("ngd", n, rate, m0) for n, rate in ((3, 0.14), (9, 0.75)) for m0 in (0, 10)),
+        *(("rank-mu", n, None, m0) for n in (3, 9) for m0 in (0, 10)),
     }
-    assert all(row["trials"] == 26 and row["figure"] == 3 for row in rows)
+    assert all(row["trials"] == 2 and row["figure"] == 3 for row in rows)
 
 
 def test_summary_of_a_setting_without_success_has_no_means():
@@ -323,9 +353,9 @@ def test_summary_of_a_setting_without_success_has_no_means():
 
 
 def test_data_carries_configuration_seed_and_version(undisturbed):
-    with np.load(undisturbed / "data" / "rank-mu-d6-n36-m10.npz", allow_pickle=False) as file:
+    with np.load(undisturbed / "data" / "rank-mu-d3-n9-m10.npz", allow_pickle=False) as file:
         config = json.loads(str(file["config"]))
-    assert config.items() >= {"method": "rank-mu", "n": 36, "c_C": None, "m0": 10.0, "d": 6, "trials": 26}.items()
+    assert config.items() >= {"method": "rank-mu", "n": 9, "c_C": None, "m0": 10.0, "d": 3, "trials": 2}.items()
     assert {"seed", "version", "numpy", "target"} <= config.keys()
 
 
@@ -439,7 +469,7 @@ def test_report_says_when_nothing_failed(tmp_path):
 def test_table_holds_every_statement_and_verdict():
     rows = statements(paper_results(DOCTORED["still works successfully"]))
     text = table(rows)
-    assert text.count("NOT FOUND") == 2  # also among those for all sample sizes
+    assert text.count("NOT FOUND") == sum(not row.found for row in rows) > 0
     assert max(len(line) for line in text.splitlines()) <= 120
 
 

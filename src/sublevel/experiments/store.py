@@ -70,7 +70,7 @@ def _replacing(path: Path) -> Generator[Any]:
 def load(path: Path, stamp: str) -> dict[str, Any] | None:
     """The arrays of a file with this stamp; None if it is missing, damaged or of another run."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
             return arrays if str(arrays.pop("config")) == stamp else None
     except DAMAGE:
