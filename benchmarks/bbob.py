@@ -5,8 +5,8 @@
 
 Every algorithm restarts by BIPOP from points uniform in [−4, 4]ᵈ with σ0 = 2, until the last of 51 targets, f_opt + 10^[2 … −8], or
 `budget`·d evaluations. Written: `runs.csv` (evaluations to each target), `ecdf.png`. Printed, by dimension: the share of targets
-reached, and the ratio of evaluations, ours over theirs: the geometric mean over functions of the ratio of median evaluations to the last target,
-for functions that both solved on more than half of the instances.
+reached, and the ratio of evaluations, ours over theirs: the geometric mean over functions of the ratio of median evaluations to the
+last target, for functions that both solved on more than half of the instances.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -129,10 +130,8 @@ def solved(name: str, function: int, d: int, instance: int, budget: int) -> list
     problem = cocoex.Suite("bbob", "", "").get_problem_by_function_dimension_instance(function, d, instance)
     fun = Counted(problem, optimal_value(function, d, instance), budget * d)
     start = time.perf_counter()
-    try:
+    with suppress(Finished):
         algorithm(name)(fun, d, 1000 * function + instance)
-    except Finished:
-        pass
     return [name, function, d, instance, fun.evaluations, round(time.perf_counter() - start, 3), *fun.hits]
 
 
@@ -153,7 +152,10 @@ def table(rows: list[list[object]], names: list[str], dims: list[int]) -> Iterat
         shares = "".join(f"{100 * np.mean(np.isfinite(hits[name])):17.1f}%" for name in names)
         ratios = "".join(f"{ratio(rows, ours, name, d):>24}" for name in names[1:])
         yield f"{d:4}  {shares}{ratios}"
-    every = "".join(f"{100 * np.mean([np.mean(np.isfinite(np.array([r[6:] for r in rows if r[0] == n and r[2] == d], float))) for d in dims]):17.1f}%" for n in names)
+    every = "".join(
+        f"{100 * np.mean([np.mean(np.isfinite(np.array([r[6:] for r in rows if r[0] == n and r[2] == d], float))) for d in dims]):17.1f}%"
+        for n in names
+    )
     yield f" all  {every}"
 
 
@@ -188,7 +190,9 @@ def draw(rows: list[list[object]], names: list[str], dims: list[int], target: Pa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--methods", default="cma,cma package,cmaes package", help="ours first: names of sublevel's methods, and the packages")
+    parser.add_argument(
+        "--methods", default="cma,cma package,cmaes package", help="ours first: names of sublevel's methods, and the packages"
+    )
     parser.add_argument("--dims", default="2,3,5,10,20")
     parser.add_argument("--instances", type=int, default=5)
     parser.add_argument("--budget", type=int, default=10_000, help="evaluations per dimension")

@@ -7,7 +7,7 @@ import operator
 import reprlib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,8 @@ from sublevel.families import Bernoulli, DiagonalGaussian, Family, FullGaussian,
 from sublevel.families.protocol import SCALE_RANGE, in_range
 from sublevel.linalg import cholesky
 from sublevel.method import Method
-from sublevel.restarts import BIPOP, IPOP, Once, Restarts
 from sublevel.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
+from sublevel.restarts import BIPOP, IPOP, Once, Restarts
 
 FAMILIES = {"": FullGaussian, "sep-": DiagonalGaussian, "iso-": IsotropicGaussian}
 
@@ -177,15 +177,19 @@ def checked_x0(x0: Any) -> Array:
 def checked_box(bounds: Any, d: int) -> tuple[Array, Array]:
     """Lower and upper bounds (d,) from SciPy's formats: a (lo, hi) pair per variable, None for an open end, or `scipy.optimize.Bounds`."""
     if isinstance(bounds, Bounds):
-        ends = [np.broadcast_to(np.asarray(end, dtype=np.float64), (d,)) for end in (bounds.lb, bounds.ub)]
+        given: list[Any] = [getattr(cast(Any, bounds), end) for end in ("lb", "ub")]
+        ends = [np.broadcast_to(np.asarray(end, dtype=np.float64), (d,)) for end in given]
     else:
-        pairs = list(bounds)
+        pairs: list[Any] = list(bounds)
         if len(pairs) != d or not all(np.size(pair) == 2 for pair in pairs):
             raise ValueError(f"`bounds` must hold a (low, high) pair for each of the {d} variables, got {shown(bounds)}.")
-        ends = [np.array([default if pair[i] is None else pair[i] for pair in pairs], dtype=np.float64) for i, default in ((0, -np.inf), (1, np.inf))]
+        ends = [
+            np.array([default if pair[side] is None else pair[side] for pair in pairs], dtype=np.float64)
+            for side, default in ((0, -np.inf), (1, np.inf))
+        ]
     lower, upper = ends
     if not np.all(lower <= upper):  # NaN too
-        raise ValueError(f"`bounds` must have low ≤ high for each variable, got {shown(bounds)}.")
+        raise ValueError(f"`bounds` must have low ≤ high for each variable, got {shown(lower)} and {shown(upper)}.")
     return lower.copy(), upper.copy()
 
 

@@ -116,6 +116,7 @@ class Optimizer:
             values = values[_positions(X, shown_points)]
         self.state, info = self.method.tell(self.state, sample, values)
         self._pending = self._deviations = None
+        self._over = {}
         self.last = info
         self.nit += 1
         self._count(shown_points, info.ranks)

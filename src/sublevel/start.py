@@ -28,7 +28,8 @@ class Start:
     def theta(self, point: Array, sigma_factor: float = 1.0) -> Family:
         """N(point, (sigma_factor·sigma0)²·cov0), its free variables only."""
         if self.space is None:
-            return checked_start(self.family, point, self.sigma0 if sigma_factor == 1 else np.multiply(self.sigma0, sigma_factor), self.cov0)
+            sigma = self.sigma0 if sigma_factor == 1 else np.multiply(self.sigma0, sigma_factor)
+            return checked_start(self.family, point, sigma, self.cov0)
         free = self.space.free
         deviations = sigma_factor * checked_deviations(self.sigma0, point.size)[free]
         cov0 = None if self.cov0 is None else np.asarray(self.cov0)[np.ix_(free, free)]

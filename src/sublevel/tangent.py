@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sublevel.arrays import Array, PerTrial, larger, rows, spread, value
+from sublevel.arrays import Array, PerTrial, larger, rows, spread, total, value
 from sublevel.linalg import combination, eigh, eigvalsh, product, semidefinite_root
 
 ZERO = np.float64(0.0)
@@ -26,6 +26,11 @@ class Weighting:
     mean: Array  # (..., n), in the step of the mean
     cov: Array  # (..., n), in the step of the covariance
     decay: PerTrial  # (...,), the weight of −I there: Σ wᵢ for a natural gradient
+
+    @classmethod
+    def plain(cls, weights: Array) -> Weighting:
+        """The same weights (..., n) for both steps, as a natural gradient has them."""
+        return cls(weights, weights, total(weights))
 
 
 def weighted_moment(vectors: Array, weights: Array) -> Array:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from math import log, pi, sqrt
 from collections.abc import Callable
+from math import log, pi, sqrt
 from typing import Any, Protocol, Self
 
 import numpy as np

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from sublevel.arrays import Array, PerTrial, spread, value
-from sublevel.families.protocol import Family, Transport
+from sublevel.arrays import Array, PerTrial, value
+from sublevel.families.protocol import Family
 from sublevel.tangent import Tangent
 
 
@@ -34,7 +33,7 @@ class Signal:
 
 @value
 class Signals:
-    """Those of the mean and of the covariance."""
+    """Those of the mean and of the covariance. The averages stay in the frame of the root, as in the paper's local coordinates."""
 
     mean: Signal
     cov: Signal
@@ -42,10 +41,10 @@ class Signals:
 
 @dataclass(frozen=True, slots=True)
 class AdaptedRates:
-    """Damp the whole change of θ by rates η_m and η_Σ that keep a constant signal-to-noise ratio (LRA-CMA-ES: Nomura, Akimoto, Ono, GECCO 2023).
+    """Damp the whole change of θ by rates η_m and η_Σ that keep a constant signal-to-noise ratio.
 
-    Goes last among the transforms and works with every method and family. The scale is corrected by η_m(t)/η_m(t + 1), as there.
-    The paths of CMA-ES are carried in the frame of the damped step.
+    LRA-CMA-ES (Nomura, Akimoto, Ono, GECCO 2023). Goes last among the transforms and works with every method and family. The scale is
+    corrected by η_m(t)/η_m(t + 1), as there; the paths of CMA-ES are carried in the frame of the damped step.
     """
 
     alpha: float = 1.4
@@ -61,10 +60,6 @@ class AdaptedRates:
             return Signal(np.ones(batch)[()], np.zeros((*batch, q)), np.zeros(batch)[()])
 
         return Signals(fresh(theta.dimension), fresh(theta.change_size))
-
-    def carried(self, memory: Any, transport: Transport) -> Any:
-        """The averages stay in the frame of the root, as in the paper's local coordinates."""
-        return memory
 
     def __call__(self, tangent: Tangent, memory: Signals, theta: Family, /) -> tuple[Tangent, Signals]:
         """The tangent damped by the adapted rates."""

@@ -22,6 +22,10 @@ class Paths:
     cov: Array  # (..., d), a displacement that is carried from frame to frame
     fading: PerTrial  # (...,), (1 − c_σ)^{2t}: what is left of the first step
 
+    def carried(self, transport: Transport) -> Paths:
+        """The covariance path in the new frame."""
+        return Paths(self.sigma, transport(self.cov), self.fading)
+
 
 @dataclass(frozen=True, slots=True)
 class Cumulation:
@@ -32,10 +36,6 @@ class Cumulation:
     def init(self, theta: Family, sample_size: int) -> Paths:
         """Paths of length 0."""
         return Paths(np.zeros_like(theta.mean), np.zeros_like(theta.mean), np.ones(theta.mean.shape[:-1])[()])
-
-    def carried(self, memory: Paths, transport: Transport) -> Paths:
-        """The covariance path in the new frame."""
-        return Paths(memory.sigma, transport(memory.cov), memory.fading)
 
     def __call__(self, tangent: Tangent, memory: Paths, theta: Family, /) -> tuple[Tangent, Paths]:
         """The tangent with CMA-ES's rates, one more vector and a change of scale."""

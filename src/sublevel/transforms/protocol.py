@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from sublevel.families.protocol import Family, Transport
+from sublevel.families.protocol import Family
 from sublevel.tangent import Tangent
 
 Memory = Any
-"""What a transform remembers: arrays with leading axes (...), tuples of them, or None."""
+"""What a transform remembers: arrays with leading axes (...), tuples and dataclasses of them, or None.
+
+A memory of vectors that live in the whitened frame has a method `carried(transport)` that takes them to the next frame.
+"""
 
 
 class Transform(Protocol):
@@ -16,4 +19,3 @@ class Transform(Protocol):
 
     def init(self, theta: Family, sample_size: int) -> Memory: ...
     def __call__(self, tangent: Tangent, memory: Memory, theta: Family, /) -> tuple[Tangent, Memory]: ...
-    def carried(self, memory: Memory, transport: Transport) -> Memory: ...

@@ -8,7 +8,7 @@ import numpy as np
 
 from sublevel.arrays import PerTrial
 from sublevel.constants import hansen_kern_rate, xnes_rate
-from sublevel.families.protocol import Family, Transport
+from sublevel.families.protocol import Family
 from sublevel.tangent import Tangent
 from sublevel.weights.quantile import Scheme, effective_size, scheme_weights
 
@@ -34,9 +34,6 @@ class SpectralRates:
     def init(self, theta: Family, sample_size: int) -> None:
         """Nothing to remember."""
 
-    def carried(self, memory: None, transport: Transport) -> None:
-        """Nothing to carry along."""
-
     def __call__(self, tangent: Tangent, memory: None, theta: Family, /) -> tuple[Tangent, None]:
         """The tangent at these rates; a tangent without a covariance part stays where it is."""
         rate = reciprocal(tangent.spectral_norm)
@@ -58,9 +55,6 @@ class FixedRates:
     def init(self, theta: Family, sample_size: int) -> None:
         """Nothing to remember."""
 
-    def carried(self, memory: None, transport: Transport) -> None:
-        """Nothing to carry along."""
-
     def __call__(self, tangent: Tangent, memory: None, theta: Family, /) -> tuple[Tangent, None]:
         """The tangent at these rates."""
         return tangent.scaled(mean=np.float64(self.mean), cov=np.float64(self.cov)), None
@@ -78,10 +72,6 @@ class HansenKernRates:
         rate = hansen_kern_rate(theta.dimension, effective_size(scheme_weights(self.scheme, sample_size)))
         return np.full(theta.mean.shape[:-1], rate)[()]
 
-    def carried(self, memory: PerTrial, transport: Transport) -> PerTrial:
-        """A number is the same in every frame."""
-        return memory
-
     def __call__(self, tangent: Tangent, memory: PerTrial, theta: Family, /) -> tuple[Tangent, PerTrial]:
         """The tangent at these rates."""
         return tangent.scaled(mean=np.float64(self.c_mean), cov=memory), memory
@@ -89,17 +79,16 @@ class HansenKernRates:
 
 @dataclass(frozen=True, slots=True)
 class ExponentialRates:
-    """η_m = c_mean and η_C = (9 + 3 ln d)/(5d√d) along the exponential map, which never leaves the family (xNES: Glasmachers et al., GECCO 2010)."""
+    """η_m = c_mean and η_C = (9 + 3 ln d)/(5d√d) along the exponential map, which never leaves the family.
+
+    xNES (Glasmachers et al., GECCO 2010).
+    """
 
     c_mean: float = 1.0
 
     def init(self, theta: Family, sample_size: int) -> PerTrial:
         """The covariance rate (...,), which d decides."""
         return np.full(theta.mean.shape[:-1], xnes_rate(theta.dimension))[()]
-
-    def carried(self, memory: PerTrial, transport: Transport) -> PerTrial:
-        """A number is the same in every frame."""
-        return memory
 
     def __call__(self, tangent: Tangent, memory: PerTrial, theta: Family, /) -> tuple[Tangent, PerTrial]:
         """The tangent at these rates, to be followed exponentially."""

@@ -11,7 +11,6 @@ from sublevel.families.protocol import Sample
 from sublevel.tangent import Weighting
 from sublevel.weights.ranking import Ranking
 
-
 NEAR = 1e-10
 """Keeps a bad point at the mean from taking more variance than there is."""
 

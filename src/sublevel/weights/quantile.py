@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from sublevel.arrays import Array, total
+from sublevel.arrays import Array
 from sublevel.families.protocol import Sample
 from sublevel.tangent import Weighting
 from sublevel.weights.ranking import Ranking
@@ -70,8 +70,7 @@ class Quantile:
     def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
         """The scheme's weights, as they belong to the points."""
         by_rank = scheme_weights(self.scheme, ranks.order.shape[-1])
-        weights = ranks.assigned(by_rank, self.average_ties)
-        return Weighting(weights, weights, total(weights))
+        return Weighting.plain(ranks.assigned(by_rank, self.average_ties))
 
 
 @lru_cache(maxsize=32)

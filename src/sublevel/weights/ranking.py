@@ -61,7 +61,6 @@ class Ranking:
         last = np.where(self.tie_ends, ascending, np.inf)
         return np.minimum.accumulate(last[..., ::-1], axis=-1)[..., ::-1]
 
-
     def assigned(self, by_rank: Array, average_ties: bool) -> Array:
         """Numbers given to the ranks (n,), as they belong to the points (..., n).
 

@@ -11,9 +11,8 @@ from sublevel.families.protocol import Sample
 from sublevel.tangent import ZERO, Weighting
 from sublevel.weights.ranking import Ranking
 
-
-FEW = 64
-"""Dimensions up to which log-volumes are small enough to be summed as they are."""
+LARGE = 16.0
+"""A log-volume from which on the largest term is taken out before summing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +37,23 @@ class Volume:
 
     def cost(self, ranks: Ranking, sample: Sample) -> Array:
         """V̂ᵢ/V̂_max − 1 (..., n), in [−1, 0] and exact however small the differences are."""
-        d = sample.z.shape[-1]
         surprise = ranks.sorted(sample.surprise)
-        if d > FEW:  # ‖z‖²/2 is large there, and its digits are wanted after the point
+        log_volume = np.logaddexp.accumulate(surprise, axis=-1)
+        if anywhere(log_volume[..., -1] > LARGE):  # its digits are wanted after the point
             surprise = surprise - surprise.max(axis=-1, keepdims=True)
-        log_volume = ranks.shared(np.logaddexp.accumulate(surprise, axis=-1))
-        gap = log_volume - last(log_volume)
-        dominated = gap[..., 0] > -0.1
+            log_volume = np.logaddexp.accumulate(surprise, axis=-1)
+        gap = ranks.shared(log_volume)
+        gap = gap - last(gap)
+        dominated = gap[..., 0] > -0.7
         if anywhere(dominated):
             gap = np.where(dominated[..., None], _small_gaps(surprise, ranks), gap)
-        return ranks.unsorted(np.expm1((2.0 / d if self.exponent is None else self.exponent) * gap))
+        return ranks.unsorted(np.expm1((2.0 / sample.z.shape[-1] if self.exponent is None else self.exponent) * gap))
 
 
 def _small_gaps(surprise: Array, ranks: Ranking) -> Array:
-    """log(Vᵢ/V_n) (..., n) where the best point holds most of the volume: log1p(−what comes after i/all), which does not cancel."""
+    """log(Vᵢ/V_n) (..., n) where the best point holds half of the volume or more: log1p(−what comes after i/all), which does not cancel."""
     volume = np.exp(surprise - surprise.max(axis=-1, keepdims=True))
     after = np.zeros_like(volume)
     after[..., :-1] = np.add.accumulate(volume[..., :0:-1], axis=-1)[..., ::-1]
     after = -ranks.shared(-after)
-    return np.log1p(-np.minimum(after / np.add.reduce(volume, axis=-1, keepdims=True), 0.5))
+    return np.log1p(-np.minimum(after / np.add.reduce(volume, axis=-1, keepdims=True), 0.9))
