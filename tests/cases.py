@@ -25,12 +25,13 @@ def member(family, d, rng, batch=()):
 
 def trial(theta, index):
     """One trial of a batch, as it would be alone."""
-    return type(theta)(*(getattr(theta, field.name)[index] for field in fields(theta)))
+    return type(theta)(*(part[index] for part in parts(theta)))
 
 
 def parts(theta):
     """The arrays a θ is made of."""
-    return [getattr(theta, field.name) for field in fields(theta)]
+    values = [getattr(theta, field.name) for field in fields(theta)]
+    return [part for part in values if isinstance(part, np.ndarray | np.generic)]
 
 
 def same_bits(one, other):

@@ -90,4 +90,4 @@ def rank_mu_step(m, C, z, values, *, sublevel=no_worse):
     if not any(w):
         return m, C
     toward_m, toward_C = estimates(m, C, z, w)
-    return updated(m, C, toward_m, (2 * mu - 1) / ((d + 2) ** 2 + mu) * toward_C)
+    return updated(m, C, toward_m, min(1.0, (2 * mu - 1) / ((d + 2) ** 2 + mu)) * toward_C)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 import cases
@@ -38,7 +40,18 @@ def cube(x):
 
 def bits(opt):
     """Every bit of the search distribution and of what the transforms remember."""
-    return [np.asarray(part).tobytes() for part in (*cases.parts(opt.theta), *opt.state.memory)]
+    return [part.tobytes() for part in arrays_of((opt.theta, opt.state.memory))]
+
+
+def arrays_of(value):
+    """The arrays in a value, through tuples and dataclasses."""
+    if isinstance(value, np.ndarray | np.generic):
+        return [value]
+    if isinstance(value, tuple):
+        return [array for part in value for array in arrays_of(part)]
+    if dataclasses.is_dataclass(value):
+        return arrays_of(tuple(getattr(value, field.name) for field in dataclasses.fields(value)))
+    return []
 
 
 def assert_sound(opt):

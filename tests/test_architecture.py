@@ -20,7 +20,8 @@ LAYERS = [
     {"transforms"},
     {"method"},
     {"recipes"},
-    {"door", "evaluate", "stop", "record", "optimizer", "minimize"},
+    {"restarts", "space"},
+    {"door", "start", "evaluate", "stop", "record", "optimizer", "minimize"},
 ]
 HARD_DEPENDENCIES = {"numpy", "scipy", "sublevel"}
 LONGEST_FUNCTION = 60

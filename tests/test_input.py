@@ -13,6 +13,14 @@ import pytest
 import sublevel as sl
 from runs import GAUSSIAN, METHODS, cube, started, told
 
+
+class Opaque:
+    """Not a number, and always shown the same."""
+
+    def __repr__(self):
+        return "Opaque()"
+
+
 NAN, INF = float("nan"), float("inf")
 EYE = np.eye(2)
 
@@ -28,7 +36,6 @@ STARTS = [
     ("x0", [0.0, None], TypeError, "None"),
     ("x0", {0.0, 1.0}, TypeError, "{"),
     ("x0", {"a": 1}, TypeError, "'a'"),
-    ("x0", len, TypeError, "len"),
     ("x0", [10**400, 0], TypeError, "dtype object"),
     ("x0", [[0.0]] * 500 + [[0.0, 1.0]], ValueError, "[[0.0], [0.0]"),
     ("x0", np.array(["2020-01-01"], dtype="datetime64[ns]"), TypeError, "2020"),
@@ -89,7 +96,7 @@ STARTS = [
     ("rng", "seed", TypeError, "seed"),
     ("rng", 1.5, TypeError, "1.5"),
     ("rng", np.random, TypeError, "numpy.random"),
-    ("method", "cma", ValueError, "'cma'"),
+    ("method", "bfgs", ValueError, "'bfgs'"),
     ("method", "", ValueError, "''"),
     ("method", 3, TypeError, "3"),
     ("method", None, TypeError, "None"),
@@ -255,7 +262,7 @@ BAD_VALUES = [
     (np.array([np.complex64(1)], dtype=object), TypeError),
     ({}, TypeError),
     ({"f": 1.0}, TypeError),
-    (object(), TypeError),
+    (Opaque(), TypeError),
     (len, TypeError),
     (Ellipsis, TypeError),
     ([None], TypeError),

@@ -13,6 +13,7 @@ from cases import BITS, METHODS, SEARCHES, Case, distance, ellipsoid, of_family,
 from sublevel import FullGaussian, IsotropicGaussian, Optimizer, ngd
 from sublevel.arrays import Streams
 from sublevel.families import DiagonalGaussian
+from sublevel.tangent import Weighting
 
 NGD = Case(ngd(), 5, 12)
 """The case whose parts are broken in the controls."""
@@ -57,7 +58,7 @@ class ValueWeights:
 
     def __call__(self, ranks, sample, /):
         values = self.fun(sample.x)
-        return values.mean() - values
+        return Weighting.plain(values.mean() - values)
 
 
 @pytest.mark.parametrize("g", INCREASING.values(), ids=INCREASING)
@@ -113,7 +114,7 @@ class FirstComeWeights:
     """Broken: of tied points the first is the better one."""
 
     def __call__(self, ranks, sample, /):
-        return ranks.unsorted(np.linspace(1.0, -1.0, ranks.order.shape[-1]))
+        return Weighting.plain(ranks.unsorted(np.linspace(1.0, -1.0, ranks.order.shape[-1])))
 
 
 def test_ties_by_order_would_notice_the_order_of_the_sample():
@@ -144,7 +145,7 @@ class OriginWeights:
 
     def __call__(self, ranks, sample, /):
         weights = np.exp(-np.mean(np.square(sample.x), axis=-1))
-        return weights - weights.mean()
+        return Weighting.plain(weights - weights.mean())
 
 
 def test_weights_that_know_the_origin_would_notice_a_translation():

@@ -64,11 +64,11 @@ def test_engine_takes_the_papers_steps_through_small_matrices_too(method, step):
     assert disagreement(method, step, d=66, n=16)[0] <= AGREEMENT
 
 
-def test_engine_refuses_where_the_paper_would_lose_positivity():
-    # η_C = 199/109 > 1, and a sudden wish for a 16th of the variance.
+def test_engine_stays_where_a_step_would_leave_nothing_of_c():
+    # η_C = min(1, 199/109) = 1: C becomes the sample's own, at the edge of what keeps it positive, and is taken by both.
     worst, outcomes = disagreement(rank_mu(), oracle.rank_mu_step, d=1, n=400, wanted_variances=(0.25, 4.0))
     assert worst <= AGREEMENT
-    assert Outcome.REFUSED in outcomes
+    assert set(outcomes) <= {Outcome.MOVED, Outcome.FLAT, Outcome.UNSELECTIVE}
 
 
 WRONG_STEPS = {

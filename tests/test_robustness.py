@@ -22,16 +22,6 @@ each_gaussian = pytest.mark.parametrize("method", GAUSSIAN.values(), ids=GAUSSIA
 each_full = pytest.mark.parametrize("method", FULL.values(), ids=FULL)
 
 
-def awaits(reason):
-    """A fault of the core that is known and reported; the mark goes when the fault goes."""
-    return pytest.mark.xfail(strict=False, reason=reason)
-
-
-RANGE_OF_ROWS = awaits("FullGaussian.moved checks the range of the first row of the root alone")
-LARGE_THIN_STEP = awaits("the k×k formula of FullGaussian divides by 0 at c_cov = 1 and cancels where a step is huge")
-RATE_ABOVE_ONE = awaits("hansen_kern_rate exceeds 1 for large samples")
-
-
 def driven(opt, fun, generations, until=lambda opt: False):
     """The optimizer after that many generations, or when `until` holds, with a sound state after each."""
     for _ in range(generations):
@@ -203,12 +193,11 @@ def test_at_the_end_of_the_range_a_run_is_stopped_by_name(family):
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_a_linear_function_drives_the_scale_up_to_the_largest_floats_and_says_so(family, coordinate, d):
     opt = started(FAST["rank-mu"](family), d, 20, sigma0=1e270)
-    driven(opt, lambda X: X[:, coordinate], 20_000, until=lambda opt: opt.stop())
-    assert list(opt.stop()) == ["refused"]
+    driven(opt, lambda X: X[:, coordinate], 20_000, until=was_refused)
+    assert was_refused(opt)
     assert 1e297 < np.max(opt.deviations) < 1e3 * SCALE_RANGE[1]
 
 
-@RANGE_OF_ROWS
 @each_full
 @pytest.mark.parametrize(("small", "large"), [(0, 1), (1, 0), (1, 2)])
 @pytest.mark.parametrize("popsize", [6, 40])
@@ -229,7 +218,7 @@ def test_axes_that_drift_apart_without_end_leave_a_sound_state(method, small, la
 def test_a_distant_optimum_is_found_to_the_spacing_of_floats(method, d):
     opt = started(method, d, 20, x0=1e8 + 0.3, sigma0=1e-3)
     driven(opt, lambda X: cube(X - 1e8), 5_000, until=lambda opt: opt.stop())
-    assert list(opt.stop()) in (["no_effect"], ["flat"], ["unselective"], ["one_point"])
+    assert list(opt.stop()) in (["no_effect"], ["flat"], ["unselective"], ["one_point"], ["tolfun"], ["stagnation"])
     assert np.max(opt.deviations) < 1e-5
 
 

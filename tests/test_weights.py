@@ -111,7 +111,7 @@ def volume_cost(sample, values):
 
 def volume_weights(sample, values):
     with np.errstate(all="raise", under="ignore"):
-        return Volume()(ranking(values), sample)
+        return Volume()(ranking(values), sample).cov
 
 
 def with_one_far_away(z):
@@ -250,17 +250,19 @@ def test_quantile_weights_follow_the_definition(scheme, rng):
     for values in np.round(3 * rng.standard_normal((50, 12))):
         no_worse = [int(np.sum(values <= f)) for f in values]
         better = [int(np.sum(values < f)) for f in values]
-        assert_array_equal(Quantile(scheme)(ranking(values), sample), [by_rank[r - 1] for r in no_worse])
+        assert_array_equal(Quantile(scheme)(ranking(values), sample).cov, [by_rank[r - 1] for r in no_worse])
         shared = [np.mean(by_rank[b:r]) for b, r in zip(better, no_worse, strict=True)]
-        assert_allclose(Quantile(scheme, average_ties=True)(ranking(values), sample), shared, rtol=0, atol=12 * EPS)  # sums of 12 numbers
+        assert_allclose(
+            Quantile(scheme, average_ties=True)(ranking(values), sample).cov, shared, rtol=0, atol=12 * EPS
+        )  # sums of 12 numbers
 
 
 def test_averaged_ties_keep_the_total_weight(rng):
     sample = GaussianSample(rng.standard_normal((5, 20, 3)), np.zeros((5, 20, 3)))
     values = rng.integers(0, 4, (5, 20)).astype(float)
-    total = Quantile(average_ties=True)(ranking(values), sample).sum(axis=-1)
+    total = Quantile(average_ties=True)(ranking(values), sample).cov.sum(axis=-1)
     assert_allclose(total, 1.0, rtol=20 * EPS)
-    assert np.any(Quantile()(ranking(values), sample).sum(axis=-1) < 0.9)  # the paper's tie rule does not
+    assert np.any(Quantile()(ranking(values), sample).cov.sum(axis=-1) < 0.9)  # the paper's tie rule does not
 
 
 def test_effective_size_counts_equal_weights():

@@ -4,11 +4,14 @@ from sublevel.families import Bernoulli, DiagonalGaussian, FullGaussian, Isotrop
 from sublevel.method import Method, Outcome
 from sublevel.minimize import minimize
 from sublevel.optimizer import Optimizer
-from sublevel.recipes import ngd, pbil, rank_mu
+from sublevel.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
+from sublevel.restarts import BIPOP, IPOP
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "BIPOP",
+    "IPOP",
     "Bernoulli",
     "DiagonalGaussian",
     "FullGaussian",
@@ -16,8 +19,11 @@ __all__ = [
     "Method",
     "Optimizer",
     "Outcome",
+    "cma",
     "minimize",
     "ngd",
     "pbil",
     "rank_mu",
+    "with_adapted_rates",
+    "xnes",
 ]

@@ -94,9 +94,24 @@ def larger(a: PerTrial, b: PerTrial) -> PerTrial:
     return max(a, b) if a.ndim == 0 else np.maximum(a, b)
 
 
+def smaller(a: PerTrial, b: float) -> PerTrial:
+    """Numbers per trial (...,), but no more than b."""
+    return min(a, b) if a.ndim == 0 else np.minimum(a, b)
+
+
+def last(numbers: Array) -> Any:
+    """The last of n numbers (..., n), ready to be subtracted from all of them."""
+    return numbers[-1] if numbers.ndim == 1 else numbers[..., -1:]
+
+
 def everywhere(mask: Any) -> bool:
     """True if the mask holds in every trial (a plain truth value for a single run)."""
     return bool(mask) if mask.ndim == 0 else bool(mask.all())
+
+
+def anywhere(mask: Any) -> bool:
+    """True if the mask holds in some trial."""
+    return bool(mask) if mask.ndim == 0 else bool(mask.any())
 
 
 def chosen(mask: Mask, new: Any, old: Any) -> Any:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from math import floor, log
+from functools import lru_cache
+from math import floor, log, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from sublevel.arrays import Array
 
 
 def default_popsize(d: int) -> int:
@@ -11,5 +17,73 @@ def default_popsize(d: int) -> int:
 
 
 def hansen_kern_rate(d: int, mu_eff: float) -> float:
-    """η_C = (2µ_w − 1)/((d + 2)² + µ_w): Hansen & Kern 2004, as quoted in section 4.2 of Akimoto 2012; 0 if nothing is selected."""
-    return (2 * mu_eff - 1) / ((d + 2) ** 2 + mu_eff) if mu_eff > 0 else 0.0
+    """η_C = min(1, (2µ_w − 1)/((d + 2)² + µ_w)): Hansen & Kern, PPSN 2004, eq. 12, quoted without the min in Akimoto 2012, section 4.2.
+
+    Beyond 1, which needs µ_w > (d + 2)² + 1, C would lose positivity. 0 if nothing is selected.
+    """
+    return min(1.0, (2 * mu_eff - 1) / ((d + 2) ** 2 + mu_eff)) if mu_eff > 0 else 0.0
+
+
+def xnes_rate(d: int) -> float:
+    """η_σ = η_B = (9 + 3 ln d)/(5d√d): Glasmachers et al., GECCO 2010, Table 1."""
+    return (9 + 3 * log(d)) / (5 * d * sqrt(d))
+
+
+class CmaConstants(NamedTuple):
+    """The constants of CMA-ES for d variables and n points."""
+
+    weights: Array  # (n,), from best to worst; the positive ones sum to 1
+    attracting: Array  # (n,), the positive ones
+    repelling: Array  # (n,), d times the negative ones
+    weight_sum: np.float64
+    mu_eff: float
+    c_mean: float
+    c_1: np.float64
+    c_mu: np.float64
+    c_1_stalled: float  # c_1·c_c(2 − c_c): the decay that is given back while the rank-one path waits
+    c_c: float
+    c_sigma: float
+    d_sigma: float
+    fade: float  # (1 − c_σ)²
+    chi: float  # E‖N(0, I)‖
+    gain_sigma: float  # √(c_σ(2 − c_σ)µ_eff)
+    gain_c: float  # √(c_c(2 − c_c)µ_eff)
+    stall: float  # the rank-one path waits while the other is longer than this times E‖N(0, I)‖
+
+
+@lru_cache(maxsize=64)
+def cma_constants(d: int, n: int) -> CmaConstants:
+    """Table 1 of Hansen, arXiv:1604.00772v2, as in the package `cma` 4 (c_µ with the summand 1/4)."""
+    raw = log((n + 1) / 2) - np.log(np.arange(1, n + 1))
+    good, bad = raw[: n // 2], raw[n // 2 :]
+    mu_eff, mu_eff_bad = float(np.sum(good) ** 2 / np.sum(good**2)), float(np.sum(bad) ** 2 / max(np.sum(bad**2), 1e-300))
+    c_1 = 2 / ((d + 1.3) ** 2 + mu_eff)
+    c_mu = min(1 - c_1, 2 * (0.25 + mu_eff + 1 / mu_eff - 2) / ((d + 2) ** 2 + mu_eff))
+    c_sigma = (mu_eff + 2) / (d + mu_eff + 5)
+    repulsion = min(1 + c_1 / c_mu, 1 + 2 * mu_eff_bad / (mu_eff + 2), (1 - c_1 - c_mu) / (d * c_mu))
+    weights = np.where(raw >= 0, raw / np.sum(raw[raw > 0]), raw * repulsion / max(-np.sum(raw[raw < 0]), 1e-300))
+    c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)
+    return CmaConstants(
+        weights=_locked(weights),
+        attracting=_locked(np.maximum(weights, 0.0)),
+        repelling=_locked(d * np.minimum(weights, 0.0)),
+        weight_sum=np.float64(np.sum(weights)),
+        mu_eff=mu_eff,
+        c_mean=1.0,
+        c_1=np.float64(c_1),
+        c_mu=np.float64(c_mu),
+        c_1_stalled=c_1 * c_c * (2 - c_c),
+        c_c=c_c,
+        c_sigma=c_sigma,
+        d_sigma=1 + 2 * max(0.0, sqrt((mu_eff - 1) / (d + 1)) - 1) + c_sigma,
+        fade=(1 - c_sigma) ** 2,
+        chi=sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d)),
+        gain_sigma=sqrt(c_sigma * (2 - c_sigma) * mu_eff),
+        gain_c=sqrt(c_c * (2 - c_c) * mu_eff),
+        stall=1.4 + 2 / (d + 1),
+    )
+
+
+def _locked(array: Array) -> Array:
+    array.setflags(write=False)
+    return array

@@ -7,28 +7,37 @@ import operator
 import reprlib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import Bounds
 
 from sublevel.arrays import Array
 from sublevel.constants import default_popsize
-from sublevel.families import Bernoulli, DiagonalGaussian, Family, IsotropicGaussian
+from sublevel.families import Bernoulli, DiagonalGaussian, Family, FullGaussian, IsotropicGaussian
 from sublevel.families.protocol import SCALE_RANGE, in_range
 from sublevel.linalg import cholesky
 from sublevel.method import Method
-from sublevel.recipes import ngd, pbil, rank_mu
+from sublevel.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
+from sublevel.restarts import BIPOP, IPOP, Once, Restarts
+
+FAMILIES = {"": FullGaussian, "sep-": DiagonalGaussian, "iso-": IsotropicGaussian}
+
+
+def _named(recipe: Callable[..., Method], family: type[Any], adapted: bool) -> Callable[[], Method]:
+    return lambda: with_adapted_rates(recipe(family=family)) if adapted else recipe(family=family)
+
+
+STRATEGIES: dict[str, Callable[[], Restarts]] = {"ipop": IPOP, "bipop": BIPOP}
+
 
 RECIPES: dict[str, Callable[[], Method]] = {
-    "ngd": ngd,
-    "sep-ngd": lambda: ngd(family=DiagonalGaussian),
-    "iso-ngd": lambda: ngd(family=IsotropicGaussian),
-    "rank-mu": rank_mu,
-    "sep-rank-mu": lambda: rank_mu(family=DiagonalGaussian),
-    "iso-rank-mu": lambda: rank_mu(family=IsotropicGaussian),
-    "pbil": pbil,
-}
+    f"{lra}{prefix}{name}": _named(recipe, family, bool(lra))
+    for lra in ("", "lra-")
+    for name, recipe in {"cma": cma, "ngd": ngd, "rank-mu": rank_mu, "xnes": xnes}.items()
+    for prefix, family in FAMILIES.items()
+} | {"pbil": pbil}
 """Every method that has a name."""
 
 ABOUT_SIGMA0 = "It is the initial standard deviation; start with about a third of the search range."
@@ -69,6 +78,19 @@ def checked_callable(name: str, function: object) -> None:
     """Something that can be called."""
     if not callable(function):
         raise TypeError(f"`{name}` must be a function, got {shown(function)}. Pass the function itself, not what it returns.")
+
+
+def checked_restarts(restarts: Any) -> Restarts:
+    """A restart strategy from None, a number (of IPOP restarts), "ipop", "bipop" or the strategy itself."""
+    if restarts is None:
+        return Once()
+    if isinstance(restarts, str):
+        if restarts not in STRATEGIES:
+            raise ValueError(f"there are no restarts {restarts!r}. Names: {', '.join(STRATEGIES)}; or give a number or a strategy.")
+        return STRATEGIES[restarts]()
+    if hasattr(restarts, "runs"):
+        return restarts
+    return IPOP(checked_count("restarts", restarts, 0))
 
 
 def checked_flag(name: str, flag: Any) -> bool:
@@ -150,6 +172,37 @@ def checked_x0(x0: Any) -> Array:
     if np.max(np.abs(point)) > SCALE_RANGE[1]:
         raise ValueError(f"`x0` must lie within ±{SCALE_RANGE[1]:.2g}, got {shown(x0)}. Choose other units for the variables.")
     return np.atleast_1d(point)
+
+
+def checked_box(bounds: Any, d: int) -> tuple[Array, Array]:
+    """Lower and upper bounds (d,) from SciPy's formats: a (lo, hi) pair per variable, None for an open end, or `scipy.optimize.Bounds`."""
+    if isinstance(bounds, Bounds):
+        given: list[Any] = [getattr(cast(Any, bounds), end) for end in ("lb", "ub")]
+        ends = [np.broadcast_to(np.asarray(end, dtype=np.float64), (d,)) for end in given]
+    else:
+        pairs: list[Any] = list(bounds)
+        if len(pairs) != d or not all(np.size(pair) == 2 for pair in pairs):
+            raise ValueError(f"`bounds` must hold a (low, high) pair for each of the {d} variables, got {shown(bounds)}.")
+        ends = [
+            np.array([default if pair[side] is None else pair[side] for pair in pairs], dtype=np.float64)
+            for side, default in ((0, -np.inf), (1, np.inf))
+        ]
+    lower, upper = ends
+    if not np.all(lower <= upper):  # NaN too
+        raise ValueError(f"`bounds` must have low ≤ high for each variable, got {shown(lower)} and {shown(upper)}.")
+    return lower.copy(), upper.copy()
+
+
+def checked_log_scaled(log_scaled: Any, lower: Array, x0: Array) -> NDArray[np.bool_]:
+    """Which variables (d,) are searched by their logarithm; they and their lower bounds must not be negative."""
+    mask = np.broadcast_to(np.asarray(log_scaled), x0.shape).copy()
+    if mask.dtype != np.bool_:
+        raise TypeError(f"`log_scaled` must be True or False for each variable, got {shown(log_scaled)}.")
+    if np.any(mask & (x0 <= 0)):
+        raise ValueError(f"a variable that is `log_scaled` must be positive, got x0 = {shown(x0)}.")
+    if np.any(mask & np.isfinite(lower) & (lower < 0)):
+        raise ValueError(f"a variable that is `log_scaled` cannot have a negative lower bound, got {shown(lower)}.")
+    return mask
 
 
 def checked_deviations(sigma0: Any, d: int) -> Array:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack
 
-from sublevel.arrays import Array, Mask, everywhere
+from sublevel.arrays import Array, Mask, PerTrial, everywhere, spread
 
 
 def product(a: Array, b: Array) -> Array:
@@ -24,6 +24,19 @@ def combination(weights: Array, vectors: Array) -> Array:
     return weights.dot(vectors) if vectors.ndim == 2 else np.vecmat(weights, vectors)
 
 
+def inner(a: Array, b: Array) -> PerTrial:
+    """aᵀb (...,) of vectors (..., d)."""
+    return a.dot(b) if a.ndim == b.ndim == 1 else np.vecdot(a, b)
+
+
+def add_to_diagonal(matrix: Array, number: PerTrial) -> None:
+    """Add a number (...,) to the diagonal of a matrix (..., d, d), in place."""
+    if matrix.ndim == 2:
+        matrix.reshape(-1)[:: matrix.shape[-1] + 1] += number
+    else:
+        matrix.reshape(*matrix.shape[:-2], -1)[..., :: matrix.shape[-1] + 1] += spread(number, 1)
+
+
 def image(matrix: Array, vector: Array) -> Array:
     """Matrix (..., d, d) times vector (..., d)."""
     return matrix.dot(vector) if matrix.ndim == 2 else np.matvec(matrix, vector)
@@ -32,6 +45,13 @@ def image(matrix: Array, vector: Array) -> Array:
 def solve(matrix: Array, right: Array) -> Array:
     """matrix⁻¹·right (..., d, n)."""
     return np.linalg.solve(matrix, right).astype(np.float64, copy=False)
+
+
+def lower_solve(lower: Array, vector: Array) -> Array:
+    """L⁻¹v (..., d) for a lower triangular L (..., d, d)."""
+    if lower.ndim == 2:
+        return lapack.dtrtrs(lower, vector, lower=1)[0]
+    return solve(lower, vector[..., None])[..., 0]
 
 
 def cholesky(matrix: Array) -> tuple[Array, Mask]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.arrays import Array, Noise, chosen, everywhere, value
+from sublevel.arrays import Array, Noise, anywhere, chosen, everywhere, value
 from sublevel.families.full import FullGaussian
 from sublevel.families.protocol import Family, Sample
 from sublevel.tangent import Tangent, natural_gradient
@@ -68,8 +68,9 @@ class Method:
     def tell(self, state: State, sample: Sample, values: Array) -> tuple[State, Info]:
         """The next state, given the f-values (..., n) of the sample, and what was seen."""
         ranks = ranking(values)
-        tangent = natural_gradient(sample.z, self.weights(ranks, sample), sample.images)
-        attracts = ranks.of_best(tangent.cloud.weights) > 0
+        weighting = self.weights(ranks, sample)
+        tangent = natural_gradient(sample.z, weighting, sample.images)
+        attracts = ranks.of_best(weighting.cov) > 0
         state, taken = self.advanced(state, tangent, ranks.is_telling & attracts)
         return state, Info(Outcome.MOVED if everywhere(taken) else _outcome(ranks, attracts, taken), ranks)
 
@@ -79,9 +80,12 @@ class Method:
         for transform, remembered in zip(self.transforms, state.memory, strict=True):
             tangent, remembered = transform(tangent, remembered, theta)
             memory.append(remembered)
-        moved, inside = theta.moved(tangent)
-        taken = inside & wanted
-        after = State(moved, tuple(memory))
+        move = theta.moved(tangent)
+        taken = move.usable & wanted
+        if not anywhere(taken):
+            return state, taken
+        carried = [kept.carried(move.transport) if hasattr(kept, "carried") else kept for kept in memory]
+        after = State(move.theta, tuple(carried))
         return (after if everywhere(taken) else chosen(taken, after, state)), taken
 
 

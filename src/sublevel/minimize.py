@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
 
 from sublevel import stop
+from sublevel.arrays import Array
 from sublevel.door import checked_budget, checked_callable, checked_flag, checked_target
 from sublevel.evaluate import Evaluator, tell_about
 from sublevel.method import Method
@@ -27,9 +29,13 @@ def minimize(
     x0: Any,
     sigma0: Any,
     *,
-    method: str | Method = "ngd",
+    args: tuple[Any, ...] = (),
+    method: str | Method = "cma",
     popsize: int | None = None,
     cov0: Any = None,
+    bounds: Any = None,
+    log_scaled: Any = False,
+    restarts: Any = None,
     rng: Any = None,
     maxfevals: float | None = None,
     maxiter: float | None = None,
@@ -37,45 +43,55 @@ def minimize(
     vectorized: bool = False,
     callback: Callable[[OptimizeResult], Any] | None = None,
 ) -> OptimizeResult:
-    """Minimise `fun` from N(x0, sigma0²·cov0).
+    """Minimise `fun` from N(x0, sigma0²·cov0), using only the order of its values.
 
     Parameters
     ----------
     fun
-        Objective: a point (d,) to a number, or (popsize, d) to (popsize,) if `vectorized`. NaN counts as worse than +inf.
+        Objective: ``fun(x, *args)`` of a point (d,), or of (popsize, d) to (popsize,) if `vectorized`. NaN counts as worse than +inf.
     x0, sigma0
-        Where to start, and the standard deviation there, one number or one per variable: about a third of the range to search.
+        Where to start and the standard deviation there, one number or one per variable: about a third of the range to search.
     method
-        A name ("ngd", "rank-mu", "pbil", ... with "sep-" for a diagonal, "iso-" for a single variance) or a Method: ``sl.ngd(c_cov=0.5)``.
+        A name: "cma" (the default), "xnes", "ngd", "rank-mu" or "pbil", with "sep-" for a diagonal covariance, "iso-" for a single
+        variance and "lra-" for adapted learning rates before it; or a Method such as ``sl.ngd(c_cov=0.5)``.
     popsize, cov0
         Points per generation (default 4 + 3 ln d), and the shape of the initial covariance (default the identity).
-    rng
-        Seed, numpy Generator or None.
-    maxfevals, maxiter, ftarget
-        Budgets, which are never exceeded (default 100 000·d evaluations or 1000 generations, whichever is more; inf for none),
-        and a value that is good enough.
+    bounds, log_scaled
+        A (low, high) pair per variable or `scipy.optimize.Bounds`: no point outside is ever evaluated, and equal bounds fix a variable.
+        Variables that are `log_scaled` are positive and searched by their logarithm; their `sigma0` is that of ln x.
+    restarts
+        None, a number, "ipop", "bipop" or a strategy: what to do when a run ends before the budget does. Runs after the first begin
+        anywhere in a finite box, else where the initial distribution puts them, or at ``x0(rng)`` if `x0` is a function.
+    rng, maxfevals, maxiter, ftarget
+        Seed, numpy Generator or None; budgets; and a value that is good enough.
     callback
         Called after each generation with an OptimizeResult; returning True or raising StopIteration stops.
 
-    Returns
-    -------
-    OptimizeResult
-        ``x, fun, nfev, nit, success, status, message``, the search distribution's ``mean`` and ``cov``, ``reasons`` and ``history``.
-        If `fun` raises, its exception arrives with the point in ``sublevel_x`` and this result in ``sublevel_result``.
+    Returns an OptimizeResult with ``x, fun, nfev, nit, success, status, message``, the search distribution's ``mean`` and ``cov``, and
+    ``reasons``, ``restarts`` and ``history``. If `fun` raises, its exception arrives with ``sublevel_x`` and ``sublevel_result``.
 
-    Examples
-    --------
     >>> import sublevel as sl
     >>> result = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1, ftarget=1e-10)
     >>> result.success
     True
     """
+    _check_functions(fun, callback)
+    optimizer = Optimizer(
+        x0, sigma0, method=method, popsize=popsize, cov0=cov0, bounds=bounds, log_scaled=log_scaled, restarts=restarts, rng=rng
+    )
+    objective = partial(_with_args, fun, args) if args else fun
+    evaluate = Evaluator(objective, checked_flag("vectorized", vectorized), keep=optimizer.note)
+    return _Run(optimizer, evaluate, _Limits.checked(optimizer, maxfevals, maxiter, ftarget), callback).to_the_end()
+
+
+def _check_functions(fun: Any, callback: Any) -> None:
     checked_callable("fun", fun)
     if callback is not None:
         checked_callable("callback", callback)
-    optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, cov0=cov0, rng=rng)
-    evaluate = Evaluator(fun, checked_flag("vectorized", vectorized), keep=optimizer.note)
-    return _Run(optimizer, evaluate, _Limits.checked(optimizer, maxfevals, maxiter, ftarget), callback).to_the_end()
+
+
+def _with_args(fun: Callable[..., Any], args: tuple[Any, ...], point: Array) -> Any:
+    return fun(point, *args)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +178,7 @@ class _Run:
             status=-1 if reason is None else stop.STATUS[reason],
             message=stop.message(reasons),
             reasons=reasons,
+            restarts=optimizer.restarts,
             mean=optimizer.mean.copy(),
             cov=optimizer.cov,
             history=self.history,

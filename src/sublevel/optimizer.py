@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel import stop
 from sublevel.arrays import Array
-from sublevel.door import checked_method, checked_popsize, checked_rng, checked_start, checked_values, plain_array, shown
+from sublevel.door import checked_method, checked_popsize, checked_restarts, checked_rng, checked_values, plain_array, shown
 from sublevel.families import Family, Sample
 from sublevel.method import Info, Method
+from sublevel.restarts import Run
+from sublevel.start import checked_beginning
+from sublevel.stop import Watch
 from sublevel.weights import Ranking, ranking
 
 
@@ -32,45 +34,60 @@ class Optimizer:
         x0: Any,
         sigma0: Any,
         *,
-        method: str | Method = "ngd",
+        method: str | Method = "cma",
         popsize: int | None = None,
         cov0: Any = None,
+        bounds: Any = None,
+        log_scaled: Any = False,
+        restarts: Any = None,
         rng: Any = None,
     ) -> None:
-        """N(x0, sigma0²·cov0) to begin with; `rng` is a seed, a Generator or None (SPEC 7)."""
+        """N(x0, sigma0²·cov0) to begin with; `rng` is a seed, a Generator or None (SPEC 7). The rest is as for `minimize`."""
         self.method = checked_method(method)
-        theta = checked_start(self.method.family, x0, sigma0, cov0)
-        self.popsize = checked_popsize(self.method.popsize if popsize is None else popsize, theta.dimension)
         self.rng = checked_rng(rng)
-        self.state = self.method.init(theta, self.popsize)
-        self.nfev = self.nit = 0
-        self.best_x = _locked(theta.mean)
+        self._start = checked_beginning(self.method.family, x0, sigma0, cov0, bounds, log_scaled, self.rng)
+        theta = self._start.theta(self._start.x0)
+        size = checked_popsize(self.method.popsize if popsize is None else popsize, theta.dimension)
+        self._runs = checked_restarts(restarts).runs(size, self.rng)
+        self.nfev = self.nit = self.restarts = 0
+        self.best_x = _locked(self._start.x0)
         self.best_fun = float("nan")
+        self._over: dict[str, float] = {}
+        self._begin(next(self._runs), theta)
+
+    def _begin(self, run: Run, theta: Family) -> None:
+        self.run, self.popsize = run, run.popsize
+        self.state = self.method.init(theta, run.popsize)
+        self.watch = Watch.begun(theta, run.popsize)
         self.last: Info | None = None
-        self._initial_deviations = _locked(theta.deviations)
-        self._deviations: Array | None = None
+        self._run_began = self.nfev
         self._pending: Sample | None = None
-        self._standstill: str | None = None
-        self._standing_for = 0
+        self._shown: Array | None = None
+        self._deviations: Array | None = None
 
     @property
     def theta(self) -> Family:
-        """The search distribution."""
+        """The search distribution, in the space that is searched."""
         return self.state.theta
 
     @property
     def mean(self) -> Array:
-        """Mean of the search distribution (d,)."""
-        return _locked(self.state.theta.mean)
+        """Mean of the search distribution (d,), as a point of the user's space."""
+        return _locked(self._points(self.state.theta.mean[None])[0])
 
     @property
     def cov(self) -> Array:
-        """Covariance of the search distribution (d, d), proportional to the inverse Hessian once learned."""
-        return self.state.theta.cov
+        """Covariance of the search distribution (d, d), proportional to the inverse Hessian once learned; 0 for fixed variables."""
+        cov, space = self.state.theta.cov, self._start.space
+        if space is None or space.free.all():
+            return cov
+        full = np.zeros((space.free.size, space.free.size))
+        full[np.ix_(space.free, space.free)] = cov
+        return full
 
     @property
     def deviations(self) -> Array:
-        """Standard deviation of each variable (d,)."""
+        """Standard deviation of each free variable (k,)."""
         if self._deviations is None:
             self._deviations = _locked(self.state.theta.deviations)
         return self._deviations
@@ -83,24 +100,27 @@ class Optimizer:
     def ask(self) -> Array:
         """Points to evaluate (popsize, d), read-only; an earlier sample that was not told is forgotten."""
         self._pending = sample = self.method.ask(self.state, self.rng, self.popsize)
-        return _locked(sample.x)
+        self._shown = _locked(self._points(sample.x))
+        return self._shown
+
+    def _points(self, searched: Array) -> Array:
+        return searched if self._start.space is None else self._start.space.points(searched)
 
     def tell(self, X: Any, values: Any) -> None:
         """Values (popsize,) of the points that were asked, in any order: `X` says whose they are. After an error they can be told again."""
-        sample = self._pending
-        if sample is None:
+        sample, shown_points = self._pending, self._shown
+        if sample is None or shown_points is None:
             raise RuntimeError("`tell` needs a sample that was asked for and not yet told: call `ask()` first, and `tell` once for each.")
         values = checked_values(values, self.popsize)
-        if X is not sample.x:
-            values = values[_positions(X, sample.x)]
+        if X is not shown_points:
+            values = values[_positions(X, shown_points)]
         self.state, info = self.method.tell(self.state, sample, values)
         self._pending = self._deviations = None
+        self._over = {}
         self.last = info
         self.nit += 1
-        self._count(sample.x, info.ranks)
-        standstill = stop.standstill(info.outcome, sample.x) if info.outcome else None
-        self._standing_for = self._standing_for + 1 if standstill == self._standstill else 1
-        self._standstill = standstill
+        self._count(shown_points, info.ranks)
+        self.watch.see(info, values, sample.x)
 
     def note(self, points: Array, values: Array) -> None:
         """Count evaluations and keep the best point, without a step."""
@@ -115,13 +135,22 @@ class Optimizer:
             self.best_x = _locked(points[ranks.order[0]].copy())
 
     def stop(self) -> dict[str, float]:
-        """Reasons to stop with the numbers they saw; empty means go on."""
-        if self.nit == 0:
-            return {}
-        reasons = stop.converged(self.state.theta.mean, self.deviations, self._initial_deviations)
-        if not reasons and self._standstill is not None and self._standing_for >= stop.PATIENCE[self._standstill]:
-            reasons = {self._standstill: float(self._standing_for)}
-        return reasons
+        """Reasons to stop with the numbers they saw; empty means go on. With restarts, a run that ends makes way for the next one here."""
+        if self._over or self._pending is not None or self.last is None:
+            return self._over
+        reasons = self.watch.reasons(self.state.theta, self.deviations)
+        spent = self.nfev - self._run_began
+        if not reasons and spent >= self.run.maxfevals:
+            reasons = {"run_budget": float(spent)}
+        if reasons:
+            try:
+                run = self._runs.send(spent)
+            except StopIteration:
+                self._over = reasons
+            else:
+                self.restarts += 1
+                self._begin(run, self._start.theta(self._start.point(self.rng), run.sigma_factor))
+        return self._over
 
 
 def _locked(array: Array) -> Array:

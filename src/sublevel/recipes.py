@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sublevel.families import Bernoulli, FullGaussian
 from sublevel.method import Method
-from sublevel.transforms import FixedRates, HansenKernRates, SpectralRates
-from sublevel.weights import Quantile, Truncation, Volume
+from sublevel.transforms import AdaptedRates, Cumulation, ExponentialRates, FixedRates, HansenKernRates, SpectralRates
+from sublevel.weights import Active, Quantile, Truncation, Utilities, Volume
 from sublevel.weights.quantile import Scheme
+
+
+def cma(*, c_mean: float = 1.0, popsize: int | None = None, family: type[Any] = FullGaussian) -> Method:
+    """CMA-ES: active weights, evolution paths, cumulative step-size adaptation."""
+    return Method("cma", Active(), (Cumulation(c_mean),), popsize, family)
+
+
+def xnes(*, c_mean: float = 1.0, popsize: int | None = None, family: type[Any] = FullGaussian) -> Method:
+    """Exponential natural evolution strategy: NES utilities, exponential steps."""
+    return Method("xnes", Quantile(Utilities(), average_ties=True), (ExponentialRates(c_mean),), popsize, family)
+
+
+def with_adapted_rates(method: Method) -> Method:
+    """The method with learning-rate adaptation (LRA): slower and far more robust on multimodal and noisy functions."""
+    return replace(method, name=f"lra-{method.name}", transforms=(*method.transforms, AdaptedRates()))
 
 
 def ngd(*, c_cov: float = 0.1, exponent: float | None = None, popsize: int | None = None, family: type[Any] = FullGaussian) -> Method:

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from sublevel.arrays import Array
-from sublevel.method import Outcome
+from sublevel.families import Family, FullGaussian
+from sublevel.method import Info, Outcome
+from sublevel.weights import Ranking
 
 TOLX = 1e-11
 """A run has converged when every standard deviation is this fraction of its initial one."""
@@ -31,6 +33,11 @@ MESSAGES = {
     "tolx": "converged: every standard deviation fell to {value:.3g} of its initial value or below",
     "no_effect": "converged to the precision of floats: a step changes no coordinate of the mean any more",
     "one_point": "converged: all points of a sample were the same in {value:.0f} generations in a row",
+    "tolfun": "converged: values differ by {value:.3g} only, which is rounding",
+    "stagnation": "nothing got better over {value:.0f} generations; the values may be noisy or the minimum may not be smooth",
+    "ill_conditioned": "the covariance has a condition number of {value:.3g}; rescale the variables, or a variable may have no influence",
+    "diverged": "a standard deviation grew by a factor of {value:.3g}; the objective may have no minimum, or `sigma0` is far too small",
+    "run_budget": "the run used the {value:.0f} evaluations that the restart strategy gave it",
     "unbounded": "the objective returned −inf, and no value is better",
     "maxfevals": "the budget of {value:.0f} evaluations is spent; give more with `maxfevals`",
     "maxiter": "the budget of {value:.0f} iterations is spent; give more with `maxiter`",
@@ -45,10 +52,100 @@ MESSAGES = {
 """What each reason says, with the number it saw."""
 
 STATUS = {name: code for code, name in enumerate(MESSAGES)}
-SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point"})
+SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point", "tolfun"})
 
 
-def standstill(outcome: Any, points: Array) -> str:
+STAGNATION = (0.2, 20_000)
+"""Stagnation looks at this part of a run's generations, and at no more than this many (Hansen, arXiv:1604.00772, appendix B.3)."""
+CONDITION = 1e18
+"""Cond(C) beyond which floats no longer tell the axes apart."""
+GROWTH = 1e20
+"""A run diverges when a standard deviation has grown by this factor."""
+RESOLUTION = 8 * np.finfo(np.float64).eps
+"""Values that differ by less than this part of their size are one value."""
+
+
+class Watch:
+    """What the reasons to end a run depend on. None of them changes when f is scaled, or x scaled or shifted."""
+
+    def __init__(self, initial_deviations: Array, popsize: int) -> None:
+        self.initial_deviations = initial_deviations
+        self.recent = 10 + -(-30 * initial_deviations.size // popsize)
+        self.patience = 120 + 30 * initial_deviations.size / popsize
+        self.best: list[float] = []
+        self.medians: list[float] = []
+        self._unread: list[tuple[Ranking, Array]] = []
+        self._standstill: str | None = None
+        self._standing_for = 0
+
+    @classmethod
+    def begun(cls, theta: Family, popsize: int) -> Watch:
+        """The watch of a run that begins at θ."""
+        return cls(theta.deviations, popsize)
+
+    def see(self, info: Info, values: Array, points: Array) -> None:
+        """Take note of a generation's values (n,) and search points (n, d)."""
+        if info.outcome or self._standstill:
+            standstill = _standstill(info.outcome, points) if info.outcome else None
+            self._standing_for = self._standing_for + 1 if standstill == self._standstill else 1
+            self._standstill = standstill
+        self._unread.append((info.ranks, values))
+
+    def reasons(self, theta: Family, deviations: Array) -> dict[str, float]:
+        """Reasons to end the run with the numbers they saw; empty means go on."""
+        spread = self._read()
+        reasons = converged(theta.mean, deviations, self.initial_deviations)
+        if not reasons and self._standstill is not None and self._standing_for >= PATIENCE[self._standstill]:
+            reasons = {self._standstill: float(self._standing_for)}
+        if not reasons:
+            reasons = self._flat_in_floats(spread)
+        if not reasons and len(self.best) % 10 == 0:
+            reasons = self._stagnant() or self._degenerate(theta, deviations)
+        return reasons
+
+    def _read(self) -> float:
+        """Enter what was seen into the histories; the spread of the last sample's values."""
+        spread = np.inf
+        for ranks, values in self._unread:
+            order, best = ranks.order, float(ranks.best)
+            self.best.append(best)
+            self.medians.append(float(values[order[order.size // 2]]))
+            spread = float(values[order[-1]]) - best if best > -np.inf else np.inf
+        self._unread.clear()
+        return spread
+
+    def _flat_in_floats(self, spread: float) -> dict[str, float]:
+        """All values of the sample and the best ones of recent generations are equal but for rounding."""
+        size = RESOLUTION * abs(self.best[-1])
+        if not spread <= size or len(self.best) < self.recent:
+            return {}
+        recent = self.best[-self.recent :]
+        return {"tolfun": max(recent) - min(recent)} if max(recent) - min(recent) <= size else {}
+
+    def _stagnant(self) -> dict[str, float]:
+        """Neither the best nor the median values got better over the last fifth of the run: their order says so, not their size."""
+        length = int(min(max(STAGNATION[0] * len(self.best), self.patience), STAGNATION[1]))
+        if len(self.best) < length:
+            return {}
+        part = max(int(0.3 * length), 1)
+        for history in (self.best, self.medians):
+            window = history[-length:]
+            if np.median(window[-part:]) < np.median(window[:part]):
+                return {}
+        return {"stagnation": float(length)}
+
+    def _degenerate(self, theta: Family, deviations: Array) -> dict[str, float]:
+        growth = float(np.max(deviations / self.initial_deviations))
+        if growth > GROWTH:
+            return {"diverged": growth}
+        if isinstance(theta, FullGaussian) and len(self.best) % (10 * theta.dimension) == 0:
+            condition = float(np.linalg.cond(theta.root)) ** 2
+            if condition > CONDITION:
+                return {"ill_conditioned": condition}
+        return {}
+
+
+def _standstill(outcome: Any, points: Array) -> str:
     """Why a sample (n, d) led to no step. Equal values say nothing of f where all points are equal too."""
     if outcome == Outcome.FLAT and (points == points[0]).all():
         return "one_point"
@@ -58,7 +155,7 @@ def standstill(outcome: Any, points: Array) -> str:
 def converged(mean: Array, deviations: Array, initial_deviations: Array) -> dict[str, float]:
     """Reasons from the width of the distribution, relative to where it began and to the spacing of floats."""
     wide = deviations > TOLX * initial_deviations
-    if np.count_nonzero(wide & (mean + EFFECT * deviations != mean)):
+    if np.count_nonzero(wide & (mean + 0.2 * deviations != mean)):
         return {}
     width = float(np.max(deviations / initial_deviations))
     return {("too_narrow" if width >= 1 else "no_effect") if wide.any() else "tolx": width}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sublevel.arrays import Array, PerTrial, larger, spread, total, value
+from sublevel.arrays import Array, PerTrial, larger, rows, spread, total, value
 from sublevel.linalg import combination, eigh, eigvalsh, product, semidefinite_root
 
 ZERO = np.float64(0.0)
@@ -19,15 +19,29 @@ BLOCK = 1 << 17
 """Numbers of a weighted copy of the vectors kept at a time: about the size of a second-level cache."""
 
 
+@value
+class Weighting:
+    """Weights of the points of a sample (..., n), in their order; positive attracts."""
+
+    mean: Array  # (..., n), in the step of the mean
+    cov: Array  # (..., n), in the step of the covariance
+    decay: PerTrial  # (...,), the weight of −I there: Σ wᵢ for a natural gradient
+
+    @classmethod
+    def plain(cls, weights: Array) -> Weighting:
+        """The same weights (..., n) for both steps, as a natural gradient has them."""
+        return cls(weights, weights, total(weights))
+
+
 def weighted_moment(vectors: Array, weights: Array) -> Array:
     """Σ wᵢ vᵢvᵢᵀ, shape (..., d, d), block by block so that no weighted copy of all vectors is made."""
     if vectors.size <= BLOCK:
-        return product((vectors * weights[..., None]).mT, vectors)
-    rows = max(1, BLOCK * vectors.shape[-2] // vectors.size)
-    moment = (vectors[..., :rows, :] * weights[..., :rows, None]).mT @ vectors[..., :rows, :]
-    for start in range(rows, vectors.shape[-2], rows):
-        block = vectors[..., start : start + rows, :]
-        moment += (block * weights[..., start : start + rows, None]).mT @ block
+        return (vectors.T * weights).dot(vectors) if vectors.ndim == 2 else (vectors * weights[..., None]).mT @ vectors
+    size = max(1, BLOCK * vectors.shape[-2] // vectors.size)
+    moment = (vectors[..., :size, :] * weights[..., :size, None]).mT @ vectors[..., :size, :]
+    for start in range(size, vectors.shape[-2], size):
+        block = vectors[..., start : start + size, :]
+        moment += (block * weights[..., start : start + size, None]).mT @ block
     return moment
 
 
@@ -100,16 +114,60 @@ class Cloud:
     @property
     def diagonal(self) -> Array:
         """The diagonal (..., d) of Σ wᵢ vᵢvᵢᵀ − decay·I."""
-        return np.vecmat(self.weights, np.square(self.vectors)) - spread(self.decay, 1)
+        return combination(self.weights, np.square(self.vectors)) - spread(self.decay, 1)
+
+    def with_decay(self, decay: PerTrial) -> Cloud:
+        """The same vectors with another weight of −I."""
+        cloud = Cloud(self.vectors, self.weights, decay, self.images)
+        cloud._moment, cloud._gram_root, cloud._eigen = self._moment, self._gram_root, self._eigen
+        return cloud
+
+    def joined(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Cloud | Dense:
+        """rate·Σ wᵢ vᵢvᵢᵀ + weight·vvᵀ − decay·I with one more vector v (..., d), whose image is given where the others' are kept."""
+        if not self.is_thin:
+            moment = spread(rate, 2) * self.moment
+            moment += (spread(weight, 1) * vector)[..., :, None] * rows(vector)
+            return Dense(moment, decay)
+        weights = np.concatenate([spread(rate, 1) * self.weights, np.broadcast_to(weight, vector.shape[:-1])[..., None]], axis=-1)
+        vectors = np.concatenate([self.vectors, vector[..., None, :]], axis=-2)
+        images = None if self.images is None or image is None else np.concatenate([self.images, image[..., None, :]], axis=-2)
+        return Cloud(vectors, weights, decay, images)
+
+
+class Dense:
+    """moment − decay·I for a symmetric matrix (..., d, d): a cloud of which only the sum is left."""
+
+    __slots__ = ("decay", "moment")
+    is_thin = False
+
+    def __init__(self, moment: Array, decay: PerTrial) -> None:
+        self.moment, self.decay = moment, decay
+
+    def with_decay(self, decay: PerTrial) -> Dense:
+        """The same matrix with another weight of −I."""
+        return Dense(self.moment, decay)
+
+    @property
+    def extremes(self) -> tuple[PerTrial, PerTrial]:
+        """Smallest and largest eigenvalue (...,)."""
+        values = eigvalsh(self.moment)
+        return values[..., 0] - self.decay, values[..., -1] - self.decay
+
+    @property
+    def diagonal(self) -> Array:
+        """The diagonal (..., d)."""
+        return np.diagonal(self.moment, axis1=-2, axis2=-1) - spread(self.decay, 1)
 
 
 @value
 class Tangent:
-    """A direction at θ in its whitened frame: a mean step and `rate` times a cloud for the covariance."""
+    """A direction at θ in its whitened frame: a mean step, `rate` times a cloud for the covariance, and a change of the scale."""
 
     mean: Array  # (..., d)
-    cloud: Cloud
+    cloud: Cloud | Dense
     rate: PerTrial = ONE  # (...,)
+    log_scale: PerTrial = ZERO  # (...,), of the standard deviations
+    exponential: bool = False  # C moves to A·exp(covariance part)·Aᵀ instead of A(I + covariance part)Aᵀ
 
     @property
     def spectral_norm(self) -> PerTrial:
@@ -119,9 +177,20 @@ class Tangent:
 
     def scaled(self, *, mean: PerTrial, cov: PerTrial) -> Tangent:
         """The tangent with its mean part and its covariance part each multiplied by a rate (...,)."""
-        return Tangent(self.mean * spread(mean, 1), self.cloud, self.rate * cov)
+        return Tangent(self.mean * spread(mean, 1), self.cloud, self.rate * cov, self.log_scale, self.exponential)
+
+    def damped(self, *, mean: PerTrial, cov: PerTrial, log_scale: PerTrial) -> Tangent:
+        """η times the whole change of θ, that of the scale included: Δm ↦ mean·Δm, ΔC ↦ cov·ΔC, and a change of scale beside it.
+
+        With e = exp(2·old log-scale), ΔC is e·(I + rate·(moment − decay·I)) − I in the whitened frame: again a cloud, with another decay.
+        """
+        e = np.exp(2.0 * self.log_scale)
+        rate = self.rate * e
+        shift = np.where(rate > 0, (e - 1.0) / np.where(rate > 0, rate, 1.0), 0.0)[()]
+        cloud = self.cloud.with_decay(self.cloud.decay - shift)
+        return Tangent(self.mean * spread(mean, 1), cloud, rate * cov, log_scale)
 
 
-def natural_gradient(vectors: Array, weights: Array, images: Array | None = None) -> Tangent:
+def natural_gradient(vectors: Array, weighting: Weighting, images: Array | None = None) -> Tangent:
     """Σ wᵢ ∇̃ log p(xᵢ) in the whitened frame, eq:ng-est: z for the mean, zzᵀ − I for the covariance."""
-    return Tangent(combination(weights, vectors), Cloud(vectors, weights, total(weights), images))
+    return Tangent(combination(weighting.mean, vectors), Cloud(vectors, weighting.cov, weighting.decay, images))

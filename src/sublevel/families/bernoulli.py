@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sublevel.arrays import Array, Mask, Noise
+from sublevel.arrays import Array, Noise
+from sublevel.families.protocol import Move
 from sublevel.tangent import Tangent
 
 MARGIN = 2.0**-40
@@ -96,8 +97,20 @@ class Bernoulli:
         """The tangent in the coordinate p: Σ wᵢ (xᵢ − p)."""
         return self.deviations * tangent.mean
 
-    def moved(self, tangent: Tangent) -> tuple[Bernoulli, Mask]:
-        """θ after the step p + Σ wᵢ (xᵢ − p), and where it is one (...): every probability in [0, 1]."""
+    def images(self, z: Array) -> None:
+        """Not kept: this family has no use for them."""
+
+    @property
+    def change_size(self) -> int:
+        """How many numbers `change` returns."""
+        return 0
+
+    def change(self, tangent: Tangent) -> Array:
+        """No covariance of its own: (..., 0)."""
+        return np.zeros((*self.mean.shape[:-1], 0))
+
+    def moved(self, tangent: Tangent) -> Move:
+        """The step to p + Σ wᵢ (xᵢ − p), usable where every probability is in [0, 1]."""
         mean = self.mean + self.velocity(tangent)
         usable = np.logical_and.reduce((mean >= -MARGIN) & (mean <= 1.0 + MARGIN), axis=-1)
-        return Bernoulli(np.clip(mean, MARGIN, 1.0 - MARGIN)), usable
+        return Move(Bernoulli(np.clip(mean, MARGIN, 1.0 - MARGIN)), usable, lambda vector: vector)

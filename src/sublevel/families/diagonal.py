@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sublevel.arrays import Array, Mask, Noise, finite, rows, spread, value
-from sublevel.families.protocol import LOG_2PI, GaussianSample, in_range
+from sublevel.arrays import Array, Noise, finite, rows, spread, value
+from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, in_range
 from sublevel.tangent import Tangent
 
 
@@ -84,11 +84,26 @@ class DiagonalGaussian:
         change = spread(tangent.rate, 1) * tangent.cloud.diagonal
         return np.concatenate([self.deviations * tangent.mean, np.square(self.deviations) * change], axis=-1)
 
-    def moved(self, tangent: Tangent) -> tuple[DiagonalGaussian, Mask]:
-        """θ after the step, and where it is one (...): every variance positive and in range."""
+    def images(self, z: Array) -> None:
+        """Not kept: this family has no use for them."""
+
+    @property
+    def change_size(self) -> int:
+        """How many numbers `change` returns."""
+        return self.dimension
+
+    def change(self, tangent: Tangent) -> Array:
+        """ΔC of a step (..., d) in coordinates that are orthonormal in the Fisher metric."""
         growth = 1.0 + spread(tangent.rate, 1) * tangent.cloud.diagonal
-        mean = self.mean + self.deviations * tangent.mean
-        with np.errstate(invalid="ignore"):
-            deviations = self.deviations * np.sqrt(growth)
-        usable = np.logical_and.reduce(in_range(deviations), axis=-1) & finite(mean)
-        return DiagonalGaussian(mean, deviations), usable
+        return SQRT_HALF * (spread(np.exp(2.0 * tangent.log_scale), 1) * growth - 1.0)
+
+    def moved(self, tangent: Tangent) -> Move:
+        """The step, usable where every variance is positive and in range."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            relative = spread(tangent.rate, 1) * tangent.cloud.diagonal
+            growth = np.exp(relative) if tangent.exponential else 1.0 + relative
+            mean = self.mean + self.deviations * tangent.mean
+            root = np.sqrt(np.maximum(growth, 0.0))
+            deviations = self.deviations * root * spread(np.exp(tangent.log_scale), 1)
+            usable = np.logical_and.reduce(in_range(deviations), axis=-1) & finite(mean)
+            return Move(DiagonalGaussian(mean, deviations), usable, lambda vector: vector / root)

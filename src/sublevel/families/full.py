@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from sublevel.arrays import Array, Mask, Noise, PerTrial, everywhere, finite, rows, spread, value
-from sublevel.families.protocol import LOG_2PI, GaussianSample, in_range
-from sublevel.linalg import cholesky, image, product, solve
-from sublevel.tangent import Cloud, Tangent, is_thin
+from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, Transport, in_range
+from sublevel.linalg import add_to_diagonal, cholesky, combination, eigh, image, lower_solve, product, solve
+from sublevel.tangent import ZERO, Tangent, is_thin
+
+LARGE_STEP = 1e6
+"""Growth of a variance in one step from which on k×k matrices lose digits that d×d ones keep."""
+CHECK_EVERY = 16
+"""Steps of a single run between two looks at all rows of its root; a row cannot leave the range of floats in fewer."""
 
 
 @value
@@ -17,6 +24,7 @@ class FullGaussian:
     mean: Array  # (..., d)
     root: Array  # (..., d, d), of size about 1
     scale: PerTrial  # (...,)
+    unchecked: int = 0  # steps since all rows of the root were looked at
 
     @classmethod
     def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> FullGaussian:
@@ -109,57 +117,114 @@ class FullGaussian:
         step = np.matvec(root, tangent.mean)
         return np.concatenate([step, change.reshape(*self.mean.shape[:-1], -1)], axis=-1)
 
-    def moved(self, tangent: Tangent) -> tuple[FullGaussian, Mask]:
-        """θ after the step m + A·mean, C = A(I + covariance part)Aᵀ, and where it is one (...): C positive definite and in range.
+    def images(self, z: Array) -> Array:
+        """Whitened vectors (..., d) seen through the root, in units of the scale."""
+        return image(self.root, z)
 
-        The root becomes A·M^{1/2} exactly: through k×k matrices for fewer vectors than dimensions, else by Cholesky.
+    @property
+    def change_size(self) -> int:
+        """How many numbers `change` returns."""
+        return self.dimension**2
+
+    def change(self, tangent: Tangent) -> Array:
+        """ΔC of a step (..., d²) in coordinates that are orthonormal in the Fisher metric: A⁻¹ΔC·A⁻ᵀ/√2."""
+        e = np.exp(2.0 * tangent.log_scale)
+        matrix = spread(e * tangent.rate, 2) * tangent.cloud.moment
+        add_to_diagonal(matrix, e * (1.0 - tangent.rate * tangent.cloud.decay) - 1.0)
+        return SQRT_HALF * matrix.reshape(*matrix.shape[:-2], -1)
+
+    def moved(self, tangent: Tangent) -> Move:
+        """θ after a step; near the ends of the range of floats overflow is an answer, not a warning."""
+        if everywhere(self.scale < 1e280):
+            return self._moved(tangent)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._moved(tangent)
+
+    def _moved(self, tangent: Tangent) -> Move:
+        """The step to m + A·mean and C = A(I + covariance part)Aᵀ, usable where C is positive definite and all is in range.
+
+        The root becomes A·M^{1/2} exactly: through k×k matrices for few vectors, else by Cholesky.
         """
-        moved_root = _thin_moved_root if tangent.cloud.is_thin else _thick_moved_root
-        root, growth, definite = moved_root(self.root, tangent.cloud, tangent.rate)
+        moved_root = _exponential_root if tangent.exponential else _thin_moved_root if tangent.cloud.is_thin else _thick_moved_root
+        root, growth, definite, transport = moved_root(self.root, tangent.cloud, tangent.rate)
         mean = self.mean + spread(self.scale, 1) * image(self.root, tangent.mean)
-        root, scale = balanced(root, self.scale * growth)
-        usable = definite & in_range(scale) & finite(mean)
-        return FullGaussian(mean, root, scale), usable
+        scale = self.scale * growth
+        if tangent.log_scale is not ZERO:
+            scale = scale * np.exp(tangent.log_scale)
+        usable, unchecked = definite & in_range(scale) & finite(mean), self.unchecked + 1
+        if root.ndim > 2 or unchecked == CHECK_EVERY or not 0.25 < root[0, 0] < 4.0:
+            root, scale = balanced(root, scale)
+            usable, unchecked = usable & rows_in_range(root, scale), 0
+        return Move(FullGaussian(mean, root, scale, unchecked), usable, transport)
 
 
-def _thick_moved_root(root: Array, cloud: Cloud, rate: PerTrial) -> tuple[Array, PerTrial, Mask]:
-    """A·L with LLᵀ = M = I + rate·(Σ wᵢ vᵢvᵢᵀ − decay·I) (..., d, d), the growth of the scale, and where M is definite."""
+def _thick_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:
+    """A·L with LLᵀ = M = I + rate·(moment − decay·I) (..., d, d), the growth of the scale, and where M is definite."""
     matrix = spread(rate, 2) * cloud.moment
-    matrix.reshape(*matrix.shape[:-2], -1)[..., :: matrix.shape[-1] + 1] += spread(1.0 - rate * cloud.decay, 1)
+    add_to_diagonal(matrix, 1.0 - rate * cloud.decay)
     factor, definite = cholesky(matrix)
-    return product(root, factor), 1.0, definite
+    return product(root, factor), 1.0, definite, lambda vector: lower_solve(factor, vector)
 
 
-def _thin_moved_root(root: Array, cloud: Cloud, rate: PerTrial) -> tuple[Array, PerTrial, Mask]:
+def _exponential_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:
+    """A·exp(½·rate·moment), the growth exp(−½·rate·decay) of the scale; every such step stays in the family."""
+    values, vectors = eigh(cloud.moment)
+    half = spread(0.5 * rate, 1) * values
+    moved = (root @ vectors) * np.exp(half)[..., None, :] @ vectors.mT
+    growth = np.exp(-0.5 * rate * cloud.decay)
+
+    def transport(vector: Array) -> Array:
+        """M^{-1/2}v."""
+        return image(vectors, np.exp(-half) * combination(vector, vectors)) / spread(growth, 1)
+
+    return moved, growth, finite(half), transport
+
+
+def _thin_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:
     """A(I + VᵀSV) with (I + VᵀSV)² = I + VᵀDV, D = diag(w)·rate/α, its scale √α apart, and where the result is definite.
 
-    With RRᵀ = VVᵀ and RᵀDR = UΛUᵀ: S = ½(D − DBBᵀD), B = R·U·(1 + √(1 + Λ))⁻¹. No inverse of R, so V may lack full rank.
+    With RRᵀ = VVᵀ, RᵀDR = UΛUᵀ and s = √(1 + Λ): S = ½(D − DBBᵀD), B = R·U·(1 + s)⁻¹. No inverse of R, so V may lack full rank.
     """
     remainder = 1.0 - rate * cloud.decay
-    factor = spread(rate / remainder, 1)
     values, vectors = cloud.eigen
+    if not everywhere((remainder > 0) & (rate * values[..., -1] < LARGE_STEP * remainder)):
+        return _thick_moved_root(root, cloud, rate)  # the sum S would cancel
+    factor = spread(rate / remainder, 1)
     growth = 1.0 + factor * values
-    definite = (remainder > 0) & (growth[..., 0] > 0)
-    weights = (factor * cloud.weights)[..., None]
+    definite = growth[..., 0] > 0
     if not everywhere(definite):  # such a step is not taken: any root will do
-        growth, remainder = np.abs(growth), np.abs(remainder)
-    db = weights * (cloud.gram_root @ vectors) / (1.0 + np.sqrt(growth))[..., None, :]
-    change = weights * cloud.vectors - db @ (db.mT @ cloud.vectors)
-    images = cloud.vectors @ root.mT if cloud.images is None else cloud.images
-    moved = images.mT @ (0.5 * change)
+        growth = np.abs(growth)
+    s = np.sqrt(growth)[..., None, :]
+    v, d = cloud.vectors, (factor * cloud.weights)[..., None]
+    dru = d * (cloud.gram_root @ vectors)
+    db = dru / (1.0 + s)
+    images = v @ root.mT if cloud.images is None else cloud.images
+    moved = images.mT @ (0.5 * (d * v - db @ (db.mT @ v)))
     moved += root
-    return moved, np.sqrt(remainder), definite
+
+    def transport(vector: Array) -> Array:
+        """M^{-1/2}v = (I + VᵀTV)v/√α with T = −½D + DRU·(s + 2)/(2s(1 + s)²)·UᵀRᵀD."""
+        u = v @ vector[..., None]  # (..., k, 1)
+        inner = (dru * ((s + 2.0) / (2.0 * s * np.square(1.0 + s)))) @ (dru.mT @ u) - 0.5 * d * u
+        return (vector + (v.mT @ inner)[..., 0]) / np.sqrt(spread(remainder, 1))
+
+    return moved, np.sqrt(remainder), definite, transport
 
 
 def balanced(root: Array, scale: PerTrial) -> tuple[Array, PerTrial]:
     """Root and scale with a power of two moved between them such that the root's first row has a norm near 1. Rounds nothing."""
-    if root.ndim == 2 and 0.25 < root[0, 0] < 4.0:
-        return root, scale
     size = np.vecdot(root[..., 0, :], root[..., 0, :])
     if everywhere((size > 0.0625) & (size < 16.0)):
         return root, scale
     shift = power_of_two_near(np.sqrt(size))
     return root / shift[..., None, None], scale * shift
+
+
+def rows_in_range(root: Array, scale: PerTrial) -> Any:
+    """Where every standard deviation is representable with room to spare, and so is the square of every row of the root (...)."""
+    squares = np.vecdot(root, root)
+    low, high = np.minimum.reduce(squares, axis=-1), np.maximum.reduce(squares, axis=-1)
+    return (low > 1e-200) & (high < 1e200) & in_range(scale * np.sqrt(low)) & in_range(scale * np.sqrt(high))
 
 
 def power_of_two_near(size: PerTrial) -> PerTrial:

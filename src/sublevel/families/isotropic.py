@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sublevel.arrays import Array, Mask, Noise, PerTrial, finite, rows, spread, value
-from sublevel.families.protocol import LOG_2PI, GaussianSample, in_range
+from sublevel.arrays import Array, Noise, PerTrial, finite, rows, spread, value
+from sublevel.families.protocol import LOG_2PI, GaussianSample, Move, in_range
 from sublevel.tangent import Tangent
 
 
@@ -90,10 +90,25 @@ class IsotropicGaussian:
         change = np.square(self.scale) * tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
         return np.concatenate([spread(self.scale, 1) * tangent.mean, change[..., None]], axis=-1)
 
-    def moved(self, tangent: Tangent) -> tuple[IsotropicGaussian, Mask]:
-        """θ after the step, and where it is one (...): the variance positive and in range."""
+    def images(self, z: Array) -> None:
+        """Not kept: this family has no use for them."""
+
+    @property
+    def change_size(self) -> int:
+        """How many numbers `change` returns."""
+        return 1
+
+    def change(self, tangent: Tangent) -> Array:
+        """ΔC of a step (..., 1) in a coordinate that is normal in the Fisher metric."""
         growth = 1.0 + tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
-        mean = self.mean + spread(self.scale, 1) * tangent.mean
-        with np.errstate(invalid="ignore"):
-            scale = self.scale * np.sqrt(growth)
-        return IsotropicGaussian(mean, scale), in_range(scale) & finite(mean)
+        return np.sqrt(0.5 * self.dimension) * (np.exp(2.0 * tangent.log_scale) * growth - 1.0)[..., None]
+
+    def moved(self, tangent: Tangent) -> Move:
+        """The step, usable where the variance is positive and in range."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            relative = tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
+            growth = np.exp(relative) if tangent.exponential else 1.0 + relative
+            mean = self.mean + spread(self.scale, 1) * tangent.mean
+            root = np.sqrt(np.maximum(growth, 0.0))
+            scale = self.scale * root * np.exp(tangent.log_scale)
+            return Move(IsotropicGaussian(mean, scale), in_range(scale) & finite(mean), lambda vector: vector / spread(root, 1))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import log, pi
+from collections.abc import Callable
+from math import log, pi, sqrt
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from sublevel.arrays import Array, Mask, Noise, PerTrial, value
 from sublevel.tangent import Tangent
 
 LOG_2PI = log(2 * pi)
+SQRT_HALF = sqrt(0.5)
 SCALE_RANGE = (2.0**-1000, 2.0**1000)
 """Standard deviations a state may have, about 1e-301 to 1e301: beyond, a step is refused and named."""
 
@@ -42,6 +44,19 @@ class GaussianSample:
         return 0.5 * np.vecdot(self.z, self.z)
 
 
+Transport = Callable[[Array], Array]
+"""Vectors (..., d) of the old whitened frame to the new one: v ↦ M^{-1/2}v."""
+
+
+@value
+class Move:
+    """Where a step leads: the new θ, where it is a member of the family (...), and how vectors of the frame come along."""
+
+    theta: Any
+    usable: Mask
+    transport: Transport
+
+
 class Family(Protocol):
     """A distribution θ of a family, frozen. Leading axes (...) of every field are independent trials."""
 
@@ -65,7 +80,11 @@ class Family(Protocol):
     @property
     def fisher(self) -> Array: ...
     def velocity(self, tangent: Tangent) -> Array: ...
-    def moved(self, tangent: Tangent) -> tuple[Self, Mask]: ...
+    def images(self, z: Array) -> Array | None: ...
+    @property
+    def change_size(self) -> int: ...
+    def change(self, tangent: Tangent) -> Array: ...
+    def moved(self, tangent: Tangent) -> Move: ...
 
 
 def in_range(scale: PerTrial) -> Any:

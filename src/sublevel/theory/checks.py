@@ -66,7 +66,8 @@ def positivity(theta: Family, gradient: Callable[[Family], Tangent], fractions: 
         tangent = gradient(theta)
         step = tangent.scaled(mean=np.float64(0.0), cov=np.float64(fraction / _decisive_norm(tangent)))
         share = max(share, largest_eigenvalue(step))
-        moved, usable = theta.moved(step)
+        move = theta.moved(step)
+        moved, usable = move.theta, move.usable
         taken = taken and bool(usable) and share < 1
         if not taken:
             break
@@ -91,7 +92,7 @@ def positivity_limit(theta: Family, tangent: Tangent, claimed: float | None = No
     low, high = 0.0, 4.0
     while high - low > 1e-12:
         middle = 0.5 * (low + high)
-        _, usable = theta.moved(tangent.scaled(mean=np.float64(0.0), cov=np.float64(middle / claimed)))
+        usable = theta.moved(tangent.scaled(mean=np.float64(0.0), cov=np.float64(middle / claimed))).usable
         low, high = (middle, high) if usable else (low, middle)
     return judged(
         "positivity limit",

@@ -1,6 +1,8 @@
 """Rules that scale a tangent or remember past ones."""
 
+from sublevel.transforms.adaptive import AdaptedRates
+from sublevel.transforms.paths import Cumulation
 from sublevel.transforms.protocol import Memory, Transform
-from sublevel.transforms.rates import FixedRates, HansenKernRates, SpectralRates
+from sublevel.transforms.rates import ExponentialRates, FixedRates, HansenKernRates, SpectralRates
 
-__all__ = ["FixedRates", "HansenKernRates", "Memory", "SpectralRates", "Transform"]
+__all__ = ["AdaptedRates", "Cumulation", "ExponentialRates", "FixedRates", "HansenKernRates", "Memory", "SpectralRates", "Transform"]

@@ -8,7 +8,10 @@ from sublevel.families.protocol import Family
 from sublevel.tangent import Tangent
 
 Memory = Any
-"""What a transform remembers: arrays with leading axes (...), tuples of them, or None."""
+"""What a transform remembers: arrays with leading axes (...), tuples and dataclasses of them, or None.
+
+A memory of vectors that live in the whitened frame has a method `carried(transport)` that takes them to the next frame.
+"""
 
 
 class Transform(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sublevel.arrays import PerTrial
-from sublevel.constants import hansen_kern_rate
+from sublevel.constants import hansen_kern_rate, xnes_rate
 from sublevel.families.protocol import Family
 from sublevel.tangent import Tangent
 from sublevel.weights.quantile import Scheme, effective_size, scheme_weights
@@ -77,9 +77,27 @@ class HansenKernRates:
         return tangent.scaled(mean=np.float64(self.c_mean), cov=memory), memory
 
 
+@dataclass(frozen=True, slots=True)
+class ExponentialRates:
+    """η_m = c_mean and η_C = (9 + 3 ln d)/(5d√d) along the exponential map, which never leaves the family.
+
+    xNES (Glasmachers et al., GECCO 2010).
+    """
+
+    c_mean: float = 1.0
+
+    def init(self, theta: Family, sample_size: int) -> PerTrial:
+        """The covariance rate (...,), which d decides."""
+        return np.full(theta.mean.shape[:-1], xnes_rate(theta.dimension))[()]
+
+    def __call__(self, tangent: Tangent, memory: PerTrial, theta: Family, /) -> tuple[Tangent, PerTrial]:
+        """The tangent at these rates, to be followed exponentially."""
+        return Tangent(self.c_mean * tangent.mean, tangent.cloud, memory, exponential=True), memory
+
+
 def reciprocal(positive: PerTrial) -> PerTrial:
     """1/positive (...,), and 0 where that would not be a finite number."""
     if positive.ndim == 0:
-        return 1.0 / positive if positive > 1e-300 else positive * 0.0
-    usable = positive > 1e-300
+        return positive * 0.0 if positive <= 1e-300 else 1.0 / positive
+    usable = ~(positive <= 1e-300)  # NaN stays NaN, and the step is refused
     return np.where(usable, 1.0 / np.where(usable, positive, 1.0), 0.0)

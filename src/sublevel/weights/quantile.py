@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sublevel.arrays import Array
 from sublevel.families.protocol import Sample
+from sublevel.tangent import Weighting
 from sublevel.weights.ranking import Ranking
 
 Scheme = Callable[[int], Array]
@@ -47,6 +47,16 @@ class LogLinear:
 
 
 @dataclass(frozen=True, slots=True)
+class Utilities:
+    """max(0, log(n/2 + 1) − log k), sum 1, less 1/n: the utilities of NES (Glasmachers et al., GECCO 2010, section 3.1)."""
+
+    def __call__(self, size: int) -> Array:
+        """Weights (size,) from best to worst; they sum to 0."""
+        raw = np.maximum(np.log(size / 2 + 1) - np.log(np.arange(1, size + 1)), 0.0)
+        return raw / raw.sum() - 1.0 / size
+
+
+@dataclass(frozen=True, slots=True)
 class Quantile:
     """wᵢ = scheme's weight of the rank Rᵢ = |{j : fⱼ ≤ fᵢ}|: tied points all get the weight of the last of them.
 
@@ -57,21 +67,10 @@ class Quantile:
     scheme: Scheme = Truncation()
     average_ties: bool = False
 
-    def __call__(self, ranks: Ranking, sample: Sample, /) -> Array:
-        """Weights (..., n)."""
+    def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
+        """The scheme's weights, as they belong to the points."""
         by_rank = scheme_weights(self.scheme, ranks.order.shape[-1])
-        if ranks.tie_ends is None:
-            return ranks.unsorted(by_rank if ranks.order.ndim == 1 else np.broadcast_to(by_rank, ranks.order.shape))
-        last = ranks.shared(np.broadcast_to(np.arange(by_rank.size, dtype=np.float64), ranks.order.shape)).astype(np.intp)
-        return ranks.unsorted(_averages(by_rank, last) if self.average_ties else by_rank[last])
-
-
-def _averages(by_rank: Array, last: NDArray[np.intp]) -> Array:
-    """The mean of `by_rank` (n,) over each tie group, given the last rank of everyone's group (..., n)."""
-    total = np.concatenate([[0.0], np.cumsum(by_rank)])
-    opens = np.diff(last, axis=-1, prepend=-1) > 0  # the first of its equals
-    first = np.maximum.accumulate(np.where(opens, np.arange(by_rank.size), 0), axis=-1)
-    return (total[last + 1] - total[first]) / (last + 1 - first)
+        return Weighting.plain(ranks.assigned(by_rank, self.average_ties))
 
 
 @lru_cache(maxsize=32)

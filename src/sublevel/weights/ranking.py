@@ -61,6 +61,24 @@ class Ranking:
         last = np.where(self.tie_ends, ascending, np.inf)
         return np.minimum.accumulate(last[..., ::-1], axis=-1)[..., ::-1]
 
+    def assigned(self, by_rank: Array, average_ties: bool) -> Array:
+        """Numbers given to the ranks (n,), as they belong to the points (..., n).
+
+        Tied points all get the number of the last of them, or the average over their ranks.
+        """
+        if self.tie_ends is None:
+            return self.unsorted(by_rank if self.order.ndim == 1 else np.broadcast_to(by_rank, self.order.shape))
+        last = self.shared(np.broadcast_to(np.arange(by_rank.size, dtype=np.float64), self.order.shape)).astype(np.intp)
+        return self.unsorted(_averages(by_rank, last) if average_ties else by_rank[last])
+
+
+def _averages(by_rank: Array, last: NDArray[np.intp]) -> Array:
+    """The mean of `by_rank` (n,) over each tie group, given the last rank of everyone's group (..., n)."""
+    sums = np.concatenate([[0.0], np.cumsum(by_rank)])
+    opens = np.diff(last, axis=-1, prepend=-1) > 0  # the first of its equals
+    first = np.maximum.accumulate(np.where(opens, np.arange(by_rank.size), 0), axis=-1)
+    return (sums[last + 1] - sums[first]) / (last + 1 - first)
+
 
 def ranking(values: Array) -> Ranking:
     """The ranking of f-values (..., n)."""

@@ -6,9 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sublevel.arrays import Array, spread, total
+from sublevel.arrays import Array, anywhere, last, spread, total
 from sublevel.families.protocol import Sample
+from sublevel.tangent import ZERO, Weighting
 from sublevel.weights.ranking import Ranking
+
+LARGE = 16.0
+"""A log-volume from which on the largest term is taken out before summing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +28,32 @@ class Volume:
         if self.exponent is not None and not 0 < self.exponent < np.inf:
             raise ValueError(f"`exponent` must be positive and finite, got {self.exponent!r}. Leave it out for the paper's 2/d.")
 
-    def __call__(self, ranks: Ranking, sample: Sample, /) -> Array:
-        """Weights (..., n) that sum to 0."""
+    def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
+        """Weights that sum to 0."""
         cost = self.cost(ranks, sample)
         size = cost.shape[-1]
-        return (spread(total(cost) / size, 1) - cost) / size
+        weights = (spread(total(cost) / size, 1) - cost) / size
+        return Weighting(weights, weights, ZERO)
 
     def cost(self, ranks: Ranking, sample: Sample) -> Array:
         """V̂ᵢ/V̂_max − 1 (..., n), in [−1, 0] and exact however small the differences are."""
-        exponent = 2.0 / sample.z.shape[-1] if self.exponent is None else self.exponent
-        log_volume = np.logaddexp.accumulate(ranks.sorted(sample.surprise), axis=-1)
-        log_volume = ranks.shared(log_volume)
-        return ranks.unsorted(np.expm1(exponent * (log_volume - log_volume[..., -1:])))
+        surprise = ranks.sorted(sample.surprise)
+        log_volume = np.logaddexp.accumulate(surprise, axis=-1)
+        if anywhere(log_volume[..., -1] > LARGE):  # its digits are wanted after the point
+            surprise = surprise - surprise.max(axis=-1, keepdims=True)
+            log_volume = np.logaddexp.accumulate(surprise, axis=-1)
+        gap = ranks.shared(log_volume)
+        gap = gap - last(gap)
+        dominated = gap[..., 0] > -0.7
+        if anywhere(dominated):
+            gap = np.where(dominated[..., None], _small_gaps(surprise, ranks), gap)
+        return ranks.unsorted(np.expm1((2.0 / sample.z.shape[-1] if self.exponent is None else self.exponent) * gap))
+
+
+def _small_gaps(surprise: Array, ranks: Ranking) -> Array:
+    """log(Vᵢ/V_n) (..., n) where the best point holds half of the volume or more: log1p(−what comes after i/all), which does not cancel."""
+    volume = np.exp(surprise - surprise.max(axis=-1, keepdims=True))
+    after = np.zeros_like(volume)
+    after[..., :-1] = np.add.accumulate(volume[..., :0:-1], axis=-1)[..., ::-1]
+    after = -ranks.shared(-after)
+    return np.log1p(-np.minimum(after / np.add.reduce(volume, axis=-1, keepdims=True), 0.9))

@@ -1,0 +1,74 @@
+"""Restart strategies: generators of runs that are told how many evaluations each run took."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run to make: its sample size, its initial step size in units of sigma0, and how many evaluations it may take at most."""
+
+    popsize: int
+    sigma_factor: float = 1.0
+    maxfevals: float = np.inf
+
+
+Runs = Generator[Run, int, None]
+"""Yields runs; is sent the evaluations that each has taken."""
+
+
+class Restarts(Protocol):
+    """A strategy: which runs to make, one after the other."""
+
+    def runs(self, popsize: int, rng: np.random.Generator) -> Runs: ...
+
+
+@dataclass(frozen=True, slots=True)
+class IPOP:
+    """Every restart multiplies the sample size by `factor` (Auger & Hansen, CEC 2005)."""
+
+    restarts: int = 9
+    factor: float = 2.0
+
+    def runs(self, popsize: int, rng: np.random.Generator) -> Runs:
+        """The first run and `restarts` more."""
+        for restart in range(self.restarts + 1):
+            yield Run(int(popsize * self.factor**restart))
+
+
+@dataclass(frozen=True, slots=True)
+class BIPOP:
+    """Two regimes with equal budgets: larger and larger samples, and small ones with smaller steps (Hansen, BBOB workshop 2009).
+
+    `restarts` counts the large runs after the first; small runs come in between.
+    """
+
+    restarts: int = 9
+    factor: float = 2.0
+
+    def runs(self, popsize: int, rng: np.random.Generator) -> Runs:
+        """The first run, then whichever regime has spent less."""
+        spent_large = yield Run(popsize)
+        spent_small, doublings = 0, 0
+        while doublings < self.restarts or spent_small < spent_large:
+            if spent_small < spent_large:
+                shrink = (0.5 * self.factor**doublings) ** (rng.random() ** 2)
+                small = Run(max(int(popsize * shrink), 2), 10.0 ** (-2.0 * rng.random()), max(spent_large / 2, 2.0 * popsize))
+                spent_small += yield small
+            else:
+                doublings += 1
+                spent_large += yield Run(int(popsize * self.factor**doublings))
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """No restart."""
+
+    def runs(self, popsize: int, rng: np.random.Generator) -> Runs:
+        """One run."""
+        yield Run(popsize)

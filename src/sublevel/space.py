@@ -1,0 +1,95 @@
+"""From the space that is searched, all of ℝᵏ, to the user's: bounds, fixed and log-scaled variables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.arrays import Array
+
+MARGIN = 0.05
+"""The part of a box, or of the initial standard deviation if one end is open, in which a bound bends the space."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """How a search point u (..., k) becomes the user's x (..., d): identity inside the bounds, and never outside of them.
+
+    Within `below` of the lower bound the map is a parabola whose vertex is the bound, so that a function that is steep at the
+    bound looks quadratic to the search; beyond the vertex it is mirrored. Likewise at the upper bound. (The shape is that of the
+    package `cma`'s BoundTransform; the margins here are parts of the box, so that scaling and shifting x changes nothing.)
+    """
+
+    lower: Array  # (k,), −inf where open; logarithms where log-scaled
+    upper: Array  # (k,)
+    below: Array  # (k,), width of the parabola at the lower bound
+    above: Array  # (k,), and at the upper
+    is_log: NDArray[np.bool_]  # (k,), x = exp(u)
+    free: NDArray[np.bool_]  # (d,), the variables that are searched
+    template: Array  # (d,), values of the fixed ones
+    box: tuple[Array, Array]  # (d,) each, the user's bounds
+
+    def points(self, u: Array) -> Array:
+        """The user's points x (..., d) of search points u (..., k)."""
+        bends = (u < self.lower + self.below) | (u > self.upper - self.above)
+        x = np.where(bends, self._bent(self._folded(u)), u) if bends.any() else u
+        if self.is_log.any():
+            with np.errstate(over="ignore"):
+                x = np.where(self.is_log, np.exp(x), x)
+        if self.free.all():
+            full = x
+        else:
+            full = np.broadcast_to(self.template, (*x.shape[:-1], self.template.size)).copy()
+            full[..., self.free] = x
+        return np.clip(full, *self.box)  # rounding may not leave the box either
+
+    def searched(self, x: Array) -> Array:
+        """A search point u (..., k) whose user's point is x (..., d), taken at the bounds if x lies outside."""
+        x = np.clip(x[..., self.free], self.box[0][self.free], self.box[1][self.free])
+        with np.errstate(divide="ignore"):
+            u = np.where(self.is_log, np.log(np.where(self.is_log, x, 1.0)), x)
+        low, high = u - self.lower, self.upper - u
+        with np.errstate(invalid="ignore"):
+            u = np.where(low < self.below, self.lower - self.below + 2 * np.sqrt(self.below * np.maximum(low, 0.0)), u)
+            return np.where(high < self.above, self.upper + self.above - 2 * np.sqrt(self.above * np.maximum(high, 0.0)), u)
+
+    def _folded(self, u: Array) -> Array:
+        """u mirrored at the vertices lower − below and upper + above until it lies between them."""
+        left, right = self.lower - self.below, self.upper + self.above
+        with np.errstate(invalid="ignore"):
+            period = 2 * (right - left)
+            between = np.isfinite(period)
+            turn = np.where(between, np.mod(u - left, np.where(between, period, 1.0)), 0.0)
+            both = left + np.minimum(turn, period - turn)
+        one = np.where(np.isfinite(left), left + np.abs(u - np.where(np.isfinite(left), left, 0.0)), u)
+        one = np.where(np.isfinite(right), right - np.abs(np.where(np.isfinite(right), right, 0.0) - one), one)
+        return np.where(between & ((u < left) | (u > right)), both, np.where(between, u, one))
+
+    def _bent(self, u: Array) -> Array:
+        """u between the vertices, through the parabolas at the bounds."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            low = self.lower + np.square(u - (self.lower - self.below)) / (4 * self.below)
+            high = self.upper - np.square(u - (self.upper + self.above)) / (4 * self.above)
+        x = np.where(u < self.lower + self.below, low, u)
+        return np.where(u > self.upper - self.above, high, x)
+
+
+def bounded_space(lower: Array, upper: Array, deviations: Array, is_log: NDArray[np.bool_], x0: Array) -> Space:
+    """The space of a box (d,) each, in which variables with equal bounds are fixed; `deviations` (d,) set the margin at a lone bound."""
+    free = lower < upper
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(is_log, np.log(np.maximum(lower, 0.0)), lower)[free]
+        high = np.where(is_log, np.log(np.maximum(upper, 0.0)), upper)[free]
+    width = np.minimum(MARGIN * (high - low), deviations[free])
+    return Space(
+        lower=low,
+        upper=high,
+        below=np.where(np.isfinite(low), width, 1.0),
+        above=np.where(np.isfinite(high), width, 1.0),
+        is_log=is_log[free],
+        free=free,
+        template=np.where(free, x0, lower),
+        box=(lower, upper),
+    )

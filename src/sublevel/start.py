@@ -1,0 +1,63 @@
+"""Where runs begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sublevel.arrays import Array
+from sublevel.door import checked_box, checked_deviations, checked_log_scaled, checked_start, checked_x0, shown
+from sublevel.families import Bernoulli, Family
+from sublevel.space import Space, bounded_space
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The distribution a run begins with, in the space that is searched."""
+
+    family: type[Any]
+    x0: Array  # (d,)
+    another: Callable[[np.random.Generator], Any] | None  # a further starting point, if the user gave a way to make one
+    sigma0: Any
+    cov0: Any
+    space: Space | None
+
+    def theta(self, point: Array, sigma_factor: float = 1.0) -> Family:
+        """N(point, (sigma_factor·sigma0)²·cov0), its free variables only."""
+        if self.space is None:
+            sigma = self.sigma0 if sigma_factor == 1 else np.multiply(self.sigma0, sigma_factor)
+            return checked_start(self.family, point, sigma, self.cov0)
+        free = self.space.free
+        deviations = sigma_factor * checked_deviations(self.sigma0, point.size)[free]
+        cov0 = None if self.cov0 is None else np.asarray(self.cov0)[np.ix_(free, free)]
+        return checked_start(self.family, self.space.searched(point), deviations, cov0)
+
+    def point(self, rng: np.random.Generator) -> Array:
+        """Where a restart begins: the user's choice, anywhere in a finite box, or drawn from the initial distribution."""
+        if self.another is not None:
+            return checked_x0(self.another(rng))
+        if self.space is not None and np.all(np.isfinite(self.space.box)):
+            return rng.uniform(*self.space.box)
+        point = self.theta(self.x0).sample(rng, 1).x
+        return (point if self.space is None else self.space.points(point))[0]
+
+
+def checked_beginning(family: type[Any], x0: Any, sigma0: Any, cov0: Any, bounds: Any, log_scaled: Any, rng: np.random.Generator) -> Start:
+    """The start, with everything the user gave checked."""
+    another = x0 if callable(x0) else None
+    point = checked_x0(another(rng) if another else x0)
+    if bounds is None and not np.any(log_scaled):
+        return Start(family, point, another, sigma0, cov0, None)
+    if family is Bernoulli:
+        raise ValueError(f"a method on bits has no `bounds` and nothing to scale, got bounds={shown(bounds)}.")
+    d = point.size
+    lower, upper = checked_box([(None, None)] * d if bounds is None else bounds, d)
+    mask = checked_log_scaled(log_scaled, lower, point)
+    if np.any((point < lower) | (point > upper)):
+        raise ValueError(f"`x0` must lie within the bounds, got {shown(point)} and bounds {shown(bounds)}.")
+    if not np.any(lower < upper):
+        raise ValueError("`bounds` fix every variable: nothing is left to search.")
+    return Start(family, point, another, sigma0, cov0, bounded_space(lower, upper, checked_deviations(sigma0, d), mask, point))

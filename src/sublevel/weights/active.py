@@ -1,0 +1,32 @@
+"""The weights of CMA-ES: log-linear for the mean, and negative ones for the bad half in the covariance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sublevel.constants import cma_constants
+from sublevel.families.protocol import Sample
+from sublevel.tangent import Weighting
+from sublevel.weights.ranking import Ranking
+
+NEAR = 1e-10
+"""Keeps a bad point at the mean from taking more variance than there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """Hansen, arXiv:1604.00772, eqs. 46, 49–53. Tied points share the weights of their ranks equally.
+
+    A bad point has the weight w·d/‖z‖², so that it takes the same amount of variance away wherever it lies.
+    """
+
+    def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
+        """Weights whose positive part sums to 1."""
+        n, d = sample.z.shape[-2:]
+        constants = cma_constants(d, n)
+        attracting = ranks.assigned(constants.attracting, average_ties=True)
+        repelling = ranks.assigned(constants.repelling, average_ties=True)
+        repelling /= np.vecdot(sample.z, sample.z) + NEAR
+        return Weighting(attracting, attracting + repelling, constants.weight_sum)
