@@ -280,9 +280,7 @@ def test_any_number_of_variables(method, d, popsize):
 @pytest.mark.parametrize("size", [30.0, 1e3, 1e8, 1e50, 1e100, 1e150])
 @pytest.mark.parametrize("outliers", [slice(0, 1), slice(0, None)], ids=["one", "all"])
 @pytest.mark.parametrize(("d", "n"), [(1, 4), (5, 4), (5, 12), (80, 6)])
-def test_points_far_beyond_the_range_of_exp(method, size, outliers, d, n, rng, request):
-    if method.family is sl.FullGaussian and d == 80 and size > 1e50:
-        request.applymarker(LARGE_THIN_STEP)
+def test_points_far_beyond_the_range_of_exp(method, size, outliers, d, n, rng):
     theta = method.family.start(np.zeros(d), np.ones(d))
     z = rng.standard_normal((n, d))
     z[outliers] *= size
@@ -299,9 +297,7 @@ def test_points_far_beyond_the_range_of_exp(method, size, outliers, d, n, rng, r
 @pytest.mark.parametrize("c_cov", [1.0, 1.5, 40.0])
 @pytest.mark.parametrize("family", [sl.FullGaussian, sl.DiagonalGaussian, sl.IsotropicGaussian])
 @pytest.mark.parametrize(("d", "n"), [(3, 4), (3, 12), (80, 8)])
-def test_a_rate_that_breaks_positivity_is_refused_or_harmless(c_cov, family, d, n, request):
-    if family is sl.FullGaussian and d == 80 and c_cov == 1.0:
-        request.applymarker(LARGE_THIN_STEP)
+def test_a_rate_that_breaks_positivity_is_refused_or_harmless(c_cov, family, d, n):
     opt = started(sl.rank_mu(c_cov=c_cov, family=family), d, n)
     driven(opt, cube, 20)
     assert c_cov < 1.5 or family is not sl.FullGaussian or opt.last.outcome == sl.Outcome.REFUSED
@@ -343,9 +339,7 @@ def test_when_lapack_fails_no_step_is_taken(method, d, n, monkeypatch):
 # ---------------------------------------------------------------------------------------------------- large samples
 
 
-@pytest.mark.parametrize(
-    "method", [pytest.param(m, id=i, marks=RATE_ABOVE_ONE if m.name == "rank-mu" else ()) for i, m in GAUSSIAN.items()]
-)
+@each_gaussian
 @pytest.mark.parametrize("d", [1, 3])
 def test_a_large_sample_moves_in_every_generation(method, d):
     opt = started(method, d, 5_000)
