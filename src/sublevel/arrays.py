@@ -106,7 +106,7 @@ def last(numbers: Array) -> Any:
 
 def everywhere(mask: Any) -> bool:
     """True if the mask holds in every trial (a plain truth value for a single run)."""
-    return bool(mask) if mask.ndim == 0 else bool(mask.all())
+    return mask is np.True_ or (mask.ndim > 0 and bool(mask.all()))
 
 
 def anywhere(mask: Any) -> bool:

@@ -44,7 +44,7 @@ def add_reproduce(commands: Subparsers) -> None:
         "reproduce", help=about, description=about.capitalize() + ". Stopped or killed, the same command continues."
     )
     parser.add_argument("--figures", type=figure_list, default=(1, 2, 3), metavar="1,2,3", help="which figures (default: all)")
-    parser.add_argument("--trials", type=count, metavar="N", help="independent trials of each setting (default: 50; 3 to 10 with --quick)")
+    parser.add_argument("--trials", type=count, metavar="N", help="independent trials of each setting (default: 50; 2 to 8 with --quick)")
     parser.add_argument("--seed", type=seed, metavar="S", help="same seed, same data, whatever the number of jobs")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: reproduction, or reproduction-quick)")
     parser.add_argument("--quick", action="store_true", help="fewer trials of the same settings: less than a minute on two cores")

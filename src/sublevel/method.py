@@ -82,11 +82,12 @@ class Method:
             memory.append(remembered)
         move = theta.moved(tangent)
         taken = move.usable & wanted
-        if not anywhere(taken):
+        everyone = everywhere(taken)
+        if not everyone and not anywhere(taken):
             return state, taken
         carried = [kept.carried(move.transport) if hasattr(kept, "carried") else kept for kept in memory]
         after = State(move.theta, tuple(carried))
-        return (after if everywhere(taken) else chosen(taken, after, state)), taken
+        return (after if everyone else chosen(taken, after, state)), taken
 
 
 def _outcome(ranks: Ranking, attracts: Any, taken: Any) -> Any:

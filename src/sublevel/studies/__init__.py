@@ -1,0 +1,5 @@
+"""Our own questions, beyond the paper: each study has a picture, its data, and a paragraph of findings in docs/studies."""
+
+from sublevel.studies.run import STUDIES, Request, run
+
+__all__ = ["STUDIES", "Request", "run"]

@@ -109,7 +109,7 @@ PROBLEMS = {
         Problem("slope", slope, start=0.0, target=-1e6),
         Problem("sharp ridge", sharp_ridge, start=0.0, target=-1e6),
         Problem("parabolic ridge", parabolic_ridge, start=0.0, target=-1e3),
-        Problem("sphere from afar", sphere, spread=1e-3),
+        Problem("sphere from afar", sphere, spread=1e-2),
         Problem("Rosenbrock", rosenbrock, start=0.0, spread=0.1),
         Problem("two funnels", two_funnels, start=0.0, spread=2.0),
         Problem("Rastrigin-like", rastrigin, start=3.0, spread=2.0),

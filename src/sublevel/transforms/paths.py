@@ -43,8 +43,8 @@ class Cumulation:
         c = cma_constants(step.shape[-1], cloud.weights.shape[-1])
         p_sigma = (1.0 - c.c_sigma) * memory.sigma + c.gain_sigma * step
         fading = memory.fading * c.fade
-        length = np.sqrt(inner(p_sigma, p_sigma)) / c.chi
-        goes_on = length < c.stall * np.sqrt(1.0 - fading)  # h_σ
+        length = inner(p_sigma, p_sigma) ** 0.5 / c.chi
+        goes_on = length < c.stall * (1.0 - fading) ** 0.5  # h_σ
         p_c = (1.0 - c.c_c) * memory.cov + spread(c.gain_c * goes_on, 1) * step
         decay = c.c_mu * cloud.decay + c.c_1 - c.c_1_stalled * ~goes_on
         joined = cloud.joined(c.c_mu, p_c, c.c_1, decay, theta.images(p_c) if cloud.is_thin else None)

@@ -1,0 +1,202 @@
+"""Full, diagonal and isotropic covariance on rotated ellipsoids: rate measured against rate predicted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from sublevel.arrays import Array
+from sublevel.families import DiagonalGaussian, Family, FullGaussian, IsotropicGaussian
+from sublevel.recipes import ngd
+from sublevel.studies.common import Arrays, Data, Piece, Scale, Study, generator, streams
+from sublevel.theory.exact import PseudoRates, deterministic_ngd
+from sublevel.theory.measure import log_covariance_norm, log_expected_objective, log_mean_distance
+from sublevel.theory.quadratic import random_hessian_root
+from sublevel.theory.restricted import expected_objective_rate, mode_rates, variance_rate
+
+DIMENSION = 5
+ALPHA = 0.1
+"""α = c_C/2; that of the mean is 1."""
+CONDITIONS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4)
+FAMILIES: dict[str, type[Any]] = {"full": FullGaussian, "diagonal": DiagonalGaussian, "isotropic": IsotropicGaussian}
+ROTATIONS = 4
+STEPS = {100: 1500, 1000: 800, 10000: 300}
+"""Iterations of the stochastic algorithm by its sample size."""
+QUANTITIES = {"objective": log_expected_objective, "mean": lambda theta, root: 2 * log_mean_distance(theta), "covariance": None}
+EVERY = 10
+"""Iterations between two points of a curve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """Runs of one family on some random rotations of one ellipsoid; n = 0 is the exact algorithm."""
+
+    family: str
+    condition: float
+    n: int
+    rotations: int
+    trials: int  # of each rotation
+    steps: int
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """Name of the piece."""
+        return f"{self.family}-cond{self.condition:g}-n{self.n}"
+
+    @property
+    def cost(self) -> float:
+        """Seconds, roughly."""
+        runs = self.rotations * self.trials
+        return self.steps * (1.5e-4 + runs * (1e-5 + 2.2e-7 * self.n))
+
+    @property
+    def hessian_roots(self) -> Array:
+        """L (rotations, d, d), the same for all families."""
+        rng = generator(self.seed, f"rotations-{self.condition:g}")
+        return np.array([random_hessian_root(rng, DIMENSION, self.condition) for _ in range(self.rotations)])
+
+    @property
+    def theta(self) -> Family:
+        """N(1, I) for each rotation and trial (rotations, trials)."""
+        ones = np.ones((self.rotations, self.trials, DIMENSION))
+        return FAMILIES[self.family].start(ones, ones)
+
+
+def compute(descent: Descent) -> Arrays:
+    """Logarithms of E f, ‖m‖² and ‖C‖ along the run (rotations, trials, times), and the predicted rates (rotations,)."""
+    roots = descent.hessian_roots
+    path = exact(descent, roots[:, None]) if descent.n == 0 else sampled(descent, roots)
+    rows = [_looked_at(theta, roots[:, None]) for t, theta in enumerate(path) if t % EVERY == 0]
+    predicted = [_predicted(FAMILIES[descent.family], root) for root in roots]
+    curves = {name: np.stack([row[name] for row in rows], axis=-1) for name in rows[0]}
+    return {**curves, **{f"predicted_{name}": np.array([one[name] for one in predicted]) for name in predicted[0]}}
+
+
+def exact(descent: Descent, roots: Array) -> Any:
+    """θ⁰, θ¹, … of the deterministic algorithm."""
+    return islice(deterministic_ngd(descent.theta, roots, PseudoRates(mean=1.0, cov=ALPHA)), descent.steps + 1)
+
+
+def sampled(descent: Descent, roots: Array) -> Any:
+    """θ⁰, θ¹, … of the stochastic algorithm; every run has its own stream."""
+    method = ngd(c_cov=2 * ALPHA, family=FAMILIES[descent.family])
+    runs = descent.rotations * descent.trials
+    start = FAMILIES[descent.family].start(np.ones((runs, DIMENSION)), np.ones((runs, DIMENSION)))
+    state, noise = method.init(start, descent.n), streams(descent.seed, descent.key, 0, runs)
+    each = np.repeat(roots, descent.trials, axis=0)
+    shape = (descent.rotations, descent.trials)
+    yield _unflattened(state.theta, shape)
+    for _ in range(descent.steps):
+        sample = method.ask(state, noise, descent.n)
+        state, _ = method.tell(state, sample, np.sum(np.square(sample.x @ each.mT), axis=-1))
+        yield _unflattened(state.theta, shape)
+
+
+def _unflattened(theta: Any, shape: tuple[int, int]) -> Any:
+    """θ with its one batch axis as two."""
+    return type(theta)(*(part.reshape(*shape, *part.shape[1:]) for part in (getattr(theta, name) for name in theta.__slots__)))
+
+
+def _looked_at(theta: Any, roots: Array) -> dict[str, Array]:
+    return {
+        "objective": log_expected_objective(theta, roots),
+        "mean": 2 * log_mean_distance(theta),
+        "covariance": log_covariance_norm(theta),
+    }
+
+
+def _predicted(family: type[Any], root: Array) -> dict[str, float]:
+    """Rates of E f, ‖m‖² and ‖C‖."""
+    return {
+        "objective": expected_objective_rate(family, root, alpha=ALPHA, alpha_mean=1.0),
+        "mean": float(np.square(mode_rates(family, root, 1.0)[-1])),
+        "covariance": variance_rate(family, root, ALPHA),
+    }
+
+
+def pieces(scale: Scale, seed: int) -> list[Piece]:
+    """Every family, condition and sample size."""
+    conditions = {"full": CONDITIONS, "quick": CONDITIONS[:-1:2], "tiny": (1.0, 30.0)}[scale]
+    sizes = {"full": STEPS, "quick": {100: 600, 1000: 200}, "tiny": {100: 60}}[scale]
+    trials = {"full": 4, "quick": 2, "tiny": 1}[scale]
+    works: list[Descent] = []
+    for family in FAMILIES:
+        for condition in conditions:
+            longest = 600 if family == "full" else int(600 + 3 * condition)
+            works.append(Descent(family, condition, 0, ROTATIONS, 1, longest, seed))
+            works.extend(Descent(family, condition, n, ROTATIONS, trials if n < 10_000 else 1, steps, seed) for n, steps in sizes.items())
+    return [Piece(work.key, compute, work, work.cost) for work in works]
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How fast a family converges on ellipsoids of one condition."""
+
+    family: str
+    condition: float
+    n: int
+    measured: Array  # (runs,), −log of the factor by which E f is multiplied in an iteration, over the last third
+    predicted: Array  # (rotations,), by theory
+    distance: Array  # (runs,), at the end: ‖m‖ in units of the root mean variance of C
+    covariance: Array  # (runs,), −log of the factor of ‖C‖
+    predicted_covariance: Array  # (rotations,)
+    predicted_mean: Array  # (rotations,), of ‖m‖²
+
+    @property
+    def is_left_behind(self) -> bool:
+        """Whether C has shrunk away from the mean, which no longer finds back: more than 30 deviations in most runs."""
+        return bool(np.median(self.distance) > LEFT_BEHIND)
+
+
+LEFT_BEHIND = 30.0
+
+
+def speeds(data: Data) -> list[Speed]:
+    """All of them."""
+    return [_speed(key, arrays) for key, arrays in data.items()]
+
+
+def _speed(key: str, arrays: Arrays) -> Speed:
+    family, condition, n = key.rsplit("-", 2)
+    ratio = 0.5 * (arrays["mean"][..., -1] - arrays["covariance"][..., -1])
+    return Speed(
+        family=family,
+        condition=float(condition[4:]),
+        n=int(n[1:]),
+        measured=_slope(arrays["objective"]),
+        predicted=-np.log(arrays["predicted_objective"]),
+        distance=np.exp(ratio).ravel(),
+        covariance=_slope(arrays["covariance"]),
+        predicted_covariance=-np.log(arrays["predicted_covariance"]),
+        predicted_mean=-np.log(np.maximum(arrays["predicted_mean"], 1e-300)),
+    )
+
+
+def _slope(curve: Array) -> Array:
+    """Fall of a curve (rotations, trials, times) by iteration over its last third (runs,)."""
+    first = curve.shape[-1] * 2 // 3
+    return ((curve[..., first] - curve[..., -1]) / (EVERY * (curve.shape[-1] - 1 - first))).ravel()
+
+
+def findings(data: Data) -> list[str]:
+    """Speeds measured and predicted."""
+    text = ["speed = −log(factor of E f in an iteration), mean over runs [least, most]; C: the same of ‖C‖; ‖m‖/σ at the end, median"]
+    for speed in sorted(speeds(data), key=lambda one: (one.n, list(FAMILIES).index(one.family), one.condition)):
+        name = "exact" if speed.n == 0 else f"n = {speed.n}"
+        text.append(
+            f"{name:9s} {speed.family:9s} Cond {speed.condition:6g}  speed {_range(speed.measured)}  theory {_range(speed.predicted)}"
+            f"  C {np.mean(speed.covariance):.4f} theory {np.mean(speed.predicted_covariance):.4f}  ‖m‖/σ {np.median(speed.distance):.3g}"
+            f"{'  left behind' if speed.n and speed.is_left_behind else ''}"
+        )
+    return text
+
+
+def _range(values: Array) -> str:
+    return f"{np.mean(values):.3g} [{np.min(values):.3g}, {np.max(values):.3g}]"
+
+
+STUDY = Study("restricted", "What does a restricted covariance cost on rotated ellipsoids?", pieces, findings)
