@@ -9,7 +9,7 @@ import numpy as np
 
 from sublevel.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.method import Method
-from sublevel.recipes import ngd, pbil, rank_mu
+from sublevel.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
 
 GAUSSIANS = [FullGaussian, DiagonalGaussian, IsotropicGaussian]
 FAMILIES = [*GAUSSIANS, Bernoulli]
@@ -72,9 +72,20 @@ class Case:
         return Case(method, self.d, self.n)
 
 
+def lra_cma(**parts):
+    """The default method with adapted rates: a transform with memory after another."""
+    return with_adapted_rates(cma(**parts))
+
+
+def lra_ngd(**parts):
+    """The paper's method with adapted rates."""
+    return with_adapted_rates(ngd(**parts))
+
+
 # Fewer points than dimensions, more of them, and the range where the engine goes through k×k matrices (d > 64).
 SIZES = [(5, 4), (5, 12), (70, 8)]
-SEARCHES = [Case(recipe(family=family), d, n) for recipe in (ngd, rank_mu) for family in GAUSSIANS for d, n in SIZES]
+RECIPES = [ngd, rank_mu, cma, xnes, lra_cma, lra_ngd]
+SEARCHES = [Case(recipe(family=family), d, n) for recipe in RECIPES for family in GAUSSIANS for d, n in SIZES]
 BITS = [Case(pbil(), 12, 20)]
 METHODS = [*SEARCHES, *BITS]
 

@@ -21,7 +21,8 @@ LAYERS = [
     {"method"},
     {"recipes"},
     {"restarts", "space"},
-    {"door", "start", "evaluate", "stop", "record", "optimizer", "minimize"},
+    {"door", "start", "workers", "evaluate", "stop", "optimizer", "record"},
+    {"diagnosis", "plots", "progress", "result", "minimize"},
 ]
 HARD_DEPENDENCIES = {"numpy", "scipy", "sublevel"}
 LONGEST_FUNCTION = 60

@@ -14,7 +14,7 @@ import pytest
 import sublevel
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = [module.name for module in pkgutil.walk_packages(sublevel.__path__, "sublevel.") if not module.name.endswith("__main__")]
 BLOCK = re.compile(
     r"(?P<skip>^[ \t]*<!-- not run -->[ \t]*\n\s*)?^(?P<indent>[ \t]*)```python[^\n]*\n(?P<code>.*?)^(?P=indent)```[ \t]*$",

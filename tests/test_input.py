@@ -404,7 +404,6 @@ RAISED = [
     (AssertionError,),
     (MemoryError,),
     (RecursionError,),
-    (KeyboardInterrupt,),
     (SystemExit, 3),
     (GeneratorExit,),
     (ExceptionGroup, "g", [ValueError(1)]),

@@ -171,7 +171,7 @@ def test_other_answers_go_on(answer):
     assert sl.minimize(cube, np.ones(3), 0.5, maxiter=6, callback=lambda r: answer).nit == 6
 
 
-@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("kind", [ValueError, SystemExit])
 def test_what_else_a_callback_raises_arrives_with_the_result(kind):
     def callback(intermediate_result):
         if intermediate_result.nit == 4:
@@ -211,7 +211,7 @@ def test_one_by_one_and_all_at_once_are_the_same_run(method):
     ]
     for name in ("x", "mean", "cov"):
         assert runs[0][name].tobytes() == runs[1][name].tobytes()
-    assert runs[0].history.rows == runs[1].history.rows
+    np.testing.assert_equal(runs[0].history.arrays(), runs[1].history.arrays())
     assert runs[0].reasons == runs[1].reasons
 
 
@@ -230,7 +230,8 @@ def test_the_result_holds_what_it_promises(method):
     fun = Counted(cube)
     result = sl.minimize(fun, np.full(4, 0.3), sigma_for(method), method=method, popsize=8, rng=1, maxiter=9)
     assert isinstance(result, OptimizeResult)
-    assert set(result) == {"x", "fun", "nfev", "nit", "success", "status", "message", "reasons", "restarts", "mean", "cov", "history"}
+    standard = {"x", "fun", "nfev", "nit", "success", "status", "message"}
+    assert set(result) == standard | {"reasons", "restarts", "mean", "cov", "history", "diagnosis"}
     assert (result.nfev, result.nit) == (len(fun.values), len(fun.values) // 8)
     assert result.fun == min(fun.values)
     np.testing.assert_array_equal(result.x, fun.points[int(np.argmin(fun.values))])

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -189,6 +190,25 @@ def test_file_of_another_run_is_not_used(kept):
     path, _ = kept
     assert store.load(path, "another stamp") is None
     assert store.load(path.with_name("missing.npz"), "stamp") is None
+
+
+def imported(file, package):
+    """The files of ours that a file imports names from."""
+    for module, name in re.findall(r"^from sublevel\.([\w.]+) import (\w+)", file.read_text(), re.MULTILINE):
+        path = package / Path(*module.split("."))
+        candidates = path / f"{name}.py", path.with_suffix(".py"), path / "__init__.py"
+        yield next(file for file in candidates if file.is_file())
+
+
+def test_stamp_covers_all_code_that_decides_the_data():
+    package = Path(store.__file__).parents[1]
+    rooms = [package / room for room in store.ROOMS]
+    reached, waiting = set(), {package / "experiments" / "compute.py"}
+    while waiting:
+        reached |= waiting
+        waiting = {needed for file in waiting for needed in imported(file, package)} - reached
+    assert package / "weights" / "volume.py" in reached
+    assert not [file for file in reached if file not in rooms and file.parent not in rooms]
 
 
 def test_unfinished_files_are_cleared_away_and_others_left(tmp_path):

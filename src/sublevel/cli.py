@@ -1,4 +1,4 @@
-"""The command line: `sublevel reproduce`, `sublevel verify`.
+"""The command line: `sublevel minimize`, `sublevel reproduce`, `sublevel verify`.
 
 A command is a function that adds its parser and names what to run. Exit status: 0 all is well, 1 something that was checked
 is not so, 2 the command cannot be run as given, 130 interrupted.
@@ -10,16 +10,10 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import sublevel
-
-Subparsers = Any
-"""What argparse adds commands to; it has no public name."""
-
-
-class Unable(Exception):
-    """The command cannot be run as given; the text says why and what to do."""
+from sublevel.commands.common import Subparsers, Unable, count, seed
+from sublevel.commands.minimize import add_minimize
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -98,7 +92,7 @@ def run_verify(given: argparse.Namespace) -> int:
     return 0 if verify.all_passed(reports) else 1
 
 
-COMMANDS: tuple[Callable[[Subparsers], None], ...] = (add_reproduce, add_verify)
+COMMANDS: tuple[Callable[[Subparsers], None], ...] = (add_minimize, add_reproduce, add_verify)
 """Every command; a new one is a line here and a function above."""
 
 
@@ -113,17 +107,3 @@ def figure_list(text: str) -> tuple[int, ...]:
     if not chosen or not chosen <= set(FIGURES):
         raise argparse.ArgumentTypeError(f"expected some of 1, 2 and 3, separated by commas, got {text!r}")
     return tuple(sorted(chosen))
-
-
-def count(text: str) -> int:
-    """A whole number ≥ 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
-    return int(text)
-
-
-def seed(text: str) -> int:
-    """A whole number ≥ 0."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0, got {text!r}")
-    return int(text)

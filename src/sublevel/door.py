@@ -93,6 +93,16 @@ def checked_restarts(restarts: Any) -> Restarts:
     return IPOP(checked_count("restarts", restarts, 0))
 
 
+def checked_workers(workers: Any) -> int | Callable[..., Any]:
+    """A number of processes ≥ 1, −1 for one on each core, or a function like `map`."""
+    if callable(workers) or (type(workers) is int and workers == -1):
+        return workers
+    try:
+        return checked_count("workers", workers)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error} Or −1 for one process on each core, or a function like `map`.") from None
+
+
 def checked_flag(name: str, flag: Any) -> bool:
     """True or False."""
     if type(flag) not in (bool, np.bool_):

@@ -2,53 +2,158 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import contextlib
+import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from sublevel.arrays import Array
 from sublevel.door import checked_value, checked_values
+from sublevel.workers import Processes, available_cores
+
+Keep = Callable[[Array, Array], None]
+"""Gets the points and values that came before an exception."""
+
+
+class Evaluator(Protocol):
+    """The objective as a map from points to values. What it raises goes through, with the point attached as `sublevel_x`."""
+
+    def __call__(self, points: Array, /) -> Array:
+        """Values (n,) of points (n, d), which must be read-only: the objective cannot change them."""
+        ...
+
+    def close(self) -> None:
+        """End what works for it."""
+        ...
+
+
+def evaluator(fun: Callable[..., Any], vectorized: bool, workers: int | Callable[..., Any], keep: Keep) -> Evaluator:
+    """One point after the other, all at once, or by `workers`: a number of processes, −1 for one on each core, or a function like `map`."""
+    if vectorized and workers != 1:
+        warnings.warn("`workers` wins over `vectorized`: the objective gets one point at a time, as in SciPy.", stacklevel=3)
+    if callable(workers):
+        return Mapped(fun, workers)
+    if workers == 1:
+        return AtOnce(fun) if vectorized else OneByOne(fun, keep)
+    return InProcesses(Processes(fun, available_cores() if workers == -1 else workers), keep)
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluator:
-    """The objective as a map from points (n, d) to values (n,). What it raises goes through, with the point attached as `sublevel_x`."""
+class AtOnce:
+    """All points in one call."""
 
     fun: Callable[..., Any]
-    vectorized: bool
-    keep: Callable[[Array, Array], None]  # gets the points and values that came before an exception
 
     def __call__(self, points: Array) -> Array:
-        """Values (n,) of points (n, d), which must be read-only: the objective cannot change them."""
-        return self._all_at_once(points) if self.vectorized else self._one_by_one(points)
-
-    def _all_at_once(self, points: Array) -> Array:
+        """Values (n,) of points (n, d)."""
         try:
             return checked_values(self.fun(points[...]), len(points))
         except BaseException as error:
-            tell_about(error, f"sublevel: raised for the sample in `sublevel_x`, shape {points.shape}", sublevel_x=points)
+            _name_sample(error, points)
             raise
 
-    def _one_by_one(self, points: Array) -> Array:
+    def close(self) -> None:
+        """Nobody works for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneByOne:
+    """A call for each point."""
+
+    fun: Callable[..., Any]
+    keep: Keep
+
+    def __call__(self, points: Array) -> Array:
+        """Values (n,) of points (n, d)."""
         values, index = np.empty(len(points)), 0
         try:
             for index, point in enumerate(points):
                 values[index] = checked_value(self.fun(point))
         except BaseException as error:
             self.keep(points[:index], values[:index])
-            point = points[index]
-            tell_about(error, f"sublevel: raised at x = {np.array2string(point, threshold=20)}", sublevel_x=point)
+            _name_point(error, points[index])
             raise
         return values
+
+    def close(self) -> None:
+        """Nobody works for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """The user's own `map`, be it of threads, processes or a cluster."""
+
+    fun: Callable[..., Any]
+    map: Callable[..., Iterable[Any]]
+
+    def __call__(self, points: Array) -> Array:
+        """Values (n,) of points (n, d)."""
+        try:
+            return checked_values([checked_value(value) for value in self.map(Pointed(self.fun), list(points))], len(points))
+        except BaseException as error:
+            if not hasattr(error, "sublevel_x"):
+                _name_sample(error, points)
+            raise
+
+    def close(self) -> None:
+        """The user's workers are the user's to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointed:
+    """The objective, whose exceptions know their point wherever they are raised."""
+
+    fun: Callable[..., Any]
+
+    def __call__(self, point: Array) -> float:
+        """The value at a point (d,)."""
+        try:
+            return checked_value(self.fun(point))
+        except BaseException as error:
+            _name_point(error, point)
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class InProcesses:
+    """Worker processes, each point to the next that is free."""
+
+    processes: Processes
+    keep: Keep
+
+    def __call__(self, points: Array) -> Array:
+        """Values (n,) of points (n, d). They do not depend on which process is the first to answer."""
+        values, index = np.empty(len(points)), 0
+        try:
+            for index, answer in enumerate(self.processes.begin(points)):
+                values[index] = answer()
+        except BaseException as error:
+            done, known = self.processes.known()
+            self.keep(points[done], known)
+            _name_point(error, points[index])
+            raise
+        return values
+
+    def close(self) -> None:
+        """End the processes."""
+        self.processes.close()
+
+
+def _name_point(error: BaseException, point: Array) -> None:
+    tell_about(error, f"sublevel: raised at x = {np.array2string(point, threshold=20)}", sublevel_x=point)
+
+
+def _name_sample(error: BaseException, points: Array) -> None:
+    tell_about(error, f"sublevel: raised for the sample in `sublevel_x`, shape {points.shape}", sublevel_x=points)
 
 
 def tell_about(error: BaseException, note: str | None = None, **facts: Any) -> None:
     """Attach what we know to an exception, also to one that forbids attributes; it stays the one that is raised."""
-    with suppress(Exception):
+    with contextlib.suppress(Exception):
         vars(error).update(facts)
-    with suppress(Exception):
+    with contextlib.suppress(Exception):
         if note is not None:
             error.add_note(note)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,11 +12,14 @@ from scipy.optimize import OptimizeResult
 
 from sublevel import stop
 from sublevel.arrays import Array
-from sublevel.door import checked_budget, checked_callable, checked_flag, checked_target
-from sublevel.evaluate import Evaluator, tell_about
+from sublevel.diagnosis import diagnosed
+from sublevel.door import checked_budget, checked_callable, checked_flag, checked_target, checked_workers
+from sublevel.evaluate import Evaluator, evaluator, tell_about
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
+from sublevel.progress import Progress
 from sublevel.record import History
+from sublevel.result import Result
 
 EVALUATIONS_PER_DIMENSION = 100_000
 """Default budget: enough for `ngd` to learn a condition number of 1e6 in 20 dimensions."""
@@ -41,12 +44,12 @@ def minimize(
     maxiter: float | None = None,
     ftarget: float | None = None,
     vectorized: bool = False,
+    workers: int | Callable[..., Any] = 1,
     callback: Callable[[OptimizeResult], Any] | None = None,
-) -> OptimizeResult:
+    progress: bool = False,
+) -> Result:
     """Minimise `fun` from N(x0, sigma0²·cov0), using only the order of its values.
 
-    Parameters
-    ----------
     fun
         Objective: ``fun(x, *args)`` of a point (d,), or of (popsize, d) to (popsize,) if `vectorized`. NaN counts as worse than +inf.
     x0, sigma0
@@ -62,13 +65,14 @@ def minimize(
     restarts
         None, a number, "ipop", "bipop" or a strategy: what to do when a run ends before the budget does. Runs after the first begin
         anywhere in a finite box, else where the initial distribution puts them, or at ``x0(rng)`` if `x0` is a function.
-    rng, maxfevals, maxiter, ftarget
-        Seed, numpy Generator or None; budgets; and a value that is good enough.
-    callback
-        Called after each generation with an OptimizeResult; returning True or raising StopIteration stops.
+    rng, maxfevals, maxiter, ftarget, progress
+        Seed, numpy Generator or None; budgets; a value that is good enough; and whether to show a live line on stderr.
+    workers, callback
+        A number of processes, −1 for one on each core, or a function like `map`; as in SciPy, it wins over `vectorized`.
+        The callback gets an OptimizeResult after each generation, and stops by returning True or raising StopIteration.
 
-    Returns an OptimizeResult with ``x, fun, nfev, nit, success, status, message``, the search distribution's ``mean`` and ``cov``, and
-    ``reasons``, ``restarts`` and ``history``. If `fun` raises, its exception arrives with ``sublevel_x`` and ``sublevel_result``.
+    Returns an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, cov, history, diagnosis`` and
+    ``plot()``. Ctrl-C returns the best so far. If `fun` raises, its exception arrives with ``sublevel_x`` and ``sublevel_result``.
 
     >>> import sublevel as sl
     >>> result = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1, ftarget=1e-10)
@@ -76,12 +80,13 @@ def minimize(
     True
     """
     _check_functions(fun, callback)
-    optimizer = Optimizer(
-        x0, sigma0, method=method, popsize=popsize, cov0=cov0, bounds=bounds, log_scaled=log_scaled, restarts=restarts, rng=rng
-    )
+    shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled}
+    optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
+    limits = _Limits.checked(optimizer, maxfevals, maxiter, ftarget)
+    show = Progress(maxfevals) if checked_flag("progress", progress) else None
     objective = partial(_with_args, fun, args) if args else fun
-    evaluate = Evaluator(objective, checked_flag("vectorized", vectorized), keep=optimizer.note)
-    return _Run(optimizer, evaluate, _Limits.checked(optimizer, maxfevals, maxiter, ftarget), callback).to_the_end()
+    evaluate = evaluator(objective, checked_flag("vectorized", vectorized), checked_workers(workers), keep=optimizer.note)
+    return _Run(optimizer, evaluate, limits, callback, show, History(optimizer)).to_the_end()
 
 
 def _check_functions(fun: Any, callback: Any) -> None:
@@ -134,41 +139,61 @@ class _Limits:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """An optimizer with its objective, what it may cost, and what happened so far."""
+    """An optimizer with its objective, what it may cost, who wants to know, and what happened so far."""
 
     optimizer: Optimizer
     evaluate: Evaluator
     limits: _Limits
     callback: Callable[[OptimizeResult], Any] | None
-    history: History = field(default_factory=History)
+    progress: Progress | None
+    history: History
 
-    def to_the_end(self) -> OptimizeResult:
-        """Generations until there is a reason to stop. An exception takes with it what was done so far."""
+    def to_the_end(self) -> Result:
+        """Generations until there is a reason to stop. Ctrl-C is one; any other exception takes with it what was done so far."""
         reasons: dict[str, float] = {}
         try:
             while not reasons:
                 reasons = self.generation()
+        except KeyboardInterrupt:
+            reasons = self.interrupted
         except BaseException as error:
-            tell_about(error, sublevel_result=self.result({"interrupted": self.optimizer.nit + 1.0}))
+            tell_about(error, sublevel_result=self.final(self.interrupted))
             raise
-        return self.result(reasons)
+        finally:
+            self.evaluate.close()
+        return self.final(reasons)
 
     def generation(self) -> dict[str, float]:
         """One generation, and the reasons to stop after it."""
         optimizer = self.optimizer
         points = optimizer.ask()
         optimizer.tell(points, self.evaluate(points))
-        widest = float(np.maximum.reduce(optimizer.deviations))
-        self.history.add(optimizer.nfev, optimizer.best_fun, optimizer.generation_best, widest)
+        self.history.see(optimizer)
+        if self.progress is not None:
+            self.progress.see(optimizer)
         reasons = self.limits.reasons(optimizer)
         if self.callback is not None and _wants_stop(self.callback, self.result(reasons)):
             reasons = reasons or {"callback": float(optimizer.nit)}
         return reasons
 
-    def result(self, reasons: dict[str, float]) -> OptimizeResult:
+    @property
+    def interrupted(self) -> dict[str, float]:
+        """The reason of a run that something ended from outside."""
+        return {"interrupted": self.optimizer.nit + 1.0}
+
+    def final(self, reasons: dict[str, float]) -> Result:
+        """The result of a run that is over, with what its history tells."""
+        self.history.end(self.optimizer, reasons)
+        if self.progress is not None:
+            self.progress.end(self.optimizer)
+        result = self.result(reasons)
+        result.update(diagnosis=diagnosed(result))
+        return result
+
+    def result(self, reasons: dict[str, float]) -> Result:
         """All there is to say at this point, in arrays of the user's own."""
         optimizer, reason = self.optimizer, next(iter(reasons), None)
-        result = OptimizeResult()
+        result = Result()
         result.update(
             x=optimizer.best_x.copy(),
             fun=optimizer.best_fun,

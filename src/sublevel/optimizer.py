@@ -12,6 +12,7 @@ from sublevel.door import checked_method, checked_popsize, checked_restarts, che
 from sublevel.families import Family, Sample
 from sublevel.method import Info, Method
 from sublevel.restarts import Run
+from sublevel.space import Space
 from sublevel.start import checked_beginning
 from sublevel.stop import Watch
 from sublevel.weights import Ranking, ranking
@@ -52,6 +53,7 @@ class Optimizer:
         self.nfev = self.nit = self.restarts = 0
         self.best_x = _locked(self._start.x0)
         self.best_fun = float("nan")
+        self.endings: list[dict[str, float]] = []  # why earlier runs ended
         self._over: dict[str, float] = {}
         self._begin(next(self._runs), theta)
 
@@ -69,6 +71,11 @@ class Optimizer:
     def theta(self) -> Family:
         """The search distribution, in the space that is searched."""
         return self.state.theta
+
+    @property
+    def space(self) -> Space | None:
+        """How a point of the searched space becomes the user's; None if they are the same."""
+        return self._start.space
 
     @property
     def mean(self) -> Array:
@@ -149,6 +156,7 @@ class Optimizer:
                 self._over = reasons
             else:
                 self.restarts += 1
+                self.endings.append(reasons)
                 self._begin(run, self._start.theta(self._start.point(self.rng), run.sigma_factor))
         return self._over
 

@@ -47,7 +47,7 @@ MESSAGES = {
     "all_failed": "no value was usable in {value:.0f} generations in a row; check the objective near `x0`, or try a smaller `sigma0`",
     "unselective": "nothing was selected in {value:.0f} generations in a row, for a small sample or many ties; give a larger `popsize`",
     "refused": "a step would leave the range of floats or make C indefinite, {value:.0f} generations in a row; f may be unbounded",
-    "interrupted": "an exception ended the run in iteration {value:.0f}",
+    "interrupted": "interrupted in iteration {value:.0f}; this is what was found until then",
 }
 """What each reason says, with the number it saw."""
 

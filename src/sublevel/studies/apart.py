@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from sublevel.arrays import Array
 from sublevel.families import FullGaussian
 from sublevel.studies.common import Arrays, Data, Piece, Scale, Study, generator, streams
 from sublevel.studies.contenders import DIMENSION, MATCHES, SIZES, method_of
-from sublevel.studies.problems import PROBLEMS, slope, sphere
+from sublevel.studies.problems import BUDGET, PROBLEMS, slope, sphere
 from sublevel.studies.runs import trials_of
 from sublevel.studies.statistics import Interval, bootstrap, log_rank, running_time, wilson
 
@@ -35,6 +35,7 @@ class Race:
     variant: str
     n: int
     trials: int
+    budget: int  # at most; a problem may have less
     seed: int
 
     @property
@@ -46,7 +47,7 @@ class Race:
     def cost(self) -> float:
         """Seconds, roughly."""
         slow = self.problem in {"sharp ridge", "parabolic ridge", "sphere from afar", "Rosenbrock"}
-        evaluations = 150_000 if slow else 40_000
+        evaluations = self.budget if slow else min(self.budget, 40_000)
         per_iteration = 1e-4 + self.trials * (2e-5 + 6e-7 * self.n) * (1 if self.variant.startswith("rank") else 1.6)
         return evaluations / self.n * per_iteration
 
@@ -69,7 +70,9 @@ class Probe:
 def race(work: Race) -> Arrays:
     """Run the trials."""
     noise = streams(work.seed, f"apart-{work.key}", 0, work.trials)
-    return trials_of(method_of(work.variant, work.n), PROBLEMS[work.problem], DIMENSION, work.n, noise)
+    problem = PROBLEMS[work.problem]
+    problem = replace(problem, budget=min(problem.budget, work.budget))
+    return trials_of(method_of(work.variant, work.n), problem, DIMENSION, work.n, noise)
 
 
 def probe(work: Probe) -> Arrays:
@@ -104,13 +107,13 @@ def _single_steps(work: Probe, function: Any, distance: float, case: int) -> dic
 
 def pieces(scale: Scale, seed: int) -> list[Piece]:
     """All races and probes."""
-    trials, samples = {"full": (40, 4000), "quick": (5, 500), "tiny": (3, 50)}[scale]
-    problems = list(PROBLEMS) if scale != "tiny" else ["steps", "sphere"]
-    sizes = SIZES if scale == "full" else SIZES[-1:] if scale == "tiny" else SIZES
-    races = [Race(problem, variant, n, trials, seed) for n in sizes for problem in problems for variant in RIVALS]
+    trials, samples, budget = {"full": (40, 4000, BUDGET), "quick": (8, 1000, 40_000), "tiny": (3, 50, 10_000)}[scale]
+    problems, sizes = (["steps", "sphere"], SIZES[-1:]) if scale == "tiny" else (list(PROBLEMS), SIZES)
+    races = [Race(problem, variant, n, trials, budget, seed) for n in sizes for problem in problems for variant in RIVALS]
     if scale == "full":
-        races += [Race(problem, variant, SIZES[0], trials, seed) for problem in DISSECTED for variant in PARTS if variant not in RIVALS]
-        races += [Race(problem, "rank-mu-ties", n, trials, seed) for n in SIZES for problem in TIED]
+        between = [variant for variant in PARTS if variant not in RIVALS]
+        races += [Race(problem, variant, SIZES[0], trials, budget, seed) for problem in DISSECTED for variant in between]
+        races += [Race(problem, "rank-mu-ties", n, trials, budget, seed) for n in SIZES for problem in TIED]
     probes = [Probe(variant, n, samples if n <= DIMENSION else samples // 4, seed) for n in sizes for variant in (*RIVALS, "mixed")]
     return [Piece(work.key, race, work, work.cost) for work in races] + [
         Piece(work.key, probe, work, work.samples * work.n * 1e-5) for work in probes

@@ -102,7 +102,7 @@ def pieces(scale: Scale, seed: int) -> list[Piece]:
 
 
 def _trials(scale: Scale, d: int) -> int:
-    return (20 if d < 80 else 12) if scale == "full" else (6 if scale == "quick" else 2)
+    return (20 if d < 40 else 12) if scale == "full" else (6 if scale == "quick" else 2)
 
 
 def _chunks(d: int, power: int, trials: int, seed: int) -> list[Piece]:

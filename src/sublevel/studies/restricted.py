@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -25,7 +26,8 @@ FAMILIES: dict[str, type[Any]] = {"full": FullGaussian, "diagonal": DiagonalGaus
 ROTATIONS = 4
 STEPS = {100: 1500, 1000: 800, 10000: 300}
 """Iterations of the stochastic algorithm by its sample size."""
-QUANTITIES = {"objective": log_expected_objective, "mean": lambda theta, root: 2 * log_mean_distance(theta), "covariance": None}
+OFFSET = 0.5
+"""Distance of the mean in the single steps."""
 EVERY = 10
 """Iterations between two points of a curve."""
 
@@ -50,8 +52,7 @@ class Descent:
     @property
     def cost(self) -> float:
         """Seconds, roughly."""
-        runs = self.rotations * self.trials
-        return self.steps * (1.5e-4 + runs * (1e-5 + 2.2e-7 * self.n))
+        return self.steps * (1.5e-4 + self.runs * (1e-5 + 2.2e-7 * self.n))
 
     @property
     def hessian_roots(self) -> Array:
@@ -60,48 +61,37 @@ class Descent:
         return np.array([random_hessian_root(rng, DIMENSION, self.condition) for _ in range(self.rotations)])
 
     @property
-    def theta(self) -> Family:
-        """N(1, I) for each rotation and trial (rotations, trials)."""
-        ones = np.ones((self.rotations, self.trials, DIMENSION))
-        return FAMILIES[self.family].start(ones, ones)
+    def runs(self) -> int:
+        """All of them."""
+        return self.rotations * self.trials
 
 
 def compute(descent: Descent) -> Arrays:
-    """Logarithms of E f, ‖m‖² and ‖C‖ along the run (rotations, trials, times), and the predicted rates (rotations,)."""
-    roots = descent.hessian_roots
-    path = exact(descent, roots[:, None]) if descent.n == 0 else sampled(descent, roots)
-    rows = [_looked_at(theta, roots[:, None]) for t, theta in enumerate(path) if t % EVERY == 0]
-    predicted = [_predicted(FAMILIES[descent.family], root) for root in roots]
+    """Logarithms of E f, ‖m‖² and ‖C‖ along the runs (runs, times), and the predicted rates (rotations,)."""
+    each = np.repeat(descent.hessian_roots, descent.trials, axis=0)
+    rows = [_looked_at(theta, each) for t, theta in enumerate(path(descent, each)) if t % EVERY == 0]
+    predicted = [_predicted(FAMILIES[descent.family], root) for root in descent.hessian_roots]
     curves = {name: np.stack([row[name] for row in rows], axis=-1) for name in rows[0]}
     return {**curves, **{f"predicted_{name}": np.array([one[name] for one in predicted]) for name in predicted[0]}}
 
 
-def exact(descent: Descent, roots: Array) -> Any:
-    """θ⁰, θ¹, … of the deterministic algorithm."""
-    return islice(deterministic_ngd(descent.theta, roots, PseudoRates(mean=1.0, cov=ALPHA)), descent.steps + 1)
-
-
-def sampled(descent: Descent, roots: Array) -> Any:
-    """θ⁰, θ¹, … of the stochastic algorithm; every run has its own stream."""
-    method = ngd(c_cov=2 * ALPHA, family=FAMILIES[descent.family])
-    runs = descent.rotations * descent.trials
-    start = FAMILIES[descent.family].start(np.ones((runs, DIMENSION)), np.ones((runs, DIMENSION)))
-    state, noise = method.init(start, descent.n), streams(descent.seed, descent.key, 0, runs)
-    each = np.repeat(roots, descent.trials, axis=0)
-    shape = (descent.rotations, descent.trials)
-    yield _unflattened(state.theta, shape)
+def path(descent: Descent, each: Array) -> Iterator[Family]:
+    """θ⁰, θ¹, … (runs,) from N(1, I) on the Hessians of roots (runs, d, d): exact, or each run with its own stream."""
+    family = FAMILIES[descent.family]
+    theta = family.start(np.ones((descent.runs, DIMENSION)), np.ones((descent.runs, DIMENSION)))
+    if descent.n == 0:
+        yield from islice(deterministic_ngd(theta, each, PseudoRates(mean=1.0, cov=ALPHA)), descent.steps + 1)
+        return
+    method, noise = ngd(c_cov=2 * ALPHA, family=family), streams(descent.seed, descent.key, 0, descent.runs)
+    state = method.init(theta, descent.n)
+    yield theta
     for _ in range(descent.steps):
         sample = method.ask(state, noise, descent.n)
         state, _ = method.tell(state, sample, np.sum(np.square(sample.x @ each.mT), axis=-1))
-        yield _unflattened(state.theta, shape)
+        yield state.theta
 
 
-def _unflattened(theta: Any, shape: tuple[int, int]) -> Any:
-    """θ with its one batch axis as two."""
-    return type(theta)(*(part.reshape(*shape, *part.shape[1:]) for part in (getattr(theta, name) for name in theta.__slots__)))
-
-
-def _looked_at(theta: Any, roots: Array) -> dict[str, Array]:
+def _looked_at(theta: Family, roots: Array) -> dict[str, Array]:
     return {
         "objective": log_expected_objective(theta, roots),
         "mean": 2 * log_mean_distance(theta),
@@ -126,10 +116,48 @@ def pieces(scale: Scale, seed: int) -> list[Piece]:
     works: list[Descent] = []
     for family in FAMILIES:
         for condition in conditions:
-            longest = 600 if family == "full" else int(600 + 3 * condition)
-            works.append(Descent(family, condition, 0, ROTATIONS, 1, longest, seed))
-            works.extend(Descent(family, condition, n, ROTATIONS, trials if n < 10_000 else 1, steps, seed) for n, steps in sizes.items())
-    return [Piece(work.key, compute, work, work.cost) for work in works]
+            works.append(Descent(family, condition, 0, ROTATIONS, 1, exact_steps(family, condition), seed))
+            for n, steps in sizes.items():
+                if n < 10_000 or condition <= 100:  # beyond, its iterations are too few for the limit
+                    works.append(Descent(family, condition, n, ROTATIONS, trials if n < 10_000 else 1, steps, seed))
+    probes = [Flattening(condition, n, 4_000_000 if scale == "full" else 200_000, seed) for condition in conditions for n in sizes]
+    return [Piece(work.key, compute, work, work.cost) for work in works] + [
+        Piece(probe.key, flattening, probe, probe.points * 3e-7) for probe in probes
+    ]
+
+
+def exact_steps(family: str, condition: float) -> int:
+    """Iterations of the exact algorithm that bring its limit rate out."""
+    return 600 if family == "full" else int(600 + min(12 * condition, 3000 + 3 * condition))
+
+
+@dataclass(frozen=True, slots=True)
+class Flattening:
+    """Single steps from N(m, I) with an isotropic C, m half a deviation away along the flattest axis."""
+
+    condition: float
+    n: int
+    points: int  # in all samples together
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """Name of the piece."""
+        return f"probe-cond{self.condition:g}-n{self.n}"
+
+
+def flattening(probe: Flattening) -> Arrays:
+    """The part of m that a step removes (samples,), 1/Cond(A) by theory, and the part of C, αā/a_max."""
+    samples, hessian = probe.points // probe.n, np.geomspace(1.0, probe.condition, DIMENSION)
+    mean = np.zeros((samples, DIMENSION))
+    mean[:, 0] = OFFSET
+    method = ngd(c_cov=2 * ALPHA, family=IsotropicGaussian)
+    state = method.init(IsotropicGaussian.start(mean, np.ones((samples, DIMENSION))), probe.n)
+    sample = method.ask(state, streams(probe.seed, probe.key, 0, samples), probe.n)
+    state, _ = method.tell(state, sample, np.square(sample.x) @ hessian)
+    shrinkage = 1 - np.square(state.theta.deviations[:, 0])
+    exact = np.array([1 / probe.condition, ALPHA * np.mean(hessian) / probe.condition])
+    return {"mean": 1 - state.theta.mean[:, 0] / OFFSET, "covariance": shrinkage, "exact": exact}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,19 +185,42 @@ LEFT_BEHIND = 30.0
 
 def speeds(data: Data) -> list[Speed]:
     """All of them."""
-    return [_speed(key, arrays) for key, arrays in data.items()]
+    return [_speed(key, arrays) for key, arrays in data.items() if not key.startswith("probe")]
 
+
+@dataclass(frozen=True, slots=True)
+class Shrinkage:
+    """What single steps remove of m along the flattest axis and of C, in units of what the exact gradient would."""
+
+    condition: float
+    n: int
+    mean: float
+    error: float  # standard error of `mean`
+    covariance: float
+
+
+def shrinkages(data: Data) -> list[Shrinkage]:
+    """All of them."""
+    found: list[Shrinkage] = []
+    for key, arrays in data.items():
+        kind, condition, n = key.rsplit("-", 2)
+        if kind == "probe":
+            mean, exact = arrays["mean"], arrays["exact"]
+            error = float(np.std(mean) / np.sqrt(mean.size) / exact[0])
+            covariance = float(np.mean(arrays["covariance"]) / exact[1])
+            found.append(Shrinkage(float(condition[4:]), int(n[1:]), float(np.mean(mean) / exact[0]), error, covariance))
+    return found
 
 def _speed(key: str, arrays: Arrays) -> Speed:
     family, condition, n = key.rsplit("-", 2)
-    ratio = 0.5 * (arrays["mean"][..., -1] - arrays["covariance"][..., -1])
+    ratio = 0.5 * (arrays["mean"][:, -1] - arrays["covariance"][:, -1])
     return Speed(
         family=family,
         condition=float(condition[4:]),
         n=int(n[1:]),
         measured=_slope(arrays["objective"]),
         predicted=-np.log(arrays["predicted_objective"]),
-        distance=np.exp(ratio).ravel(),
+        distance=np.exp(ratio),
         covariance=_slope(arrays["covariance"]),
         predicted_covariance=-np.log(arrays["predicted_covariance"]),
         predicted_mean=-np.log(np.maximum(arrays["predicted_mean"], 1e-300)),
@@ -177,9 +228,9 @@ def _speed(key: str, arrays: Arrays) -> Speed:
 
 
 def _slope(curve: Array) -> Array:
-    """Fall of a curve (rotations, trials, times) by iteration over its last third (runs,)."""
+    """Fall of a curve (runs, times) by iteration over its last third (runs,)."""
     first = curve.shape[-1] * 2 // 3
-    return ((curve[..., first] - curve[..., -1]) / (EVERY * (curve.shape[-1] - 1 - first))).ravel()
+    return (curve[:, first] - curve[:, -1]) / (EVERY * (curve.shape[-1] - 1 - first))
 
 
 def findings(data: Data) -> list[str]:
@@ -192,7 +243,11 @@ def findings(data: Data) -> list[str]:
             f"  C {np.mean(speed.covariance):.4f} theory {np.mean(speed.predicted_covariance):.4f}  ‖m‖/σ {np.median(speed.distance):.3g}"
             f"{'  left behind' if speed.n and speed.is_left_behind else ''}"
         )
-    return text
+    text += ["", "single steps, isotropic C: what they remove of m along the flattest axis and of C, over what the exact gradient removes"]
+    for one in shrinkages(data):
+        text.append(f"n = {one.n:5d}  Cond {one.condition:6g}  m {one.mean:.3f} ± {one.error:.3f}  C {one.covariance:.3f}")
+    worst = max(float(np.max(np.abs(one.measured / one.predicted - 1))) for one in speeds(data) if one.n == 0)
+    return [*text, f"exact algorithm: the speed measured is within {worst:.1g} of the speed predicted, relatively"]
 
 
 def _range(values: Array) -> str:

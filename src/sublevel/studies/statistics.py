@@ -56,12 +56,7 @@ def running_time(evaluations: Array, succeeded: NDArray[np.bool_]) -> float:
 
 def log_rank(first: Array, second: Array, cap: float) -> float:
     """The p-value of equal times to success (trials,), where inf says "never" and counts as censored at `cap`."""
-    if not np.any(np.isfinite(first)) and not np.any(np.isfinite(second)):
+    together = np.concatenate([first, second])
+    if np.all(together == together[0]):  # also if nobody ever succeeds
         return 1.0
     return float(logrank(*(CensoredData.right_censored(np.minimum(times, cap), ~np.isfinite(times)) for times in (first, second))).pvalue)
-
-
-def power_law(x: Array, times: Array) -> float:
-    """The least-squares exponent b of times (len(x), trials) ≈ a·x^b."""
-    log_x = np.log(x)[:, None] - np.mean(np.log(x))
-    return float(np.sum(log_x * np.log(times)) / np.sum(np.square(log_x)) / times.shape[1])

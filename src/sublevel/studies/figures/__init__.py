@@ -1,4 +1,28 @@
 """The pictures of the studies. Needs Matplotlib."""
 
-def drawn(name, data, path):
-    pass
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from sublevel.experiments.draw import STYLE
+from sublevel.studies.common import Data
+from sublevel.studies.figures import apart, consistency, dimension, restricted
+
+FIGURES: dict[str, Callable[[Data], Figure]] = {
+    "consistency": consistency.figure,
+    "restricted": restricted.figure,
+    "dimension": dimension.figure,
+    "apart": apart.figure,
+}
+
+
+def drawn(name: str, data: Data, path: Path) -> None:
+    """Draw a study into a PNG and an SVG file beside `path`."""
+    with mpl.rc_context(STYLE):
+        figure = FIGURES[name](data)
+        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+        figure.savefig(path.with_suffix(".png"), dpi=150)

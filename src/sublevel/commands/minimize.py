@@ -1,0 +1,238 @@
+"""`sublevel minimize`: a Python function or an external program from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import json
+import math
+import re
+import shutil
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sublevel.commands.common import Subparsers, Unable, count, seed
+from sublevel.commands.program import Program
+from sublevel.minimize import minimize
+from sublevel.result import Result
+
+FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
+NEGATIVE = re.compile(r"-(\d|\.|inf|none)", re.IGNORECASE)
+"""Values of options that begin with a minus and are no options: -1,2 or -5:5."""
+EXAMPLES = """examples:
+  sublevel minimize mymodule:cost --path . --x0 0,0,0 --sigma0 0.5
+  sublevel minimize mymodule:cost --x0 1,2 --sigma0 0.3 --bounds "-1:2,0:none" --restarts bipop --plot run.png
+  sublevel minimize --x0 1,2 --sigma0 0.3 --maxfevals 500 --timeout 60 --workers 4 --command ./simulate --quiet
+
+The program of --command gets the point as a JSON list on its stdin and prints one number. Another exit status than 0, a timeout or
+other output counts as a failed evaluation. Exit status: 0 a value was found, 1 none was or the function raised, 2 bad usage,
+130 interrupted (what was found until then is printed).
+"""
+
+
+def add_minimize(commands: Subparsers) -> None:
+    """`sublevel minimize`."""
+    about = "minimise a Python function or an external program"
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "minimize", help=about, description=about.capitalize() + ".", epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    vars(parser)["_negative_number_matcher"] = NEGATIVE  # the one way to let --x0 -1,2 be a value, as it lets -1
+    parser.add_argument("function", nargs="?", metavar="module:function", help="called with an array of the variables")
+    parser.add_argument("--x0", type=numbers, required=True, metavar="1,2,3", help="where to start")
+    parser.add_argument("--sigma0", type=numbers, required=True, metavar="S", help="standard deviation there, one or one per variable")
+    parser.add_argument("--bounds", type=pairs, metavar="LO:HI,...", help="one pair for all variables or one for each; none is open")
+    parser.add_argument("--method", default="cma", metavar="NAME", help="cma, sep-cma, lra-cma, xnes, ngd, ... (default: cma)")
+    parser.add_argument("--popsize", type=count, metavar="N", help="points per generation")
+    parser.add_argument("--restarts", type=restarts, metavar="ipop|bipop|N", help="what to do when a run ends before the budget does")
+    parser.add_argument("--maxfevals", type=count, metavar="N", help="most evaluations")
+    parser.add_argument("--ftarget", type=float, metavar="F", help="a value that is good enough")
+    parser.add_argument("--seed", type=seed, metavar="S", help="same seed, same run")
+    parser.add_argument("--workers", type=count, default=1, metavar="N", help="evaluations at the same time")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw how the run went")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--path", type=Path, metavar="DIR", help="import the module from this directory")
+    parser.add_argument("--timeout", type=seconds, metavar="SECONDS", help="longest time of a call of --command")
+    parser.add_argument("--command", nargs=argparse.REMAINDER, metavar="PROG ARG", help="a program and its arguments; goes last")
+    parser.set_defaults(run=run_minimize)
+
+
+def run_minimize(given: argparse.Namespace) -> int:
+    """Minimise, and say what was found."""
+    fun = _objective(given)
+    if given.plot is not None:
+        _check_plot(given.plot)
+    began = time.monotonic()
+    try:
+        result = _minimized(fun, given)
+    except Exception as error:
+        if not hasattr(error, "sublevel_result"):  # never began
+            raise Unable(str(error)) from error
+        traceback.print_exception(error)
+        return 1
+    took = time.monotonic() - began
+    if given.plot is not None:
+        result.plot(given.plot)
+    failed = fun if isinstance(fun, Program) else None
+    print(json.dumps(as_json(result, took, failed)) if given.json else as_text(result, took, failed, given.plot))
+    if "interrupted" in result.reasons:
+        return 130
+    return 0 if math.isfinite(result.fun) else 1
+
+
+def _minimized(fun: Callable[..., Any], given: argparse.Namespace) -> Result:
+    """The run; programs are called by threads, functions by processes."""
+    x0 = given.x0
+    settings: dict[str, Any] = {
+        "method": given.method,
+        "popsize": given.popsize,
+        "bounds": given.bounds * len(x0) if given.bounds is not None and len(given.bounds) == 1 else given.bounds,
+        "restarts": given.restarts,
+        "rng": given.seed,
+        "maxfevals": given.maxfevals,
+        "ftarget": given.ftarget,
+        "progress": sys.stderr.isatty(),
+    }
+    sigma0 = given.sigma0[0] if len(given.sigma0) == 1 else given.sigma0
+    if given.method == "pbil":
+        sigma0 = None
+    if not isinstance(fun, Program) or given.workers == 1:
+        return minimize(fun, x0, sigma0, workers=given.workers, **settings)
+    with ThreadPoolExecutor(given.workers) as threads:
+        try:
+            return minimize(fun, x0, sigma0, workers=threads.map, **settings)
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+            fun.close()
+
+
+def _objective(given: argparse.Namespace) -> Callable[..., Any]:
+    """What is to be minimised."""
+    if (given.function is None) == (given.command is None):
+        raise Unable("give what to minimise: either module:function or --command PROG ARG..., one of them.")
+    if given.command is None:
+        if given.timeout is not None:
+            raise Unable("--timeout is for --command: a function cannot be stopped from outside.")
+        return imported(given.function, given.path)
+    if not given.command or shutil.which(given.command[0]) is None:
+        raise Unable(f"--command needs a program that can be run, got {' '.join(given.command) or 'nothing'!r}.")
+    return Program(given.command, given.timeout)
+
+
+def imported(name: str, path: Path | None) -> Callable[..., Any]:
+    """The function that module:function names. The working directory is searched only if `path` says so."""
+    if FUNCTION.fullmatch(name) is None:
+        raise Unable(f"expected module:function, such as mymodule:cost, got {name!r}.")
+    if path is not None:
+        if not path.is_dir():
+            raise Unable(f"--path must be a directory, got {path}.")
+        sys.path.insert(0, str(path.resolve()))
+    module_name, _, function_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        hint = "" if path else " Is it in the working directory? Then add --path ."
+        raise Unable(f"cannot import {module_name}: {error}.{hint}") from error
+    except Exception as error:
+        raise Unable(f"importing {module_name} failed: {type(error).__name__}: {error}") from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        near = difflib.get_close_matches(function_name, [key for key, value in vars(module).items() if callable(value)], n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise Unable(f"{module_name} has no function {function_name}.{hint}")
+    return function
+
+
+def _check_plot(file: Path) -> None:
+    """The picture can be written: better to know before the run than after."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise Unable(f"--plot needs {error.name}, which is not installed: pip install 'sublevel[plot]'") from error
+    kinds = Figure().canvas.get_supported_filetypes()
+    if file.suffix[1:].lower() not in kinds:
+        raise Unable(f"--plot must name a picture: one of .{', .'.join(sorted(kinds))}, got {file}.")
+    if not file.resolve().parent.is_dir():
+        raise Unable(f"--plot: there is no directory {file.resolve().parent}.")
+
+
+def as_text(result: Result, took: float, program: Program | None, plot: Path | None) -> str:
+    """The result for people; `x` can be given back as --x0."""
+    restarted = f", {result.restarts} restarts" if result.restarts else ""
+    lines = [
+        result.message,
+        f"fun    {result.fun!r}",
+        f"x      {','.join(map(repr, result.x.tolist()))}",
+        f"std    {','.join(f'{deviation:.3g}' for deviation in np.sqrt(np.diagonal(result.cov)))}",
+        f"spent  {result.nfev} evaluations in {result.nit} generations{restarted}, {took:.1f} s",
+    ]
+    if program is not None and program.failures:
+        kinds = ", ".join(f"{number} {kind}" for kind, number in program.failures.most_common())
+        lines += [f"failed {program.failures.total()} evaluations: {kinds}", f"       the last: {program.last_failure}"]
+    lines += [f"note   {finding}" for finding in result.diagnosis]
+    return "\n".join([*lines, f"plot   {plot}"] if plot else lines)
+
+
+def as_json(result: Result, took: float, program: Program | None) -> dict[str, Any]:
+    """The result for programs; what is not finite is null."""
+    facts = {name: result[name] for name in ("fun", "nfev", "nit", "restarts", "success", "status", "message", "reasons")}
+    facts["x"], facts["mean"] = result.x.tolist(), result.mean.tolist()
+    facts["deviations"] = np.sqrt(np.diagonal(result.cov)).tolist()
+    facts["seconds"] = round(took, 3)
+    facts["diagnosis"] = [{"name": f.name, "sentence": f.sentence, "numbers": f.numbers} for f in result.diagnosis]
+    facts["failures"] = {} if program is None else dict(program.failures)
+    return _finite(facts)
+
+
+def _finite(value: Any) -> Any:
+    """The value with None for numbers that JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    return [_finite(part) for part in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
+
+
+def numbers(text: str) -> list[float]:
+    """Finite numbers from "1,2,3"."""
+    try:
+        values = [float(word) for word in text.split(",")]
+    except ValueError:
+        values = [math.nan]
+    if not all(map(math.isfinite, values)):
+        raise argparse.ArgumentTypeError(f"expected numbers separated by commas, got {text!r}")
+    return values
+
+
+def pairs(text: str) -> list[tuple[float | None, float | None]]:
+    """Bounds from "-1:2,0:none"."""
+    try:
+        ends = [tuple(None if end.lower() in ("", "none") else float(end) for end in pair.split(":")) for pair in text.split(",")]
+    except ValueError:
+        ends = []
+    if not ends or any(len(pair) != 2 for pair in ends):
+        raise argparse.ArgumentTypeError(f'expected low:high for each variable, such as "-1:2,0:none", got {text!r}')
+    return [(low, high) for low, high in ends]
+
+
+def restarts(text: str) -> str | int:
+    """A strategy by name, or a number of restarts."""
+    return int(text) if text.isdecimal() else text
+
+
+def seconds(text: str) -> float:
+    """A positive number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a positive number of seconds, got {text!r}")
+    return value

@@ -1,0 +1,253 @@
+"""What a finished run tells about the problem and its start: a sentence with its numbers for everything that stands out.
+
+Every finding is about ranks and ratios: none of them changes when f is scaled, or x scaled or shifted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel import stop
+from sublevel.arrays import Array
+from sublevel.families import Bernoulli, Family, FullGaussian
+from sublevel.record import History, RunSummary
+
+CONDITION = 1e5
+"""Condition number of the covariance, in units of the initial standard deviations, from which on a problem counts as ill-conditioned."""
+DIFFERENT = 1e-6
+"""End values of two runs are different minima if they differ by more than this part of the way down to them."""
+ROUNDING = 1e-12
+"""Values that differ by less than this part of their size may differ by rounding."""
+GROWTH, CLOSENESS = 10.0, 0.01
+"""The initial step size was too small if it grew by this factor, and too large if the minimum lay this much of it from the start."""
+TOUCHING = 1e-6
+"""A variable is at a bound if it is this part of the box away from it."""
+WINDOW = 40
+"""Generations, at least, from which a trend is read."""
+NO_TREND, STEADY = 0.3, 0.1
+"""A search is lost in noise if the rank correlation of values and time is weaker than this while the step keeps this part of its size."""
+DISTINCT = 0.5
+"""An objective has plateaus if the best values of the generations are fewer different ones than this part of the generations."""
+ENDS = stop.SUCCESSES | {"flat", "stagnation"}
+"""Reasons of runs that ended somewhere, not somehow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that stands out in a run: its name, a sentence, and the numbers in it."""
+
+    name: str
+    sentence: str
+    numbers: dict[str, float] = field(repr=False)
+
+    def __str__(self) -> str:
+        """The sentence, with its name."""
+        return f"{self.name}: {self.sentence}"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the findings are made of."""
+
+    x: Array  # (d,), the best point
+    history: History
+    columns: dict[str, Array]
+    runs: list[RunSummary]
+
+    @property
+    def first(self) -> Family:
+        """The distribution the search began with."""
+        return self.history.snapshots[0].theta
+
+    @property
+    def last(self) -> Family:
+        """The distribution it ended with."""
+        return self.history.snapshots[-1].theta
+
+    @property
+    def free(self) -> NDArray[np.intp]:
+        """The variables that are searched (k,), by number."""
+        space = self.history.space
+        return np.arange(self.x.size) if space is None else np.flatnonzero(space.free)
+
+    def searched(self, points: Array) -> Array:
+        """The user's points (..., d) as the search sees them (..., k)."""
+        return points if self.history.space is None else self.history.space.searched(points)
+
+
+def diagnosed(result: Any) -> list[Finding]:
+    """All findings of a run that is over, the ones that matter most first."""
+    history: History = result.history
+    if not len(history) or isinstance(history.snapshots[0].theta, Bernoulli):
+        return []
+    facts = Facts(result.x, history, history.arrays(), history.runs)
+    return [finding for check in CHECKS if (finding := check(facts)) is not None]
+
+
+def flat(facts: Facts) -> Finding | None:
+    """The objective does not tell points apart."""
+    best, ended_flat = facts.columns["generation_best"], any("flat" in run.reasons for run in facts.runs)
+    count = len(np.unique(best))
+    if count > DISTINCT * best.size or not (ended_flat or best.size >= WINDOW):
+        return None
+    sentence = (
+        f"the generations' best values were only {_counted(count, 'different number')} in {_counted(best.size, 'generation')}: the "
+        "objective has plateaus, on which the search is blind; a larger `sigma0` or `popsize` looks further"
+    )
+    return Finding("flat", sentence, {"distinct": count, "generations": best.size})
+
+
+def noisy(facts: Facts) -> Finding | None:
+    """The values of generations go up and down without a trend, and the search does not close in."""
+    run = max(facts.runs, key=lambda run: run.rows.stop - run.rows.start)
+    rows = slice(run.rows.stop - (run.rows.stop - run.rows.start) // 3, run.rows.stop)
+    values, deviations = facts.columns["generation_best"][rows], facts.columns["deviation"][rows]
+    if values.size < WINDOW or not np.isfinite(values).all() or len(np.unique(values)) < DISTINCT * values.size:
+        return None
+    trend, kept = rank_correlation(values), float(deviations[-1] / deviations[0])
+    if abs(trend) > NO_TREND or not STEADY < kept < 1 / STEADY:
+        return None
+    sentence = (
+        f"over the last {values.size} generations the best values went up and down (rank correlation with time {trend:.2f}) while the step "
+        f"size kept {kept:.2g} of its size: the values look noisy, or rugged at the scale of the step; try `method='lra-cma'`, a larger "
+        "`popsize`, or the mean of several evaluations; `result.mean` is a better estimate than `result.x`"
+    )
+    return Finding("noisy", sentence, {"generations": values.size, "trend": trend, "kept": kept})
+
+
+def multimodal(facts: Facts) -> Finding | None:
+    """Runs came to rest at different values."""
+    ends = np.array([run.fun for run in facts.runs if ENDS & run.reasons.keys() and np.isfinite(run.fun)])
+    if ends.size < 2 or noisy(facts):
+        return None
+    lowest, highest = float(ends.min()), float(ends.max())
+    start = facts.columns["generation_best"][[run.rows.start for run in facts.runs]]
+    descent = max(float(np.max(start, where=np.isfinite(start), initial=lowest)) - lowest, highest - lowest)
+    resolution = max(DIFFERENT * descent, ROUNDING * abs(lowest))
+    share = int(np.count_nonzero(ends - lowest <= resolution))
+    if share == ends.size:
+        return None
+    sentence = (
+        f"{ends.size} runs came to rest at values between {lowest:.6g} and {highest:.6g}, {share} of them at the lowest: "
+        "there are several minima; allow more restarts, or a larger `popsize`, or try `method='lra-cma'`"
+    )
+    return Finding("multimodal", sentence, {"runs": ends.size, "lowest": lowest, "highest": highest, "at_lowest": share})
+
+
+def at_bound(facts: Facts) -> Finding | None:
+    """Variables ended at a bound."""
+    space = facts.history.space
+    if space is None:
+        return None
+    x, deviations = facts.x[space.free], facts.first.deviations
+    with np.errstate(divide="ignore", invalid="ignore"):
+        u = np.where(space.is_log, np.log(np.where(space.is_log, x, 1.0)), x)
+        width = np.where(np.isfinite(space.upper - space.lower), space.upper - space.lower, deviations)
+        lower, upper = u - space.lower <= TOUCHING * width, space.upper - u <= TOUCHING * width
+    if not (lower | upper).any():
+        return None
+    box = space.box
+    names = [f"x[{i}] at its lower bound {box[0][i]:.6g}" for i in facts.free[lower]]
+    names += [f"x[{i}] at its upper bound {box[1][i]:.6g}" for i in facts.free[upper]]
+    sentence = f"the best point has {_listed(names)}: a better one may lie beyond"
+    return Finding("at_bound", sentence, {"lower": int(np.count_nonzero(lower)), "upper": int(np.count_nonzero(upper))})
+
+
+def small_sigma0(facts: Facts) -> Finding | None:
+    """The step size grew much before it shrank."""
+    rows, initial = facts.runs[0].rows, facts.first.deviations
+    if np.max(facts.columns["deviation"][rows]) < GROWTH * np.max(initial):
+        return None
+    snapshots = [snapshot for snapshot in facts.history.snapshots if snapshot.run == 0]
+    sizes = np.array([log_size(snapshot.theta) for snapshot in snapshots])
+    peak = int(np.argmax(sizes))
+    growth, nfev = float(np.exp(sizes[peak] - sizes[0])), snapshots[peak].nfev
+    if growth < GROWTH:
+        return None
+    if peak == sizes.size - 1:
+        advice = "and never shrank: the minimum is far from `x0`, or there is none"
+    else:
+        advice = f"before it shrank: `sigma0` was too small for where `x0` lies; about {growth * np.max(initial):.2g} suits"
+    sentence = f"the step size grew {growth:.3g}-fold in the first {nfev} evaluations, {advice}"
+    return Finding("small_sigma0", sentence, {"growth": growth, "nfev": nfev})
+
+
+def large_sigma0(facts: Facts) -> Finding | None:
+    """The minimum lay within a small part of the initial step size, or that was wider than the box."""
+    first, space = facts.first, facts.history.space
+    if space is not None:
+        share = float(np.max(first.deviations / (space.upper - space.lower)))
+        if share > 1:
+            sentence = f"`sigma0` is {share:.3g} times as wide as the bounds allow: a third of their distance is wide enough"
+            return Finding("large_sigma0", sentence, {"share": share})
+    closeness = float(np.max(np.abs(facts.searched(facts.x) - first.mean) / first.deviations))
+    shrunk = facts.columns["deviation"] < CLOSENESS * np.max(first.deviations)
+    if closeness > CLOSENESS or not shrunk[-1]:
+        return None
+    nfev = int(facts.columns["nfev"][np.argmax(shrunk)])
+    sentence = (
+        f"the best point lies {closeness:.2g} standard deviations from `x0`, and it took {nfev} evaluations until the search was as narrow "
+        f"as {CLOSENESS:g} of them: a smaller `sigma0` would have saved these"
+    )
+    return Finding("large_sigma0", sentence, {"closeness": closeness, "nfev": nfev})
+
+
+def ill_conditioned(facts: Facts) -> Finding | None:
+    """The principal axes became very different, in the units that `sigma0` set."""
+    theta, shrinkage = facts.last, facts.last.deviations / facts.first.deviations
+    root = theta.root if isinstance(theta, FullGaussian) else np.diag(theta.deviations)
+    condition = _condition(root / facts.first.deviations[:, None])
+    if not condition >= CONDITION:
+        return None
+    remaining = _condition(root / np.sqrt(np.vecdot(root, root))[:, None])
+    narrow, wide = int(np.argmin(shrinkage)), int(np.argmax(shrinkage))
+    if remaining < np.sqrt(condition):
+        advice = (
+            f"with one entry of `sigma0` per variable it would be {remaining:.2g}: x[{facts.free[narrow]}] ended at "
+            f"{shrinkage[narrow]:.2g} of its `sigma0`, x[{facts.free[wide]}] at {shrinkage[wide]:.2g}"
+        )
+    else:
+        advice = f"it is in combinations of variables, not in their units: rescaled one by one they still have {remaining:.2g}"
+    sentence = f"the longest principal axis is {np.sqrt(condition):.2g} times the shortest, a condition number of {condition:.2g}; {advice}"
+    numbers = {"condition": condition, "rescaled": remaining, "narrowest": int(facts.free[narrow]), "widest": int(facts.free[wide])}
+    return Finding("ill_conditioned", sentence, numbers)
+
+
+CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (flat, noisy, multimodal, at_bound, small_sigma0, large_sigma0, ill_conditioned)
+
+
+def rank_correlation(values: Array) -> float:
+    """Spearman's: of values (n,) with their order in time."""
+    ranks, middle = np.argsort(np.argsort(values, kind="stable")), 0.5 * (values.size - 1)
+    time = np.arange(values.size) - middle
+    return float(np.sum(time * (ranks - middle)) / np.sum(time**2))
+
+
+def log_size(theta: Family) -> float:
+    """ln of the geometric mean of the principal axes."""
+    if isinstance(theta, FullGaussian):
+        return float(np.log(theta.scale) + np.linalg.slogdet(theta.root)[1] / theta.dimension)
+    return float(np.mean(np.log(theta.deviations)))
+
+
+def _condition(root: Array) -> float:
+    """Condition number of the covariance with this root."""
+    axes = np.linalg.svd(root, compute_uv=False)
+    with np.errstate(over="ignore", divide="ignore"):
+        return float(np.square(axes[0] / axes[-1]))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _listed(names: list[str], shown: int = 3) -> str:
+    """The first few, and how many more."""
+    return ", ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")

@@ -1,0 +1,97 @@
+"""A live line about a run: evaluations, best value, step size, axis ratio, time left."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+
+from sublevel.record import principal_axes
+
+if TYPE_CHECKING:
+    from sublevel.optimizer import Optimizer
+
+EVERY = 0.1
+"""Seconds between two updates of a line on a terminal."""
+SELDOM = 30.0
+"""Seconds between two lines in a log, which cannot be overwritten."""
+SHARE = 0.01
+"""Of the time, for showing progress; with a thousand variables the axis ratio alone takes a second."""
+
+
+class Progress:
+    """Shows on a terminal one line that changes, elsewhere a line now and then, and in the end the last state."""
+
+    def __init__(self, maxfevals: float | None, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.maxfevals, self.clock = maxfevals, clock
+        self.stream = sys.stderr if stream is None else stream
+        self.is_live = self.stream.isatty() or "ipykernel" in sys.modules
+        self.bar = _bar(maxfevals, self.stream) if self.is_live else None
+        self.began = clock()
+        self.next = self.began + (0.0 if self.is_live else SELDOM)
+        self.width = 0
+
+    def see(self, done: Optimizer) -> None:
+        """Show where the run is, if it is time to."""
+        now = self.clock()
+        if now >= self.next:
+            self._show(done)
+            self.next = self.clock() + max(EVERY if self.is_live else SELDOM, (self.clock() - now) / SHARE)
+
+    def end(self, done: Optimizer) -> None:
+        """Show the last state, and leave it there."""
+        self._show(done, last=True)
+        if self.bar is not None:
+            self.bar.close()
+        elif self.is_live:
+            print(file=self.stream, flush=True)
+
+    def _show(self, done: Optimizer, last: bool = False) -> None:
+        text = state_line(done) + ("" if last else self._left(done.nfev))
+        if self.bar is not None:
+            self.bar.n = done.nfev
+            self.bar.set_description_str(text, refresh=True)
+        elif self.is_live:
+            text = text[: shutil.get_terminal_size().columns - 1]
+            print("\r" + text.ljust(self.width), end="", file=self.stream, flush=True)
+            self.width = len(text)
+        else:
+            print(text, file=self.stream, flush=True)
+
+    def _left(self, nfev: int) -> str:
+        """How long it will take at most, if there is a budget."""
+        if self.maxfevals is None or not nfev:
+            return ""
+        return f", {duration((self.clock() - self.began) * max(self.maxfevals - nfev, 0) / nfev)} left"
+
+
+def state_line(done: Optimizer) -> str:
+    """The state of a run in one line."""
+    axes = principal_axes(done.theta)
+    restarts = f", restart {done.restarts}" if done.restarts else ""
+    ratio = f", axis ratio {axes[0] / axes[-1]:.2g}" if axes[-1] > 0 else ""
+    widest = f"largest deviation {np.max(done.deviations):.2g}"
+    return f"{done.nfev} evaluations, best {done.best_fun:.8g}, {widest}{ratio}{restarts}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person would say them."""
+    if not seconds < 360_000:
+        return "days"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
+
+
+def _bar(maxfevals: float | None, stream: TextIO) -> Any:
+    """A tqdm bar, if tqdm is installed; it knows about widths and about other bars."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    total = None if maxfevals is None or maxfevals == np.inf else maxfevals
+    return tqdm(total=total, bar_format="{desc}" + ("" if total is None else " |{bar:16}|"), file=stream, leave=True, dynamic_ncols=True)

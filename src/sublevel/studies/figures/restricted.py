@@ -1,0 +1,78 @@
+# pyright: reportUnknownMemberType=false
+"""The picture of `restricted`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from sublevel.experiments.draw import FAINT, INK
+from sublevel.studies.common import Data
+from sublevel.studies.figures.drawing import DASHES, blank, logarithmic, tidy
+from sublevel.studies.restricted import LEFT_BEHIND, Speed, speeds
+
+COLOURS = {"full": "#1f77b4", "diagonal": "#1b9a6c", "isotropic": "#c2410c"}
+MARKERS = {100: "v", 1000: "s", 10000: "D"}
+
+
+def figure(data: Data) -> Figure:
+    """Speeds of the exact and of the stochastic algorithm, and where the mean is left behind."""
+    drawing = blank((12.6, 4.6))
+    axes = drawing.subplots(1, 3)
+    found = sorted(speeds(data), key=lambda speed: speed.condition)
+    _exact(axes[0], found)
+    _stochastic(axes[1], found)
+    _left_behind(axes[2], found)
+    axes[1].set_ylim(axes[0].get_ylim())
+    families = [Line2D([], [], color=colour, lw=2, label=f"{family} C") for family, colour in COLOURS.items()]
+    sizes = [Line2D([], [], color=FAINT, marker=MARKERS[n], ls="", ms=5, label=f"n = {n}") for n in sorted({one.n for one in found} - {0})]
+    hollow = Line2D([], [], color=FAINT, marker="o", mfc="white", ls="", ms=5, label="hollow: C shrinks away from the mean")
+    theory = Line2D([], [], color=INK, lw=1.3, ls=DASHES, label="theory")
+    drawing.legend(handles=[*families, theory, *sizes, hollow], loc="outside upper center", ncols=8, frameon=False, fontsize=9)
+    return drawing
+
+
+def _theory(axis: Any, found: list[Speed]) -> None:
+    for family, colour in COLOURS.items():
+        shown = [speed for speed in found if speed.family == family and speed.n == 0]
+        axis.plot([one.condition for one in shown], [np.mean(one.predicted) for one in shown], color=colour, lw=1.4, ls=DASHES)
+
+
+def _exact(axis: Any, found: list[Speed]) -> None:
+    _theory(axis, found)
+    for speed in found:
+        if speed.n == 0:
+            x = speed.condition * np.geomspace(0.94, 1.06, speed.measured.size)
+            axis.plot(x, speed.measured, "o", color=COLOURS[speed.family], ms=3.6, mew=0)
+    _axes(axis, "Exact gradient: as predicted,\nto the last digit shown", "speed: $-\\log$ of the factor of E $f$ in an iteration")
+
+
+def _stochastic(axis: Any, found: list[Speed]) -> None:
+    _theory(axis, found)
+    for speed in found:
+        if speed.n:
+            colour = COLOURS[speed.family]
+            fill = "white" if speed.is_left_behind else colour
+            shift = {100: 0.88, 1000: 1.0, 10000: 1.14}[speed.n]
+            middle = np.median(speed.measured)
+            if middle > 0:
+                axis.plot(speed.condition * shift, middle, MARKERS[speed.n], color=colour, mfc=fill, ms=4.6, mew=1.1)
+    _axes(axis, "Sampled gradient: close while\nCond(CA) is small")
+
+
+def _left_behind(axis: Any, found: list[Speed]) -> None:
+    for family, colour in COLOURS.items():
+        for n, marker in MARKERS.items():
+            shown = [speed for speed in found if speed.family == family and speed.n == n]
+            x, y = [speed.condition for speed in shown], [np.median(speed.distance) for speed in shown]
+            axis.plot(x, y, marker + "-", color=colour, lw=0.9, ms=4, alpha=0.9)
+    axis.axhline(LEFT_BEHIND, color=FAINT, lw=0.8)
+    _axes(axis, "Why: with a wrong C the mean\nis left behind", "distance $\\|m\\|/\\sigma$ at the end")
+
+
+def _axes(axis: Any, title: str, y: str = "") -> None:
+    logarithmic(axis)
+    tidy(axis, title, x="Cond($A$)", y=y)

@@ -1,0 +1,168 @@
+"""Termination does not notice the units of x and f, and every reason to stop is there when it should be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import sublevel as sl
+from sublevel.restarts import Run
+from sublevel.stop import SUCCESSES
+from sublevel.studies.problems import ellipsoid, sphere
+
+METHODS = ["cma", "sep-cma", "iso-cma", "xnes", "lra-cma"]
+FUNCTIONS = {"sphere": sphere, "ellipsoid": ellipsoid}
+each_method = pytest.mark.parametrize("method", METHODS)
+each_function = pytest.mark.parametrize("fun", FUNCTIONS.values(), ids=FUNCTIONS)
+
+
+def solved(fun, d=5, *, x0=1.0, sigma0=0.5, method="cma", **options):
+    """A run from (x0, …, x0) to its own end."""
+    return sl.minimize(fun, np.full(d, x0), sigma0, method=method, vectorized=True, rng=1, **{"maxfevals": 2e5} | options)
+
+
+# Units
+
+
+@each_function
+@each_method
+@pytest.mark.parametrize("factor", [2.0**-100, 2.0**100])
+def test_the_units_of_f_change_nothing_the_end_included(fun, method, factor):
+    if method == "iso-cma" and fun is ellipsoid:
+        fun = sphere  # one variance cannot solve it
+    plain, scaled = solved(fun, method=method), solved(lambda X: factor * fun(X), method=method)
+    assert plain.success
+    assert (scaled.nit, scaled.reasons, scaled.success) == (plain.nit, plain.reasons, plain.success)
+    assert scaled.fun == factor * plain.fun
+    np.testing.assert_array_equal(scaled.x, plain.x)
+
+
+@each_function
+@pytest.mark.parametrize("factor", [1e-30, 1e30])
+@pytest.mark.parametrize("lowest", [0.0, 1.0])
+def test_units_of_f_that_round_change_the_end_by_rounding_only(fun, factor, lowest):
+    plain, scaled = solved(lambda X: lowest + fun(X)), solved(lambda X: factor * (lowest + fun(X)))
+    assert list(scaled.reasons) == list(plain.reasons) == ["tolfun" if lowest else "tolx"]
+    assert scaled.nit == pytest.approx(plain.nit, rel=0.1 if lowest else 0)
+    assert scaled.success
+    assert scaled.fun / factor == pytest.approx(plain.fun, rel=1e-14, abs=1e-300)
+
+
+@each_function
+@pytest.mark.parametrize("power", [-40, 40])
+@pytest.mark.parametrize("lowest", [0.0, 1.0])
+@each_method
+def test_the_units_of_x_change_nothing_the_end_included(fun, power, lowest, method):
+    if method == "iso-cma" and fun is ellipsoid:
+        fun = sphere
+    plain = solved(lambda X: lowest + fun(X), method=method)
+    scaled = solved(lambda X: lowest + fun(np.ldexp(X, -power)), method=method, x0=2.0**power, sigma0=2.0 ** (power - 1))
+    assert (scaled.nit, scaled.reasons, scaled.fun) == (plain.nit, plain.reasons, plain.fun)
+    np.testing.assert_array_equal(np.ldexp(scaled.x, -power), plain.x)
+
+
+@each_function
+@pytest.mark.parametrize("shift", [-1e6, 1.0, 1e6])
+def test_a_constant_added_to_f_is_not_noticed_as_long_as_floats_can_tell(fun, shift):
+    early, early_shifted = solved(fun, maxiter=30), solved(lambda X: fun(X) + shift, maxiter=30)
+    np.testing.assert_array_equal(early_shifted.mean, early.mean)
+    np.testing.assert_array_equal(early_shifted.cov, early.cov)
+    late, late_shifted = solved(fun), solved(lambda X: fun(X) + shift)
+    assert late_shifted.success
+    assert list(late_shifted.reasons) == ["tolfun"]
+    assert fun(late_shifted.x) < 8 * np.spacing(abs(shift))
+    assert 0.3 * late.nit < late_shifted.nit < late.nit
+
+
+@each_function
+def test_a_distant_optimum_ends_at_the_spacing_of_floats(fun):
+    plain, distant = solved(fun), solved(lambda X: fun(X - 1e6), x0=1e6 + 1)
+    assert list(distant.reasons) == ["no_effect"]
+    assert distant.success
+    assert distant.fun <= 20 * fun(np.full(5, np.spacing(1e6)))  # the steep axes at the spacing of floats hide the others
+    assert 0.7 * plain.nit < distant.nit < plain.nit
+
+
+# Every reason once
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """Runs with a budget each."""
+
+    budgets: tuple[float, ...]
+
+    def runs(self, popsize, rng):
+        for budget in self.budgets:
+            yield Run(popsize, 1.0, budget)
+
+
+def noisy_sphere():
+    noise = np.random.default_rng(2)
+    return lambda X: sphere(X) + noise.standard_normal(len(X))
+
+
+PROVOKED = {
+    "tolx": lambda: solved(sphere),
+    "tolfun": lambda: solved(lambda X: 1 + sphere(X)),
+    "no_effect": lambda: solved(lambda X: sphere(X - 1e8), x0=1e8 + 1),
+    "stagnation": lambda: solved(noisy_sphere()),
+    "ill_conditioned": lambda: solved(lambda X: sphere(X[:, :2]), 3),
+    "diverged": lambda: solved(lambda X: X[:, 0]),
+    "flat": lambda: solved(lambda X: np.ones(len(X))),
+    "run_budget": lambda: solved(sphere, restarts=Allowed((200,))),
+    "too_narrow": lambda: solved(sphere, sigma0=1e-30),
+    "all_failed": lambda: solved(lambda X: np.full(len(X), np.nan)),
+    "maxfevals": lambda: solved(sphere, maxfevals=100),
+    "ftarget": lambda: solved(sphere, ftarget=1e-3),
+}
+
+
+@pytest.mark.parametrize("reason", PROVOKED)
+def test_every_reason_is_given_where_it_is_due(reason):
+    result = PROVOKED[reason]()
+    assert list(result.reasons) == [reason]
+    assert result.success == (reason in SUCCESSES)
+    assert f"{result.reasons[reason]:.3g}"[:3] in result.message or reason in ("no_effect", "too_narrow")
+
+
+def test_a_run_within_its_budget_ends_for_another_reason():
+    assert list(solved(sphere, restarts=Allowed((1e5,))).reasons) == ["tolx"]
+
+
+def test_a_budget_of_a_run_ends_it_at_the_next_generation():
+    result = solved(sphere, restarts=Allowed((200,)), popsize=30)
+    assert (result.nfev, result.reasons) == (210, {"run_budget": 210.0})
+
+
+@pytest.mark.parametrize("method", ["cma", "xnes", "ngd", "rank-mu"])
+@pytest.mark.parametrize("lowest", [-3.0, 1e-5, 1.0, 1e9])
+def test_a_minimum_that_is_not_zero_is_a_success(method, lowest):
+    result = solved(lambda X: lowest + sphere(X), 3, method=method)
+    assert result.success, result.message
+    assert list(result.reasons) == ["tolfun"]
+    assert result.fun == pytest.approx(lowest, rel=1e-14)
+
+
+def test_a_minimum_that_is_wide_is_a_success():
+    result = solved(lambda X: np.maximum(sphere(X), 1.0), x0=3.0)
+    assert (list(result.reasons), result.success, result.fun) == (["tolfun"], True, 1.0)
+
+
+def test_a_plateau_beside_the_start_is_none():
+    """All values are equal where the search is thrown at once, and it has not narrowed."""
+    result = solved(lambda X: np.where(sphere(X) < 1e-2, sphere(X), 1.0), x0=0.0, sigma0=50.0)
+    assert (list(result.reasons), result.success) == (["flat"], False)
+    assert "sigma0" in result.message
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_steady_progress_is_no_stagnation(method):
+    """A narrow, bent valley and many variables: slow, but the values never stop to fall."""
+
+    def valley(X):
+        return 100 * np.square(X[:, 1:] - np.square(X[:, :-1])).sum(axis=1) + np.square(1 - X[:, :-1]).sum(axis=1)
+
+    assert "stagnation" not in solved(valley, 8, x0=0.0, method=method, maxfevals=2e4).reasons
