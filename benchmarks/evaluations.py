@@ -36,16 +36,11 @@ import numpy as np
 
 import sublevel as sl
 from sublevel.constants import default_popsize
-from sublevel.studies import problems
 
-FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "sphere": problems.sphere,
-    "ellipsoid": problems.ellipsoid,
-    "cigar": problems.cigar,
-    "discus": problems.discus,
-    "different powers": problems.different_powers,
-    "Rosenbrock": problems.rosenbrock,
-}
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the functions and the tutorial's algorithm stand among the tests
+import cma_oracle
+from functions import UNIMODAL, rastrigin, sphere
+
 SIGMA0, TARGET = 0.5, 1e-10
 BUDGET = 20_000
 """Evaluations per dimension at which a run is given up."""
@@ -83,9 +78,9 @@ class Package:
 def evaluations(name: str, function: str, d: int, seed: int) -> float:
     """Evaluations until one is at the target, inf if a run ends before."""
     warnings.simplefilter("ignore")  # of the package
-    fun, x0 = FUNCTIONS[function], start(function, d)
+    fun, x0 = UNIMODAL[function], start(function, d)
     if name == "oracle":
-        return oracle().evaluations(fun, x0, SIGMA0, TARGET, BUDGET * d, np.random.default_rng([1, seed]), default_popsize(d))
+        return cma_oracle.evaluations(fun, x0, SIGMA0, TARGET, BUDGET * d, np.random.default_rng([1, seed]), default_popsize(d))
     search = Package(x0, seed) if name == "cma package" else Ours(name, x0, seed)
     spent = 0
     while spent < BUDGET * d and not search.stop():
@@ -97,14 +92,6 @@ def evaluations(name: str, function: str, d: int, seed: int) -> float:
         search.tell(points, values)
         spent += values.size
     return np.inf
-
-
-def oracle():
-    """The module with the tutorial's algorithm, which stands among the tests."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    import cma_oracle
-
-    return cma_oracle
 
 
 def cell(name: str, function: str, d: int, seeds: int) -> tuple[float, float]:
@@ -121,7 +108,7 @@ def compare(names: list[str], dims: list[int], seeds: int, jobs: int) -> Iterato
     yield f"{'function':17}{'d':>4}" + "".join(f"{name:>20}" for name in names) + "".join(f"{'/ ' + name:>15}" for name in theirs)
     logs: dict[str, list[float]] = {name: [] for name in theirs}
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        rows = [(function, d, [pool.submit(cell, name, function, d, seeds) for name in names]) for d, function in product(dims, FUNCTIONS)]
+        rows = [(function, d, [pool.submit(cell, name, function, d, seeds) for name in names]) for d, function in product(dims, UNIMODAL)]
         for function, d, futures in rows:
             cells = dict(zip(names, (future.result() for future in futures), strict=True))
             ratios = {name: cells[ours][0] / cells[name][0] for name in theirs}
@@ -136,14 +123,10 @@ def compare(names: list[str], dims: list[int], seeds: int, jobs: int) -> Iterato
 # Success with adapted learning rates
 
 
-def rastrigin(x: np.ndarray) -> np.ndarray:
-    return 10 * x.shape[-1] + np.sum(np.square(x) - 10 * np.cos(2 * np.pi * x), axis=-1)
-
-
 HARD: dict[str, tuple[Callable[[np.ndarray], np.ndarray], int, float, float]] = {  # function, d, target, variance of the noise
     "Rastrigin d = 10": (rastrigin, 10, 1e-8, 0.0),
     "Rastrigin d = 20": (rastrigin, 20, 1e-8, 0.0),
-    "noisy sphere d = 10": (problems.sphere, 10, 1e-3, 1.0),
+    "noisy sphere d = 10": (sphere, 10, 1e-3, 1.0),
 }
 
 

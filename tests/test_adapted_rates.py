@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cases import GAUSSIANS, distance, ellipsoid
+from functions import rastrigin, sphere
 from sublevel import FullGaussian, Optimizer, cma, minimize, ngd, rank_mu, with_adapted_rates, xnes
-from sublevel.studies.problems import sphere
 from sublevel.tangent import natural_gradient
 from sublevel.transforms import AdaptedRates
 from sublevel.weights.ranking import ranking
@@ -148,11 +148,6 @@ def test_a_sphere_costs_a_few_times_more_with_adapted_rates():
 
 
 # What it is for: the default population on multimodal and noisy functions. Settings of the paper and its authors' code, m = 3 and σ = 2.
-
-
-def rastrigin(x):
-    """Σ(xᵢ² + 10(1 − cos 2πxᵢ))."""
-    return 10 * x.shape[-1] + np.sum(np.square(x) - 10 * np.cos(2 * np.pi * x), axis=-1)
 
 
 def reaches(target, fun, d, method, seed, *, variance=0.0, budget=2e6):

@@ -9,10 +9,10 @@ import pytest
 
 import cma_oracle
 from cases import GAUSSIANS, distance, member
+from functions import UNIMODAL
 from sublevel import DiagonalGaussian, FullGaussian, IsotropicGaussian, cma
 from sublevel.arrays import Streams
 from sublevel.constants import cma_constants, default_popsize
-from sublevel.studies import problems
 from sublevel.tangent import Weighting, natural_gradient
 from sublevel.transforms.paths import Cumulation
 from sublevel.weights import Active
@@ -162,14 +162,6 @@ def test_a_vector_that_comes_along_is_the_same_displacement(family, d, n, expone
 # In distribution, from wherever the frames drift to
 
 
-FUNCTIONS = {
-    "sphere": problems.sphere,
-    "ellipsoid": problems.ellipsoid,
-    "cigar": problems.cigar,
-    "discus": problems.discus,
-    "different powers": problems.different_powers,
-    "Rosenbrock": problems.rosenbrock,
-}
 SEEDS = {5: 251, 10: 151, 20: 51}
 """Runs of each: fewer dimensions mean fewer generations and a wider spread."""
 
@@ -193,7 +185,7 @@ def evaluations_of_the_engine(fun, x0, sigma0, target, budget, n, trials):
 
 def medians_of_both(name, d):
     """Median evaluations to 1e-10 of the runs that succeed, and their share, of engine and oracle."""
-    fun, n, budget, trials = FUNCTIONS[name], default_popsize(d), 10_000 * d, SEEDS[d]
+    fun, n, budget, trials = UNIMODAL[name], default_popsize(d), 10_000 * d, SEEDS[d]
     x0 = np.zeros(d) if name == "Rosenbrock" else np.ones(d)
     ours = evaluations_of_the_engine(fun, x0, 0.5, 1e-10, budget, n, trials)
     theirs = np.array([cma_oracle.evaluations(fun, x0, 0.5, 1e-10, budget, np.random.default_rng([2, k]), n) for k in range(trials)])
@@ -202,7 +194,7 @@ def medians_of_both(name, d):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [5, 10, 20])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", UNIMODAL)
 def test_engine_needs_as_many_evaluations_as_the_tutorials_algorithm(name, d):
     (ours, our_share), (theirs, their_share) = medians_of_both(name, d)
     assert ours == pytest.approx(theirs, rel=0.05)

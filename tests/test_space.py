@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds
 
 import sublevel as sl
+from functions import ellipsoid, sphere
 from sublevel.space import MARGIN, bounded_space
-from sublevel.studies.problems import ellipsoid, sphere
 
 INF = float("inf")
 ENDS = [-INF, -1e300, -1e9, -3.0, -1e-9, 0.0, 1e-300, 0.1, 2.0, 1e9, 1e300, INF]
@@ -59,7 +61,7 @@ def test_no_search_point_is_mapped_outside_however_far_it_is(pair, u):
 @given(pairs, shares)
 def test_every_point_of_the_box_is_found_again(pair, share):
     space, x = space_of(pair), np.array([inside(pair, share)])
-    scale = max(abs(end) for end in (*pair, x[0]) if np.isfinite(end))
+    scale = max(abs(end) for end in (*pair, *x, 0.5) if np.isfinite(end))
     np.testing.assert_allclose(space.points(space.searched(x)), x, rtol=0, atol=4 * np.spacing(scale))
 
 
@@ -87,7 +89,8 @@ def test_the_map_rises_from_vertex_to_vertex_and_is_mirrored_beyond(pair):
         if np.isfinite(end):
             offsets = np.linspace(0.0, 0.9 * float(min(space.below[0], space.above[0])), 50)[:, None]
             assert space.points(vertex) == end
-            np.testing.assert_allclose(space.points(vertex - offsets), space.points(vertex + offsets), rtol=1e-12, atol=1e-12)
+            rounding = 8 * np.spacing(max(abs(end), 1.0))
+            np.testing.assert_allclose(space.points(vertex - offsets), space.points(vertex + offsets), rtol=0, atol=rounding)
 
 
 @pytest.mark.parametrize("pair", [(0.0, 1.0), (0.0, INF), (-INF, 2.0)])
@@ -169,10 +172,13 @@ def test_no_point_outside_is_evaluated_in_a_million(box):
     never_outside(350_000, "cma", BOXES[box])
 
 
-def median_evaluations(bounds, d=10, seeds=15, x0=1.0):
+@cache
+def median_evaluations(pair):
+    """To 1e-10 on the ellipsoid in 10 dimensions, each variable within the pair."""
+    bounds = None if pair is None else [pair] * 10
     results = [
-        sl.minimize(ellipsoid, np.full(d, x0), 0.5, bounds=bounds, vectorized=True, ftarget=1e-10, rng=seed, maxfevals=1e5)
-        for seed in range(seeds)
+        sl.minimize(ellipsoid, np.ones(10), 0.5, bounds=bounds, vectorized=True, ftarget=1e-10, rng=seed, maxfevals=1e5)
+        for seed in range(15)
     ]
     assert all(result.fun <= 1e-10 for result in results)
     return np.median([result.nfev for result in results])
@@ -180,7 +186,7 @@ def median_evaluations(bounds, d=10, seeds=15, x0=1.0):
 
 @pytest.mark.parametrize("pair", [(-5, 5), (-1.1, 1.3), (-0.1, 3), (-0.1, None), (None, 1)], ids=str)
 def test_a_box_around_the_optimum_of_an_ill_conditioned_ellipsoid_costs_nothing(pair):
-    assert median_evaluations([pair] * 10) <= 1.05 * median_evaluations(None)
+    assert median_evaluations(pair) <= 1.05 * median_evaluations(None)
 
 
 ON_THE_BOUNDARY = {
@@ -250,7 +256,7 @@ def test_boxes_are_written_as_for_scipy(bounds):
     np.testing.assert_array_equal(result.x, expected.x)
 
 
-@pytest.mark.parametrize("bounds", [[(None, None)] * 3, [(-INF, INF)] * 3, Bounds(), [(-1e308, 1e308)] * 3], ids=str)
+@pytest.mark.parametrize("bounds", [[(None, None)] * 3, [(-INF, INF)] * 3, Bounds(), [(-1e308, 1.7e308)] * 3], ids=str)
 def test_a_box_without_effect_has_none(bounds):
     free, boxed = (sl.minimize(sphere, np.ones(3), 0.5, bounds=b, vectorized=True, rng=1) for b in (None, bounds))
     assert (boxed.nfev, boxed.fun) == (free.nfev, free.fun)

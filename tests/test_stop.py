@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import sublevel as sl
+from functions import ellipsoid, sphere
 from sublevel.restarts import Run
 from sublevel.stop import SUCCESSES
-from sublevel.studies.problems import ellipsoid, sphere
 
 METHODS = ["cma", "sep-cma", "iso-cma", "xnes", "lra-cma"]
 FUNCTIONS = {"sphere": sphere, "ellipsoid": ellipsoid}

@@ -1,4 +1,4 @@
-"""The command line: `sublevel minimize`, `sublevel reproduce`, `sublevel verify`.
+"""The command line: `sublevel minimize`, `sublevel reproduce`, `sublevel study`, `sublevel verify`.
 
 A command is a function that adds its parser and names what to run. Exit status: 0 all is well, 1 something that was checked
 is not so, 2 the command cannot be run as given, 130 interrupted.
@@ -14,6 +14,7 @@ from pathlib import Path
 import sublevel
 from sublevel.commands.common import Subparsers, Unable, count, seed
 from sublevel.commands.minimize import add_minimize
+from sublevel.commands.study import add_study
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,7 +93,7 @@ def run_verify(given: argparse.Namespace) -> int:
     return 0 if verify.all_passed(reports) else 1
 
 
-COMMANDS: tuple[Callable[[Subparsers], None], ...] = (add_minimize, add_reproduce, add_verify)
+COMMANDS: tuple[Callable[[Subparsers], None], ...] = (add_minimize, add_reproduce, add_study, add_verify)
 """Every command; a new one is a line here and a function above."""
 
 

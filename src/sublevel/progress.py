@@ -74,7 +74,7 @@ def state_line(done: Optimizer) -> str:
     axes = principal_axes(done.theta)
     restarts = f", restart {done.restarts}" if done.restarts else ""
     ratio = f", axis ratio {axes[0] / axes[-1]:.2g}" if axes[-1] > 0 else ""
-    widest = f"largest deviation {np.max(done.deviations):.2g}"
+    widest = f"std {np.max(done.deviations):.2g}"
     return f"{done.nfev} evaluations, best {done.best_fun:.8g}, {widest}{ratio}{restarts}"
 
 

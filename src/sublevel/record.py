@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 SNAPSHOTS = (16, 256)
 """How many snapshots are kept at least and at most."""
-SNAPSHOT_FLOATS = 4_000_000
-"""Numbers that all snapshots together may hold, unless that is fewer snapshots than the least: 32 MB."""
+SNAPSHOT_FLOATS = 1_000_000
+"""Numbers that all snapshots together may hold, unless that is fewer snapshots than the least: 8 MB."""
 
 
 class Snapshot(NamedTuple):

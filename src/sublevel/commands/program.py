@@ -36,6 +36,7 @@ class Program:
     failures: Counter[str] = field(default_factory=Counter[str])
     last_failure: str = ""
     _running: set[Process] = field(default_factory=set[Process])
+    _closed: bool = False
 
     def __call__(self, point: Array) -> float:
         """The value at a point (d,)."""
@@ -45,6 +46,8 @@ class Program:
             return self._failed("not started", point, str(error))
         self._running.add(process)
         try:
+            if self._closed:
+                return math.nan
             kind, output, errors = _answer(process, json.dumps(point.tolist()), self.timeout)
         finally:
             _end(process)
@@ -61,7 +64,8 @@ class Program:
         return math.nan
 
     def close(self) -> None:
-        """End whatever still runs."""
+        """End whatever still runs, and what begins from now on."""
+        self._closed = True
         for process in tuple(self._running):
             _end(process)
 
@@ -101,6 +105,8 @@ def _finished(process: Process, reader: threading.Thread, deadline: float) -> bo
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(min(0.2, max(deadline - time.monotonic(), 0.0)))
     reader.join(GRACE)
+    if reader.is_alive():  # its children hold the pipe
+        _kill_group(process)
     return True
 
 
@@ -131,15 +137,18 @@ def _pipe(pipe: IO[bytes] | None) -> Any:
 
 
 def _end(process: Process) -> None:
-    """Kill the program and what it started, if anything is left of them."""
-    if process.poll() is not None:
-        return
+    """Kill the program and what it started, if it still runs."""
+    if process.poll() is None:
+        _kill_group(process)
+        process.wait()
+
+
+def _kill_group(process: Process) -> None:
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     else:
         process.kill()
-    process.wait()
 
 
 def _printable(text: str) -> str:

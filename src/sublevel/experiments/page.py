@@ -144,7 +144,7 @@ def _explanation(failing: Sequence[Result]) -> str:
         "narrow there the mean can no longer move there. When the trials below were stopped, "
         f"m'Am was at least {100 * share:.2f} % of the expected objective, Cond(CA) was growing exponentially, and the smallest eigenvalue "
         f"of C, computed as in step 1 of the paper's algorithm, was at most {ratio:.0e} of the largest, where rounding errors are 1e-16. "
-        "This library keeps a root of C instead of C and could go on, but such a trial never reaches the target."
+        "This library keeps a root of C instead of C and could go on, but the expected objective no longer falls."
     )
 
 

@@ -276,8 +276,9 @@ CHECKS: tuple[Check, ...] = (
 
 def failure_count(result: Result) -> str:
     """How many trials failed and how, in words."""
-    kinds = ", ".join(f"{count} {name}" for name, count in result.failures.items())
-    return f"{result.failed} of {result.trials} failed ({kinds})"
+    kinds = result.failures
+    named = ", ".join(f"{count} {name}" for name, count in kinds.items()) if len(kinds) > 1 else "".join(kinds)
+    return f"{result.failed} of {result.trials} failed ({named})"
 
 
 def _reached(result: Result) -> str:

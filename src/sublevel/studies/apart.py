@@ -11,18 +11,21 @@ from numpy.typing import NDArray
 from sublevel.arrays import Array
 from sublevel.families import FullGaussian
 from sublevel.studies.common import Arrays, Data, Piece, Scale, Study, generator, streams
-from sublevel.studies.contenders import DIMENSION, MATCHES, SIZES, method_of
+from sublevel.studies.contenders import MATCHES, SETTINGS, method_of
 from sublevel.studies.problems import BUDGET, PROBLEMS, slope, sphere
 from sublevel.studies.runs import trials_of
-from sublevel.studies.statistics import Interval, bootstrap, log_rank, running_time, wilson
+from sublevel.studies.statistics import Interval, bootstrap, log_rank, mean, median_time, running_time, standard_error, wilson
 
 RIVALS = ("ngd", "rank-mu")
 PARTS = ("ngd", "ngd-long", "mixed", "rank-mu-short", "rank-mu")
 """From one method to the other by one part at a time."""
-DISSECTED = ("ellipsoid", "slope", "sharp ridge", "parabolic ridge", "Rosenbrock", "Rastrigin-like", "noisy sphere")
-"""Problems on which all of them are run, at n = d."""
+SMALL, LARGE, PAPER = SETTINGS
+DISSECTED = ("ellipsoid", "slope", "sharp ridge", "parabolic ridge", "Rosenbrock", "Rastrigin-like", "noisy sphere", "steps", "terraces")
+"""Problems on which all of them are run, at the small n."""
 TIED = ("steps", "terraces")
 """Problems on which rank-µ is also run with ties shared."""
+REPEATED = ("sphere", "ellipsoid", "slope", "sharp ridge", "Rosenbrock", "Rastrigin-like", "terraces")
+"""Problems that are run at the paper's own d, n and c_C too."""
 DISTANCES = (0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 50.0, 100.0)
 """From the mean to the optimum of a sphere, in standard deviations; beyond them comes the slope."""
 
@@ -33,22 +36,25 @@ class Race:
 
     problem: str
     variant: str
+    d: int
     n: int
     trials: int
-    budget: int  # at most; a problem may have less
+    budget: int
     seed: int
 
     @property
     def key(self) -> str:
         """Name of the piece."""
-        return f"race-{self.problem}-{self.variant}-n{self.n}"
+        return f"race/{self.problem}/{self.variant}/d{self.d}/n{self.n}"
 
     @property
     def cost(self) -> float:
         """Seconds, roughly."""
         slow = self.problem in {"sharp ridge", "parabolic ridge", "sphere from afar", "Rosenbrock"}
-        evaluations = self.budget if slow else min(self.budget, 40_000)
-        per_iteration = 1e-4 + self.trials * (2e-5 + 6e-7 * self.n) * (1 if self.variant.startswith("rank") else 1.6)
+        evaluations = (
+            self.budget if slow and self.variant.startswith("ngd") else min(self.budget, (2000 if self.n > self.d else 5000) * self.d)
+        )
+        per_iteration = 1e-4 + self.trials * (2e-6 * self.d + 6e-7 * self.n) * (1 if self.variant.startswith("rank") else 1.6)
         return evaluations / self.n * per_iteration
 
 
@@ -57,6 +63,7 @@ class Probe:
     """Single steps of one method from N(m, I)."""
 
     variant: str
+    d: int
     n: int
     samples: int
     seed: int
@@ -64,15 +71,16 @@ class Probe:
     @property
     def key(self) -> str:
         """Name of the piece."""
-        return f"probe-{self.variant}-n{self.n}"
+        return f"probe/{self.variant}/d{self.d}/n{self.n}"
 
 
 def race(work: Race) -> Arrays:
     """Run the trials."""
     noise = streams(work.seed, f"apart-{work.key}", 0, work.trials)
     problem = PROBLEMS[work.problem]
-    problem = replace(problem, budget=min(problem.budget, work.budget))
-    return trials_of(method_of(work.variant, work.n), problem, DIMENSION, work.n, noise)
+    if not problem.judged_at_the_end:
+        problem = replace(problem, budget=work.budget)
+    return trials_of(method_of(work.variant, work.d, work.n), problem, work.d, work.n, noise)
 
 
 def probe(work: Probe) -> Arrays:
@@ -88,10 +96,10 @@ def probe(work: Probe) -> Arrays:
 
 
 def _single_steps(work: Probe, function: Any, distance: float, case: int) -> dict[str, Array]:
-    rng, method = generator(work.seed, f"{work.key}-{case}"), method_of(work.variant, work.n)
-    mean = np.zeros((work.samples, DIMENSION))
+    rng, method = generator(work.seed, f"{work.key}-{case}"), method_of(work.variant, work.d, work.n)
+    mean = np.zeros((work.samples, work.d))
     mean[:, 0] = -distance  # downhill is along the first axis
-    theta = FullGaussian.start(mean, np.ones((work.samples, DIMENSION)))
+    theta = FullGaussian.start(mean, np.ones((work.samples, work.d)))
     state = method.init(theta, work.n)
     sample = method.ask(state, rng, work.n)
     values = rng.standard_normal(sample.x.shape[:-1]) if function is None else function(sample.x)
@@ -108,13 +116,14 @@ def _single_steps(work: Probe, function: Any, distance: float, case: int) -> dic
 def pieces(scale: Scale, seed: int) -> list[Piece]:
     """All races and probes."""
     trials, samples, budget = {"full": (40, 4000, BUDGET), "quick": (8, 1000, 40_000), "tiny": (3, 50, 10_000)}[scale]
-    problems, sizes = (["steps", "sphere"], SIZES[-1:]) if scale == "tiny" else (list(PROBLEMS), SIZES)
-    races = [Race(problem, variant, n, trials, budget, seed) for n in sizes for problem in problems for variant in RIVALS]
+    problems = list(PROBLEMS) if scale != "tiny" else ["steps", "sphere"]
+    settings = (SMALL, LARGE) if scale == "full" else (LARGE,)
+    races = [Race(problem, variant, d, n, trials, budget, seed) for d, n in settings for problem in problems for variant in RIVALS]
     if scale == "full":
-        between = [variant for variant in PARTS if variant not in RIVALS]
-        races += [Race(problem, variant, SIZES[0], trials, budget, seed) for problem in DISSECTED for variant in between]
-        races += [Race(problem, "rank-mu-ties", n, trials, budget, seed) for n in SIZES for problem in TIED]
-    probes = [Probe(variant, n, samples if n <= DIMENSION else samples // 4, seed) for n in sizes for variant in (*RIVALS, "mixed")]
+        races += [Race(problem, variant, *SMALL, trials, budget, seed) for problem in DISSECTED for variant in PARTS[1:-1]]
+        races += [Race(problem, "rank-mu-ties", *setting, trials, budget, seed) for setting in settings for problem in TIED]
+        races += [Race(problem, variant, *PAPER, trials // 4, 3 * budget, seed) for problem in REPEATED for variant in RIVALS]
+    probes = [Probe(variant, d, n, samples * 10 // n, seed) for d, n in settings for variant in (*RIVALS, "mixed")]
     return [Piece(work.key, race, work, work.cost) for work in races] + [
         Piece(work.key, probe, work, work.samples * work.n * 1e-5) for work in probes
     ]
@@ -142,24 +151,28 @@ class Result:
     @property
     def median(self) -> Interval:
         """Of the evaluations, inf if most trials fail."""
-        return bootstrap(lambda times: np.quantile(times, 0.5, method="lower"), self.times)
+        return bootstrap(median_time, self.times)
 
 
-def results(data: Data) -> dict[tuple[str, str, int], Result]:
-    """By problem, variant and n."""
-    found: dict[tuple[str, str, int], Result] = {}
+Setting = tuple[int, int]
+"""d and n."""
+
+
+def results(data: Data) -> dict[tuple[str, str, Setting], Result]:
+    """By problem, variant and setting."""
+    found: dict[tuple[str, str, Setting], Result] = {}
     for key, arrays in data.items():
-        kind, _, rest = key.partition("-")
+        kind, *names = key.split("/")
         if kind == "race":
-            name, _, size = rest.rpartition("-n")
-            problem = next(known for known in PROBLEMS if name.startswith(known + "-") and name[len(known) + 1 :] in KNOWN)
+            problem, variant, d, n = names
             ending = arrays["ending"]
-            result = Result(arrays["evaluations"], ending == "reached", ending, arrays["value"])
-            found[problem, name[len(problem) + 1 :], int(size)] = result
+            found[problem, variant, (int(d[1:]), int(n[1:]))] = Result(arrays["evaluations"], ending == "reached", ending, arrays["value"])
     return found
 
 
-KNOWN = {*PARTS, "rank-mu-ties"}
+SIZABLE = 1.1
+SIGNIFICANT = 0.001
+"""Two methods differ if the interval of the ratio leaves [1/1.1, 1.1] and the log-rank test says so at 0.05/(number of comparisons)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +180,7 @@ class Comparison:
     """NGD against rank-µ on one problem."""
 
     problem: str
-    n: int
+    setting: Setting
     ngd: Result
     rank_mu: Result
     ratio: Interval  # evaluations of NGD for each success over those of rank-µ
@@ -175,26 +188,26 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """In one word."""
-        if not np.isfinite(self.ratio.value) and not self.rank_mu.reached.any():
+        """Which needs fewer evaluations, if the difference is neither small nor chance."""
+        if not self.ngd.reached.any() and not self.rank_mu.reached.any():
             return "neither"
-        if self.ratio.low > 1.1:
-            return "rank-µ"
-        return "NGD" if self.ratio.high < 1 / 1.1 else "same"
+        if self.p_value > SIGNIFICANT or (self.ratio.high > 1 / SIZABLE and self.ratio.low < SIZABLE):
+            return "same"
+        return "rank-µ" if self.ratio.low > 1 else "NGD"
 
 
 def comparisons(data: Data) -> list[Comparison]:
     """All of them, in the order of the problems."""
     found = results(data)
-    pairs = [(problem, n) for n in SIZES for problem in PROBLEMS if (problem, "ngd", n) in found]
-    return [compared(problem, n, found[problem, "ngd", n], found[problem, "rank-mu", n]) for problem, n in pairs]
+    pairs = [(problem, setting) for setting in SETTINGS for problem in PROBLEMS if (problem, "ngd", setting) in found]
+    return [compared(problem, setting, found[problem, "ngd", setting], found[problem, "rank-mu", setting]) for problem, setting in pairs]
 
 
-def compared(problem: str, n: int, ngd: Result, rank_mu: Result) -> Comparison:
+def compared(problem: str, setting: Setting, ngd: Result, rank_mu: Result) -> Comparison:
     """NGD against rank-µ."""
     packed = [np.stack([result.evaluations, result.reached.astype(np.float64)], axis=1) for result in (ngd, rank_mu)]
     ratio = bootstrap(running_time_ratio, *packed)
-    return Comparison(problem, n, ngd, rank_mu, ratio, log_rank(ngd.times, rank_mu.times, PROBLEMS[problem].budget))
+    return Comparison(problem, setting, ngd, rank_mu, ratio, log_rank(ngd.times, rank_mu.times))
 
 
 def running_time_ratio(first: Array, second: Array) -> float:
@@ -207,19 +220,23 @@ def running_time_ratio(first: Array, second: Array) -> float:
 
 def findings(data: Data) -> list[str]:
     """Success, evaluations and ratios; what lies between the methods; single steps."""
-    found = results(data)
-    lines = [f"NGD against rank-µ, d = {DIMENSION}; c_C of NGD: " + ", ".join(f"{MATCHES[n].ngd} at n = {n}" for n in SIZES)]
-    lines += [_row(one) for one in comparisons(data)]
+    rates = ", ".join(f"{MATCHES[setting].ngd} at d = {setting[0]}, n = {setting[1]}" for setting in SETTINGS)
+    lines = [f"NGD against rank-µ; c_C of NGD: {rates}", *(_row(one) for one in comparisons(data))]
     lines += ["", "one part at a time: success, median evaluations of the successful, median value at the end"]
-    for (problem, variant, n), result in sorted(found.items(), key=lambda item: (item[0][2], list(PROBLEMS).index(item[0][0]))):
-        if (problem in DISSECTED and n == SIZES[0]) or problem in TIED:
-            lines.append(f"  n = {n:3d}  {problem:16s} {variant:14s} {_summary(result)}")
+    found = sorted(results(data).items(), key=lambda item: (item[0][2], list(PROBLEMS).index(item[0][0])))
+    for (problem, variant, setting), result in found:
+        if (problem in DISSECTED and setting == SMALL) or (problem in TIED and setting == LARGE):
+            lines.append(f"  {_setting(setting)}  {problem:16s} {variant:14s} {_summary(result)}")
     return [*lines, "", *_probe_lines(data)]
+
+
+def _setting(setting: Setting) -> str:
+    return f"d = {setting[0]}, n = {setting[1]:3d}"
 
 
 def _row(one: Comparison) -> str:
     return (
-        f"  n = {one.n:3d}  {one.problem:17s} success {_percent(one.ngd.success)} against {_percent(one.rank_mu.success)}"
+        f"  {_setting(one.setting)}  {one.problem:17s} success {_percent(one.ngd.success)} against {_percent(one.rank_mu.success)}"
         f"  median {_count(one.ngd.median)} against {_count(one.rank_mu.median)}"
         f"  ratio {one.ratio}  p = {one.p_value:.1g}  {one.verdict}"
     )
@@ -244,14 +261,15 @@ def _probe_lines(data: Data) -> list[str]:
     lines = ["single steps from N(m, I): mean step downhill, change of the variance downhill and across (± standard error)"]
     names = [*(f"sphere at {distance:g}" for distance in DISTANCES), "slope", "noise alone"]
     for key, arrays in data.items():
-        if key.startswith("probe-"):
+        if key.startswith("probe/"):
             lines.append(f"  {key[6:]}: the point of the largest 1/p has {np.mean(arrays['largest'][0]):.3f} of Σ 1/p")
-            lines += [f"    {name:14s} " + "  ".join(_mean(arrays[part][case]) for part in ("step", "along", "across")) for case, name in enumerate(names)]
+            for case, name in enumerate(names):
+                lines.append(f"    {name:14s} " + "  ".join(_mean(arrays[part][case]) for part in ("step", "along", "across")))
     return lines
 
 
 def _mean(sample: Array) -> str:
-    return f"{np.mean(sample):+.5f} ± {np.std(sample) / np.sqrt(sample.size):.5f}"
+    return f"{mean(sample):+.5f} ± {standard_error(sample):.5f}"
 
 
 STUDY = Study("apart", "Are there functions that tell NGD and rank-µ CMA-ES apart?", pieces, findings)

@@ -10,6 +10,7 @@ import numpy as np
 from sublevel.arrays import Array
 from sublevel.families import FullGaussian
 from sublevel.studies.common import Arrays, Data, Piece, Scale, Study, generator
+from sublevel.studies.statistics import mean, standard_error
 from sublevel.theory.sampled import Slope, consistency_exponent, estimation_errors, log_log_slope
 
 CONDITIONS = (1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
@@ -140,8 +141,8 @@ def dimensions(data: Data) -> list[Dimension]:
         kind, d, _ = key.split("-")
         if kind == "dimension":
             n, squares = int(arrays["sizes"][0]), np.square(arrays["errors"][0])
-            scaled = sqrt(n * np.mean(squares))
-            spread = 0.5 * scaled * float(np.std(squares) / np.mean(squares)) / sqrt(squares.size)
+            scaled = sqrt(n * mean(squares))
+            spread = 0.5 * scaled * standard_error(squares) / mean(squares)
             found.append(Dimension(int(d[1:]), scaled, spread, relative_error(int(d[1:]), 1)))
     return sorted(found, key=lambda one: one.d)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.arrays import Array
 from sublevel.experiments.compute import DEGENERATE, THRESHOLDS, Batch, condition, crossing_times, is_recorded
@@ -13,7 +14,7 @@ from sublevel.experiments.config import CONDITION, hessian_diagonal, sample_size
 from sublevel.families import FullGaussian
 from sublevel.recipes import ngd
 from sublevel.studies.common import Arrays, Data, Piece, Scale, Study, generator, streams
-from sublevel.studies.statistics import Interval, bootstrap
+from sublevel.studies.statistics import Interval, bootstrap, mean
 from sublevel.tangent import natural_gradient
 from sublevel.theory.curves import predicted_times
 from sublevel.weights import Volume, ranking
@@ -127,9 +128,14 @@ class Growth:
         """Geometric mean of the iterations (k,)."""
         return np.array([np.exp(np.mean(np.log(sample))) for sample in self.iterations])
 
+    @property
+    def is_fitted(self) -> NDArray[np.bool_]:
+        """The dimensions (k,) that exponents are fitted to."""
+        return self.dimensions >= min(FITTED_FROM, self.dimensions[-2])
+
     def exponent(self, *, evaluations: bool) -> Interval:
         """b in iterations, or evaluations, ∝ d^b over the larger d, its interval bootstrapped over trials."""
-        fitted = self.dimensions >= min(FITTED_FROM, self.dimensions[-2])
+        fitted = self.is_fitted
         x = np.log(self.dimensions[fitted])
         x = (x - x.mean()) / np.sum(np.square(x - x.mean()))
         offset = np.log(self.sizes[fitted]) if evaluations else np.zeros(np.count_nonzero(fitted))
@@ -139,8 +145,7 @@ class Growth:
     @property
     def share_exponent(self) -> float:
         """b in 1/share ∝ d^b over the same d."""
-        fitted = self.dimensions >= min(FITTED_FROM, self.dimensions[-2])
-        return float(np.polyfit(np.log(self.dimensions[fitted]), -np.log(self.share[fitted]), 1)[0])
+        return float(np.polyfit(np.log(self.dimensions[self.is_fitted]), -np.log(self.share[self.is_fitted]), 1)[0])
 
 
 def growths(data: Data) -> list[Growth]:
@@ -164,7 +169,7 @@ def _growth(data: Data, power: int) -> Growth:
         sizes=np.array([sizes[d] for d in order], dtype=np.float64),
         iterations=[times[np.isfinite(times)] for times in every],
         failed=sum(int(np.count_nonzero(~np.isfinite(times))) for times in every),
-        share=np.array([np.mean(data[f"signal-d{d}-k{power}"]["share"]) for d in order]),
+        share=np.array([mean(data[f"signal-d{d}-k{power}"]["share"]) for d in order]),
     )
 
 
@@ -189,7 +194,10 @@ def findings(data: Data) -> list[str]:
                 f"  evaluations {typical * n:9.3g}  share of signal {share:.4f}"
             )
         iterations, evaluations = growth.exponent(evaluations=False), growth.exponent(evaluations=True)
-        text.append(f"  d ≥ {FITTED_FROM}: iterations ∝ d^{iterations}, evaluations ∝ d^{evaluations}, 1/share ∝ d^{growth.share_exponent:.3f}")
+        text.append(
+            f"  d ≥ {growth.dimensions[growth.is_fitted][0]:.0f}: iterations ∝ d^{iterations}, evaluations ∝ d^{evaluations},"
+            f" 1/share ∝ d^{growth.share_exponent:.3f}"
+        )
     return text
 
 

@@ -23,13 +23,13 @@ class Problem:
     spread: float = 1.0
     target: float = 1e-10
     noise: float = 0.0  # standard deviation of what is added to each value
-    budget: int = BUDGET
+    budget: int = BUDGET  # of evaluations
     judged_at_the_end: bool = False  # by the value at the mean when the budget is spent: with noise, no sample can be believed
 
 
 def _axis(x: Array) -> Array:
     """0 … 1 over the coordinates (d,)."""
-    return np.arange(x.shape[-1]) / (x.shape[-1] - 1)
+    return np.linspace(0.0, 1.0, x.shape[-1])
 
 
 def sphere(x: Array) -> Array:

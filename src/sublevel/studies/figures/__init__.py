@@ -1,3 +1,4 @@
+# pyright: reportUnknownMemberType=false
 """The pictures of the studies. Needs Matplotlib."""
 
 from __future__ import annotations

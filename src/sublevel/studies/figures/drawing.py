@@ -1,13 +1,16 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """What the pictures share: panels, axes, names at the ends of lines."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import NullFormatter, NullLocator, StrMethodFormatter
 
 from sublevel.experiments.draw import FAINT, GRID, INK
 
@@ -18,9 +21,8 @@ SEQUENCE = ("#1b3a6b", "#1f77b4", "#1b9a8c", "#5a9a1b", "#b8a010", "#e8890c", "#
 
 def blank(size: tuple[float, float]) -> Figure:
     """A figure to fill."""
-    figure = Figure(figsize=size, layout="constrained")
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.08, wspace=0.04))
     FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(w_pad=0.09, h_pad=0.08, wspace=0.04)  # pyright: ignore[reportOptionalMemberAccess]
     return figure
 
 
@@ -44,10 +46,10 @@ def logarithmic(axis: Any, *, x: bool = True, y: bool = True) -> None:
             which.set_minor_formatter(NullFormatter())
 
 
-def ticks(which: Any, values: Any, text: str = "{:g}") -> None:
+def ticks(which: Any, values: Any, text: str = "{x:g}") -> None:
     """These ticks and no others."""
     which.set_ticks(list(values))
-    which.set_major_formatter(FuncFormatter(lambda value, _: text.format(value)))
+    which.set_major_formatter(StrMethodFormatter(text))
     which.set_minor_locator(NullLocator())
 
 
@@ -55,3 +57,17 @@ def label(axis: Any, x: float, y: float, text: str, colour: str = FAINT, **more:
     """A name beside a point."""
     settings: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center", "fontsize": 8.5, **more}
     axis.annotate(text, (x, y), color=colour, annotation_clip=False, **settings)
+
+
+def labels_at_the_end(axis: Any, names: Sequence[tuple[float, float, str, str]], gap: float) -> None:
+    """Names (x, y, text, colour) beside the ends of lines on a logarithmic y axis, at least `gap` of its height apart."""
+    low, high = np.log(axis.get_ylim())
+    names = sorted(names, key=lambda name: name[1])
+    wanted = (np.log([y for _, y, _, _ in names]) - low) / (high - low)
+    placed = wanted.copy()
+    for _ in range(50):
+        overlap = np.maximum(0.0, gap - np.diff(placed)) / 2
+        placed[:-1] -= overlap
+        placed[1:] += overlap
+    for (x, _, text, colour), height in zip(names, placed, strict=True):
+        label(axis, x, float(np.exp(low + height * (high - low))), text, colour)

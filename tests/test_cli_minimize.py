@@ -1,0 +1,313 @@
+"""`sublevel minimize`: functions and programs, what goes wrong with them, and what is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import sublevel as sl
+from sublevel.cli import main
+from sublevel.commands.program import Program
+
+MODULE = """
+CALLS = []
+
+def cost(x):
+    CALLS.append(x)
+    return float((x[0] - 1) ** 2 + 100 * (x[1] + 2) ** 2)
+
+def raises(x):
+    raise ZeroDivisionError("in the objective")
+
+def nothing(x):
+    return float("nan")
+
+number = 3
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """The name of a module in a directory of its own, and the directory."""
+    name = f"objective_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return name, tmp_path
+
+
+def run(capsys, *arguments):
+    """Exit status, what was printed, and what was complained of."""
+    try:
+        status = main(["minimize", *map(str, arguments)])
+    except SystemExit as end:
+        status = end.code
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_a_function_is_minimised(module, capsys):
+    name, path = module
+    status, out, err = run(capsys, f"{name}:cost", "--path", path, "--x0", "-1,2", "--sigma0", "0.5", "--seed", 1)
+    assert (status, err) == (0, "")
+    lines = {line.split()[0]: line for line in out.splitlines()}
+    expected = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * (x[1] + 2) ** 2, [-1, 2], 0.5, rng=1)
+    assert lines["x"].split()[1] == ",".join(map(repr, expected.x.tolist()))
+    assert f"{expected.nfev} evaluations" in lines["spent"]
+    assert out.startswith("converged")
+
+
+def test_all_options_arrive(module, capsys):
+    name, path = module
+    given = ["--bounds", "-1:2,none:0", "--method", "sep-cma", "--popsize", 9, "--restarts", 2, "--maxfevals", 300, "--ftarget", "1e-3"]
+    status, out, _ = run(capsys, f"{name}:cost", "--path", path, "--x0", "0,-1", "--sigma0", "0.5,1", "--seed", 3, "--json", *given)
+    settings = {"bounds": [(-1, 2), (None, 0)], "method": "sep-cma", "popsize": 9, "restarts": 2, "maxfevals": 300, "ftarget": 1e-3}
+    expected = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * (x[1] + 2) ** 2, [0, -1], [0.5, 1], rng=3, **settings)
+    found = json.loads(out)
+    assert status == 0
+    assert (found["x"], found["nfev"], found["message"]) == (expected.x.tolist(), expected.nfev, expected.message)
+    assert found.keys() >= {"fun", "success", "reasons", "mean", "deviations", "diagnosis", "failures", "seconds"}
+
+
+def test_one_pair_of_bounds_is_for_all_variables(module, capsys):
+    name, path = module
+    _, out, _ = run(capsys, f"{name}:cost", "--path", path, "--x0", "0.2,0.2", "--sigma0", 0.3, "--bounds", "-0.5:0.5", "--json")
+    found = json.loads(out)
+    np.testing.assert_allclose(found["x"], [0.5, -0.5])
+    assert [finding["name"] for finding in found["diagnosis"]] == ["at_bound"]
+
+
+def test_findings_are_told(module, capsys):
+    name, path = module
+    _, out, _ = run(capsys, f"{name}:cost", "--path", path, "--x0", "500,500", "--sigma0", 0.01, "--seed", 1)
+    assert "note   small_sigma0: the step size grew" in out
+
+
+def test_a_plot_is_written(module, capsys, tmp_path):
+    name, path = module
+    target = tmp_path / "run.png"
+    status, out, _ = run(capsys, f"{name}:cost", "--path", path, "--x0", "0,0", "--sigma0", 0.3, "--maxfevals", 60, "--plot", target)
+    assert status == 0
+    assert target.stat().st_size > 10_000
+    assert out.splitlines()[-1].split() == ["plot", str(target)]
+
+
+def test_an_exception_of_the_function_is_shown_with_the_point(module, capsys):
+    name, path = module
+    status, out, err = run(capsys, f"{name}:raises", "--path", path, "--x0", "0,0", "--sigma0", 0.3)
+    assert (status, out) == (1, "")
+    assert "ZeroDivisionError: in the objective\nsublevel: raised at x = [" in err
+
+
+def test_no_usable_value_is_in_the_exit_status_and_json_has_no_nan(module, capsys):
+    name, path = module
+    status, out, _ = run(capsys, f"{name}:nothing", "--path", path, "--x0", "0,0", "--sigma0", 0.3, "--json")
+    assert status == 1
+    assert json.loads(out, parse_constant=lambda word: pytest.fail(word))["fun"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"function": "nosuchmodule:cost"}, "cannot import nosuchmodule"),
+        ({"function": "{name}:cots"}, "no function cots. Did you mean cost"),
+        ({"function": "{name}:number"}, "no function number"),
+        ({"function": "{name}"}, "expected module:function"),
+        ({"function": "{name}:cost()"}, "expected module:function"),
+        ({"function": "os;rm -rf:cost"}, "expected module:function"),
+        ({"function": "../evil:cost"}, "expected module:function"),
+        ({"function": None}, "either module:function or --command"),
+        ({"--x0": "1,b"}, "numbers separated by commas"),
+        ({"--x0": "nan"}, "numbers separated by commas"),
+        ({"--sigma0": "-1"}, "`sigma0` must be positive"),
+        ({"--sigma0": "1,2,3"}, "one entry per variable"),
+        ({"--bounds": "1"}, "low:high"),
+        ({"--bounds": "1:2:3"}, "low:high"),
+        ({"--bounds": "0:1,0:1,0:1"}, "each of the 2 variables"),
+        ({"--method": "cam"}, "Did you mean 'cma'"),
+        ({"--restarts": "often"}, "ipop, bipop"),
+        ({"--maxfevals": "0"}, "at least 1"),
+        ({"--plot": "run.txt"}, "name a picture"),
+        ({"--plot": "/no/such/place/run.png"}, "no directory"),
+        ({"--path": "/no/such/place"}, "must be a directory"),
+        ({"--timeout": "5"}, "--timeout is for --command"),
+        ({"--timeout": "0"}, "positive number of seconds"),
+        ({"--workers": "-1"}, "at least 1"),
+    ],
+)
+def test_bad_usage_is_explained(module, capsys, change, words):
+    name, path = module
+    options = {"--path": path, "--x0": "0,0", "--sigma0": "0.3", **change}
+    function = options.pop("function", f"{name}:cost")
+    arguments = [str(word) for pair in options.items() for word in pair]
+    status, out, err = run(capsys, *([] if function is None else [function.format(name=name)]), *arguments)
+    assert (status, out) == (2, "")
+    assert re.search(words, err), err
+
+
+def test_the_working_directory_is_not_searched_unasked(tmp_path):
+    (tmp_path / "here.py").write_text("cost = sum\n")
+    command = [sys.executable, "-c", "import sys; sys.path.pop(0); from sublevel.cli import main; sys.exit(main(sys.argv[1:]))"]
+    asked = [*command, "minimize", "here:cost", "--x0", "0,0", "--sigma0", "1", "--maxfevals", "20"]
+    refused = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True)
+    assert (refused.returncode, "add --path ." in refused.stderr) == (2, True)
+    assert subprocess.run([*asked, "--path", "."], cwd=tmp_path, capture_output=True).returncode == 0
+
+
+def test_a_module_that_fails_to_import_is_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "broken_on_import.py").write_text("1 / 0\n")
+    status, _, err = run(capsys, "broken_on_import:f", "--path", tmp_path, "--x0", "0", "--sigma0", 1)
+    assert (status, "ZeroDivisionError" in err) == (2, True)
+
+
+# ---------------------------------------------------------------------------------------------------- programs
+
+SQUARES = "import json, sys; x = json.load(sys.stdin); "
+
+
+def python(code):
+    return [sys.executable, "-S", "-c", code]
+
+
+def test_a_program_is_minimised(capsys):
+    command = python(SQUARES + "sys.exit('too far') if x[0] > 0.6 else print(sum(v * v for v in x))")
+    status, out, _ = run(capsys, "--x0", "0.5,0.5", "--sigma0", 0.2, "--maxfevals", 60, "--seed", 1, "--workers", 2, "--command", *command)
+    assert status == 0
+    lines = {line.split()[0]: line for line in out.splitlines()}
+    assert float(lines["fun"].split()[1]) < 0.3
+    failed = int(lines["failed"].split()[1])
+    assert 0 < failed < 60
+    assert f"{failed} evaluations: {failed} exit status 1" in lines["failed"]
+    assert "too far" in lines["the"]
+
+
+def test_a_program_that_fails_always_is_no_success(capsys):
+    status, out, _ = run(capsys, "--x0", "0.5", "--sigma0", 0.2, "--json", "--command", "false")
+    found = json.loads(out)
+    assert (status, found["fun"], list(found["reasons"])) == (1, None, ["all_failed"])
+    assert found["failures"] == {"exit status 1": found["nfev"]}
+
+
+@pytest.mark.parametrize("command", [[], ["no-such-program-anywhere"]])
+def test_a_program_that_is_not_there_is_bad_usage(command, capsys):
+    status, _, err = run(capsys, "--x0", "0.5", "--sigma0", 0.2, "--command", *command)
+    assert (status, "needs a program" in err) == (2, True)
+
+
+def test_a_program_gets_every_bit_of_the_point_and_no_shell():
+    point = np.array([0.1, -1e-300, 1 / 3])
+    program = Program(
+        python(f"import json, sys; print(float(json.load(sys.stdin) == {point.tolist()!r} and sys.argv[1:] == ['$(id)', '; ls']))")
+    )
+    program.argv = [*program.argv, "$(id)", "; ls"]
+    assert program(point) == 1.0
+    assert not program.failures
+
+
+@pytest.mark.parametrize(
+    ("printed", "value"), [("1", 1.0), (" -2.5e-3\n", -2.5e-3), ("+.5", 0.5), ("inf", np.inf), ("1.", 1.0), ("1E5", 1e5)]
+)
+def test_numbers_that_are_understood(printed, value):
+    assert Program(python(f"print({printed!r}, end='')"))(np.zeros(2)) == value
+
+
+@pytest.mark.parametrize("printed", ["", "one", "1 2", "1\n2", "1_000", "0x10", "1,5", "١", "nan", "1e", "--1", "\x00", "{}"])
+def test_anything_else_is_a_failed_evaluation(printed):
+    program = Program(python(f"import sys; sys.stdout.buffer.write({printed!r}.encode())"))
+    assert np.isnan(program(np.zeros(2)))
+    assert program.failures == {"nan" if printed == "nan" else "no number": 1}
+
+
+def test_a_flood_of_output_is_cut_off():
+    program = Program(python("while True: print('1' * 1000)"))
+    assert np.isnan(program(np.zeros(2)))
+    assert program.failures == {"too much output": 1}
+
+
+def test_a_flood_of_complaints_does_not_block():
+    program = Program(python("import sys; sys.stderr.write('x' * 10**6 + '\\nlast words\\x1b[0m'); sys.exit(4)"))
+    assert np.isnan(program(np.zeros(2)))
+    assert program.failures == {"exit status 4": 1}
+    assert program.last_failure.endswith("last words [0m")
+
+
+def test_a_program_need_not_read_its_input():
+    assert Program(python("print(3)"))(np.zeros(100_000)) == 3.0
+
+
+def test_a_program_that_cannot_start_is_a_failed_evaluation(tmp_path):
+    program = Program([str(tmp_path)])
+    assert np.isnan(program(np.zeros(2)))
+    assert program.failures == {"not started": 1}
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().split()[2] != "Z"
+
+
+def ends(pid, within=5.0):
+    """Whether a process ends in time."""
+    deadline = time.monotonic() + within
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not alive(pid)
+
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+
+
+@linux
+def test_a_timeout_ends_the_program_and_its_children(tmp_path):
+    pid_file = tmp_path / "pid"
+    code = (
+        f"import subprocess, time; p = subprocess.Popen(['sleep', '100']); open({str(pid_file)!r}, 'w').write(str(p.pid)); time.sleep(100)"
+    )
+    program = Program(python(code), timeout=1.0)
+    assert np.isnan(program(np.zeros(2)))
+    assert program.failures == {"timeout": 1}
+    assert "longer than 1 s" in program.last_failure
+    assert ends(int(pid_file.read_text()))
+
+
+@linux
+def test_a_child_that_holds_the_output_open_does_not_hang_the_search():
+    program = Program(["sh", "-c", "sleep 100 & echo 5"])
+    began = time.monotonic()
+    assert program(np.zeros(2)) == 5.0
+    assert time.monotonic() - began < 20
+
+
+@linux
+def test_ctrl_c_ends_programs_and_prints_what_was_found(tmp_path):
+    log = tmp_path / "pids"
+    code = f"import json, os, sys, time; open({str(log)!r}, 'a').write(f'{{os.getpid()}}\\n'); x = json.load(sys.stdin); "
+    code += "time.sleep(100 if x[0] < -1 else 0); print(x[0])"
+    command = [sys.executable, "-m", "sublevel", "minimize", "--x0", "0", "--sigma0", "0.3", "--workers", "2", "--json"]
+    process = subprocess.Popen([*command, "--command", *python(code)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        counts = [0, -1]
+        while len(counts) < 60 and (counts[-1] < 12 or counts[-1] > counts[-2]):  # until the programs sleep
+            time.sleep(0.5)
+            counts.append(len(log.read_text().split()) if log.exists() else 0)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (130, "")
+    found = json.loads(out)
+    assert list(found["reasons"]) == ["interrupted"]
+    assert found["fun"] < 0
+    assert all(ends(int(pid)) for pid in log.read_text().split())

@@ -1,0 +1,263 @@
+"""IPOP and BIPOP: which runs they make, by ask and tell as in `minimize`, and what they are for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sublevel as sl
+from functions import rastrigin, sphere
+from sublevel.restarts import Once, Run
+
+
+def made(strategy, popsize, spent, *, seed=1, limit=200):
+    """The runs of a strategy, given what each of them spends: a function of the run, as far as it may."""
+    runs = strategy.runs(popsize, np.random.default_rng(seed))
+    run, done = next(runs), []
+    for _ in range(limit):
+        evaluations = int(min(spent(run), run.maxfevals))
+        done.append((run, evaluations))
+        try:
+            run = runs.send(evaluations)
+        except StopIteration:
+            return done
+    return done
+
+
+popsizes = st.integers(2, 100)
+costs = st.sampled_from([lambda run: 100 * run.popsize, lambda run: 1000, lambda run: 7 * run.popsize**2, lambda run: run.popsize])
+
+
+# Which runs
+
+
+@given(popsizes, st.integers(0, 8), st.sampled_from([1.5, 2.0, 3.0]), costs)
+def test_ipop_multiplies_the_population(popsize, restarts, factor, spent):
+    done = made(sl.IPOP(restarts, factor), popsize, spent)
+    assert [run for run, _ in done] == [Run(int(popsize * factor**k)) for k in range(restarts + 1)]
+
+
+@given(popsizes, costs, st.integers(0, 1000))
+def test_bipop_gives_both_regimes_the_same_budget(popsize, spent, seed):
+    done = made(sl.BIPOP(restarts=5), popsize, spent, seed=seed)
+    large, small = popsize, 0  # evaluations so far, of each regime
+    first, *rest = done
+    large = first[1]
+    for run, evaluations in rest:
+        if run.maxfevals < np.inf:
+            assert small < large  # it was the small ones' turn
+            small += evaluations
+        else:
+            assert small >= large
+            large += evaluations
+    assert small >= large  # the small ones had their turn after the last large one too
+
+
+@given(popsizes, costs, st.integers(0, 1000))
+def test_bipops_large_runs_double_the_population(popsize, spent, seed):
+    large = [run for run, _ in made(sl.BIPOP(restarts=5), popsize, spent, seed=seed) if run.maxfevals == np.inf]
+    assert large == [Run(popsize * 2**k) for k in range(6)]
+
+
+@given(popsizes, costs, st.integers(0, 1000))
+def test_bipops_small_runs_have_few_points_smaller_steps_and_half_of_what_the_large_ones_spent(popsize, spent, seed):
+    spent_by_large, widest = 0, popsize
+    for run, evaluations in made(sl.BIPOP(restarts=5), popsize, spent, seed=seed):
+        if run.maxfevals == np.inf:
+            spent_by_large, widest = spent_by_large + evaluations, run.popsize
+            assert run.sigma_factor == 1
+        else:
+            assert 2 <= run.popsize <= max(widest / 2, popsize)
+            assert 0.01 <= run.sigma_factor <= 1
+            assert run.maxfevals == max(spent_by_large / 2, 2 * popsize)
+
+
+def test_bipops_small_runs_differ():
+    small = [run for run, _ in made(sl.BIPOP(restarts=8), 10, lambda run: 50 * run.popsize) if run.maxfevals < np.inf]
+    assert len({run.popsize for run in small}) > 5
+    assert len({run.sigma_factor for run in small}) == len(small)
+
+
+def test_a_strategy_is_a_function_of_its_seed():
+    one, same, other = ([run for run, _ in made(sl.BIPOP(), 10, lambda run: 1000, seed=seed)] for seed in (1, 1, 2))
+    assert one == same != other
+
+
+def test_no_restart_is_one_run():
+    assert [run for run, _ in made(Once(), 7, lambda run: 100)] == [Run(7)]
+
+
+# In use
+
+
+class Watched:
+    """A function that remembers the size of every sample."""
+
+    def __init__(self, fun):
+        self.fun, self.sizes = fun, []
+
+    def __call__(self, X):
+        self.sizes.append(len(X))
+        return self.fun(X)
+
+
+@pytest.mark.parametrize(("restarts", "count"), [(None, 0), (0, 0), (3, 3), (sl.IPOP(2, 3.0), 2), ("ipop", 9)], ids=str)
+def test_runs_follow_one_another_until_the_strategy_ends(restarts, count):
+    fun = Watched(lambda X: 1 + sphere(X))
+    result = sl.minimize(fun, np.ones(2), 0.5, restarts=restarts, popsize=4, vectorized=True, rng=1, maxfevals=1e6)
+    factor = 3 if isinstance(restarts, sl.IPOP) else 2
+    assert result.restarts == count
+    assert list(dict.fromkeys(fun.sizes)) == [4 * factor**k for k in range(count + 1)]
+    assert result.nfev == sum(fun.sizes)
+    assert result.success
+    assert len(result.history) == result.nit == len(fun.sizes)
+
+
+def test_the_budget_ends_restarts():
+    fun = Watched(rastrigin)
+    result = sl.minimize(fun, np.full(4, 3.0), 2.0, restarts="bipop", vectorized=True, rng=1, maxfevals=3000, ftarget=-1.0)
+    assert result.nfev == sum(fun.sizes) <= 3000
+    assert list(result.reasons) == ["maxfevals"]
+    assert result.restarts > 0
+
+
+def test_the_best_point_of_all_runs_is_kept():
+    seen = []
+
+    def fun(X):
+        seen.append(rastrigin(X).min())
+        return rastrigin(X)
+
+    result = sl.minimize(fun, np.full(4, 3.0), 2.0, restarts=2, vectorized=True, rng=1)
+    assert result.fun == min(seen) == rastrigin(result.x)
+    assert (np.diff(result.history["best"]) <= 0).all()
+
+
+@pytest.mark.parametrize("restarts", ["ipop", "bipop"])
+def test_ask_and_tell_restart_as_minimize_does(restarts):
+    result = sl.minimize(rastrigin, np.full(3, 3.0), 2.0, restarts=restarts, vectorized=True, rng=5, maxfevals=20_000, ftarget=1e-9)
+    optimizer = sl.Optimizer(np.full(3, 3.0), 2.0, restarts=restarts, rng=5)
+    sizes = set()
+    while optimizer.best_fun > 1e-9 or np.isnan(optimizer.best_fun):
+        assert not optimizer.stop()
+        X = optimizer.ask()
+        sizes.add(len(X))
+        optimizer.tell(X, rastrigin(X))
+    assert optimizer.restarts == result.restarts > 0
+    assert len(sizes) > 1
+    assert (optimizer.nfev, optimizer.nit, optimizer.best_fun) == (result.nfev, result.nit, result.fun)
+    np.testing.assert_array_equal(optimizer.best_x, result.x)
+
+
+def test_a_seed_decides_everything():
+    runs = [
+        sl.minimize(rastrigin, np.full(4, 3.0), 2.0, restarts="bipop", vectorized=True, rng=seed, maxfevals=10_000, ftarget=-1.0)
+        for seed in (3, 3, 4)
+    ]
+    assert runs[0].x.tobytes() == runs[1].x.tobytes()
+    bests = [run.history["generation_best"].tobytes() for run in runs]
+    assert bests[0] == bests[1] != bests[2]
+
+
+def starts(x0, sigma0, **options):
+    """Where the runs of IPOP begin, on a function that is solved at once: the means of the first samples."""
+    optimizer, begun = sl.Optimizer(x0, sigma0, restarts=6, rng=1, **options), []
+    while not optimizer.stop() and len(begun) < 7:
+        if optimizer.restarts == len(begun):
+            begun.append(optimizer.mean.copy())
+        X = optimizer.ask()
+        optimizer.tell(X, np.ones(len(X)))
+    return np.array(begun)
+
+
+def test_runs_begin_anywhere_in_a_finite_box():
+    begun = starts(np.full(3, 0.5), 0.1, bounds=[(0, 1), (-10, 10), (0, 1)])
+    np.testing.assert_array_equal(begun[0], 0.5)
+    assert np.ptp(begun[:, 1]) > 5
+    assert ((begun >= [0, -10, 0]) & (begun <= [1, 10, 1])).all()
+
+
+def test_fixed_variables_stay_fixed_in_every_run():
+    begun = starts([0.5, 7.0], 0.1, bounds=[(0, 1), (7, 7)])
+    assert (begun[:, 1] == 7).all()
+    assert len(set(begun[:, 0])) == len(begun)
+
+
+def test_runs_begin_where_the_initial_distribution_puts_them():
+    begun = starts(np.full(3, 100.0), [1e-3, 1.0, 1e-3])
+    assert np.max(np.abs(begun - 100)) < 5
+    assert np.std(begun[1:, 1]) > 30 * np.std(begun[1:, 0])
+
+
+def test_runs_begin_where_the_user_says():
+    begun = starts(lambda rng: rng.integers(100, size=3).astype(float), 0.1)
+    assert (begun == np.round(begun)).all()
+    assert len(set(begun[:, 0])) > 3
+
+
+@pytest.mark.parametrize("restarts", ["ipop", "bipop"])
+def test_runs_on_bits_begin_with_the_same_probabilities(restarts):
+    optimizer, begun = sl.Optimizer([0.5, 0.3, 0.6], None, method="pbil", restarts=restarts, popsize=8, rng=1), {}
+    while len(begun) < 4:
+        begun.setdefault(optimizer.restarts, optimizer.mean.copy())
+        X = optimizer.ask()
+        optimizer.tell(X, -X.sum(axis=1))
+        assert not optimizer.stop()
+    np.testing.assert_array_equal(list(begun.values()), [[0.5, 0.3, 0.6]] * 4)
+
+
+def test_points_of_another_length_are_refused():
+    with pytest.raises(ValueError, match=r"`x0` .* length"):
+        starts(lambda rng: np.ones(1 + rng.integers(4)), 0.1)
+
+
+def test_step_sizes_of_small_runs_are_smaller():
+    optimizer, widths = sl.Optimizer(np.zeros(2), 2.0, restarts="bipop", rng=1), {}
+    for _ in range(400):
+        widths.setdefault(optimizer.restarts, (optimizer.run, optimizer.deviations.max()))
+        X = optimizer.ask()
+        optimizer.tell(X, np.ones(len(X)))
+        if optimizer.stop():
+            break
+    assert len(widths) > 5
+    for run, width in widths.values():
+        assert width == pytest.approx(2.0 * run.sigma_factor)
+
+
+def test_a_strategy_of_ones_own():
+    class Thrice:
+        def runs(self, popsize, rng):
+            for k in (1, 2, 3):
+                spent = yield Run(5 * k, 1.0, 50.0)
+                assert spent >= 50
+
+    fun = Watched(rastrigin)
+    result = sl.minimize(fun, np.ones(3), 0.5, restarts=Thrice(), vectorized=True, rng=1)
+    assert list(dict.fromkeys(fun.sizes)) == [5, 10, 15]
+    assert list(result.reasons) == ["run_budget"]
+
+
+@pytest.mark.parametrize("wrong", ["none", -1, 1.5, object()], ids=str)
+def test_what_is_no_strategy_is_refused(wrong):
+    with pytest.raises((TypeError, ValueError), match="restarts"):
+        sl.minimize(sphere, np.ones(2), 0.5, restarts=wrong, vectorized=True)
+
+
+# What they are for
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bipop_solves_rastrigins_function(seed):
+    options = {"vectorized": True, "ftarget": 1e-8, "rng": seed, "maxfevals": 5e5}
+    assert sl.minimize(rastrigin, np.full(5, 3.0), 2.0, restarts="bipop", **options).success
+    assert sl.minimize(rastrigin, np.full(5, 3.0), 2.0, **options).fun > 0.9  # one run ends in another minimum
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("restarts", ["ipop", "bipop"])
+@pytest.mark.parametrize("seed", range(10))
+def test_restarts_solve_rastrigins_function_in_ten_dimensions(restarts, seed):
+    options = {"vectorized": True, "ftarget": 1e-8, "rng": seed, "maxfevals": 2e6}
+    assert sl.minimize(rastrigin, np.full(10, 3.0), 2.0, restarts=restarts, **options).success

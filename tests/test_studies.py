@@ -1,0 +1,251 @@
+"""The studies: files appear, the same seed gives the same data, and the tools they judge with are right."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from sublevel.cli import main
+from sublevel.commands.common import Unable
+from sublevel.commands.study import add_study, run_study
+from sublevel.experiments import schedule
+from sublevel.experiments.progress import Progress
+from sublevel.studies import STUDIES, Request, run
+from sublevel.studies import run as runner
+from sublevel.studies.apart import Comparison, Result, compared, results
+from sublevel.studies.common import streams
+from sublevel.studies.consistency import Errors, compute, relative_error
+from sublevel.studies.contenders import MATCHES, VARIANTS, matched_rate, method_of
+from sublevel.studies.dimension import theory_iterations
+from sublevel.studies.problems import PROBLEMS
+from sublevel.studies.restricted import speeds
+from sublevel.studies.runs import trials_of
+from sublevel.studies.statistics import bootstrap, log_rank, median_time, running_time, wilson
+
+
+@pytest.fixture
+def at_home(monkeypatch):
+    """Let tasks run in this process, which saves the start of others; how many were run is kept."""
+    done = []
+
+    def run_here(tasks, jobs, progress):
+        for task in tasks:
+            task.run()
+            done.append(task.path.name)
+        return False
+
+    monkeypatch.setattr(schedule, "run", run_here)
+    return done
+
+
+def quiet(name):
+    return Progress(name, stream=io.StringIO())
+
+
+def data_of(request):
+    with np.load(request.path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_study_leaves_figure_data_and_text(name, tmp_path, at_home):
+    request = Request(name, tmp_path / "out", seed=1, scale="tiny")
+    lines = run(request, 1, quiet(name))
+    assert {path.name for path in request.out.iterdir()} == {f"{name}{ending}" for ending in (".npz", ".png", ".svg", ".txt")}
+    assert request.path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "out" / f"{name}.txt").read_text() == "\n".join(lines) + "\n"
+    config = json.loads(str(data_of(request)["config"]))
+    assert (config["study"], config["seed"], config["scale"]) == (name, 1, "tiny")
+    assert len(config["pieces"]) == len(at_home)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_study_is_planned_at_every_scale_without_two_pieces_of_one_name(name):
+    sizes = []
+    for scale in ("tiny", "quick", "full"):
+        pieces = STUDIES[name].pieces(scale, 0)
+        assert len({piece.key for piece in pieces}) == len(pieces)
+        assert all(piece.cost > 0 for piece in pieces)
+        sizes.append(sum(piece.cost for piece in pieces))
+    assert sizes == sorted(sizes)
+
+
+def test_same_seed_gives_the_same_data_in_processes_and_at_home(tmp_path, monkeypatch):
+    def made(out, seed, jobs):
+        request = Request("consistency", tmp_path / out, seed=seed, scale="tiny")
+        runner.computed(request, STUDIES["consistency"].pieces("tiny", seed), jobs, quiet("consistency"))
+        return {key: value for key, value in data_of(request).items() if key != "config"}
+
+    in_processes = made("two", 3, 2)
+    monkeypatch.setattr(schedule, "run", lambda tasks, jobs, progress: [task.run() for task in tasks])
+    at_home, other = made("home", 3, 1), made("other", 4, 1)
+    for key, array in at_home.items():
+        assert_array_equal(array, in_processes[key])
+    assert any(not np.array_equal(array, other[key]) for key, array in at_home.items())
+
+
+def test_finished_data_is_used_again(tmp_path, at_home, monkeypatch):
+    request = Request("restricted", tmp_path, scale="tiny")
+    lines = run(request, 1, quiet("restricted"))
+    monkeypatch.setattr(schedule, "run", None)  # nobody may call it
+    assert run(request, 1, quiet("restricted")) == lines
+
+
+def test_unknown_study_is_named_with_the_known_ones(tmp_path, capsys):
+    given = argparse.Namespace(name="astrology", out=tmp_path, seed=None, quick=True, jobs=1)
+    with pytest.raises(Unable, match=r"no study 'astrology'.*consistency, restricted, dimension, apart"):
+        run_study(given)
+    with pytest.raises(ValueError, match="no study 'astrology'"):
+        _ = Request("astrology", tmp_path).study
+
+
+def test_command_runs_a_study(tmp_path, at_home, capsys, monkeypatch):
+    monkeypatch.setattr("sublevel.studies.run.STUDIES", {"consistency": TINY})
+    parser = argparse.ArgumentParser()
+    add_study(parser.add_subparsers())
+    given = parser.parse_args(["study", "consistency", "--quick", "--seed", "5", "--out", str(tmp_path), "--jobs", "1"])
+    assert given.run(given) == 0
+    assert "consistency.png" in capsys.readouterr().out
+    assert (tmp_path / "consistency.npz").exists()
+
+
+TINY = type(STUDIES["consistency"])(
+    "consistency", "", lambda scale, seed: STUDIES["consistency"].pieces("tiny", seed), STUDIES["consistency"].findings
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(KeyboardInterrupt(), 130), (OSError("full"), Unable), (ModuleNotFoundError(name="matplotlib"), Unable)]
+)
+def test_command_says_what_went_wrong(error, status, tmp_path, monkeypatch, capsys):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr("sublevel.studies.run", fails)
+    given = argparse.Namespace(name="apart", out=tmp_path, seed=None, quick=True, jobs=1)
+    if status is Unable:
+        with pytest.raises(Unable, match="figure needs matplotlib|Choose another directory"):
+            run_study(given)
+    else:
+        assert run_study(given) == status
+        assert "continues from there" in capsys.readouterr().err
+
+
+def test_study_is_a_command():
+    with pytest.raises(SystemExit) as end:
+        main(["study", "--help"])
+    assert end.value.code == 0
+
+
+def test_error_of_the_estimate_is_the_formula():
+    measured = np.sqrt(np.mean(np.square(compute(Errors(d=10, condition=1.0, sizes=(20_000,), trials=60, seed=1))["errors"])))
+    assert_allclose(measured, relative_error(10, 20_000), rtol=0.06)
+
+
+def test_exact_algorithm_has_the_predicted_speed(tmp_path, at_home):
+    request = Request("restricted", tmp_path, scale="tiny")
+    data = runner.computed(request, STUDIES["restricted"].pieces("tiny", 7), 1, quiet("restricted"))
+    exact = [speed for speed in speeds(data) if speed.n == 0]
+    assert {speed.family for speed in exact} == {"full", "diagonal", "isotropic"}
+    for speed in exact:
+        assert_allclose(speed.measured, speed.predicted, rtol=1e-6)
+
+
+def test_exact_algorithm_learns_in_the_paper_s_number_of_iterations():
+    assert theory_iterations() == 227
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_contender_solves_the_sphere(variant):
+    runs = trials_of(method_of(variant, 10, 100), PROBLEMS["sphere"], 10, 100, streams(1, variant, 0, 2))
+    assert (runs["ending"] == "reached").all()
+    assert (runs["value"] <= 1e-10).all()
+
+
+def test_trial_does_not_depend_on_its_batch():
+    method, problem = method_of("ngd", 10, 100), PROBLEMS["steps"]
+    together = trials_of(method, problem, 10, 100, streams(1, "x", 0, 3))
+    alone = trials_of(method, problem, 10, 100, streams(1, "x", 2, 1))
+    assert together["evaluations"][2] == alone["evaluations"][0]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=list(PROBLEMS))
+def test_problem_reaches_its_target_somewhere_and_not_at_the_start(problem):
+    at = {"slope": 1e6, "sharp ridge": 1e6, "parabolic ridge": 1e3, "two funnels": 2.5, "Rosenbrock": 1.0}
+    best = np.zeros(10)
+    best[: 1 if "ridge" in problem.name or problem.name == "slope" else 10] = at.get(problem.name, 0.0)
+    assert problem.values(best) <= problem.target
+    assert problem.values(np.full(10, problem.start)) > problem.target
+
+
+def test_noisy_trial_is_judged_when_its_budget_is_spent():
+    runs = trials_of(method_of("ngd", 10, 100), PROBLEMS["noisy sphere"], 10, 100, streams(2, "noisy", 0, 2))
+    assert (runs["evaluations"] == PROBLEMS["noisy sphere"].budget).all()
+    assert set(runs["ending"]) <= {"reached", "missed"}
+
+
+def test_matched_rate_makes_the_speeds_equal():
+    rate = matched_rate(lambda rate: VARIANTS["ngd"](MATCHES[10, 100].__class__(rate, 0.5, 1.0)), 10, 100, 0.6, 3, 1)
+    assert_allclose(rate, MATCHES[10, 100].ngd, rtol=0.08)
+
+
+def test_wilson_interval_is_the_textbook_s():
+    assert_allclose([wilson(8, 10).low, wilson(8, 10).high], [0.4902, 0.9433], atol=5e-5)
+    assert wilson(0, 10).low == 0
+    assert wilson(10, 10).high == 1
+
+
+def test_bootstrap_covers_the_mean_of_a_normal_sample(rng):
+    sample = rng.standard_normal(400)
+    found = bootstrap(np.mean, sample)
+    assert_allclose([found.high - found.value, found.value - found.low], 1.96 / 20, rtol=0.2)
+    assert str(found).startswith(f"{found.value:.3g} [")
+
+
+def test_never_is_longer_than_every_time():
+    assert median_time(np.array([1.0, 2.0, np.inf, np.inf])) == 2
+    assert median_time(np.array([1.0, np.inf, np.inf])) == np.inf
+    assert running_time(np.array([3.0, 5.0]), np.array([True, False])) == 8
+    assert running_time(np.array([3.0]), np.array([False])) == np.inf
+
+
+def test_log_rank_tells_different_times_from_equal_ones(rng):
+    first, second = rng.exponential(1.0, 60), rng.exponential(4.0, 60)
+    assert log_rank(first, second) < 1e-4
+    assert log_rank(first, rng.exponential(1.0, 60)) > 0.01
+    assert log_rank(np.full(5, np.inf), np.full(5, np.inf)) == 1
+
+
+def result(times):
+    times = np.asarray(times, dtype=float)
+    reached = np.isfinite(times)
+    return Result(np.where(reached, times, 1000.0), reached, np.where(reached, "reached", "spent"), np.zeros(times.size))
+
+
+@pytest.mark.parametrize(
+    ("ngd", "rank_mu", "verdict"),
+    [
+        (np.arange(40) + 100, np.arange(40) + 300, "NGD"),
+        (np.arange(40) + 300, np.arange(40) + 100, "rank-µ"),
+        (np.arange(40) + 100, np.arange(40) + 101, "same"),
+        (np.full(40, np.inf), np.arange(40) + 100, "rank-µ"),
+        (np.arange(40) + 100, np.full(40, np.inf), "NGD"),
+        (np.full(40, np.inf), np.full(40, np.inf), "neither"),
+    ],
+)
+def test_verdict_names_the_faster_only_if_it_is(ngd, rank_mu, verdict):
+    found = compared("sphere", (10, 10), result(ngd), result(rank_mu))
+    assert isinstance(found, Comparison)
+    assert found.verdict == verdict
+
+
+def test_results_are_found_by_problem_variant_and_setting():
+    arrays = {"evaluations": np.ones(2), "ending": np.array(["reached", "spent"]), "value": np.zeros(2)}
+    found = results({"race/sharp ridge/rank-mu-ties/d10/n100": arrays, "probe/ngd/d10/n10": {}})
+    assert list(found) == [("sharp ridge", "rank-mu-ties", (10, 100))]
+    assert found["sharp ridge", "rank-mu-ties", (10, 100)].success.value == 0.5
