@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,8 +16,7 @@ from sublevel.commands.common import Unable
 from sublevel.commands.study import add_study, run_study
 from sublevel.experiments import schedule
 from sublevel.experiments.progress import Progress
-from sublevel.studies import STUDIES, Request, run
-from sublevel.studies import run as runner
+from sublevel.studies import STUDIES, Request, consistency, run, runner
 from sublevel.studies.apart import Comparison, Result, compared, results
 from sublevel.studies.common import streams
 from sublevel.studies.consistency import Errors, compute, relative_error
@@ -90,10 +90,12 @@ def test_same_seed_gives_the_same_data_in_processes_and_at_home(tmp_path, monkey
 
 
 def test_finished_data_is_used_again(tmp_path, at_home, monkeypatch):
-    request = Request("restricted", tmp_path, scale="tiny")
-    lines = run(request, 1, quiet("restricted"))
+    request, pieces = Request("consistency", tmp_path, scale="tiny"), consistency.STUDY.pieces("tiny", 7)
+    made = runner.computed(request, pieces, 1, quiet("consistency"))
     monkeypatch.setattr(schedule, "run", None)  # nobody may call it
-    assert run(request, 1, quiet("restricted")) == lines
+    found = runner.computed(request, pieces, 1, quiet("consistency"))
+    assert found.keys() == made.keys()
+    assert_array_equal(found["slope-d2-cond10"]["errors"], made["slope-d2-cond10"]["errors"])
 
 
 def test_unknown_study_is_named_with_the_known_ones(tmp_path, capsys):
@@ -105,7 +107,7 @@ def test_unknown_study_is_named_with_the_known_ones(tmp_path, capsys):
 
 
 def test_command_runs_a_study(tmp_path, at_home, capsys, monkeypatch):
-    monkeypatch.setattr("sublevel.studies.run.STUDIES", {"consistency": TINY})
+    monkeypatch.setitem(STUDIES, "consistency", TINY)
     parser = argparse.ArgumentParser()
     add_study(parser.add_subparsers())
     given = parser.parse_args(["study", "consistency", "--quick", "--seed", "5", "--out", str(tmp_path), "--jobs", "1"])
@@ -114,9 +116,7 @@ def test_command_runs_a_study(tmp_path, at_home, capsys, monkeypatch):
     assert (tmp_path / "consistency.npz").exists()
 
 
-TINY = type(STUDIES["consistency"])(
-    "consistency", "", lambda scale, seed: STUDIES["consistency"].pieces("tiny", seed), STUDIES["consistency"].findings
-)
+TINY = replace(consistency.STUDY, pieces=lambda scale, seed: consistency.STUDY.pieces("tiny", seed))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_command_says_what_went_wrong(error, status, tmp_path, monkeypatch, caps
     monkeypatch.setattr("sublevel.studies.run", fails)
     given = argparse.Namespace(name="apart", out=tmp_path, seed=None, quick=True, jobs=1)
     if status is Unable:
-        with pytest.raises(Unable, match="figure needs matplotlib|Choose another directory"):
+        with pytest.raises(Unable, match=r"figure needs matplotlib|Choose another directory"):
             run_study(given)
     else:
         assert run_study(given) == status
@@ -143,8 +143,8 @@ def test_study_is_a_command():
 
 
 def test_error_of_the_estimate_is_the_formula():
-    measured = np.sqrt(np.mean(np.square(compute(Errors(d=10, condition=1.0, sizes=(20_000,), trials=60, seed=1))["errors"])))
-    assert_allclose(measured, relative_error(10, 20_000), rtol=0.06)
+    measured = np.sqrt(np.mean(np.square(compute(Errors(d=10, condition=1.0, sizes=(20_000,), trials=30, seed=1))["errors"])))
+    assert_allclose(measured, relative_error(10, 20_000), rtol=0.08)
 
 
 def test_exact_algorithm_has_the_predicted_speed(tmp_path, at_home):
@@ -190,14 +190,13 @@ def test_noisy_trial_is_judged_when_its_budget_is_spent():
 
 
 def test_matched_rate_makes_the_speeds_equal():
-    rate = matched_rate(lambda rate: VARIANTS["ngd"](MATCHES[10, 100].__class__(rate, 0.5, 1.0)), 10, 100, 0.6, 3, 1)
+    rate = matched_rate(lambda rate: VARIANTS["ngd"](MATCHES[10, 100].__class__(rate, 0.5, 1.0)), 10, 100, 0.8, 2, 1)
     assert_allclose(rate, MATCHES[10, 100].ngd, rtol=0.08)
 
 
 def test_wilson_interval_is_the_textbook_s():
     assert_allclose([wilson(8, 10).low, wilson(8, 10).high], [0.4902, 0.9433], atol=5e-5)
-    assert wilson(0, 10).low == 0
-    assert wilson(10, 10).high == 1
+    assert_allclose([wilson(0, 10).low, wilson(10, 10).high], [0, 1], atol=1e-15)
 
 
 def test_bootstrap_covers_the_mean_of_a_normal_sample(rng):

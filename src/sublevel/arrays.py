@@ -99,11 +99,6 @@ def smaller(a: PerTrial, b: float) -> PerTrial:
     return min(a, b) if a.ndim == 0 else np.minimum(a, b)
 
 
-def last(numbers: Array) -> Any:
-    """The last of n numbers (..., n), ready to be subtracted from all of them."""
-    return numbers[-1] if numbers.ndim == 1 else numbers[..., -1:]
-
-
 def everywhere(mask: Any) -> bool:
     """True if the mask holds in every trial (a plain truth value for a single run)."""
     return mask is np.True_ or (mask.ndim > 0 and bool(mask.all()))

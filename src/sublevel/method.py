@@ -31,6 +31,9 @@ class Outcome(IntEnum):
     REFUSED = 4  # the step would leave the family: C not positive definite, or a number beyond the range of floats
 
 
+MOVED = Outcome.MOVED
+
+
 @value
 class State:
     """What the next step needs. With the generator's state it is a checkpoint."""
@@ -72,7 +75,7 @@ class Method:
         tangent = natural_gradient(sample.z, weighting, sample.images)
         attracts = ranks.of_best(weighting.cov) > 0
         state, taken = self.advanced(state, tangent, ranks.is_telling & attracts)
-        return state, Info(Outcome.MOVED if everywhere(taken) else _outcome(ranks, attracts, taken), ranks)
+        return state, Info(MOVED if everywhere(taken) else _outcome(ranks, attracts, taken), ranks)
 
     def advanced(self, state: State, tangent: Tangent, wanted: Any = np.True_) -> tuple[State, Any]:
         """The state after a step along a tangent, and where it was taken (...): where it was `wanted` and stays in the family."""
@@ -85,8 +88,7 @@ class Method:
         everyone = everywhere(taken)
         if not everyone and not anywhere(taken):
             return state, taken
-        carried = [kept.carried(move.transport) if hasattr(kept, "carried") else kept for kept in memory]
-        after = State(move.theta, tuple(carried))
+        after = State(move.theta, tuple([kept.carried(move.transport) if hasattr(kept, "carried") else kept for kept in memory]))
         return (after if everyone else chosen(taken, after, state)), taken
 
 

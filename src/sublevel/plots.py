@@ -277,10 +277,10 @@ class _Plane:
         return points[:, self.pair].T
 
     def whole_view(self) -> Array:
-        """Ends (2, 2) of a view in which all means and the first ellipse have room."""
-        ends = np.concatenate([self.trace.mean[:, self.pair].T, self.ellipse(0, 2.0)], axis=1)
+        """Ends (2, 2) of a view in which all means, the best point and the first ellipse have room."""
+        ends = np.concatenate([self.trace.mean[:, self.pair].T, self.through[self.pair][:, None], self.ellipse(0, 2.0)], axis=1)
         low, high = ends.min(axis=1), ends.max(axis=1)
-        return self.view(0.5 * (low + high), 0.58 * (high - low))
+        return self.view(0.5 * (low + high), 0.6 * (high - low))
 
     def near_view(self, index: int) -> Array:
         """Ends (2, 2) of a view around a snapshot's distribution."""

@@ -90,6 +90,8 @@ class Watch:
             self._standing_for = self._standing_for + 1 if standstill == self._standstill else 1
             self._standstill = standstill
         self._unread.append((info.ranks, values))
+        if len(self._unread) > 100:  # nobody asks for reasons
+            self._read()
 
     def reasons(self, theta: Family, deviations: Array) -> dict[str, float]:
         """Reasons to end the run with the numbers they saw; empty means go on."""

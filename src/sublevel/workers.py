@@ -46,7 +46,7 @@ class Processes:
         self._listening, self._telling = context.Pipe(duplex=False)
         self._pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(fun, self._listening))
         self._futures: list[Future[float]] = []
-        with _interrupts_ignored():  # processes start as tasks are submitted, and inherit this
+        with interrupts_ignored():  # processes start as tasks are submitted, and inherit this
             for _ in range(count):
                 self._pool.submit(int)
 
@@ -96,7 +96,7 @@ def _check_portable(fun: Callable[..., Any]) -> None:
 
 
 @contextlib.contextmanager
-def _interrupts_ignored() -> Generator[None]:
+def interrupts_ignored() -> Generator[None]:
     """Ctrl-C is for this process to answer, not for those that start here."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -113,8 +113,13 @@ _known: list[Callable[..., Any]] = []
 
 
 def _begin(fun: Callable[..., Any], told: Connection) -> None:
-    """In a worker: remember the objective; end when the parent says so or is no more."""
+    """In a worker: remember the objective."""
     _known[:] = [fun]
+    end_when_told(told)
+
+
+def end_when_told(told: Connection) -> None:
+    """In a worker: end when the parent says so or is no more."""
     parent = multiprocessing.parent_process()
     signs = [told] if parent is None else [told, parent.sentinel]
 

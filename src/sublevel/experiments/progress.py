@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, TextIO
 
+from sublevel.progress import duration
+
 
 class Progress:
     """A bar with the time left on a terminal, a line now and then elsewhere. Counts seconds of expected work, not pieces."""
@@ -58,11 +60,6 @@ class Progress:
     def say(self, line: str) -> None:
         """One line of text."""
         print(f"{self.label}: {line}", file=self.stream, flush=True)
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person would say them."""
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def _bar(label: str, total: float, reused: float, stream: TextIO) -> Any:

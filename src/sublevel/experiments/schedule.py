@@ -9,19 +9,18 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import signal
-import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from multiprocessing.connection import wait as wait_for
 from pathlib import Path
 from typing import Any
 
 from sublevel.experiments import store
 from sublevel.experiments.progress import Progress
+from sublevel.workers import available_cores, end_when_told, interrupts_ignored
+
+__all__ = ["Task", "WorkerLost", "available_cores", "run"]
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS")
 MEMORY = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
@@ -50,11 +49,6 @@ class Task:
 
 class WorkerLost(Exception):
     """A worker process ended before its task did; what was finished is kept."""
-
-
-def available_cores() -> int:
-    """Processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run(tasks: Iterable[Task], jobs: int, progress: Progress) -> bool:
@@ -91,7 +85,7 @@ def _workers(count: int) -> Generator[ProcessPoolExecutor]:
     """Processes that end at once when the work is stopped, and by themselves when this process is killed."""
     context = multiprocessing.get_context("spawn")
     listening, telling = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_watch, initargs=(listening,))
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=end_when_told, initargs=(listening,))
     try:
         yield pool
         pool.shutdown()
@@ -106,23 +100,9 @@ def _environment_of_workers() -> Generator[None]:
     """New processes inherit these variables, which are only read at their start, and leave Ctrl-C to this one."""
     before = {name: os.environ.get(name) for name in ENVIRONMENT}
     os.environ.update(ENVIRONMENT)
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if threading.current_thread() is threading.main_thread() else None
     try:
-        yield
+        with interrupts_ignored():
+            yield
     finally:
-        if handler is not None:
-            signal.signal(signal.SIGINT, handler)
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
-
-
-def _watch(told: Connection) -> None:
-    """In a worker: end when the parent says so or is no more."""
-    parent = multiprocessing.parent_process()
-    signs = [told] if parent is None else [told, parent.sentinel]
-
-    def end() -> None:
-        wait_for(signs)
-        os._exit(0)
-
-    threading.Thread(target=end, daemon=True).start()

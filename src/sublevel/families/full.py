@@ -9,7 +9,7 @@ import numpy as np
 from sublevel.arrays import Array, Mask, Noise, PerTrial, everywhere, finite, rows, spread, value
 from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, Transport, in_range
 from sublevel.linalg import add_to_diagonal, cholesky, combination, eigh, image, lower_solve, product, solve
-from sublevel.tangent import ZERO, Tangent, is_thin
+from sublevel.tangent import ONE, ZERO, Tangent, is_thin
 
 LARGE_STEP = 1e6
 """Growth of a variance in one step from which on k×k matrices lose digits that d×d ones keep."""
@@ -51,8 +51,8 @@ class FullGaussian:
 
     def sample(self, noise: Noise, size: int) -> GaussianSample:
         """`size` points (..., size, d), eq. steps 3 and 4 of the paper's algorithm."""
-        z = noise.standard_normal((*self.mean.shape[:-1], size, self.mean.shape[-1]))
-        return self.sample_at(z)
+        d = self.mean.shape[-1]
+        return self.sample_at(noise.standard_normal((size, d) if self.mean.ndim == 1 else (*self.mean.shape[:-1], size, d)))
 
     def sample_at(self, z: Array) -> GaussianSample:
         """The sample whose whitened points are z (..., n, d)."""
@@ -147,11 +147,15 @@ class FullGaussian:
         """
         moved_root = _exponential_root if tangent.exponential else _thin_moved_root if tangent.cloud.is_thin else _thick_moved_root
         root, growth, definite, transport = moved_root(self.root, tangent.cloud, tangent.rate)
-        mean = self.mean + spread(self.scale, 1) * image(self.root, tangent.mean)
-        scale = self.scale * growth
+        mean = image(self.root, tangent.mean)
+        mean *= spread(self.scale, 1)
+        mean += self.mean
+        scale = self.scale if growth is ONE else self.scale * growth
         if tangent.log_scale is not ZERO:
             scale = scale * np.exp(tangent.log_scale)
-        usable, unchecked = definite & in_range(scale) & finite(mean), self.unchecked + 1
+        usable, unchecked = definite & finite(mean), self.unchecked + 1
+        if scale is not self.scale:
+            usable = usable & in_range(scale)
         if root.ndim > 2 or unchecked == CHECK_EVERY or not 0.25 < root[0, 0] < 4.0:
             root, scale = balanced(root, scale)
             usable, unchecked = usable & rows_in_range(root, scale), 0
@@ -163,7 +167,7 @@ def _thick_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, P
     matrix = spread(rate, 2) * cloud.moment
     add_to_diagonal(matrix, 1.0 - rate * cloud.decay)
     factor, definite = cholesky(matrix)
-    return product(root, factor), 1.0, definite, lambda vector: lower_solve(factor, vector)
+    return product(root, factor), ONE, definite, lambda vector: lower_solve(factor, vector)
 
 
 def _exponential_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:

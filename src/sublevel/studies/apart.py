@@ -115,7 +115,7 @@ def _single_steps(work: Probe, function: Any, distance: float, case: int) -> dic
 
 def pieces(scale: Scale, seed: int) -> list[Piece]:
     """All races and probes."""
-    trials, samples, budget = {"full": (40, 4000, BUDGET), "quick": (8, 1000, 40_000), "tiny": (3, 50, 10_000)}[scale]
+    trials, samples, budget = {"full": (40, 4000, BUDGET), "quick": (8, 1000, 40_000), "tiny": (3, 50, 5_000)}[scale]
     problems = list(PROBLEMS) if scale != "tiny" else ["steps", "sphere"]
     settings = (SMALL, LARGE) if scale == "full" else (LARGE,)
     races = [Race(problem, variant, d, n, trials, budget, seed) for d, n in settings for problem in problems for variant in RIVALS]

@@ -93,7 +93,7 @@ def _share(sample: Any) -> float:
 def pieces(scale: Scale, seed: int) -> list[Piece]:
     """Chunks of trials that take about ten seconds, and the shares."""
     made: list[Piece] = []
-    for d in {"full": DIMENSIONS, "quick": DIMENSIONS[:-2], "tiny": (2, 3, 5)}[scale]:
+    for d in {"full": DIMENSIONS, "quick": DIMENSIONS[:-2], "tiny": (2, 3)}[scale]:
         for power in POWERS:
             made.extend(_chunks(d, power, _trials(scale, d), seed))
             single = Learning(d, power, 0, SIGNAL_SAMPLES if scale == "full" else 40, seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from math import exp
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,7 @@ def _predicted(family: type[Any], root: Array) -> dict[str, float]:
 
 def pieces(scale: Scale, seed: int) -> list[Piece]:
     """Every family, condition and sample size."""
-    conditions = {"full": CONDITIONS, "quick": CONDITIONS[:-1:2], "tiny": (1.0, 30.0)}[scale]
+    conditions = {"full": CONDITIONS, "quick": CONDITIONS[:-1:2], "tiny": (1.0, 10.0)}[scale]
     sizes = {"full": STEPS, "quick": {100: 600, 1000: 200}, "tiny": {100: 60}}[scale]
     trials = {"full": 4, "quick": 2, "tiny": 1}[scale]
     works: list[Descent] = []
@@ -191,11 +192,11 @@ def critical_condition() -> float:
     """Cond(A) from which on the exact algorithm with an isotropic C shrinks C faster than the slowest mode of m²."""
 
     def lead(log_condition: float) -> float:
-        root = np.diag(np.geomspace(1.0, np.exp(0.5 * log_condition), DIMENSION))
+        root = np.diag(np.geomspace(1.0, exp(0.5 * log_condition), DIMENSION))
         rates = _predicted(IsotropicGaussian, root)
         return rates["mean"] - rates["covariance"]
 
-    return float(np.exp(brentq(lead, 1.0, 10.0)))
+    return exp(float(brentq(lead, 1.0, 10.0)))
 
 
 def speeds(data: Data) -> list[Speed]:

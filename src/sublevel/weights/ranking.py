@@ -85,7 +85,7 @@ def ranking(values: Array) -> Ranking:
     order = values.argsort(axis=-1)  # puts NaN last
     ascending = values[order] if values.ndim == 1 else np.take_along_axis(values, order, axis=-1)
     best = ascending[..., 0]
-    rises = ascending[..., 1:] > ascending[..., :-1]
+    rises = ascending[1:] > ascending[:-1] if order.ndim == 1 else ascending[..., 1:] > ascending[..., :-1]
     if b"\0" not in rises.tobytes():  # `all` costs three times as much on a small sample
         return Ranking(order, None, best)
     order = values.argsort(axis=-1, kind="stable")  # equals in the order of the points, be they NaN, inf or finite

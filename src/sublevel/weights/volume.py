@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sublevel.arrays import Array, anywhere, last, spread, total
+from sublevel.arrays import Array, anywhere, spread, total
 from sublevel.families.protocol import Sample
 from sublevel.tangent import ZERO, Weighting
 from sublevel.weights.ranking import Ranking
@@ -32,26 +32,33 @@ class Volume:
         """Weights that sum to 0."""
         cost = self.cost(ranks, sample)
         size = cost.shape[-1]
-        weights = (spread(total(cost) / size, 1) - cost) / size
-        return Weighting(weights, weights, ZERO)
+        cost -= spread(total(cost) / size, 1)
+        cost *= -1.0 / size
+        return Weighting(cost, cost, ZERO)
 
     def cost(self, ranks: Ranking, sample: Sample) -> Array:
         """V̂ᵢ/V̂_max − 1 (..., n), in [−1, 0] and exact however small the differences are."""
-        surprise = ranks.sorted(sample.surprise)
+        exponent = 2.0 / sample.z.shape[-1] if self.exponent is None else self.exponent
+        return ranks.unsorted(np.expm1(exponent * log_shares(ranks, sample.surprise)))
+
+
+def log_shares(ranks: Ranking, surprise: Array) -> Array:
+    """log(Vᵢ/V_max) (..., n) from best to worst, given −log p(xᵢ) up to a constant, for volumes V that sum up 1/p."""
+    surprise = ranks.sorted(surprise)
+    log_volume = np.logaddexp.accumulate(surprise, axis=-1)
+    if ranks.tie_ends is None and log_volume.ndim == 1 and log_volume[0] + 0.7 < log_volume[-1] <= LARGE:
+        return log_volume - log_volume[-1]  # the usual case of one run
+    if anywhere(log_volume[..., -1] > LARGE):  # its digits are wanted after the point
+        surprise = surprise - surprise.max(axis=-1, keepdims=True)
         log_volume = np.logaddexp.accumulate(surprise, axis=-1)
-        if anywhere(log_volume[..., -1] > LARGE):  # its digits are wanted after the point
-            surprise = surprise - surprise.max(axis=-1, keepdims=True)
-            log_volume = np.logaddexp.accumulate(surprise, axis=-1)
-        gap = ranks.shared(log_volume)
-        gap = gap - last(gap)
-        dominated = gap[..., 0] > -0.7
-        if anywhere(dominated):
-            gap = np.where(dominated[..., None], _small_gaps(surprise, ranks), gap)
-        return ranks.unsorted(np.expm1((2.0 / sample.z.shape[-1] if self.exponent is None else self.exponent) * gap))
+    log_volume = ranks.shared(log_volume)
+    gap = log_volume - log_volume[..., -1:]
+    dominated = gap[..., 0] > -0.7
+    return np.where(dominated[..., None], _small_gaps(surprise, ranks), gap) if anywhere(dominated) else gap
 
 
 def _small_gaps(surprise: Array, ranks: Ranking) -> Array:
-    """log(Vᵢ/V_n) (..., n) where the best point holds half of the volume or more: log1p(−what comes after i/all), which does not cancel."""
+    """log(Vᵢ/V_n) (..., n) where the best point holds most of the volume: log1p(−what comes after i/all), which does not cancel."""
     volume = np.exp(surprise - surprise.max(axis=-1, keepdims=True))
     after = np.zeros_like(volume)
     after[..., :-1] = np.add.accumulate(volume[..., :0:-1], axis=-1)[..., ::-1]
