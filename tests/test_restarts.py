@@ -239,7 +239,7 @@ def test_a_strategy_of_ones_own():
     assert list(result.reasons) == ["run_budget"]
 
 
-@pytest.mark.parametrize("wrong", ["none", -1, 1.5, object()], ids=str)
+@pytest.mark.parametrize("wrong", ["none", -1, 1.5, {"restarts": 3}], ids=str)
 def test_what_is_no_strategy_is_refused(wrong):
     with pytest.raises((TypeError, ValueError), match="restarts"):
         sl.minimize(sphere, np.ones(2), 0.5, restarts=wrong, vectorized=True)
