@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ import sublevel as sl
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the functions stand among the tests
 from functions import ellipsoid, rastrigin, rosenbrock, sphere
 
+NOISY = "noisy sphere: f(mean)"
 TARGET, NOISY_BUDGET, DIMENSIONS = 1e-8, 30_000, (5, 20, 100, 500)
 
 
@@ -125,17 +125,16 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
     seeds = range(given.runs)
+    cells: dict[tuple[str, str], str] = {}
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
-        jobs = list(product(PROBLEMS, METHODS, seeds))
-        counts = dict(zip(jobs, pool.map(evaluations, jobs), strict=True))
-        noisy_jobs = list(product(METHODS, seeds))
-        left = dict(zip(noisy_jobs, pool.map(noise_left, noisy_jobs), strict=True))
-    print("| method | " + " | ".join(PROBLEMS) + " | noisy sphere: f(mean) |")
-    print("|---" * (len(PROBLEMS) + 2) + "|")
+        for method in METHODS:
+            for problem in PROBLEMS:
+                cells[problem, method] = cell(list(pool.map(evaluations, [(problem, method, seed) for seed in seeds])))
+            cells[NOISY, method] = f"{np.median(list(pool.map(noise_left, [(method, seed) for seed in seeds]))):.2g}"
+            print(method, *(cells[problem, method] for problem in (*PROBLEMS, NOISY)), sep="; ", file=sys.stderr, flush=True)
+    print("| method | " + " | ".join((*PROBLEMS, NOISY)) + " |\n" + "|---" * (len(PROBLEMS) + 2) + "|")
     for method in METHODS:
-        cells = [cell([counts[problem, method, seed] for seed in seeds]) for problem in PROBLEMS]
-        noise = np.median([left[method, seed] for seed in seeds])
-        print(f"| `{method}` | " + " | ".join(cells) + f" | {noise:.2g} |", flush=True)
+        print(f"| `{method}` | " + " | ".join(cells[problem, method] for problem in (*PROBLEMS, NOISY)) + " |")
     print("\n| method | " + " | ".join(f"d = {d}" for d in DIMENSIONS) + " |\n" + "|---" * (len(DIMENSIONS) + 1) + "|")
     for method in ("cma", "lra-cma", "xnes", "ngd", "sep-cma", "iso-cma"):
         print(f"| `{method}` | " + " | ".join(f"{generation_time(method, d):.0f}" for d in DIMENSIONS) + " |", flush=True)

@@ -184,7 +184,7 @@ def median_evaluations(pair):
     return np.median([result.nfev for result in results])
 
 
-@pytest.mark.parametrize("pair", [(-5, 5), (-1.1, 1.3), (-0.1, 3), (-0.1, None), (None, 1)], ids=str)
+@pytest.mark.parametrize("pair", [(-1.1, 1.3), (-0.1, 3), (-0.1, None)], ids=str)
 def test_a_box_around_the_optimum_of_an_ill_conditioned_ellipsoid_costs_nothing(pair):
     assert median_evaluations(pair) <= 1.05 * median_evaluations(None)
 

@@ -15,6 +15,7 @@ from sublevel.studies.contenders import MATCHES, SETTINGS, method_of
 from sublevel.studies.problems import BUDGET, PROBLEMS, slope, sphere
 from sublevel.studies.runs import trials_of
 from sublevel.studies.statistics import Interval, bootstrap, log_rank, mean, median_time, running_time, standard_error, wilson
+from sublevel.tangent import natural_gradient
 
 RIVALS = ("ngd", "rank-mu")
 PARTS = ("ngd", "ngd-long", "mixed", "rank-mu-short", "rank-mu")
@@ -86,10 +87,10 @@ def race(work: Race) -> Arrays:
 def probe(work: Probe) -> Arrays:
     """What one step does on a sphere at some distance, on a slope (the last entry) and on noise alone: samples of each (cases, samples).
 
-    `step`: of the mean, downhill; `along`, `across`: relative change of the variance downhill and across; `largest`: the share of the
-    point with the largest 1/p in Σ 1/p.
+    `step`: of the mean, downhill; `along`, `across`: relative change of the variance downhill and across; `norm`: σ₁(Z); `largest`: the
+    share of the point with the largest 1/p in Σ 1/p.
     """
-    names = ("step", "along", "across", "largest")
+    names = ("step", "along", "across", "norm", "largest")
     cases = [(sphere, distance) for distance in DISTANCES] + [(slope, 0.0), (None, 0.0)]
     rows = [_single_steps(work, function, distance, case) for case, (function, distance) in enumerate(cases)]
     return {name: np.array([row[name] for row in rows]) for name in names}
@@ -103,12 +104,13 @@ def _single_steps(work: Probe, function: Any, distance: float, case: int) -> dic
     state = method.init(theta, work.n)
     sample = method.ask(state, rng, work.n)
     values = rng.standard_normal(sample.x.shape[:-1]) if function is None else function(sample.x)
-    state, _ = method.tell(state, sample, values)
+    state, info = method.tell(state, sample, values)
     variances, volumes = np.square(state.theta.deviations), np.exp(sample.surprise)
     return {
         "step": state.theta.mean[:, 0] + distance,
         "along": variances[:, 0] - 1,
         "across": np.mean(variances[:, 1:], axis=1) - 1,
+        "norm": natural_gradient(sample.z, method.weights(info.ranks, sample)).spectral_norm,
         "largest": np.max(volumes, axis=1) / np.sum(volumes, axis=1),
     }
 
@@ -258,13 +260,13 @@ def _summary(result: Result) -> str:
 
 
 def _probe_lines(data: Data) -> list[str]:
-    lines = ["single steps from N(m, I): mean step downhill, change of the variance downhill and across (± standard error)"]
+    lines = ["single steps from N(m, I): mean step downhill, change of the variance downhill and across, σ₁(Z) (± standard error)"]
     names = [*(f"sphere at {distance:g}" for distance in DISTANCES), "slope", "noise alone"]
     for key, arrays in data.items():
         if key.startswith("probe/"):
             lines.append(f"  {key[6:]}: the point of the largest 1/p has {np.mean(arrays['largest'][0]):.3f} of Σ 1/p")
             for case, name in enumerate(names):
-                lines.append(f"    {name:14s} " + "  ".join(_mean(arrays[part][case]) for part in ("step", "along", "across")))
+                lines.append(f"    {name:14s} " + "  ".join(_mean(arrays[part][case]) for part in ("step", "along", "across", "norm")))
     return lines
 
 
