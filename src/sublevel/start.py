@@ -28,7 +28,7 @@ class Start:
     def theta(self, point: Array, sigma_factor: float = 1.0) -> Family:
         """N(point, (sigma_factor·sigma0)²·cov0), its free variables only."""
         if self.space is None:
-            sigma = self.sigma0 if self.sigma0 is None or sigma_factor == 1 else np.multiply(self.sigma0, sigma_factor)
+            sigma = self.sigma0 if sigma_factor == 1 else np.multiply(self.sigma0, sigma_factor)
             return checked_start(self.family, point, sigma, self.cov0)
         free = self.space.free
         deviations = sigma_factor * checked_deviations(self.sigma0, point.size)[free]
@@ -38,12 +38,7 @@ class Start:
     def point(self, rng: np.random.Generator) -> Array:
         """Where a restart begins: the user's choice, anywhere in a finite box, or drawn from the initial distribution."""
         if self.another is not None:
-            point = checked_x0(self.another(rng))
-            if point.shape != self.x0.shape:
-                raise ValueError(f"`x0` must return points of the same length each time, {self.x0.size} as at first, got {shown(point)}.")
-            return point
-        if self.family is Bernoulli:
-            return self.x0
+            return checked_x0(self.another(rng))
         if self.space is not None and np.all(np.isfinite(self.space.box)):
             return rng.uniform(*self.space.box)
         point = self.theta(self.x0).sample(rng, 1).x
