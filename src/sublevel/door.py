@@ -186,28 +186,36 @@ def checked_x0(x0: Any) -> Array:
 
 def checked_box(bounds: Any, d: int) -> tuple[Array, Array]:
     """Lower and upper bounds (d,) from SciPy's formats: a (lo, hi) pair per variable, None for an open end, or `scipy.optimize.Bounds`."""
-    if isinstance(bounds, Bounds):
-        given: list[Any] = [getattr(cast(Any, bounds), end) for end in ("lb", "ub")]
-        ends = [np.broadcast_to(np.asarray(end, dtype=np.float64), (d,)) for end in given]
-    else:
-        pairs: list[Any] = list(bounds)
-        if len(pairs) != d or not all(np.size(pair) == 2 for pair in pairs):
-            raise ValueError(f"`bounds` must hold a (low, high) pair for each of the {d} variables, got {shown(bounds)}.")
-        ends = [
-            np.array([default if pair[side] is None else pair[side] for pair in pairs], dtype=np.float64)
-            for side, default in ((0, -np.inf), (1, np.inf))
-        ]
-    lower, upper = ends
+    try:
+        lower, upper = _ends(bounds, d)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"`bounds` must hold a (low, high) pair of numbers for each of the {d} variables, got {shown(bounds)}.") from None
     if not np.all(lower <= upper):  # NaN too
         raise ValueError(f"`bounds` must have low ≤ high for each variable, got {shown(lower)} and {shown(upper)}.")
-    return lower.copy(), upper.copy()
+    far = SCALE_RANGE[1]  # where no search point ever is: some write the largest float for an open end
+    return np.where(lower < -far, -np.inf, lower), np.where(upper > far, np.inf, upper)
+
+
+def _ends(bounds: Any, d: int) -> list[Array]:
+    """Lower and upper bounds (d,), not yet compared; an error if there are none to be found."""
+    if isinstance(bounds, Bounds):
+        given: list[Any] = [getattr(cast(Any, bounds), end) for end in ("lb", "ub")]
+        return [np.broadcast_to(np.asarray(end, dtype=np.float64), (d,)) for end in given]
+    pairs: list[Any] = list(bounds)
+    if len(pairs) != d or not all(np.size(pair) == 2 for pair in pairs):
+        raise ValueError
+    return [
+        np.array([default if pair[side] is None else pair[side] for pair in pairs], dtype=np.float64)
+        for side, default in ((0, -np.inf), (1, np.inf))
+    ]
 
 
 def checked_log_scaled(log_scaled: Any, lower: Array, x0: Array) -> NDArray[np.bool_]:
     """Which variables (d,) are searched by their logarithm; they and their lower bounds must not be negative."""
-    mask = np.broadcast_to(np.asarray(log_scaled), x0.shape).copy()
-    if mask.dtype != np.bool_:
+    mask = np.asarray(log_scaled)
+    if mask.dtype != np.bool_ or mask.shape not in ((), (1,), x0.shape):
         raise TypeError(f"`log_scaled` must be True or False for each variable, got {shown(log_scaled)}.")
+    mask = np.broadcast_to(mask, x0.shape).copy()
     if np.any(mask & (x0 <= 0)):
         raise ValueError(f"a variable that is `log_scaled` must be positive, got x0 = {shown(x0)}.")
     if np.any(mask & np.isfinite(lower) & (lower < 0)):

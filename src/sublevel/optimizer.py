@@ -145,7 +145,8 @@ class Optimizer:
         """Reasons to stop with the numbers they saw; empty means go on. With restarts, a run that ends makes way for the next one here."""
         if self._over or self._pending is not None or self.last is None:
             return self._over
-        reasons = self.watch.reasons(self.state.theta, self.deviations)
+        pace = min((float(kept.pace) for kept in self.state.memory if hasattr(kept, "pace")), default=1.0)
+        reasons = self.watch.reasons(self.state.theta, self.deviations, pace)
         spent = self.nfev - self._run_began
         if not reasons and spent >= self.run.maxfevals:
             reasons = {"run_budget": float(spent)}

@@ -61,7 +61,7 @@ class Space:
         with np.errstate(invalid="ignore"):
             period = 2 * (right - left)
             between = np.isfinite(period)
-            turn = np.where(between, np.mod(u - left, np.where(between, period, 1.0)), 0.0)
+            turn = np.where(between, np.mod(np.abs(u - left), np.where(between, period, 1.0)), 0.0)
             both = left + np.minimum(turn, period - turn)
         one = np.where(np.isfinite(left), left + np.abs(u - np.where(np.isfinite(left), left, 0.0)), u)
         one = np.where(np.isfinite(right), right - np.abs(np.where(np.isfinite(right), right, 0.0) - one), one)

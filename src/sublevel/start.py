@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sublevel.arrays import Array
-from sublevel.door import checked_box, checked_deviations, checked_log_scaled, checked_start, checked_x0, shown
+from sublevel.door import checked_box, checked_covariance_root, checked_deviations, checked_log_scaled, checked_start, checked_x0, shown
 from sublevel.families import Bernoulli, Family
 from sublevel.space import Space, bounded_space
 
@@ -28,7 +28,7 @@ class Start:
     def theta(self, point: Array, sigma_factor: float = 1.0) -> Family:
         """N(point, (sigma_factor·sigma0)²·cov0), its free variables only."""
         if self.space is None:
-            sigma = self.sigma0 if sigma_factor == 1 else np.multiply(self.sigma0, sigma_factor)
+            sigma = self.sigma0 if sigma_factor == 1 or self.sigma0 is None else np.multiply(self.sigma0, sigma_factor)
             return checked_start(self.family, point, sigma, self.cov0)
         free = self.space.free
         deviations = sigma_factor * checked_deviations(self.sigma0, point.size)[free]
@@ -36,9 +36,17 @@ class Start:
         return checked_start(self.family, self.space.searched(point), deviations, cov0)
 
     def point(self, rng: np.random.Generator) -> Array:
-        """Where a restart begins: the user's choice, anywhere in a finite box, or drawn from the initial distribution."""
+        """Where a restart begins: the user's choice, anywhere in a finite box, or drawn from the initial distribution.
+
+        Bits begin with the same probabilities again: a drawn point is 0 or 1, and nothing would ever change.
+        """
         if self.another is not None:
-            return checked_x0(self.another(rng))
+            point = checked_x0(self.another(rng))
+            if point.size != self.x0.size:
+                raise ValueError(f"`x0` must give points of one length, got {point.size} variables after {self.x0.size}.")
+            return point
+        if self.family is Bernoulli:
+            return self.x0
         if self.space is not None and np.all(np.isfinite(self.space.box)):
             return rng.uniform(*self.space.box)
         point = self.theta(self.x0).sample(rng, 1).x
@@ -54,6 +62,8 @@ def checked_beginning(family: type[Any], x0: Any, sigma0: Any, cov0: Any, bounds
     if family is Bernoulli:
         raise ValueError(f"a method on bits has no `bounds` and nothing to scale, got bounds={shown(bounds)}.")
     d = point.size
+    if cov0 is not None:
+        checked_covariance_root(cov0, d)
     lower, upper = checked_box([(None, None)] * d if bounds is None else bounds, d)
     mask = checked_log_scaled(log_scaled, lower, point)
     if np.any((point < lower) | (point > upper)):

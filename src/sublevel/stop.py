@@ -93,16 +93,18 @@ class Watch:
         if len(self._unread) > 100:  # nobody asks for reasons
             self._read()
 
-    def reasons(self, theta: Family, deviations: Array) -> dict[str, float]:
-        """Reasons to end the run with the numbers they saw; empty means go on."""
+    def reasons(self, theta: Family, deviations: Array, pace: float = 1.0) -> dict[str, float]:
+        """Reasons to end the run with the numbers they saw; empty means go on. At a slower `pace` than 1, stagnation needs longer."""
         spread = self._read()
         reasons = converged(theta.mean, deviations, self.initial_deviations)
         if not reasons and self._standstill is not None and self._standing_for >= PATIENCE[self._standstill]:
             reasons = {self._standstill: float(self._standing_for)}
+            if self._standstill == "flat" and self._came_down(deviations):
+                reasons = {"tolfun": 0.0}
         if not reasons:
             reasons = self._flat_in_floats(spread)
         if not reasons and len(self.best) % 10 == 0:
-            reasons = self._stagnant() or self._degenerate(theta, deviations)
+            reasons = self._stagnant(pace) or self._degenerate(theta, deviations)
         return reasons
 
     def _read(self) -> float:
@@ -116,6 +118,11 @@ class Watch:
         self._unread.clear()
         return spread
 
+    def _came_down(self, deviations: Array) -> bool:
+        """Whether the equal values of a sample are the best ones of a run that has narrowed: it has converged, and began on no plateau."""
+        low, high = np.nanmin(self.best), np.nanmax(self.best)
+        return bool(low < high and self.best[-1] <= low and np.all(deviations < self.initial_deviations))
+
     def _flat_in_floats(self, spread: float) -> dict[str, float]:
         """All values of the sample and the best ones of recent generations are equal but for rounding."""
         size = RESOLUTION * abs(self.best[-1])
@@ -124,9 +131,9 @@ class Watch:
         recent = self.best[-self.recent :]
         return {"tolfun": max(recent) - min(recent)} if max(recent) - min(recent) <= size else {}
 
-    def _stagnant(self) -> dict[str, float]:
+    def _stagnant(self, pace: float) -> dict[str, float]:
         """Neither the best nor the median values got better over the last fifth of the run: their order says so, not their size."""
-        length = int(min(max(STAGNATION[0] * len(self.best), self.patience), STAGNATION[1]))
+        length = int(min(max(STAGNATION[0] * len(self.best), self.patience / pace), STAGNATION[1]))
         if len(self.best) < length:
             return {}
         part = max(int(0.3 * length), 1)

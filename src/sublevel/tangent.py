@@ -182,13 +182,15 @@ class Tangent:
     def damped(self, *, mean: PerTrial, cov: PerTrial, log_scale: PerTrial) -> Tangent:
         """η times the whole change of θ, that of the scale included: Δm ↦ mean·Δm, ΔC ↦ cov·ΔC, and a change of scale beside it.
 
-        With e = exp(2·old log-scale), ΔC is e·(I + rate·(moment − decay·I)) − I in the whitened frame: again a cloud, with another decay.
+        With G the covariance part and e = exp(2·old log-scale), C moves to e·(I + G) in the whitened frame, and damped by η to
+        I + η(e·(I + G) − I) = e′·(I + (ηe/e′)·G), e′ = 1 + η(e − 1). An exponential step e·exp(G) becomes e^η·exp(ηG).
         """
-        e = np.exp(2.0 * self.log_scale)
-        rate = self.rate * e
-        shift = np.where(rate > 0, (e - 1.0) / np.where(rate > 0, rate, 1.0), 0.0)[()]
-        cloud = self.cloud.with_decay(self.cloud.decay - shift)
-        return Tangent(self.mean * spread(mean, 1), cloud, rate * cov, log_scale)
+        if self.exponential:
+            return Tangent(self.mean * spread(mean, 1), self.cloud, self.rate * cov, cov * self.log_scale + log_scale, True)
+        growth = np.expm1(2.0 * self.log_scale)
+        damped = 1.0 + cov * growth
+        rate = self.rate * cov * ((1.0 + growth) / damped)
+        return Tangent(self.mean * spread(mean, 1), self.cloud, rate, 0.5 * np.log(damped) + log_scale)
 
 
 def natural_gradient(vectors: Array, weighting: Weighting, images: Array | None = None) -> Tangent:

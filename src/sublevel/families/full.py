@@ -13,6 +13,8 @@ from sublevel.tangent import ONE, ZERO, Tangent, is_thin
 
 LARGE_STEP = 1e6
 """Growth of a variance in one step from which on k×k matrices lose digits that d×d ones keep."""
+LARGE_EXPONENT = 300.0
+"""An exponential step that changes a standard deviation by a factor of more than e^±300 is refused."""
 CHECK_EVERY = 16
 """Steps of a single run between two looks at all rows of its root; a row cannot leave the range of floats in fewer."""
 
@@ -172,8 +174,10 @@ def _thick_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, P
 
 def _exponential_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:
     """A·exp(½·rate·moment), the growth exp(−½·rate·decay) of the scale; every such step stays in the family."""
+    if cloud.is_thin and everywhere(_is_small(cloud.eigen[0], rate)):
+        return _thin_exponential_root(root, cloud, rate)
     values, vectors = eigh(cloud.moment)
-    half = spread(0.5 * rate, 1) * values
+    half, usable = _in_reach(spread(0.5 * rate, 1) * values)
     moved = (root @ vectors) * np.exp(half)[..., None, :] @ vectors.mT
     growth = np.exp(-0.5 * rate * cloud.decay)
 
@@ -181,7 +185,44 @@ def _exponential_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, P
         """M^{-1/2}v."""
         return image(vectors, np.exp(-half) * combination(vector, vectors)) / spread(growth, 1)
 
+    return moved, growth, usable, transport
+
+
+def _thin_exponential_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:
+    """The same for few vectors: exp(½VᵀDV) = I + ½VᵀDV + VᵀDRU·ψ(Λ/2)/4·UᵀRᵀDV, ψ(t) = (exp(t) − 1 − t)/t², in the notation below."""
+    values, vectors = cloud.eigen
+    half = spread(0.5 * rate, 1) * values
+    v, d = cloud.vectors, spread(rate, 2) * cloud.weights[..., None]
+    dru = d * (cloud.gram_root @ vectors)
+    images = v @ root.mT if cloud.images is None else cloud.images
+    moved = images.mT @ (0.5 * (d * v) + (dru * _remainder(half)[..., None, :]) @ (dru.mT @ v))
+    moved += root
+    growth = np.exp(-0.5 * rate * cloud.decay)
+
+    def transport(vector: Array) -> Array:
+        """M^{-1/2}v."""
+        u = v @ vector[..., None]
+        inner = (dru * _remainder(-half)[..., None, :]) @ (dru.mT @ u) - 0.5 * d * u
+        return (vector + (v.mT @ inner)[..., 0]) / spread(growth, 1)
+
     return moved, growth, finite(half), transport
+
+
+def _is_small(values: Array, rate: PerTrial) -> Any:
+    """Where no exponent ½·rate·values (..., k) is so large that the sum for few vectors would cancel (...)."""
+    return np.logical_and.reduce(np.abs(spread(rate, 1) * values) < 4.0, axis=-1)
+
+
+def _in_reach(exponents: Array) -> tuple[Array, Mask]:
+    """Exponents (..., k) within ±LARGE_EXPONENT, and where they were there already (...)."""
+    usable = np.logical_and.reduce(np.abs(exponents) <= LARGE_EXPONENT, axis=-1)  # NaN is nowhere
+    return np.clip(exponents, -LARGE_EXPONENT, LARGE_EXPONENT), usable
+
+
+def _remainder(t: Array) -> Array:
+    """(exp(t) − 1 − t)/(2t)², which is 1/8 at 0."""
+    small = np.abs(t) < 1e-8
+    return np.where(small, 0.125, (np.expm1(t) - t) / np.square(2.0 * np.where(small, 1.0, t)))
 
 
 def _thin_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:

@@ -38,6 +38,11 @@ class Signals:
     mean: Signal
     cov: Signal
 
+    @property
+    def pace(self) -> PerTrial:
+        """How fast the search goes, as a part of its usual speed (...,)."""
+        return np.minimum(self.mean.rate, self.cov.rate)
+
 
 @dataclass(frozen=True, slots=True)
 class AdaptedRates:
@@ -63,7 +68,8 @@ class AdaptedRates:
 
     def __call__(self, tangent: Tangent, memory: Signals, theta: Family, /) -> tuple[Tangent, Signals]:
         """The tangent damped by the adapted rates."""
-        mean = memory.mean.followed(tangent.mean, self.beta_mean, self.alpha, self.gamma)
-        cov = memory.cov.followed(theta.change(tangent), self.beta_cov, self.alpha, self.gamma)
-        correction = np.log(memory.mean.rate / mean.rate)
-        return tangent.damped(mean=mean.rate, cov=cov.rate, log_scale=correction), Signals(mean, cov)
+        with np.errstate(over="ignore", invalid="ignore"):  # a change beyond the range of floats has no rate, and the step is refused
+            mean = memory.mean.followed(tangent.mean, self.beta_mean, self.alpha, self.gamma)
+            cov = memory.cov.followed(theta.change(tangent), self.beta_cov, self.alpha, self.gamma)
+            correction = np.log(memory.mean.rate / mean.rate)
+            return tangent.damped(mean=mean.rate, cov=cov.rate, log_scale=correction), Signals(mean, cov)

@@ -91,5 +91,7 @@ def ranking(values: Array) -> Ranking:
     order = values.argsort(axis=-1, kind="stable")  # equals in the order of the points, be they NaN, inf or finite
     is_nan = np.isnan(ascending)
     rises |= is_nan[..., 1:] & ~is_nan[..., :-1]  # NaN equals NaN and is above +inf
+    if rises.all():
+        return Ranking(order, None, best)
     tie_ends = np.concatenate([rises, np.ones_like(rises, shape=(*rises.shape[:-1], 1))], axis=-1)
     return Ranking(order, tie_ends, best)
