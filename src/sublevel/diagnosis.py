@@ -93,7 +93,7 @@ def diagnosed(result: Any) -> list[Finding]:
 
 def flat(facts: Facts) -> Finding | None:
     """The objective does not tell points apart."""
-    best, ended_flat = facts.columns["generation_best"], any("flat" in run.reasons for run in facts.runs)
+    best, ended_flat = facts.columns["generation_best"], any({"flat", "tolfun"} & set(run.reasons) for run in facts.runs)
     count = len(np.unique(best))
     if count > DISTINCT * best.size or not (ended_flat or best.size >= WINDOW):
         return None
