@@ -127,10 +127,11 @@ def main() -> None:
     seeds = range(given.runs)
     cells: dict[tuple[str, str], str] = {}
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
+        mapped = pool.map if given.jobs > 1 else map
         for method in METHODS:
             for problem in PROBLEMS:
-                cells[problem, method] = cell(list(pool.map(evaluations, [(problem, method, seed) for seed in seeds])))
-            cells[NOISY, method] = f"{np.median(list(pool.map(noise_left, [(method, seed) for seed in seeds]))):.2g}"
+                cells[problem, method] = cell(list(mapped(evaluations, [(problem, method, seed) for seed in seeds])))
+            cells[NOISY, method] = f"{np.median(list(mapped(noise_left, [(method, seed) for seed in seeds]))):.2g}"
             print(method, *(cells[problem, method] for problem in (*PROBLEMS, NOISY)), sep="; ", file=sys.stderr, flush=True)
     print("| method | " + " | ".join((*PROBLEMS, NOISY)) + " |\n" + "|---" * (len(PROBLEMS) + 2) + "|")
     for method in METHODS:
