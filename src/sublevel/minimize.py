@@ -85,7 +85,7 @@ def minimize(
     limits = _Limits.checked(optimizer, maxfevals, maxiter, ftarget)
     show = Progress(maxfevals) if checked_flag("progress", progress) else None
     objective = partial(_with_args, fun, args) if args else fun
-    evaluate = evaluator(objective, checked_flag("vectorized", vectorized), checked_workers(workers), keep=optimizer.note)
+    evaluate = evaluator(objective, checked_flag("vectorized", vectorized), checked_workers(workers))
     return _Run(optimizer, evaluate, limits, callback, show, History(optimizer)).to_the_end()
 
 
@@ -167,7 +167,7 @@ class _Run:
         """One generation, and the reasons to stop after it."""
         optimizer = self.optimizer
         points = optimizer.ask()
-        optimizer.tell(points, self.evaluate(points))
+        optimizer.tell(points, self.values(points))
         self.history.see(optimizer)
         if self.progress is not None:
             self.progress.see(optimizer)
@@ -175,6 +175,18 @@ class _Run:
         if self.callback is not None and _wants_stop(self.callback, self.result(reasons)):
             reasons = reasons or {"callback": float(optimizer.nit)}
         return reasons
+
+    def values(self, points: Array) -> Array:
+        """Values (n,) of points (n, d). If the objective raises, those that came before are counted."""
+        values, known = np.empty(len(points)), np.zeros(len(points), dtype=bool)
+        try:
+            for index, arrived in self.evaluate(points):
+                values[index] = arrived
+                known[index] = True
+        except BaseException:
+            self.optimizer.note(points[known], values[known])
+            raise
+        return values
 
     @property
     def interrupted(self) -> dict[str, float]:
