@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from sublevel.arrays import Array, PerTrial, smaller, spread, value
+from sublevel.arrays import Array, PerTrial, as_number, smaller, spread, value
 from sublevel.constants import cma_constants
 from sublevel.families.protocol import Family, Move
 from sublevel.linalg import inner
@@ -48,11 +48,11 @@ class Cumulation:
         p_sigma = (1.0 - c.c_sigma) * memory.sigma + c.gain_sigma * step
         fading = memory.fading * c.fade
         length = inner(p_sigma, p_sigma) ** 0.5 / c.chi
-        goes_on = length < c.stall * (1.0 - fading) ** 0.5  # h_σ
+        goes_on = as_number(length < c.stall * (1.0 - fading) ** 0.5)  # h_σ
         gain = spread(c.gain_c * goes_on, 1)
         p_c = (1.0 - c.c_c) * memory.cov + gain * step
         image = None if memory.image is None or tangent.mean_image is None else (1.0 - c.c_c) * memory.image + gain * tangent.mean_image
-        decay = c.c_mu * cloud.decay + c.c_1 - c.c_1_stalled * ~goes_on
+        decay = c.c_mu * cloud.decay + c.c_1 - c.c_1_stalled * (1.0 - goes_on)
         joined = cloud.joined(c.c_mu, p_c, c.c_1, decay, image)
         log_scale = smaller(c.c_sigma / c.d_sigma * (length - 1.0), 1.0)
         moved = Tangent(step, joined, ONE, log_scale, mean_image=tangent.mean_image)
