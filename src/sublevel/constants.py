@@ -57,7 +57,7 @@ def cma_constants(d: int, n: int) -> CmaConstants:
 
     There c_µ has the summand 1/4; c_σ is a little larger and at most 1/2 (`compute_cs` in its sigma_adaptation.py); d_σ grows earlier with
     the sample size if there are many variables (`compute_damps`), so that the larger samples of restarts do not converge early: on bbob's
-    sharp ridge in 20 variables with n = 24, none of six runs came below 1e-8 with the d_σ of the table, and twelve of sixteen with this one.
+    sharp ridge in 20 variables with n = 24, none of six runs came below 1e-8 with the d_σ of the table, twelve of sixteen with this one.
     """
     raw = log((n + 1) / 2) - np.log(np.arange(1, n + 1))
     good, bad = raw[: n // 2], raw[n // 2 :]
