@@ -22,6 +22,7 @@ LAYERS = [
     {"recipes"},
     {"restarts", "space"},
     {"door", "start", "workers", "evaluate", "stop", "optimizer", "record"},
+    {"store"},
     {"diagnosis", "plots", "progress", "result", "minimize"},
 ]
 HARD_DEPENDENCIES = {"numpy", "scipy", "sublevel"}
