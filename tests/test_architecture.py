@@ -21,6 +21,7 @@ LAYERS = [
     {"method"},
     {"recipes"},
     {"restarts", "space"},
+    {"failures", "cluster"},
     {"door", "start", "workers", "evaluate", "stop", "optimizer", "record"},
     {"store"},
     {"diagnosis", "plots", "progress", "result", "minimize"},

@@ -20,8 +20,17 @@ from scipy.optimize import OptimizeResult
 
 from sublevel.arrays import Array
 from sublevel.diagnosis import diagnosed
-from sublevel.door import checked_budget, checked_callable, checked_flag, checked_target, checked_workers
-from sublevel.evaluate import Evaluator, evaluator, tell_about
+from sublevel.door import (
+    checked_budget,
+    checked_callable,
+    checked_flag,
+    checked_on_error,
+    checked_target,
+    checked_timeout,
+    checked_workers,
+)
+from sublevel.evaluate import Evaluator, as_raised, evaluator, tell_about
+from sublevel.failures import Failures, OnError
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.progress import Progress
@@ -30,6 +39,7 @@ from sublevel.result import Result, result_of
 from sublevel.store.configuration import Given, Target
 from sublevel.store.errors import StoreError
 from sublevel.store.recorder import Recorder, configuration_row, record_new
+from sublevel.workers import TerminationsAsInterrupts
 
 EVALUATIONS_PER_DIMENSION = 100_000
 """Default budget: enough for `ngd` to learn a condition number of 1e6 in 20 dimensions."""
@@ -54,49 +64,47 @@ def minimize(
     maxiter: float | None = None,
     ftarget: float | None = None,
     vectorized: bool = False,
-    workers: int | Callable[..., Any] = 1,
+    workers: Any = 1,
+    timeout: float | None = None,
+    on_error: OnError = "raise",
     callback: Callable[[OptimizeResult], Any] | None = None,
     progress: bool = False,
     store: Any = None,
 ) -> Result:
     """Minimise `fun` from N(x0, sigma0²·cov0), using only the order of its values.
 
-    fun
-        Objective: ``fun(x, *args)`` of a point (d,), or of (popsize, d) to (popsize,) if `vectorized`. NaN counts as worse than +inf.
-    x0, sigma0
-        Where to start and the standard deviation there, one number or one per variable: about a third of the range to search.
-    method
-        A name: "cma" (the default), "xnes", "ngd", "rank-mu" or "pbil", with "sep-" for a diagonal covariance, "iso-" for a single
-        variance and "lra-" for adapted learning rates before it; or a Method such as ``sl.ngd(c_cov=0.5)``.
-    popsize, cov0
-        Points per generation (default 4 + 3 ln d), and the shape of the initial covariance (default the identity).
-    bounds, log_scaled
-        A (low, high) pair per variable or `scipy.optimize.Bounds`: no point outside is ever evaluated, and equal bounds fix a variable.
-        Variables that are `log_scaled` are positive and searched by their logarithm; their `sigma0` is that of ln x.
-    restarts
-        None, a number, "ipop", "bipop" or a strategy: what to do when a run ends before the budget does. Runs after the first begin
-        anywhere in a finite box, else where the initial distribution puts them, or at ``x0(rng)`` if `x0` is a function.
-    rng, maxfevals, maxiter, ftarget, progress
-        Seed, numpy Generator or None; budgets; a value that is good enough; and whether to show a live line on stderr.
-    workers, callback
-        A number of processes, −1 for one on each core, or a function like `map`; as in SciPy, it wins over `vectorized`.
-        The callback gets an OptimizeResult after each generation, and stops by returning True or raising StopIteration.
-    store
-        A new file that keeps every evaluation as it arrives, and the state: `sublevel.resume` goes on from it, whatever happened.
+    fun: ``fun(x, *args)`` of a point (d,), or of (popsize, d) to (popsize,) if `vectorized`. NaN counts as worse than +inf.
+    x0, sigma0: where to start and the standard deviation there, one number or one per variable: about a third of the range to search.
+    method: "cma", "xnes", "ngd", "rank-mu" or "pbil", with "sep-" for a diagonal covariance, "iso-" for a single variance and "lra-" for
+        adapted learning rates before it; or a Method such as ``sl.ngd(c_cov=0.5)``.
+    popsize, cov0: points per generation (default 4 + 3 ln d), and the shape of the initial covariance (default the identity).
+    bounds, log_scaled: a (low, high) pair per variable or `scipy.optimize.Bounds`, equal ones fix a variable, and no point outside is ever
+        evaluated; variables that are `log_scaled` are positive and searched by their logarithm, and their `sigma0` is that of ln x.
+    restarts: None, a number, "ipop", "bipop" or a strategy. Runs after the first begin anywhere in a finite box, else where the initial
+        distribution puts them, or at ``x0(rng)`` if `x0` is a function.
+    rng, maxfevals, maxiter, ftarget: seed, numpy Generator or None; budgets; and a value that is good enough.
+    workers: processes (−1: one on each core), an Executor, a Dask Client or a function like `map`; as in SciPy, wins over `vectorized`.
+    timeout, on_error: seconds an evaluation may take; and whether an exception ends the run ("raise"), counts as a failed evaluation
+        ("fail") or does at the second time ("retry"). Failed ones are NaN, and named in ``failures``.
+    callback, progress: gets an OptimizeResult after each generation, and stops by StopIteration or True; and whether to show a live line.
+    store: a new file that keeps every evaluation as it arrives, and the state: `sublevel.resume` goes on from it, whatever happened.
 
-    Returns an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, cov, history, diagnosis`` and
-    ``plot()``. Ctrl-C returns the best so far. If `fun` raises, its exception arrives with ``sublevel_x`` and ``sublevel_result``.
+    Returns an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, cov, history, failures,
+    diagnosis`` and ``plot()``. Ctrl-C and SIGTERM return the best so far. If `fun` raises, its exception arrives with ``sublevel_x`` and
+    ``sublevel_result``.
     """
     check_functions(fun, callback)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
     limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget)
     show = Progress(maxfevals) if checked_flag("progress", progress) else None
-    evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers))
-    search = Search(optimizer, evaluate, limits, callback, show, History(optimizer))
-    if store is not None:
-        search = search.stored(store, Given(method, fun, args, (maxfevals, maxiter, ftarget), vectorized, workers, log_scaled))
-    return search.to_the_end()
+    how = checked_flag("vectorized", vectorized), checked_workers(workers), checked_timeout(timeout), checked_on_error(on_error)
+    evaluate = evaluator(with_args(fun, args), *how, failures := Failures())
+    search = Search(optimizer, evaluate, limits, callback, show, History(optimizer), failures)
+    with TerminationsAsInterrupts():
+        if store is not None:
+            search = search.stored(store, Given(method, fun, args, (maxfevals, maxiter, ftarget), *how, log_scaled))
+        return search.to_the_end()
 
 
 def check_functions(fun: Any, callback: Any) -> None:
@@ -162,6 +170,7 @@ class Search:
     callback: Callable[[OptimizeResult], Any] | None
     progress: Progress | None
     history: History
+    failures: Failures
     recorder: Recorder | None = None
 
     def stored(self, store: Any, given: Given) -> Search:
@@ -178,20 +187,21 @@ class Search:
         """Generations until there is a reason to stop. Ctrl-C is one; any other exception takes with it what was done so far."""
         reasons: dict[str, float] = {}
         try:
-            reasons = self.limits.reasons(self.optimizer) if self.optimizer.nit else {}
-            while not reasons:
-                reasons = self.generation()
+            try:
+                reasons = self.limits.reasons(self.optimizer) if self.optimizer.nit else {}
+                while not reasons:
+                    reasons = self.generation()
+            finally:
+                self.evaluate.close()
             self.put_away(reasons, whole=True)
         except KeyboardInterrupt:
-            reasons = self.interrupted
+            reasons = reasons or self.interrupted
             self.put_away(reasons)
         except BaseException as error:
             tell_about(error, sublevel_result=self.final(self.interrupted))
             with suppress(StoreError):  # the first error is the one to tell
                 self.put_away(self.interrupted)
             raise
-        finally:
-            self.evaluate.close()
         return self.final(reasons)
 
     def put_away(self, reasons: dict[str, float], whole: bool = False) -> None:
@@ -225,9 +235,9 @@ class Search:
                 for index, arrived in self.evaluate(points):
                     values[index] = arrived
                     known[index] = True
-        except BaseException:
+        except BaseException as error:
             self.optimizer.note(points[known], values[known])
-            raise
+            raise as_raised(error)  # noqa: B904
         return values
 
     def stored_values(self, recorder: Recorder, points: Array, values: Array, known: NDArray[np.bool_]) -> None:
@@ -261,7 +271,9 @@ class Search:
 
     def result(self, reasons: dict[str, float]) -> Result:
         """All there is to say at this point, in arrays of the user's own."""
-        return result_of(self.optimizer, self.history, reasons)
+        result = result_of(self.optimizer, self.history, reasons)
+        result.update(failures=self.failures)
+        return result
 
 
 def _wants_stop(callback: Callable[[OptimizeResult], Any], result: OptimizeResult) -> bool:

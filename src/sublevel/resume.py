@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from sublevel.door import checked_flag, checked_workers
+from sublevel.door import Workers, checked_flag, checked_on_error, checked_timeout, checked_workers
 from sublevel.evaluate import evaluator
+from sublevel.failures import Failures, OnError
 from sublevel.minimize import Limits, Search, check_functions, with_args
 from sublevel.optimizer import Optimizer
 from sublevel.progress import Progress
@@ -23,6 +24,7 @@ from sublevel.store.leaves import Misfit
 from sublevel.store.lock import Lock
 from sublevel.store.reader import Reading, restored, unfit
 from sublevel.store.recorder import Recorder
+from sublevel.workers import TerminationsAsInterrupts
 
 
 def resume(
@@ -38,6 +40,8 @@ def resume(
     ftarget: float | None = None,
     vectorized: bool | None = None,
     workers: Any = None,
+    timeout: float | None = None,
+    on_error: OnError | None = None,
     callback: Callable[[OptimizeResult], Any] | None = None,
     progress: bool = False,
 ) -> Result:
@@ -50,8 +54,8 @@ def resume(
         Methods and strategies with a name are in the file.
     maxfevals, maxiter, ftarget
         New limits, if there are to be others: a run that ended at a budget goes on with a larger one.
-    vectorized, workers, callback, progress
-        As for `minimize`; the first two are as they were unless given.
+    vectorized, workers, timeout, on_error, callback, progress
+        As for `minimize`; as they were unless given, but workers other than processes have to be.
 
     >>> import tempfile, pathlib, numpy as np, sublevel as sl
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "run.db"
@@ -73,12 +77,13 @@ def resume(
             raise TypeError("`args` must be given again, because the run began with some.")
         limits = _limits(settings, optimizer, (maxfevals, maxiter, ftarget))
         show = Progress(limits.maxfevals) if checked_flag("progress", progress) else None
-        batched = checked_flag("vectorized", settings.vectorized if vectorized is None else vectorized)
-        evaluate = evaluator(with_args(fun, args), batched, checked_workers((settings.workers or 1) if workers is None else workers))
+        how = _how(settings, vectorized, workers, timeout, on_error)
+        evaluate = evaluator(with_args(fun, args), *how, failures := Failures())
         opened.callback(evaluate.close)
         recorder = Recorder(File(path, writing=True), lock, history, *iterations)
         opened.pop_all()
-    return Search(optimizer, evaluate, limits, callback, show, history, recorder).to_the_end()
+    with TerminationsAsInterrupts():
+        return Search(optimizer, evaluate, limits, callback, show, history, failures, recorder).to_the_end()
 
 
 def _found(path: Path, again: Again) -> tuple[Settings, Optimizer, History, tuple[int, int]]:
@@ -96,6 +101,16 @@ def _found(path: Path, again: Again) -> tuple[Settings, Optimizer, History, tupl
         return reading.settings, optimizer, history, (stored, max(stored, awaited))
     finally:
         file.close()
+
+
+def _how(settings: Settings, vectorized: Any, workers: Any, timeout: Any, on_error: Any) -> tuple[bool, Workers, float | None, OnError]:
+    """How to evaluate: as is given, else as it was."""
+    return (
+        checked_flag("vectorized", settings.vectorized if vectorized is None else vectorized),
+        checked_workers((settings.workers or 1) if workers is None else workers),
+        checked_timeout(settings.timeout if timeout is None else timeout),
+        checked_on_error(settings.on_error if on_error is None else on_error),
+    )
 
 
 def _limits(settings: Settings, optimizer: Optimizer, given: tuple[Any, Any, Any]) -> Limits:

@@ -10,6 +10,7 @@ import numpy as np
 
 from sublevel.arrays import Array
 from sublevel.diagnosis import diagnosed
+from sublevel.failures import Failures
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.result import Result, result_of
@@ -84,7 +85,7 @@ def result_so_far(reading: Reading) -> Result:
         result.update(nfev=result.nfev + since.values.size, nit=int(since.iteration[-1]) - (1 if _is_open(reading, since) else 0))
         if np.any(~np.isnan(since.values)) and not result.fun <= (best := np.nanmin(since.values)):
             result.update(fun=float(best), x=since.points[np.nanargmin(since.values)].copy())
-    result.update(diagnosis=diagnosed(result))
+    result.update(diagnosis=diagnosed(result), failures=Failures())
     return result
 
 

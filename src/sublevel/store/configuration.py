@@ -70,7 +70,9 @@ class Settings:
     restarts: Any  # None, [name, restarts, factor], or text if it was another strategy
     limits: list[float | None]  # maxfevals, maxiter, ftarget
     vectorized: bool
-    workers: int | None  # None if it was a function or an executor
+    workers: int | None  # None if it was a function, an executor or a client
+    timeout: float | None
+    on_error: str
     draws_x0: bool  # x0 was a function
     takes_args: bool
     objective: str  # what the objective was called, for people
@@ -89,6 +91,8 @@ class Given:
     limits: tuple[Any, Any, Any]  # maxfevals, maxiter, ftarget
     vectorized: bool
     workers: Any
+    timeout: float | None
+    on_error: str
     log_scaled: Any
 
     def settings(self, optimizer: Optimizer, command: Mapping[str, Any] | None) -> Settings:
@@ -105,6 +109,8 @@ class Given:
             limits=[None if limit is None else float(limit) for limit in self.limits],
             vectorized=bool(self.vectorized),
             workers=int(self.workers) if isinstance(self.workers, int) else None,
+            timeout=None if self.timeout is None else float(self.timeout),
+            on_error=self.on_error,
             draws_x0=optimizer.start.another is not None,
             takes_args=bool(self.args),
             objective=described(getattr(self.fun, "__qualname__", type(self.fun).__qualname__)),
@@ -179,6 +185,8 @@ SETTINGS: dict[str, Any] = {
     "limits": list,
     "vectorized": bool,
     "workers": (int, NOTHING),
+    "timeout": (float, NOTHING),
+    "on_error": str,
     "draws_x0": bool,
     "takes_args": bool,
     "objective": str,

@@ -127,6 +127,7 @@ class Recorder:
         self._writing, self._syncing = Purse(WRITING), Purse(SYNCING)
         self._own, self._left, self._kept_at, self._cost = 0.0, time.perf_counter(), time.perf_counter(), 0.0
         self._trouble: BaseException | None = None
+        self._over = False
         self._thread = threading.Thread(target=self._write_what_waits, name="sublevel-store", daemon=True)
         self._thread.start()
 
@@ -232,6 +233,8 @@ class Recorder:
 
     def close(self, reasons: Any, done: Optimizer | None, history: History) -> None:
         """Write what waits and how it ended, and the state of what is `done` with its last generation; let others drive."""
+        if self._over:
+            return
         self._closed.set()
         self._thread.join()
         try:
@@ -241,6 +244,7 @@ class Recorder:
                 else:
                     self._write([(insertion("parts", replacing=True), [ending_row(reasons)])])
         finally:
+            self._over = True
             self._file.close(whole=True)
             self._lock.close()
 
