@@ -119,7 +119,7 @@ def restored(reading: Reading, optimizer: Optimizer, whole: bool = True) -> Hist
     nit, run = saved.facts["nit"], saved.facts["restarts"]
     told = reading.told(nit if whole else None)
     popsizes, mine = told.generations.popsizes, told.generations.runs == run
-    if int(np.sum(popsizes[:nit])) != saved.facts["nfev"]:
+    if nit > len(popsizes) or int(np.sum(popsizes[:nit])) != saved.facts["nfev"]:
         raise StoreError(f"{reading.path} is damaged: its generations have not as many evaluations as its checkpoint says.")
     if whole:
         optimizer.replay(saved)
