@@ -10,6 +10,7 @@ from sublevel.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
 from sublevel.record import History
 from sublevel.restarts import BIPOP, IPOP
 from sublevel.result import Result
+from sublevel.sharded import minimize_sharded
 from sublevel.warm import warm_start
 
 __version__ = "0.1.0.dev0"
@@ -28,6 +29,7 @@ __all__ = [
     "Result",
     "cma",
     "minimize",
+    "minimize_sharded",
     "ngd",
     "pbil",
     "plots",

@@ -86,30 +86,34 @@ def minimize(
     >>> result.success
     True
     """
-    _check_functions(fun, callback)
+    check_functions(fun, callback)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
-    limits = _Limits.checked(optimizer, maxfevals, maxiter, ftarget)
+    limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget)
     show = Progress(maxfevals) if checked_flag("progress", progress) else None
-    objective = partial(_with_args, fun, args) if args else fun
     how = checked_flag("vectorized", vectorized), checked_workers(workers), checked_timeout(timeout), checked_on_error(on_error)
-    evaluate = evaluator(objective, *how, failures := Failures())
+    evaluate = evaluator(with_args(fun, args), *how, failures := Failures())
     with TerminationsAsInterrupts():
-        return _Run(optimizer, evaluate, limits, callback, show, History(optimizer), failures).to_the_end()
+        return Search(optimizer, evaluate, limits, callback, show, History(optimizer), failures).to_the_end()
 
 
-def _check_functions(fun: Any, callback: Any) -> None:
+def check_functions(fun: Any, callback: Any) -> None:
     checked_callable("fun", fun)
     if callback is not None:
         checked_callable("callback", callback)
 
 
-def _with_args(fun: Callable[..., Any], args: tuple[Any, ...], point: Array) -> Any:
+def with_args(fun: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
+    """The objective as a function of the point alone."""
+    return partial(_called, fun, args) if args else fun
+
+
+def _called(fun: Callable[..., Any], args: tuple[Any, ...], point: Array) -> Any:
     return fun(point, *args)
 
 
 @dataclass(frozen=True, slots=True)
-class _Limits:
+class Limits:
     """What the user allows, and what is good enough."""
 
     maxfevals: float
@@ -117,7 +121,7 @@ class _Limits:
     ftarget: float
 
     @classmethod
-    def checked(cls, optimizer: Optimizer, maxfevals: Any, maxiter: Any, ftarget: Any) -> _Limits:
+    def checked(cls, optimizer: Optimizer, maxfevals: Any, maxiter: Any, ftarget: Any) -> Limits:
         """The limits, with room for one generation at least."""
         default = max(EVALUATIONS_PER_DIMENSION * optimizer.theta.dimension, GENERATIONS * optimizer.popsize)
         limits = cls(
@@ -147,16 +151,17 @@ class _Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class Search:
     """An optimizer with its objective, what it may cost, who wants to know, and what happened so far."""
 
     optimizer: Optimizer
     evaluate: Evaluator
-    limits: _Limits
+    limits: Limits
     callback: Callable[[OptimizeResult], Any] | None
     progress: Progress | None
     history: History
     failures: Failures
+    elsewhere: Callable[[Optimizer], None] | None = None  # makes a generation whose points are not here
 
     def to_the_end(self) -> Result:
         """Generations until there is a reason to stop. Ctrl-C is one; any other exception takes with it what was done so far."""
@@ -177,8 +182,11 @@ class _Run:
     def generation(self) -> dict[str, float]:
         """One generation, and the reasons to stop after it."""
         optimizer = self.optimizer
-        points = optimizer.ask()
-        optimizer.tell(points, self.values(points))
+        if self.elsewhere is not None:
+            self.elsewhere(optimizer)
+        else:
+            points = optimizer.ask()
+            optimizer.tell(points, self.values(points))
         self.history.see(optimizer)
         if self.progress is not None:
             self.progress.see(optimizer)
