@@ -37,9 +37,9 @@ def sharding(optimizer, count, everyone=sharded._one_by_one, fun=ellipsoid):
 # ---------------------------------------------------------------------------------------------------- the same steps
 
 
-def steps_apart(method, turn):
+def steps_apart(method, turn, d=6, n=100):
     """Relative distances of mean and covariance between steps in shards and those with all points here, coordinates rotated by `turn`."""
-    here, there = (sl.Optimizer(np.ones(6), 0.5, method=method, popsize=100, rng=1) for _ in range(2))
+    here, there = (sl.Optimizer(np.ones(d), 0.5, method=method, popsize=n, rng=1) for _ in range(2))
     make = sharding(there, 3)
     for _ in range(12):
         z = np.concatenate([shard.drawn() for shard in make.shards(there)])
@@ -54,6 +54,12 @@ def steps_apart(method, turn):
 def test_steps_in_shards_are_those_of_the_whole_sample(method):
     assert max(steps_apart(method, turn=0)) < 1e-12
     assert min(steps_apart(method, turn=1)) > 1e-3  # other points, other steps
+
+
+@pytest.mark.parametrize("method", ["ngd", "cma"])
+def test_fewer_points_than_variables_are_no_different(method):
+    assert max(steps_apart(method, turn=0, d=70, n=40)) < 1e-12
+    assert min(steps_apart(method, turn=1, d=70, n=40)) > 1e-3
 
 
 def test_counts_best_and_reasons_are_those_of_what_was_evaluated():
