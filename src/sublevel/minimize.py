@@ -171,8 +171,8 @@ class Search:
     progress: Progress | None
     history: History
     failures: Failures
-    recorder: Recorder | None = None
     elsewhere: Callable[[Optimizer], None] | None = None  # makes a generation whose points are not here
+    recorder: Recorder | None = None
 
     def stored(self, store: Any, given: Given) -> Search:
         """The search with a recorder into a new file."""

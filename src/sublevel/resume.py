@@ -83,7 +83,7 @@ def resume(
         recorder = Recorder(File(path, writing=True), lock, history, *iterations)
         opened.pop_all()
     with TerminationsAsInterrupts():
-        return Search(optimizer, evaluate, limits, callback, show, history, failures, recorder).to_the_end()
+        return Search(optimizer, evaluate, limits, callback, show, history, failures, recorder=recorder).to_the_end()
 
 
 def _found(path: Path, again: Again) -> tuple[Settings, Optimizer, History, tuple[int, int]]:
