@@ -3,9 +3,10 @@
     OPENBLAS_NUM_THREADS=1 python benchmarks/soak.py [--iterations 1000000] [--store FILE]
 
 `minimize` with d = 10, n = 10 and a batched objective, an ellipsoid of condition number 1e6, whose runs converge and begin anew, with all
-that `minimize` does: histories, reasons to stop, restarts. A restart is remembered, with why the run before it ended: some 400 bytes each. Then one single run by `ask`, `tell` and `stop` on values without order, which never
-ends: nothing begins anew there, so whatever could grow does. Memory is that of the process (resident set), sampled a hundred times; the
-warm-up is the first tenth. Times are CPU seconds per iteration, so that other work on the machine does not matter much.
+that `minimize` does: histories, reasons to stop, restarts. A restart is remembered, with why the run before it ended: some 400 bytes each.
+Then one single run by `ask`, `tell` and `stop` on values without order, which never ends: nothing begins anew there, so whatever could grow
+does. Memory is that of the process (resident set), sampled a hundred times; the warm-up is the first tenth. Times are CPU seconds per
+iteration, so that other work on the machine does not matter much.
 """
 
 from __future__ import annotations
