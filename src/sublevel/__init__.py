@@ -10,6 +10,10 @@ from sublevel.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
 from sublevel.record import History
 from sublevel.restarts import BIPOP, IPOP
 from sublevel.result import Result
+from sublevel.resume import resume
+from sublevel.sharded import minimize_sharded
+from sublevel.store.errors import StoreError
+from sublevel.stored import StoredRun, load
 from sublevel.warm import warm_start
 
 __version__ = "0.1.0.dev0"
@@ -26,12 +30,17 @@ __all__ = [
     "Optimizer",
     "Outcome",
     "Result",
+    "StoreError",
+    "StoredRun",
     "cma",
+    "load",
     "minimize",
+    "minimize_sharded",
     "ngd",
     "pbil",
     "plots",
     "rank_mu",
+    "resume",
     "scipy_method",
     "warm_start",
     "with_adapted_rates",
