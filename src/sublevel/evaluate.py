@@ -6,6 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -140,6 +141,15 @@ class InProcesses:
     def close(self) -> None:
         """End the processes."""
         self.processes.close()
+
+
+def with_args(fun: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
+    """The objective of points alone."""
+    return partial(_called_with, fun, args) if args else fun
+
+
+def _called_with(fun: Callable[..., Any], args: tuple[Any, ...], point: Array) -> Any:
+    return fun(point, *args)
 
 
 def _name_point(error: BaseException, point: Array) -> None:
