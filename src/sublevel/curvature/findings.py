@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array
-from sublevel.curvature.design import INNER
 from sublevel.curvature.look import Look
 from sublevel.diagnosis import Finding
 
 SURE = 3.0
 """A curvature differs from 0 if it is so many standard errors away."""
+VERY_SURE = 4.0
+"""The largest of many changes is more than noise if it is so many standard errors."""
 NEGLIGIBLE = 1e-8
 """A curvature of less than this part of the largest, in a frame that was made round, is none."""
 TOO_NOISY = 0.2
@@ -125,11 +126,8 @@ def flat(evidence: Evidence) -> Finding | None:
 
 def not_quadratic(evidence: Evidence) -> Finding | None:
     """Curvatures change with the radius, beyond what noise does."""
-    look = evidence.look
-    change, deviation = look.lack, np.sqrt(look.variance) / look.delta
-    # an inner half sum counts 1/INNER² times
-    scatter = look.ground.is_noisy * deviation * np.sqrt((0.5 + 0.5 / INNER**4) / look.fit.rounds)
-    if not change.size or not np.max(change) > max(NOT_QUADRATIC, SURE * scatter):
+    look, change = evidence.look, evidence.look.lack
+    if not change.size or not np.any(change > np.maximum(NOT_QUADRATIC, look.ground.is_noisy * VERY_SURE * look.lack_error)):
         return None
     largest = float(np.max(change))
     sentence = (

@@ -17,12 +17,14 @@ LARGEST_FACTOR = 1e3
 """An axis is made longer or shorter by no more than this in one go."""
 RESCALINGS = 8
 """How often the axes are scaled anew at most."""
+DAMPING = 0.6
+"""From the second scaling on the stretch gets this exponent, such that scaling converges for |x| and x⁴ too."""
 LACK = 3e-3
 """Part of a curvature that may change between half the radius and the radius before another scale is tried."""
 STRIDE = 10.0
 """By this factor the radius changes when another scale is tried."""
-TRIALS = 5
-"""Scales that are tried at most."""
+TRIALS, WIDER_TRIALS = 5, 3
+"""Narrower and wider scales that are tried at most; three strides lead from a rise of 1e-8 of |f| to one of 1e-2."""
 SIGNAL = 1e8
 """Rise in units of the spacing of floats at f: rounding then is 1e-8 of it."""
 ARGUMENT_SIGNAL = 1e7
@@ -68,6 +70,10 @@ class Objective:
     def left(self) -> float:
         """Evaluations that may still be made."""
         return self.maxfevals - self.nfev
+
+    def can_spare(self, evaluations: int, size: int) -> bool:
+        """Whether a star in so many dimensions can still be paid for after these evaluations."""
+        return self.left - evaluations >= 4 * size + size * (size - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +145,17 @@ class Look:
     @property
     def lack(self) -> Array:
         """Relative change (checks,) of each curvature between the two radii."""
-        change = self.fit.change
-        rise = 0.5 * np.abs(np.diagonal(self.fit.matrix)[: change.size])
-        return np.abs(change) / np.maximum(rise, self.delta / BAND)
+        return np.abs(self.fit.change) / self._rises
+
+    @property
+    def lack_error(self) -> Array:
+        """Its standard deviation under noise (checks,): half a variance from an outer pair, 1/INNER⁴ as much from an inner one."""
+        return np.sqrt(self.variance * (0.5 + 0.5 / INNER**4) / self.fit.rounds) / self._rises
+
+    @property
+    def _rises(self) -> Array:
+        """What f rises by along the axes that have inner points (checks,), not taken for less than the band allows."""
+        return np.maximum(0.5 * np.abs(np.diagonal(self.fit.matrix)[: self.fit.change.size]), self.delta / BAND)
 
     @property
     def newton(self) -> Array:
@@ -202,19 +216,18 @@ def scaled_axes(objective: Objective, frame: Frame, ground: Ground, delta: float
     aim = max(delta, 4.0 * CLEAR_NOISE * ground.noise)  # shorter ones would be scaled by noise
     frame = frame.turned(np.diag(np.minimum(np.sqrt(aim / delta), frame.reach)))
     values = objective.pairs(frame, rows)
-    for _ in range(RESCALINGS):
-        factor = _stretch(
-            0.5 * (values[0] + values[1]) - ground.value, aim, max(CLEAR * EPS * abs(ground.value), CLEAR_NOISE * ground.noise)
-        )
+    clear = max(CLEAR * EPS * abs(ground.value), CLEAR_NOISE * ground.noise)
+    for turn in range(RESCALINGS):
+        factor = _stretch(0.5 * (values[0] + values[1]) - ground.value, aim, clear) ** (DAMPING if turn else 1.0)
         factor = np.minimum(np.minimum(factor, np.maximum(LARGEST_GROWTH / grown, 1.0)), frame.reach)
-        if np.all(np.abs(factor - 1.0) < 0.01):
+        if np.all(np.abs(factor - 1.0) < 0.01) or not objective.can_spare(2 * frame.size, frame.size):
             break
         frame, grown = frame.turned(np.diag(factor)), grown * factor
         values = objective.pairs(frame, rows)
     if aim > delta:
         frame = frame.turned(np.sqrt(delta / aim) * np.eye(frame.size))
         values = objective.pairs(frame, rows)
-    star = Star(frame.size, checks, ground.is_noisy)
+    star = Star(frame.size, checks, both=ground.is_noisy and objective.can_spare(frame.size * (frame.size - 1), frame.size))
     inner = objective.pairs(frame, star.axis_rows[frame.size :])
     return Axes(frame, delta, star, (np.append(values[0], inner[0]), np.append(values[1], inner[1])))
 
@@ -230,32 +243,32 @@ def _stretch(rises: Array, delta: float, clear: float) -> Array:
 
 def quadratic_axes(objective: Objective, axes: Axes, ground: Ground) -> Axes:
     """The axes at the scale where f is most nearly quadratic: narrower ones are tried while that helps, then wider ones."""
-    best = axes
+    best, size = axes, axes.frame.size
     for _ in range(TRIALS):
-        if best.lack(ground) < (1, LACK) or best.delta < CLEAR * STRIDE**2 * ground.grain or objective.left < 8 * axes.frame.size:
+        if best.lack(ground)[1] < LACK or best.delta < CLEAR * STRIDE**2 * ground.grain or not objective.can_spare(8 * size, size):
             break
-        tried = _rescaled(objective, best, 1.0 / STRIDE)
+        tried = _rescaled(objective, best, ground, 1.0 / STRIDE)
         if not _is_rather(tried, best, ground):
             break
         best = tried
     wider = best
-    for _ in range(TRIALS):  # noise drowns in the end, but a step may not be enough
-        if best.lack(ground) < (1, LACK) or objective.left < 8 * axes.frame.size:
+    for _ in range(WIDER_TRIALS):  # noise drowns in the end, but a step may not be enough
+        if best.lack(ground)[1] < LACK or not objective.can_spare(8 * size, size):
             break
-        wider = _rescaled(objective, wider, STRIDE)
+        wider = _rescaled(objective, wider, ground, STRIDE)
         best = wider if _is_rather(wider, best, ground) else best
     return best
+
+
+def _rescaled(objective: Objective, axes: Axes, ground: Ground, factor: float) -> Axes:
+    frame = axes.frame.turned(factor * np.eye(axes.frame.size))
+    return scaled_axes(objective, frame, ground, axes.delta * factor**2, axes.star.checks)
 
 
 def _is_rather(one: Axes, other: Axes, ground: Ground) -> bool:
     """Whether f is much more nearly quadratic along one set of axes than along another."""
     (unseen, lack), (others_unseen, others_lack) = one.lack(ground), other.lack(ground)
     return unseen < others_unseen or (unseen == others_unseen and lack < 0.5 * others_lack)
-
-
-def _rescaled(objective: Objective, axes: Axes, factor: float) -> Axes:
-    frame = axes.frame.turned(np.diag(np.minimum(factor, axes.frame.reach)))
-    return Axes(frame, axes.delta * factor**2, axes.star, objective.pairs(frame, axes.star.axis_rows))
 
 
 def rounds_needed(size: int, ground: Ground, delta: float, star: Star) -> int:

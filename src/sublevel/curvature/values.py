@@ -14,6 +14,7 @@ from sublevel.curvature.findings import TRUSTED, Spectrum, spectrum_of
 from sublevel.curvature.frame import Frame, Place, found_place, free_frame
 from sublevel.curvature.look import (
     NOISE_SIGNAL,
+    REPEATS,
     Ground,
     Look,
     Objective,
@@ -34,8 +35,10 @@ ONE_SIGMA, WIDEST = 0.5, 2.0
 """Rise of a negative log-likelihood at one standard deviation, where it is looked at, and at two, where it may be under noise."""
 PASSES = 5
 """Looks at most, each in the frame that the one before has made rounder."""
-ROUND = 0.01
-"""Ratio of the smallest to the largest curvature from which on a frame is round enough."""
+ROUND, ROUND_FOR_NOISE = 0.01, 0.2
+"""Ratio of the smallest to the largest curvature from which on a frame is round enough: noise hides the small ones."""
+WIDER = 10.0
+"""Where the minimum keeps away, the region is made so many times as wide as it was off."""
 NOISY_BUDGET = 20
 """Default budget under noise, in units of the number of coefficients, (d + 1)(d + 2)/2."""
 
@@ -121,7 +124,7 @@ def curvature(
     place = found_place(result_or_optimizer, bounds)
     frame = free_frame(place, place.x)
     _check_size(frame, question)
-    least = 4 * frame.size + frame.size * (frame.size - 1) + 4
+    least = (frame.size + 1) * (frame.size + 2) + REPEATS + 2
     budget = np.inf if maxfevals is None else checked_budget("maxfevals", maxfevals)
     if budget < least:
         raise ValueError(f"`maxfevals` must allow {least} evaluations for {frame.size} free variables, got {maxfevals!r}.")
@@ -202,8 +205,8 @@ def _better(look: Look, recentre: bool) -> _Aim | None:
     if distance > TRUSTED and not look.ground.is_noisy:
         if spectrum.is_minimum and recentre:
             return _Aim(replace(_rounder(look, spectrum), centre=frame.points(look.newton)), look.delta)
-        return _Aim(frame.turned(distance * np.eye(size)), look.delta * distance**2)
-    if spectrum.is_negative.any() or np.min(sizes) >= ROUND * np.max(sizes):
+        return _Aim(frame.turned(WIDER * distance * np.eye(size)), look.delta * np.square(WIDER * distance))
+    if spectrum.is_negative.any() or np.min(sizes) >= (ROUND_FOR_NOISE if look.ground.is_noisy else ROUND) * np.max(sizes):
         return None
     return _Aim(_rounder(look, spectrum), look.delta)
 
