@@ -296,4 +296,4 @@ def looked(objective: Objective, axes: Axes, ground: Ground, rounds: int) -> Loo
         (np.stack([part[0] for _, part, _ in seen]), np.stack([part[1] for _, part, _ in seen])),
         (np.stack([part[0] for _, _, part in seen]), np.stack([part[1] for _, _, part in seen])),
     )
-    return Look(frame, axes.delta, ground, fitted(star, values), objective.nfev)
+    return Look(frame, axes.delta, ground, fitted(star, values, exact=not ground.is_noisy), objective.nfev)
