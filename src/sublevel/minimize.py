@@ -10,9 +10,11 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from sublevel import stop
+from sublevel.curvature.values import curvature as curvature_at
 from sublevel.diagnosis import diagnosed
 from sublevel.door import checked_budget, checked_callable, checked_flag, checked_target, checked_workers
 from sublevel.evaluate import Evaluator, evaluator, tell_about, with_args
+from sublevel.families import Bernoulli
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.progress import Progress
@@ -45,6 +47,7 @@ def minimize(
     workers: int | Callable[..., Any] = 1,
     callback: Callable[[OptimizeResult], Any] | None = None,
     progress: bool = False,
+    curvature: bool = False,
 ) -> Result:
     """Minimise `fun` from N(x0, sigma0²·cov0), using only the order of its values.
 
@@ -68,6 +71,9 @@ def minimize(
     workers, callback
         A number of processes, −1 for one on each core, or a function like `map`; as in SciPy, it wins over `vectorized`.
         The callback gets an OptimizeResult after each generation, and stops by returning True or raising StopIteration.
+    curvature
+        Whether to look at the curvature of the minimum as well, by (d + 1)(d + 2) more evaluations, which `maxfevals` does not count: then
+        ``hess_inv`` is the inverse Hessian, and ``curvature`` what `sublevel.curvature` says, None if a search was interrupted or failed.
 
     Returns an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, cov, history, diagnosis`` and
     ``plot()``. Ctrl-C returns the best so far. If `fun` raises, its exception arrives with ``sublevel_x`` and ``sublevel_result``.
@@ -83,13 +89,38 @@ def minimize(
     limits = _Limits.checked(optimizer, maxfevals, maxiter, ftarget)
     show = Progress(maxfevals) if checked_flag("progress", progress) else None
     evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers), keep=optimizer.note)
-    return _Run(optimizer, evaluate, limits, callback, show, History(optimizer)).to_the_end()
+    curved = _checked_curvature(curvature, optimizer)
+    result = _Run(optimizer, evaluate, limits, callback, show, History(optimizer)).to_the_end()
+    return _with_curvature(result, fun, args=args, vectorized=vectorized, workers=workers) if curved else result
 
 
 def _check_functions(fun: Any, callback: Any) -> None:
     checked_callable("fun", fun)
     if callback is not None:
         checked_callable("callback", callback)
+
+
+def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
+    wanted = checked_flag("curvature", curvature)
+    if wanted and isinstance(optimizer.theta, Bernoulli):
+        raise ValueError("a method on bits has no `curvature`, got curvature=True.")
+    return wanted
+
+
+def _with_curvature(result: Result, fun: Callable[..., Any], **calling: Any) -> Result:
+    """The result with its inverse Hessian; without, if there is no minimum to look at or Ctrl-C ended the look."""
+    result.update(curvature=None, hess_inv=None)
+    if "interrupted" in result.reasons or not np.isfinite(result.fun):
+        return result
+    try:
+        found = curvature_at(fun, result, **calling)
+    except KeyboardInterrupt:
+        return result
+    except BaseException as error:
+        tell_about(error, sublevel_result=result)
+        raise
+    result.update(curvature=found, hess_inv=found.hess_inv, nfev=result.nfev + found.nfev)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from sublevel.curvature.frame import Frame, Place, found_place, free_frame
 from sublevel.curvature.look import (
     NOISE_SIGNAL,
     REPEATS,
+    ROUND_FOR_NOISE,
     Ground,
     Look,
     Objective,
@@ -22,7 +23,6 @@ from sublevel.curvature.look import (
     looked,
     probed_curvature,
     quadratic_axes,
-    rounds_needed,
     scaled_axes,
     telling_rise,
 )
@@ -35,8 +35,8 @@ ONE_SIGMA, WIDEST = 0.5, 2.0
 """Rise of a negative log-likelihood at one standard deviation, where it is looked at, and at two, where it may be under noise."""
 PASSES = 5
 """Looks at most, each in the frame that the one before has made rounder."""
-ROUND, ROUND_FOR_NOISE = 0.01, 0.2
-"""Ratio of the smallest to the largest curvature from which on a frame is round enough: noise hides the small ones."""
+ROUND = 0.01
+"""Ratio of the smallest to the largest curvature from which on a frame is round enough."""
 WIDER = 10.0
 """Where the minimum keeps away, the region is made so many times as wide as it was off."""
 NOISY_BUDGET = 20
@@ -165,7 +165,7 @@ def _looked_at(objective: Objective, place: Place, frame: Frame, question: Quest
         axes = scaled_axes(objective, frame, ground, delta, _checks(objective, ground, size, turn))
         if asked_or_found is None and not ground.is_noisy:
             axes = quadratic_axes(objective, axes, ground)
-        look = looked(objective, axes, ground, rounds_needed(size, ground, axes.delta, axes.star))
+        look = looked(objective, axes, ground)
         better = None if turn + 1 == PASSES or objective.left < 2 * axes.star.evaluations else _better(look, recentre=turn == 0)
         if better is None:
             return look
