@@ -66,38 +66,38 @@ def minimize(
     restarts
         None, a number, "ipop", "bipop" or a strategy: what to do when a run ends before the budget does. Runs after the first begin
         anywhere in a finite box, else where the initial distribution puts them, or at ``x0(rng)`` if `x0` is a function.
-    rng, maxfevals, maxiter, ftarget, progress
-        Seed, numpy Generator or None; budgets; a value that is good enough; and whether to show a live line on stderr.
+    rng, maxfevals, maxiter, ftarget, progress, curvature
+        Seed, numpy Generator or None; budgets; a value that is good enough; whether to show a live line on stderr; and whether to add
+        ``hess_inv`` and ``curvature`` in the end by `sublevel.curvature`: about (d + 1)(d + 2) more evaluations, beyond `maxfevals`.
     workers, callback
         A number of processes, −1 for one on each core, or a function like `map`; as in SciPy, it wins over `vectorized`.
         The callback gets an OptimizeResult after each generation, and stops by returning True or raising StopIteration.
-    curvature
-        Whether to look at the curvature of the minimum as well, by (d + 1)(d + 2) more evaluations, which `maxfevals` does not count: then
-        ``hess_inv`` is the inverse Hessian, and ``curvature`` what `sublevel.curvature` says, None if a search was interrupted or failed.
 
     Returns an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, cov, history, diagnosis`` and
     ``plot()``. Ctrl-C returns the best so far. If `fun` raises, its exception arrives with ``sublevel_x`` and ``sublevel_result``.
 
     >>> import sublevel as sl
-    >>> result = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1, ftarget=1e-10)
-    >>> result.success
+    >>> sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1, ftarget=1e-10).success
     True
     """
     _check_functions(fun, callback)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
+    wants_curvature = _checked_curvature(curvature, optimizer)
     limits = _Limits.checked(optimizer, maxfevals, maxiter, ftarget)
-    show = Progress(maxfevals) if checked_flag("progress", progress) else None
     evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers), keep=optimizer.note)
-    curved = _checked_curvature(curvature, optimizer)
-    result = _Run(optimizer, evaluate, limits, callback, show, History(optimizer)).to_the_end()
-    return _with_curvature(result, fun, args=args, vectorized=vectorized, workers=workers) if curved else result
+    result = _Run(optimizer, evaluate, limits, callback, _checked_progress(progress, maxfevals), History(optimizer)).to_the_end()
+    return _with_curvature(result, fun, args, vectorized, workers) if wants_curvature else result
 
 
 def _check_functions(fun: Any, callback: Any) -> None:
     checked_callable("fun", fun)
     if callback is not None:
         checked_callable("callback", callback)
+
+
+def _checked_progress(progress: Any, maxfevals: Any) -> Progress | None:
+    return Progress(maxfevals) if checked_flag("progress", progress) else None
 
 
 def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
@@ -107,13 +107,13 @@ def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
     return wanted
 
 
-def _with_curvature(result: Result, fun: Callable[..., Any], **calling: Any) -> Result:
-    """The result with its inverse Hessian; without, if there is no minimum to look at or Ctrl-C ended the look."""
+def _with_curvature(result: Result, fun: Callable[..., Any], args: tuple[Any, ...], vectorized: bool, workers: Any) -> Result:
+    """The result with its inverse Hessian; both are None if there is no minimum to look at or Ctrl-C ended the look."""
     result.update(curvature=None, hess_inv=None)
     if "interrupted" in result.reasons or not np.isfinite(result.fun):
         return result
     try:
-        found = curvature_at(fun, result, **calling)
+        found = curvature_at(fun, result, args=args, vectorized=vectorized, workers=workers)
     except KeyboardInterrupt:
         return result
     except BaseException as error:

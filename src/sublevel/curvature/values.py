@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sublevel.arrays import Array
-from sublevel.curvature.answer import described
+from sublevel.curvature.answer import described, nothing_free
 from sublevel.curvature.findings import TRUSTED, Spectrum, spectrum_of
 from sublevel.curvature.frame import Frame, Place, found_place, free_frame
 from sublevel.curvature.look import (
@@ -123,7 +123,9 @@ def curvature(
     question = Question.checked(delta_f, noise, kind, data)
     place = found_place(result_or_optimizer, bounds)
     frame = free_frame(place, place.x)
-    _check_size(frame, question)
+    if not frame.size:
+        return nothing_free(place, frame, question.kind, question.data)
+    _check_data(frame, question)
     least = (frame.size + 1) * (frame.size + 2) + REPEATS + 2
     budget = np.inf if maxfevals is None else checked_budget("maxfevals", maxfevals)
     if budget < least:
@@ -133,16 +135,14 @@ def curvature(
         look = _looked_at(Objective(evaluate, budget), place, frame, question)
     finally:
         evaluate.close()
-    return described(look, place, question.kind, question.data)
+    return described(look, question.kind, question.data)
 
 
 def _forget(points: Array, values: Array) -> None:
     """An exception of the objective leaves nothing to keep here."""
 
 
-def _check_size(frame: Frame, question: Question) -> None:
-    if not frame.size:
-        raise ValueError("no variable is free: all are fixed or lie at a bound, and there is no curvature to look at.")
+def _check_data(frame: Frame, question: Question) -> None:
     if question.data is not None and question.data <= frame.size:
         raise ValueError(f"`data` must exceed the number of free variables, {frame.size}, to estimate a variance, got {question.data}.")
 
