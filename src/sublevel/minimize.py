@@ -53,13 +53,12 @@ def minimize(
 
     fun
         Objective: ``fun(x, *args)`` of a point (d,), or of (popsize, d) to (popsize,) if `vectorized`. NaN counts as worse than +inf.
-    x0, sigma0
-        Where to start and the standard deviation there, one number or one per variable: about a third of the range to search.
+    x0, sigma0, cov0, popsize
+        Where to start; the standard deviation there, one number or one per variable: about a third of the range to search; the shape of
+        the initial covariance (default the identity); and points per generation (default 4 + 3 ln d).
     method
         A name: "cma" (the default), "xnes", "ngd", "rank-mu" or "pbil", with "sep-" for a diagonal covariance, "iso-" for a single
         variance and "lra-" for adapted learning rates before it; or a Method such as ``sl.ngd(c_cov=0.5)``.
-    popsize, cov0
-        Points per generation (default 4 + 3 ln d), and the shape of the initial covariance (default the identity).
     bounds, log_scaled
         A (low, high) pair per variable or `scipy.optimize.Bounds`: no point outside is ever evaluated, and equal bounds fix a variable.
         Variables that are `log_scaled` are positive and searched by their logarithm; their `sigma0` is that of ln x.
