@@ -101,8 +101,8 @@ class Curvature:
         """One page of text: parameters, spectrum, correlations, and what to mind."""
         return report.summary(self)
 
-    def plot(self, file: str | Path | None = None) -> Any:
-        """Parameters, spectrum, correlations and ellipses in one figure, written to `file` if there is one; returns the axes (2, 2)."""
+    def plot(self, file: str | Path | None = None) -> dict[str, Any]:
+        """Parameters, spectrum, correlations and ellipses in one figure, written to `file` if there is one; returns the axes by name."""
         return draw.overview(self, file)
 
     __str__ = summary
