@@ -143,6 +143,10 @@ class InProcesses:
         self.processes.close()
 
 
+def forget(points: Array, values: Array) -> None:
+    """Keep nothing: for those who have no use for a part of what they asked."""
+
+
 def with_args(fun: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
     """The objective of points alone."""
     return partial(_called_with, fun, args) if args else fun

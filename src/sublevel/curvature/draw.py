@@ -69,7 +69,7 @@ def _spectrum_panel(axis: Any, found: Any) -> None:
         axis.set_xticks(rank)
         for i in {0, rank.size - 1} if shown.any() else set():
             height = values[i] if shown[i] else np.min(values[shown])
-            side = {"xytext": (6, 6), "ha": "left"} if i == 0 else {"xytext": (-6, -12), "ha": "right"}
+            side = {"xytext": (8, 0), "ha": "left", "va": "center"} if i == 0 else {"xytext": (-8, 0), "ha": "right", "va": "center"}
             axis.annotate(main_parts(found, i, 2), (rank[i], height), textcoords="offset points", fontsize=8, color=FAINT, **side)
     axis.set(xlabel="principal direction, stiff to sloppy", title="curvature along the principal directions", xlim=(0.4, rank.size + 0.6))
 
