@@ -12,6 +12,7 @@ from sublevel.arrays import Array
 from sublevel.diagnosis import TOUCHING, log_size
 from sublevel.door import checked_box, checked_x0, shown
 from sublevel.families import Bernoulli, Family, FullGaussian
+from sublevel.families.full import power_of_two_near
 from sublevel.optimizer import Optimizer
 from sublevel.record import History, Snapshot
 from sublevel.space import Space
@@ -102,7 +103,8 @@ def _best_run(history: History) -> list[Snapshot]:
 def _seen_curvature(history: History, snapshots: list[Snapshot]) -> float:
     """A guess at f″ in the last whitened frame, from how far the values of generations lay above the best while the frame shrank.
 
-    The best of a generation lies about d/4 curvatures above the minimum; within a factor of ten is good enough here.
+    The best of a generation lies about d/4 curvatures above the minimum; within a factor of ten is good enough here, so it is made a
+    power of two, which scales with f and x without rounding.
     """
     columns, last = history.arrays(), snapshots[-1].theta
     best = float(np.nanmin(columns["best"], initial=np.inf))
@@ -111,7 +113,7 @@ def _seen_curvature(history: History, snapshots: list[Snapshot]) -> float:
     rises = columns["generation_best"][rows] - best
     sizes = np.exp([2.0 * (log_size(last) - log_size(snapshot.theta)) for snapshot in later])
     usable = (rises > CLEAR * np.spacing(abs(best))) & np.isfinite(rises)
-    return float(np.median((4.0 / last.dimension) * (rises * sizes)[usable])) if usable.any() else np.nan
+    return float(power_of_two_near(np.median((4.0 / last.dimension) * (rises * sizes)[usable]))) if usable.any() else np.nan
 
 
 def _searched_place(x: Array, fun: float, mean: Array, theta: Family, space: Space | None, bounds: Any) -> Place:

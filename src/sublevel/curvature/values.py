@@ -127,7 +127,7 @@ def curvature(
     if not frame.size:
         return nothing_free(place, frame, called, question.kind, question.data)
     _check_data(frame, question)
-    least = (frame.size + 1) * (frame.size + 2) + REPEATS + 2
+    least = (frame.size + 1) * (frame.size + 2) + REPEATS + 4
     budget = np.inf if maxfevals is None else checked_budget("maxfevals", maxfevals)
     if budget < least:
         raise ValueError(f"`maxfevals` must allow {least} evaluations for {frame.size} free variables, got {maxfevals!r}.")
