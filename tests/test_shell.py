@@ -122,7 +122,7 @@ def test_minus_one_is_a_process_on_each_core(monkeypatch):
     asked = []
     monkeypatch.setattr(evaluate, "available_cores", lambda: 7)
     monkeypatch.setattr(evaluate, "Processes", lambda fun, count: asked.append(count))
-    evaluate.evaluator(sphere, False, -1, keep=lambda points, values: None)
+    evaluate.evaluator(sphere, False, -1)
     assert asked == [7]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -15,15 +15,15 @@ from sublevel.arrays import Array
 from sublevel.door import checked_value, checked_values
 from sublevel.workers import Processes, available_cores
 
-Keep = Callable[[Array, Array], None]
-"""Gets the points and values that came before an exception."""
+Arrivals = Iterator[tuple[int | slice, float | Array]]
+"""Values as they arrive: of one point by its index, or of all by a slice."""
 
 
 class Evaluator(Protocol):
     """The objective as a map from points to values. What it raises goes through, with the point attached as `sublevel_x`."""
 
-    def __call__(self, points: Array, /) -> Array:
-        """Values (n,) of points (n, d), which must be read-only: the objective cannot change them."""
+    def __call__(self, points: Array, /) -> Arrivals:
+        """The value of each of the points (n, d), in any order. The points are read-only: the objective cannot change them."""
         ...
 
     def close(self) -> None:
@@ -31,15 +31,15 @@ class Evaluator(Protocol):
         ...
 
 
-def evaluator(fun: Callable[..., Any], vectorized: bool, workers: int | Callable[..., Any], keep: Keep) -> Evaluator:
+def evaluator(fun: Callable[..., Any], vectorized: bool, workers: int | Callable[..., Any]) -> Evaluator:
     """One point after the other, all at once, or by `workers`: a number of processes, −1 for one on each core, or a function like `map`."""
     if vectorized and workers != 1:
         warnings.warn("`workers` wins over `vectorized`: the objective gets one point at a time, as in SciPy.", stacklevel=3)
     if callable(workers):
         return Mapped(fun, workers)
     if workers == 1:
-        return AtOnce(fun) if vectorized else OneByOne(fun, keep)
-    return InProcesses(Processes(fun, available_cores() if workers == -1 else workers), keep)
+        return AtOnce(fun) if vectorized else OneByOne(fun)
+    return InProcesses(Processes(fun, available_cores() if workers == -1 else workers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,14 @@ class AtOnce:
 
     fun: Callable[..., Any]
 
-    def __call__(self, points: Array) -> Array:
-        """Values (n,) of points (n, d)."""
+    def __call__(self, points: Array) -> Arrivals:
+        """Values (n,) of points (n, d), all at once."""
         try:
-            return checked_values(self.fun(points[...]), len(points))
+            values = checked_values(self.fun(points[...]), len(points))
         except BaseException as error:
             _name_sample(error, points)
             raise
+        yield slice(None), values
 
     def close(self) -> None:
         """Nobody works for it."""
@@ -65,19 +66,16 @@ class OneByOne:
     """A call for each point."""
 
     fun: Callable[..., Any]
-    keep: Keep
 
-    def __call__(self, points: Array) -> Array:
-        """Values (n,) of points (n, d)."""
-        values, index = np.empty(len(points)), 0
-        try:
-            for index, point in enumerate(points):
-                values[index] = checked_value(self.fun(point))
-        except BaseException as error:
-            self.keep(points[:index], values[:index])
-            _name_point(error, points[index])
-            raise
-        return values
+    def __call__(self, points: Array) -> Arrivals:
+        """The values of points (n, d), the first one first."""
+        for index, point in enumerate(points):
+            try:
+                value = checked_value(self.fun(point))
+            except BaseException as error:
+                _name_point(error, point)
+                raise
+            yield index, value
 
     def close(self) -> None:
         """Nobody works for it."""
@@ -90,14 +88,16 @@ class Mapped:
     fun: Callable[..., Any]
     map: Callable[..., Iterable[Any]]
 
-    def __call__(self, points: Array) -> Array:
-        """Values (n,) of points (n, d)."""
+    def __call__(self, points: Array) -> Arrivals:
+        """The values of points (n, d), in the order of the map."""
         try:
-            return checked_values([checked_value(value) for value in self.map(Pointed(self.fun), list(points))], len(points))
+            answers = list(self.map(Pointed(self.fun), list(points)))
+            values = checked_values([checked_value(answer) for answer in answers], len(points))
         except BaseException as error:
             if not hasattr(error, "sublevel_x"):
                 _name_sample(error, points)
             raise
+        yield slice(None), values
 
     def close(self) -> None:
         """The user's workers are the user's to end."""
@@ -123,28 +123,31 @@ class InProcesses:
     """Worker processes, each point to the next that is free."""
 
     processes: Processes
-    keep: Keep
 
-    def __call__(self, points: Array) -> Array:
-        """Values (n,) of points (n, d). They do not depend on which process is the first to answer."""
-        values, index = np.empty(len(points)), 0
+    def __call__(self, points: Array) -> Arrivals:
+        """The values of points (n, d), as the processes answer."""
+        index = 0
         try:
             for index, answer in enumerate(self.processes.begin(points)):
-                values[index] = answer()
+                yield index, answer()
+        except GeneratorExit:
+            raise
         except BaseException as error:
-            done, known = self.processes.known()
-            self.keep(points[done], known)
             _name_point(error, points[index])
             raise
-        return values
 
     def close(self) -> None:
         """End the processes."""
         self.processes.close()
 
 
-def forget(points: Array, values: Array) -> None:
-    """Keep nothing: for those who have no use for a part of what they asked."""
+def all_values(evaluate: Evaluator, points: Array) -> Array:
+    """Values (n,) of points (n, d), when the last of them is there."""
+    values = np.empty(len(points))
+    points.setflags(write=False)
+    for index, value in evaluate(points):
+        values[index] = value
+    return values
 
 
 def with_args(fun: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from sublevel import stop
+from sublevel.arrays import Array
 from sublevel.curvature.values import curvature as curvature_at
 from sublevel.diagnosis import diagnosed
 from sublevel.door import checked_budget, checked_callable, checked_flag, checked_target, checked_workers
@@ -84,7 +85,7 @@ def minimize(
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
     wants_curvature = _checked_curvature(curvature, optimizer)
     limits = _Limits.checked(optimizer, maxfevals, maxiter, ftarget)
-    evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers), keep=optimizer.note)
+    evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers))
     result = _Run(optimizer, evaluate, limits, callback, _checked_progress(progress, maxfevals), History(optimizer)).to_the_end()
     return _with_curvature(result, fun, args, vectorized, workers) if wants_curvature else result
 
@@ -190,7 +191,7 @@ class _Run:
         """One generation, and the reasons to stop after it."""
         optimizer = self.optimizer
         points = optimizer.ask()
-        optimizer.tell(points, self.evaluate(points))
+        optimizer.tell(points, self.values(points))
         self.history.see(optimizer)
         if self.progress is not None:
             self.progress.see(optimizer)
@@ -198,6 +199,18 @@ class _Run:
         if self.callback is not None and _wants_stop(self.callback, self.result(reasons)):
             reasons = reasons or {"callback": float(optimizer.nit)}
         return reasons
+
+    def values(self, points: Array) -> Array:
+        """Values (n,) of points (n, d). If the objective raises, those that came before are counted."""
+        values, known = np.empty(len(points)), np.zeros(len(points), dtype=bool)
+        try:
+            for index, arrived in self.evaluate(points):
+                values[index] = arrived
+                known[index] = True
+        except BaseException:
+            self.optimizer.note(points[known], values[known])
+            raise
+        return values
 
     @property
     def interrupted(self) -> dict[str, float]:

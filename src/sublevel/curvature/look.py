@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from sublevel.arrays import Array
 from sublevel.curvature.design import INNER, Quadratic, Star, Values, fitted
 from sublevel.curvature.frame import EPS, Frame
+from sublevel.evaluate import Evaluator, all_values
 
 BAND, BAND_FOR_NOISE = 5.0, 1.5
 """An axis is well scaled when f rises along it by what is asked, within this factor; under noise precision depends on it."""
@@ -52,16 +52,15 @@ DOF = 30
 class Objective:
     """f with its evaluations counted."""
 
-    def __init__(self, evaluate: Callable[[Array], Array], maxfevals: float) -> None:
+    def __init__(self, evaluate: Evaluator, maxfevals: float) -> None:
         self.evaluate, self.maxfevals, self.nfev = evaluate, maxfevals, 0
 
     def at(self, points: Array) -> Array:
         """Values (n,) of points (n, d), NaN where f is not finite."""
         if not len(points):
             return np.empty(0)
-        points.setflags(write=False)
         self.nfev += len(points)
-        values = self.evaluate(points)
+        values = all_values(self.evaluate, points)
         return np.where(np.isfinite(values), values, np.nan)
 
     def centre(self, frame: Frame, times: int = 1) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sublevel.arrays import Array
 from sublevel.door import checked_flag, checked_numbers, checked_positive, checked_workers, shown
-from sublevel.evaluate import evaluator, forget, with_args
+from sublevel.evaluate import all_values, evaluator, with_args
 
 STEPS = (0.5, 1.0, 2.0, 3.0)
 """Where f is looked at along a direction, in units of its standard deviation (of the step to a rise of 1/2, or of delta_f)."""
@@ -61,10 +61,9 @@ def profiled(
     inside = np.all((points >= found.box[0]) & (points <= found.box[1]), axis=-1) & ~np.isnan(lengths)[:, None]
     values = np.full(inside.shape, np.nan)
     asked = points[inside]
-    asked.setflags(write=False)
-    evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers), keep=forget)
+    evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers))
     try:
-        values[inside] = evaluate(asked) if len(asked) else []
+        values[inside] = all_values(evaluate, asked) if len(asked) else []
     finally:
         evaluate.close()
     ratios = (values - found.fun) / (unit * np.square(at))

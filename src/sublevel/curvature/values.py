@@ -27,7 +27,7 @@ from sublevel.curvature.look import (
 )
 from sublevel.curvature.result import Curvature
 from sublevel.door import checked_budget, checked_callable, checked_count, checked_flag, checked_positive, checked_workers, shown
-from sublevel.evaluate import evaluator, forget, with_args
+from sublevel.evaluate import evaluator, with_args
 
 KINDS = ("nll", "least_squares")
 ONE_SIGMA, WIDEST = 0.5, 2.0
@@ -131,7 +131,7 @@ def curvature(
     budget = np.inf if maxfevals is None else checked_budget("maxfevals", maxfevals)
     if budget < least:
         raise ValueError(f"`maxfevals` must allow {least} evaluations for {frame.size} free variables, got {maxfevals!r}.")
-    evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers), keep=forget)
+    evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers))
     try:
         look = _looked_at(Objective(evaluate, budget), place, frame, question)
     finally:
