@@ -58,7 +58,8 @@ SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point", "tolfun"})
 STAGNATION = (0.2, 20_000)
 """Stagnation looks at this part of a run's generations, and at no more than this many (Hansen, arXiv:1604.00772, appendix B.3).
 
-How many it takes at least is the larger of what is said there and in the package `cma` 4, which also has a first generation for it.
+How many it takes at least, and in which generation it may be found first, is as in the package `cma` 4: with a large sample on a rugged
+function a search stands still for hundreds of generations at the beginning, before it finds its way down.
 """
 CONDITION = 1e18
 """Cond(C) beyond which floats no longer tell the axes apart."""
@@ -75,8 +76,8 @@ class Watch:
         self.initial_deviations = initial_deviations
         self.recent = 10 + -(-30 * initial_deviations.size // popsize)
         d = initial_deviations.size
-        self.patience = max(120 + 30 * d / popsize, 20 + 20 * d**1.5 / popsize)
-        self.earliest = d * (5 + 100 / popsize)
+        self.patience = 100 + 100 * d**1.5 / popsize
+        self.earliest = max(500, d * (5 + 100 / popsize))
         self.best: list[float] = []
         self.medians: list[float] = []
         self._unread: list[tuple[Ranking, Array]] = []
@@ -137,9 +138,14 @@ class Watch:
         return {"tolfun": max(recent) - min(recent)} if max(recent) - min(recent) <= size else {}
 
     def _stagnant(self, pace: float) -> dict[str, float]:
-        """Neither the best nor the median values got better over the last fifth of the run: their order says so, not their size."""
+        """Neither the best nor the median values got better over the last fifth of the run: their order says so, not their size.
+
+        Nor was the best of all found in its second half.
+        """
         length = int(min(max(STAGNATION[0] * len(self.best), self.patience / pace), STAGNATION[1]))
         if len(self.best) < max(length, self.earliest):
+            return {}
+        if np.nanmin(self.best[-(length // 2) :], initial=np.inf) <= np.nanmin(self.best, initial=np.inf):
             return {}
         part = max(int(0.3 * length), 1)
         for history in (self.best, self.medians):
