@@ -2,6 +2,7 @@
 
 from sublevel import plots
 from sublevel.adapters.scipy import scipy_method
+from sublevel.curvature import Curvature, curvature
 from sublevel.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.method import Method, Outcome
 from sublevel.minimize import minimize
@@ -22,6 +23,7 @@ __all__ = [
     "BIPOP",
     "IPOP",
     "Bernoulli",
+    "Curvature",
     "DiagonalGaussian",
     "FullGaussian",
     "History",
@@ -33,6 +35,7 @@ __all__ = [
     "StoreError",
     "StoredRun",
     "cma",
+    "curvature",
     "load",
     "minimize",
     "minimize_sharded",

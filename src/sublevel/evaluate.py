@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -240,6 +241,24 @@ def _value(answer: Any, point: Array, failures: Failures) -> float:
             _name_point(answer, point)
         raise answer
     return checked_value(answer)
+
+
+def all_values(evaluate: Evaluator, points: Array) -> Array:
+    """Values (n,) of points (n, d), when the last of them is there."""
+    values = np.empty(len(points))
+    points.setflags(write=False)
+    for index, value in evaluate(points):
+        values[index] = value
+    return values
+
+
+def with_args(fun: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
+    """The objective of points alone."""
+    return partial(_called_with, fun, args) if args else fun
+
+
+def _called_with(fun: Callable[..., Any], args: tuple[Any, ...], point: Array) -> Any:
+    return fun(point, *args)
 
 
 def _name_point(error: BaseException, point: Array) -> None:
