@@ -22,7 +22,7 @@ LAYERS = [
     {"recipes"},
     {"restarts", "space"},
     {"door", "start", "workers", "evaluate", "stop", "optimizer", "record"},
-    {"diagnosis", "plots", "progress", "result", "minimize"},
+    {"diagnosis", "plots", "progress", "result", "curvature", "minimize"},
 ]
 HARD_DEPENDENCIES = {"numpy", "scipy", "sublevel"}
 LONGEST_FUNCTION = 60

@@ -2,6 +2,7 @@
 
 from sublevel import plots
 from sublevel.adapters.scipy import scipy_method
+from sublevel.curvature import Curvature, curvature
 from sublevel.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.method import Method, Outcome
 from sublevel.minimize import minimize
@@ -18,6 +19,7 @@ __all__ = [
     "BIPOP",
     "IPOP",
     "Bernoulli",
+    "Curvature",
     "DiagonalGaussian",
     "FullGaussian",
     "History",
@@ -27,6 +29,7 @@ __all__ = [
     "Outcome",
     "Result",
     "cma",
+    "curvature",
     "minimize",
     "ngd",
     "pbil",

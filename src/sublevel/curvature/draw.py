@@ -1,0 +1,15 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""A curvature in pictures. They need matplotlib: `pip install 'sublevel[plot]'`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sublevel.curvature.result import Curvature
+
+
+def overview(found: Curvature, file: str | Path | None = None) -> Any:
+    """The four panels."""
+    raise NotImplementedError
