@@ -2,7 +2,7 @@
 
 from sublevel import plots
 from sublevel.adapters.scipy import scipy_method
-from sublevel.curvature import Curvature, curvature
+from sublevel.curvature import Curvature, RankShape, curvature, shape_from_ranks
 from sublevel.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.method import Method, Outcome
 from sublevel.minimize import minimize
@@ -27,6 +27,7 @@ __all__ = [
     "Method",
     "Optimizer",
     "Outcome",
+    "RankShape",
     "Result",
     "cma",
     "curvature",
@@ -36,6 +37,7 @@ __all__ = [
     "plots",
     "rank_mu",
     "scipy_method",
+    "shape_from_ranks",
     "warm_start",
     "with_adapted_rates",
     "xnes",

@@ -6,12 +6,14 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cmp_to_key
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 
 from sublevel.arrays import Array
-from sublevel.door import checked_value, checked_values
+from sublevel.door import checked_flag, checked_value, checked_values
 from sublevel.workers import Processes, available_cores
 
 Arrivals = Iterator[tuple[int | slice, float | Array]]
@@ -138,6 +140,34 @@ class InProcesses:
     def close(self) -> None:
         """End the processes."""
         self.processes.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A function better(x, y) that only says whether one point is better than another: a point's value is its rank among the others.
+
+    About n·log₂n questions. Points of which none is better share a rank.
+    """
+
+    better: Callable[..., Any]
+
+    def __call__(self, points: Array) -> Arrivals:
+        """Ranks (n,) of points (n, d), all at once."""
+
+        def wins(i: int, j: int) -> bool:
+            try:
+                return checked_flag("the answer of a comparison", self.better(points[i], points[j]))
+            except BaseException as error:
+                _name_sample(error, points[[i, j]])
+                raise
+
+        order = sorted(range(len(points)), key=cmp_to_key(lambda i, j: -wins(i, j)))
+        ranks = np.zeros(len(points))
+        ranks[order[1:]] = np.cumsum([wins(i, j) or wins(j, i) for i, j in pairwise(order)])
+        yield slice(None), ranks
+
+    def close(self) -> None:
+        """Nobody works for it."""
 
 
 def _name_point(error: BaseException, point: Array) -> None:

@@ -1,6 +1,8 @@
 """What the shape of the valley says about f: Hessian, error bars, stiff and sloppy directions, without derivatives."""
 
+from sublevel.curvature.ranks import shape_from_ranks
 from sublevel.curvature.result import Curvature
+from sublevel.curvature.shape import RankShape
 from sublevel.curvature.values import curvature
 
-__all__ = ["Curvature", "curvature"]
+__all__ = ["Curvature", "RankShape", "curvature", "shape_from_ranks"]

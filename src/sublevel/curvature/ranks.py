@@ -1,0 +1,280 @@
+"""The shape of a valley from ranks alone: natural gradient descent at a fixed scale, averaged over its iterations.
+
+On g(xᵀHx) the natural gradient of the volume cost is C·H·C for every increasing g (Akimoto 2012, prop:ng), so at a fixed determinant the only
+shape that stays is H⁻¹ (thm:cond). That holds for every noise that does not depend on x, too: at C ∝ H⁻¹ no direction is preferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sublevel.arrays import Array, MirroredFrames
+from sublevel.curvature.average import STRONGEST, Averaged, averaged
+from sublevel.curvature.frame import Frame, Place, found_place, free_frame
+from sublevel.curvature.shape import RankShape
+from sublevel.diagnosis import Finding
+from sublevel.door import checked_box, checked_callable, checked_count, checked_deviations, checked_flag, checked_rng, checked_workers, checked_x0
+from sublevel.evaluate import Compared, Evaluator, evaluator
+from sublevel.families import FullGaussian
+from sublevel.method import Outcome
+from sublevel.optimizer import Optimizer
+from sublevel.recipes import shape_only
+from sublevel.weights import ranking
+
+SPAN = 20.0
+"""c = min(1, SPAN/t): a condition number of 1e6 is forgotten in the first iterations, and the averaged half has about ten relaxation times."""
+FEWEST = 4
+"""Mirrored frames of an iteration at least, so that there are points of several lengths in few dimensions, too."""
+TIED = 0.3
+"""Part of the points that may share a rank before the scale is enlarged. Answers at random let a quarter of neighbours look equal."""
+DOUBLINGS, MARGIN = 60, 4.0
+"""How often the scale is doubled at most, and by how much more it is enlarged if it had to be."""
+FAR, WEAK, ROUGH = 3.0, 0.3, 2.0
+"""What is named: a mean that moves by so many standard deviations more than a sample spreads, a weaker signal, a larger bound."""
+
+
+def shape_from_ranks(
+    fun: Callable[..., Any],
+    result_or_optimizer: Any,
+    *,
+    compares: bool = False,
+    sigma0: Any = None,
+    scale: float | None = None,
+    iterations: int = 100,
+    popsize: int | None = None,
+    args: tuple[Any, ...] = (),
+    bounds: Any = None,
+    vectorized: bool = False,
+    workers: int | Callable[..., Any] = 1,
+    rng: Any = None,
+) -> RankShape:
+    """The inverse Hessian up to a factor, from the order of values alone: the same for f, log f, and for a judge of which of two is better.
+
+    fun
+        ``fun(x, *args)`` as for `minimize`; or, if it `compares`, ``fun(x, y, *args)`` that is True where x is better than y.
+    result_or_optimizer
+        Where: what `minimize` returned, an `Optimizer`, any OptimizeResult; or a point, with its standard deviations in `sigma0`.
+    scale
+        By how much to enlarge the search distribution that was found there. The default looks for ties and leaves it if there are few;
+        under noise choose it so large that f differs by more than the noise.
+    iterations, popsize
+        Each evaluates `popsize` points, d² by default and at least 8d. The error falls like 1/iterations without noise, with it like
+        1/√iterations.
+    args, bounds, vectorized, workers, rng
+        As for `minimize`; bounds of a result of ours are known already.
+
+    >>> import numpy as np, sublevel as sl
+    >>> valley = lambda x: x[0] ** 2 + 100 * (x[1] - x[0]) ** 2
+    >>> result = sl.minimize(valley, [1, 1], 0.5, rng=1)
+    >>> judged = sl.shape_from_ranks(lambda x, y: bool(valley(x) < valley(y)), result, compares=True, rng=1)
+    >>> (judged.hess_inv / judged.hess_inv[0, 0]).round(2)  # of the inverse Hessian ½·[[1, 1], [1, 1.01]]
+    array([[1.  , 1.  ],
+           [1.  , 1.01]])
+    """
+    checked_callable("fun", fun)
+    frame = _frame(result_or_optimizer, sigma0, bounds)
+    enlarged = None if scale is None else float(checked_deviations(scale, 1)[0])
+    count, size = checked_count("iterations", iterations, 8), _checked_size(popsize, frame.size)
+    comparisons = _Comparisons(partial(_with_args, fun, args) if args else fun)
+    evaluate = _evaluator(comparisons, checked_flag("compares", compares), checked_flag("vectorized", vectorized), checked_workers(workers))
+    look = _Look(evaluate)
+    try:
+        return replace(_learned(look, frame, enlarged, count, size, MirroredFrames(checked_rng(rng))), comparisons=comparisons.count)
+    finally:
+        evaluate.close()
+
+
+def _evaluator(comparisons: _Comparisons, compares: bool, vectorized: bool, workers: int | Callable[..., Any]) -> Evaluator:
+    if not compares:
+        return evaluator(comparisons.better, vectorized, workers)
+    if vectorized or workers != 1:
+        raise ValueError("a function that `compares` gets two points at a time, one pair after the other: leave out `vectorized` and `workers`.")
+    return Compared(comparisons)
+
+
+def _frame(found: Any, sigma0: Any, bounds: Any) -> Frame:
+    """The frame to begin with: of what was found, or of a point with standard deviations."""
+    if isinstance(found, Optimizer) or hasattr(found, "x"):
+        if sigma0 is not None:
+            raise ValueError("`sigma0` belongs to a point; a result knows its standard deviations. Enlarge them by `scale`.")
+        place = found_place(found, bounds)
+    else:
+        x0 = checked_x0(found)
+        box = checked_box([(None, None)] * x0.size if bounds is None else bounds, x0.size)
+        place = Place(x0, np.nan, x0, np.diag(checked_deviations(sigma0, x0.size)), box)
+    frame = free_frame(place, place.mean)
+    if frame.size == 0:
+        raise ValueError("every variable is fixed or at a bound: there is no free direction to learn a shape of.")
+    return frame
+
+
+def _checked_size(popsize: Any, k: int) -> int:
+    """A sample of whole mirrored frames: k² points if none is given, and at least FEWEST frames; as many as asked for, rounded up."""
+    if popsize is None:
+        popsize = max(k * k, 2 * k * FEWEST)
+    elif (given := checked_count("popsize", popsize)) < 4 * k:
+        raise ValueError(f"`popsize` must be at least 4 points per free direction, {4 * k} here, got {given}.")
+    return -(-popsize // (2 * k)) * 2 * k
+
+
+class _Comparisons:
+    """A user's comparison, counted."""
+
+    def __init__(self, better: Callable[..., Any]) -> None:
+        self.better, self.count = better, 0
+
+    def __call__(self, x: Array, y: Array) -> Any:
+        """Whether x is better than y."""
+        self.count += 1
+        return self.better(x, y)
+
+
+def _with_args(fun: Callable[..., Any], args: tuple[Any, ...], *points: Array) -> Any:
+    return fun(*points, *args)
+
+
+class _Look:
+    """Values, or ranks, of whitened points, counted."""
+
+    def __init__(self, evaluate: Evaluator) -> None:
+        self.evaluate, self.nfev = evaluate, 0
+
+    def __call__(self, frame: Frame, z: Array) -> Array:
+        """Numbers (n,) in the order of f at whitened points (n, k)."""
+        points = frame.points(z)
+        points.setflags(write=False)
+        values = np.empty(len(points))
+        for index, arrived in self.evaluate(points):
+            values[index] = arrived
+        self.nfev += len(points)
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """What the iterations went through, in the frame they began with."""
+
+    shapes: Array  # (t, k, k), of determinant 1
+    means: Array  # (t, k)
+    signals: Array  # (t,), rank correlation of f and distance: 1 in a round valley without noise
+    outcomes: list[Any]
+
+
+def _walk(look: _Look, frame: Frame, count: int, size: int, noise: MirroredFrames) -> _Walk:
+    method = shape_only(span=SPAN, settled=count // 3)
+    state = method.init(FullGaussian.start(np.zeros(frame.size), np.ones(frame.size)), size)
+    shapes, means, signals, outcomes = list[Array](), list[Array](), list[float](), list[Any]()
+    for _ in range(count):
+        sample = method.ask(state, noise, size)
+        state, info = method.tell(state, sample, look(frame, sample.x))
+        shapes.append(state.theta.cov)
+        means.append(state.theta.mean)
+        signals.append(_rank_correlation(info.ranks.order, sample.surprise))
+        outcomes.append(info.outcome)
+    return _Walk(np.array(shapes), np.array(means), np.array(signals), outcomes)
+
+
+def _rank_correlation(order: Any, lengths: Array) -> float:
+    """Spearman's rank correlation of f, given by its order, and the lengths of whitened points (n,)."""
+    return float(np.corrcoef(np.argsort(order), np.argsort(np.argsort(lengths)))[0, 1])
+
+
+def _learned(look: _Look, frame: Frame, scale: float | None, count: int, size: int, noise: MirroredFrames) -> RankShape:
+    """The shape in a frame, looked at from the scale on that was asked for or that ranks need."""
+    if frame.size == 1:
+        return _described(frame, np.zeros(1), None, 1.0, 1.0, 0, 0, 0, ())
+    scale = _telling_scale(look, frame, noise) if scale is None else scale
+    frame = frame.turned(scale * np.eye(frame.size))
+    walk = _walk(look, frame, count, size, noise)
+    settled = count // 2
+    average = averaged(walk.shapes[settled:])
+    signal = float(np.mean(walk.signals[settled:]))
+    problems = tuple(_problems(frame, walk, settled, average, signal))
+    return _described(frame, np.mean(walk.means[settled:], axis=0), average, scale, signal, count, size, look.nfev, problems)
+
+
+def _telling_scale(look: _Look, frame: Frame, noise: MirroredFrames) -> float:
+    """The factor by which to enlarge the frame so that few points share a rank: 1 if they do not anyway."""
+    scale = 1.0
+    for _ in range(DOUBLINGS):
+        values = look(frame, scale * noise.standard_normal((2 * FEWEST * frame.size, frame.size)))
+        if not np.any(values < np.inf):
+            raise ValueError("no value is usable at any of the first points: all of them are NaN or +inf. Look at a place where f has values.")
+        ends = ranking(values).tie_ends
+        if ends is None or np.mean(~ends) <= TIED:
+            return scale if scale == 1.0 else MARGIN * scale
+        scale *= 2.0
+    raise ValueError(
+        f"f looks flat: more than {TIED:.0%} of the points share their value with another one at every scale up to {scale:.1g} times "
+        "that of the search distribution. Is the right function given?"
+    )
+
+
+def _described(
+    frame: Frame,
+    mean: Array,
+    average: Averaged | None,
+    scale: float,
+    signal: float,
+    iterations: int,
+    popsize: int,
+    nfev: int,
+    problems: tuple[Finding, ...],
+) -> RankShape:
+    root = frame.root if average is None else frame.root @ average.root
+    size = np.linalg.slogdet(root[frame.free])[1] / frame.size
+    names = tuple(f"x[{i}]" for i in range(frame.free.size))
+    return RankShape(
+        x=frame.points(mean),
+        root=np.exp(-size) * root,
+        free=frame.free,
+        average=average,
+        scale=scale,
+        signal=signal,
+        iterations=iterations,
+        popsize=popsize,
+        nfev=nfev,
+        comparisons=0,
+        problems=problems,
+        names=names,
+    )
+
+
+def _problems(frame: Frame, walk: _Walk, settled: int, average: Averaged, signal: float) -> Iterator[Finding]:
+    """What stands against the shape, with numbers and advice."""
+    moved = float(np.linalg.norm(np.linalg.solve(average.root, walk.means[-1] - walk.means[settled])))
+    stretched = float(np.linalg.cond(walk.shapes[-1]) / np.linalg.cond(walk.shapes[settled]))
+    if average.correlation >= STRONGEST or moved > FAR + np.sqrt(frame.size):
+        yield Finding(
+            "unsettled",
+            f"over the second half of the iterations the condition number of the shape changed by a factor of {stretched:.3g} and the mean moved by "
+            f"{moved:.2g} standard deviations: f has no minimum here in some direction (a saddle, a slope, a flat direction), or the start was "
+            "so far off that it takes more iterations.",
+            {"stretched": stretched, "moved": moved},
+        )
+    if signal < WEAK:
+        yield Finding(
+            "weak_signal",
+            f"the rank correlation of f and the distance from the minimum is {signal:.2f}, and 1 in a round valley: noise hides the order of the "
+            "points, or f is not one valley at this scale. Another `scale` may help: larger against noise, smaller against bends.",
+            {"signal": signal},
+        )
+    if (bound := average.spread(0.95)) > ROUGH:
+        yield Finding(
+            "rough",
+            f"Cond(hess_inv·H) may be up to {bound:.3g} (95 % confidence). More `iterations` make it better, like 1/√iterations under noise.",
+            {"accuracy": bound},
+        )
+    if stalls := sum(outcome != Outcome.MOVED for outcome in walk.outcomes):
+        yield Finding(
+            "stalled",
+            f"{stalls} of {len(walk.outcomes)} iterations told nothing: all their values were equal or unusable.",
+            {"stalls": float(stalls)},
+        )
+    if held := [f"x[{i}]" for i in np.flatnonzero(~frame.free & (frame.box[0] < frame.box[1]))]:
+        yield Finding("at_bound", f"{', '.join(held)} at a bound: the shape is that of the other variables.", {"variables": float(len(held))})
