@@ -144,6 +144,14 @@ def checked_target(ftarget: Any) -> float:
     return float(array.item())
 
 
+def checked_positive(name: str, given: Any, or_zero: bool = False) -> float:
+    """One positive, finite number, or 0 if that is allowed."""
+    number = checked_numbers(name, given)
+    if number.size != 1 or not (number.item() > 0 or (or_zero and number.item() == 0)):
+        raise ValueError(f"`{name}` must be one {'number of at least 0' if or_zero else 'positive number'}, got {shown(given)}.")
+    return float(number.item())
+
+
 def plain_array(name: str, given: Any) -> NDArray[Any]:
     """`given` as an array without a mask: what was masked is NaN."""
     try:

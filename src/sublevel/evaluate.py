@@ -6,7 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -168,6 +168,24 @@ class Compared:
 
     def close(self) -> None:
         """Nobody works for it."""
+
+
+def all_values(evaluate: Evaluator, points: Array) -> Array:
+    """The values (n,) of points (n, d), once all have arrived; the points become read-only."""
+    points.setflags(write=False)
+    values = np.empty(len(points))
+    for index, arrived in evaluate(points):
+        values[index] = arrived
+    return values
+
+
+def with_args(fun: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
+    """The objective of points alone."""
+    return partial(_called_with, fun, args) if args else fun
+
+
+def _called_with(fun: Callable[..., Any], args: tuple[Any, ...], *points: Array) -> Any:
+    return fun(*points, *args)
 
 
 def _name_point(error: BaseException, point: Array) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
 
 from sublevel import stop
-from sublevel.arrays import Array
 from sublevel.diagnosis import diagnosed
 from sublevel.door import checked_budget, checked_callable, checked_flag, checked_target, checked_workers
-from sublevel.evaluate import Evaluator, evaluator, tell_about
+from sublevel.evaluate import Evaluator, evaluator, tell_about, with_args
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.progress import Progress
@@ -84,8 +82,7 @@ def minimize(
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
     limits = _Limits.checked(optimizer, maxfevals, maxiter, ftarget)
     show = Progress(maxfevals) if checked_flag("progress", progress) else None
-    objective = partial(_with_args, fun, args) if args else fun
-    evaluate = evaluator(objective, checked_flag("vectorized", vectorized), checked_workers(workers))
+    evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers))
     return _Run(optimizer, evaluate, limits, callback, show, History(optimizer)).to_the_end()
 
 
@@ -93,10 +90,6 @@ def _check_functions(fun: Any, callback: Any) -> None:
     checked_callable("fun", fun)
     if callback is not None:
         checked_callable("callback", callback)
-
-
-def _with_args(fun: Callable[..., Any], args: tuple[Any, ...], point: Array) -> Any:
-    return fun(point, *args)
 
 
 @dataclass(frozen=True, slots=True)

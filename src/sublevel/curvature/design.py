@@ -52,7 +52,7 @@ class Star:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What was seen: m rounds of the centre (m,), and of both ends of the axes and couples (m, rows)."""
+    """What was seen: n values at the centre (n,), and m rounds of both ends of the axes and couples (m, rows)."""
 
     centre: Array
     axes: tuple[Array, Array]  # f(z), f(−z)
@@ -61,7 +61,7 @@ class Values:
     @property
     def rounds(self) -> int:
         """m."""
-        return self.centre.size
+        return len(self.axes[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,8 @@ class Quadratic:
     even: tuple[float, int]  # sum of squared residuals and their degrees of freedom: noise and quartic terms
     odd: tuple[float, int]  # noise and cubic terms
     pure: tuple[float, int]  # among rounds only: noise
-    lack: Array  # (checks,), by how much of itself each axis' curvature changes between the two radii
+    rounds: int
+    change: Array  # (checks,), by how much the rise at the outer end of an axis differs from what the inner one lets expect
 
 
 def fitted(star: Star, values: Values) -> Quadratic:
@@ -116,7 +117,8 @@ def fitted(star: Star, values: Values) -> Quadratic:
     odd = [0.5 * (plus - minus) for plus, minus in (values.axes, values.couples)]
     couples = even[1].mean(axis=0)
     pairs = star.size * (star.size - 1) // 2
-    design, seen, weight = _block_design(star, values.centre.mean(), even[0].mean(axis=0), couples)
+    design, seen, weight = _block_design(star, float(values.centre.mean()), even[0].mean(axis=0), couples)
+    weight[0] = values.centre.size / rounds
     block = np.linalg.inv((design.T * weight) @ design)
     coefficients = block @ (design.T @ (weight * seen))
     constant, diagonal = float(coefficients[0]), coefficients[1:]
@@ -135,7 +137,8 @@ def fitted(star: Star, values: Values) -> Quadratic:
         even=(rounds * even_left + pure[0][0] + pure[1][0], len(seen) - star.size - 1 + pure[0][1] + pure[1][1]),
         odd=(rounds * odd_left + pure[2][0], star.checks + len(star.couple_rows) + pure[2][1]),
         pure=(sum(p[0] for p in pure), sum(p[1] for p in pure)),
-        lack=_lack(star, even[0].mean(axis=0), constant),
+        rounds=rounds,
+        change=_change(star, even[0].mean(axis=0), constant),
     )
 
 
@@ -156,7 +159,7 @@ def _block_design(star: Star, centre: float, axes: Array, couples: Array) -> tup
 def _odd_fit(star: Star, odd: list[Array]) -> tuple[Array, Array, float]:
     """g, its covariance in units of the variance of one value, and the sum of squared residuals in these units."""
     rows, seen = np.concatenate([star.axis_rows, star.couple_rows]), np.concatenate(odd)
-    covariance = np.linalg.inv(2.0 * rows.T @ rows)
+    covariance = np.linalg.inv(2.0 * rows.T @ rows).astype(np.float64)
     gradient = covariance @ (2.0 * rows.T @ seen)
     return gradient, covariance, 2.0 * float(np.sum(np.square(seen - rows @ gradient)))
 
@@ -167,8 +170,6 @@ def _scatter(parts: list[Array], weight: float) -> tuple[float, int]:
     return weight * squares, sum((len(part) - 1) * part.shape[1] for part in parts)
 
 
-def _lack(star: Star, axes: Array, constant: float) -> Array:
-    """(outer − inner)/outer curvature of each axis that has both."""
-    outer, inner = axes[: star.checks] - constant, (axes[star.size :] - constant) / INNER**2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return (outer - inner) / np.abs(outer)
+def _change(star: Star, axes: Array, constant: float) -> Array:
+    """Outer minus inner rise of each axis that has both, the inner one extrapolated."""
+    return (axes[: star.checks] - constant) - (axes[star.size :] - constant) / INNER**2

@@ -4,12 +4,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from sublevel.curvature.result import Curvature
+from typing import Any
 
 
-def overview(found: Curvature, file: str | Path | None = None) -> Any:
+def overview(found: Any, file: str | Path | None = None) -> Any:
     """The four panels."""
     raise NotImplementedError

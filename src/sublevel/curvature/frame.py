@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,11 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array
-from sublevel.diagnosis import TOUCHING
+from sublevel.diagnosis import TOUCHING, log_size
 from sublevel.door import checked_box, checked_x0, shown
 from sublevel.families import Bernoulli, Family, FullGaussian
 from sublevel.optimizer import Optimizer
+from sublevel.record import History, Snapshot
 from sublevel.space import Space
+
+EPS = float(np.finfo(np.float64).eps)
+COARSE = 1e-5
+"""Part of a radius that rounding of x may be when an axis is made longer."""
+CLEAR = 100.0
+"""Spacings of floats above the best value from which on a rise is more than rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +32,7 @@ class Place:
     mean: Array  # (d,), the mean of the search: under noise a better estimate than the best point
     root: Array  # (d, k), of the learned covariance, C = root·rootᵀ
     box: tuple[Array, Array]  # (d,) each
-
-    @property
-    def dimension(self) -> int:
-        """d."""
-        return self.x.size
+    curvature: float = np.nan  # about what f″ is along a whitened direction, if the history tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,17 @@ class Frame:
     @property
     def inverse(self) -> Array:
         """B (k, k) with z = B·(x − centre) over the free variables."""
-        return np.linalg.inv(self.root[self.free])
+        return np.linalg.inv(self.root[self.free]).astype(np.float64)
 
     def points(self, z: Array) -> Array:
         """The user's points (..., d), within the box whatever the rounding."""
         return np.clip(self.centre + z @ self.root.T, *self.box)
+
+    @property
+    def rounding(self) -> float:
+        """What rounding of x makes of z, at the points that two axes lead to."""
+        largest = np.abs(self.centre[self.free]) + np.max(np.abs(self.root[self.free]), axis=1)
+        return EPS * float(np.linalg.norm(self.inverse * largest))
 
     def turned(self, matrix: Array) -> Frame:
         """The frame with root·matrix for a root, matrix (k, k)."""
@@ -62,8 +70,10 @@ class Frame:
 
     @property
     def reach(self) -> Array:
-        """How far each axis (k,) may go such that the sum of two such steps stays within the box; inf without bounds."""
+        """How far each axis (k,) may go such that the sum of two such steps stays within the box, and rounding of x within COARSE radii."""
         room = np.minimum(self.centre - self.box[0], self.box[1] - self.centre)
+        fine = COARSE / (EPS * np.linalg.norm(self.inverse, axis=0))
+        room[self.free] = np.minimum(room[self.free], np.maximum(fine, np.max(np.abs(self.root[self.free]), axis=1)))
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.min(np.where(self.root == 0, np.inf, room[:, None] / (2.0 * np.abs(self.root))), axis=0)
 
@@ -75,17 +85,33 @@ def found_place(found: Any, bounds: Any) -> Place:
     if not hasattr(found, "x"):
         raise TypeError(f"the curvature is asked at a result of `minimize` or at an Optimizer, got {shown(found)}.")
     if getattr(found, "history", None) is not None and hasattr(found, "mean"):
-        theta = _best_run_theta(found.history)
-        return _searched_place(found.x, found.fun, found.mean, theta, found.history.space, bounds)
+        snapshots = _best_run(found.history)
+        place = _searched_place(found.x, found.fun, found.mean, snapshots[-1].theta, found.history.space, bounds)
+        return replace(place, curvature=_seen_curvature(found.history, snapshots))
     x = checked_x0(found.x)
     return Place(x, float(getattr(found, "fun", np.nan)), x, _foreign_root(found, x), _box(bounds, x.size))
 
 
-def _best_run_theta(history: Any) -> Family:
-    """The last search distribution of the run that found the best value."""
-    values = [run.fun for run in history.runs]
-    best = int(np.nanargmin(values)) if np.isfinite(values).any() else len(values) - 1
-    return next((snapshot.theta for snapshot in reversed(history.snapshots) if snapshot.run == best), history.snapshots[-1].theta)
+def _best_run(history: History) -> list[Snapshot]:
+    """The snapshots of the run that found the best value."""
+    values = np.array([run.fun for run in history.runs])
+    best = int(np.nanargmin(values)) if np.isfinite(values).any() else values.size - 1
+    return [snapshot for snapshot in history.snapshots if snapshot.run == best] or history.snapshots[-1:]
+
+
+def _seen_curvature(history: History, snapshots: list[Snapshot]) -> float:
+    """A guess at f″ in the last whitened frame, from how far the values of generations lay above the best while the frame shrank.
+
+    The best of a generation lies about d/4 curvatures above the minimum; within a factor of ten is good enough here.
+    """
+    columns, last = history.arrays(), snapshots[-1].theta
+    best = float(np.nanmin(columns["best"], initial=np.inf))
+    later = snapshots[len(snapshots) // 2 :]
+    rows = np.minimum(np.searchsorted(columns["nfev"], [snapshot.nfev for snapshot in later]), len(history) - 1)
+    rises = columns["generation_best"][rows] - best
+    sizes = np.exp([2.0 * (log_size(last) - log_size(snapshot.theta)) for snapshot in later])
+    usable = (rises > CLEAR * np.spacing(abs(best))) & np.isfinite(rises)
+    return float(np.median((4.0 / last.dimension) * (rises * sizes)[usable])) if usable.any() else np.nan
 
 
 def _searched_place(x: Array, fun: float, mean: Array, theta: Family, space: Space | None, bounds: Any) -> Place:
@@ -107,8 +133,9 @@ def _foreign_root(found: Any, x: Array) -> Array:
     """A root of another method's `hess_inv` if that is one, else steps of the size of x."""
     inverse: Any = getattr(found, "hess_inv", None)
     inverse = inverse.todense() if hasattr(inverse, "todense") else inverse
-    if isinstance(inverse, np.ndarray) and inverse.shape == (x.size, x.size) and np.isfinite(inverse).all():
-        values, vectors = np.linalg.eigh(0.5 * (inverse + inverse.T))
+    if np.shape(inverse) == (x.size, x.size) and np.isfinite(inverse).all():
+        matrix: Array = np.asarray(inverse, dtype=np.float64)
+        values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
         if values[0] > 0:
             return vectors * np.sqrt(values)
     return np.diag(1e-3 * np.maximum(np.abs(x), 1e-3 * np.max(np.abs(x), initial=0.0) + (not np.any(x))))
@@ -133,8 +160,3 @@ def free_frame(place: Place, centre: Array) -> Frame:
 def _complement(rows: Array, k: int) -> Array:
     """Orthonormal columns (k, k − m) that are orthogonal to m rows (m, k)."""
     return np.linalg.qr(rows.T, mode="complete")[0][:, len(rows) :] if len(rows) else np.eye(k)
-
-
-def names_of(variables: Iterable[int]) -> list[str]:
-    """x[i] for each."""
-    return [f"x[{i}]" for i in variables]

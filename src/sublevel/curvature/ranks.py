@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from sublevel.curvature.frame import Frame, Place, found_place, free_frame
 from sublevel.curvature.shape import RankShape
 from sublevel.diagnosis import Finding
 from sublevel.door import checked_box, checked_callable, checked_count, checked_deviations, checked_flag, checked_rng, checked_workers, checked_x0
-from sublevel.evaluate import Compared, Evaluator, evaluator
+from sublevel.evaluate import Compared, Evaluator, all_values, evaluator, with_args
 from sublevel.families import FullGaussian
 from sublevel.method import Outcome
 from sublevel.optimizer import Optimizer
@@ -80,7 +79,7 @@ def shape_from_ranks(
     frame = _frame(result_or_optimizer, sigma0, bounds)
     enlarged = None if scale is None else float(checked_deviations(scale, 1)[0])
     count, size = checked_count("iterations", iterations, 8), _checked_size(popsize, frame.size)
-    comparisons = _Comparisons(partial(_with_args, fun, args) if args else fun)
+    comparisons = _Comparisons(with_args(fun, args))
     evaluate = _evaluator(comparisons, checked_flag("compares", compares), checked_flag("vectorized", vectorized), checked_workers(workers))
     look = _Look(evaluate)
     try:
@@ -134,10 +133,6 @@ class _Comparisons:
         return self.better(x, y)
 
 
-def _with_args(fun: Callable[..., Any], args: tuple[Any, ...], *points: Array) -> Any:
-    return fun(*points, *args)
-
-
 class _Look:
     """Values, or ranks, of whitened points, counted."""
 
@@ -146,13 +141,8 @@ class _Look:
 
     def __call__(self, frame: Frame, z: Array) -> Array:
         """Numbers (n,) in the order of f at whitened points (n, k)."""
-        points = frame.points(z)
-        points.setflags(write=False)
-        values = np.empty(len(points))
-        for index, arrived in self.evaluate(points):
-            values[index] = arrived
-        self.nfev += len(points)
-        return values
+        self.nfev += len(z)
+        return all_values(self.evaluate, frame.points(z))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from sublevel.curvature.result import Curvature
 
-
-def summary(found: Curvature) -> str:
+def summary(found: Any) -> str:
     """One page of text."""
     lines = [f"f = {found.fun:.10g}, curvature at rise {found.delta_f:.3g}, {found.nfev} evaluations"]
     error = found.stderr if found.kind else np.sqrt(np.diagonal(found.hess_inv))

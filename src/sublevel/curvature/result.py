@@ -11,7 +11,11 @@ from numpy.typing import NDArray
 from scipy.stats import norm, t
 
 from sublevel.arrays import Array
+from sublevel.curvature import draw, report
 from sublevel.diagnosis import Finding
+
+HARMLESS = frozenset({"at_bound"})
+"""Findings that leave the numbers of the free variables as good as they are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +42,7 @@ class Curvature:
     delta_f: float  # rise of f over the region that was looked at
     noise: float  # standard deviation of a value, as far as the quadratic does not explain it
     dof: int  # degrees of freedom of that
-    lack: float  # typical relative change of a curvature between half the radius and the radius: what is not quadratic
+    lack: float  # largest relative change of a curvature between half the radius and the radius: what is not quadratic, and noise
     nfev: int
     kind: str | None = None
     data: int | None = None  # number of residuals, for kind="least_squares"
@@ -48,7 +52,7 @@ class Curvature:
     @property
     def success(self) -> bool:
         """Whether nothing stands against taking `hess_inv` at its word."""
-        return not self.problems
+        return not {problem.name for problem in self.problems} - HARMLESS
 
     @property
     def correlation(self) -> Array:
@@ -95,14 +99,10 @@ class Curvature:
 
     def summary(self) -> str:
         """One page of text: parameters, spectrum, correlations, and what to mind."""
-        from sublevel.curvature.report import summary
-
-        return summary(self)
+        return report.summary(self)
 
     def plot(self, file: str | Path | None = None) -> Any:
         """Parameters, spectrum, correlations and ellipses in one figure, written to `file` if there is one; returns the axes (2, 2)."""
-        from sublevel.curvature.draw import overview
-
-        return overview(self, file)
+        return draw.overview(self, file)
 
     __str__ = summary

@@ -3,20 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sublevel.arrays import Array
-from sublevel.curvature.design import Quadratic, Star, Values, fitted
+from sublevel.curvature.answer import described
+from sublevel.curvature.findings import TRUSTED, Spectrum, spectrum_of
 from sublevel.curvature.frame import Frame, Place, found_place, free_frame
+from sublevel.curvature.look import (
+    NOISE_SIGNAL,
+    REPEATS,
+    Ground,
+    Look,
+    Objective,
+    ground_at,
+    looked,
+    probed_curvature,
+    quadratic_axes,
+    rounds_needed,
+    scaled_axes,
+    telling_rise,
+)
 from sublevel.curvature.result import Curvature
-from sublevel.diagnosis import Finding
-from sublevel.door import checked_budget, checked_callable, checked_flag, checked_workers
-from sublevel.evaluate import evaluator
+from sublevel.door import checked_budget, checked_callable, checked_count, checked_flag, checked_positive, checked_workers, shown
+from sublevel.evaluate import all_values, evaluator, with_args
 
-EPS = float(np.finfo(np.float64).eps)
+KINDS = ("nll", "least_squares")
+ONE_SIGMA, WIDEST = 0.5, 2.0
+"""Rise of a negative log-likelihood at one standard deviation, where it is looked at, and at two, where it may be under noise."""
+PASSES = 5
+"""Looks at most, each in the frame that the one before has made rounder."""
+ROUND, ROUND_FOR_NOISE = 0.01, 0.2
+"""Ratio of the smallest to the largest curvature from which on a frame is round enough: noise hides the small ones."""
+WIDER = 10.0
+"""Where the minimum keeps away, the region is made so many times as wide as it was off."""
+NOISY_BUDGET = 20
+"""Default budget under noise, in units of the number of coefficients, (d + 1)(d + 2)/2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked, checked."""
+
+    delta: float | None
+    noise: float | None
+    kind: str | None
+    data: int | None
+
+    @classmethod
+    def checked(cls, delta_f: Any, noise: Any, kind: Any, data: Any) -> Question:
+        """From what the user gave."""
+        if kind is not None and kind not in KINDS:
+            raise ValueError(f"`kind` must be None, {' or '.join(map(repr, KINDS))}, got {shown(kind)}.")
+        if (kind == "least_squares") != (data is not None):
+            raise ValueError(
+                f'`data`, the number of residuals, belongs to kind="least_squares", got kind={kind!r} and data={data!r}. '
+                "f is then the sum of their squares."
+            )
+        return cls(
+            delta=None if delta_f is None else checked_positive("delta_f", delta_f),
+            noise=None if noise is None else checked_positive("noise", noise, or_zero=True),
+            kind=kind,
+            data=None if data is None else checked_count("data", data),
+        )
+
+    def rise(self, ground: Ground, size: int) -> float | None:
+        """The rise of f to look at, None if any will do: the user's, or the one that means one standard deviation."""
+        if self.delta is not None or self.kind is None:
+            return self.delta
+        unit = 1.0 if self.data is None else 2.0 * ground.value / (self.data - size)
+        rise = float(np.clip(NOISE_SIGNAL * ground.noise, ONE_SIGMA * unit, WIDEST * unit))
+        return rise if rise > 0 else None
 
 
 def curvature(
@@ -32,115 +92,123 @@ def curvature(
     bounds: Any = None,
     vectorized: bool = False,
     workers: int | Callable[..., Any] = 1,
-    rng: Any = None,
 ) -> Curvature:
     """Hessian, inverse Hessian, error bars and principal directions of `fun` at a minimum that was found.
 
-    fun, args, bounds, vectorized, workers
-        As for `minimize`; bounds of a result of ours are known already.
+    fun, args, vectorized, workers
+        As for `minimize`.
     result_or_optimizer
-        What `minimize` returned, an `Optimizer`, or any OptimizeResult with an `x`.
+        What `minimize` returned, an `Optimizer`, or any OptimizeResult with an `x`. The better the frame that the search has learned, the
+        fewer evaluations it takes: (d + 1)(d + 2) of them for a smooth function after a search with a full covariance.
     delta_f
-        Rise of f over the region to look at.
+        How much f rises over the region to look at. By default as little as rounding lets one see; a hundred times the noise if there is
+        noise; one standard deviation for a `kind`.
     noise
-        Standard deviation of a value; None measures it.
-    maxfevals
-        What it may cost.
+        Standard deviation of a value, 0 for none. By default it is measured if f does not return the same value at the same point.
     kind, data
-        "nll" if f is a negative log-likelihood; "least_squares" if it is the sum of `data` squared residuals.
+        For `stderr`, `covariance` and `intervals()`: "nll" if f is a negative log-likelihood (a rise of 1/2 is one standard deviation),
+        "least_squares" if it is the sum of `data` squared residuals, whose variance is then estimated.
+    maxfevals
+        Evaluations that it may cost; under noise 10·(d + 1)(d + 2) by default.
+    bounds
+        As for `minimize`; known already if the result is one of ours. Nothing outside is ever evaluated.
+
+    >>> import sublevel as sl
+    >>> valley = lambda x: (x[0] - 1) ** 2 + 100 * (x[1] - x[0]) ** 2
+    >>> found = sl.curvature(valley, sl.minimize(valley, [0, 0], 0.5, rng=1))
+    >>> found.hessian.round(3)
+    array([[ 202., -200.],
+           [-200.,  200.]])
     """
     checked_callable("fun", fun)
+    question = Question.checked(delta_f, noise, kind, data)
     place = found_place(result_or_optimizer, bounds)
-    objective = partial(_with_args, fun, args) if args else fun
-    evaluate = evaluator(objective, checked_flag("vectorized", vectorized), checked_workers(workers), keep=lambda points, values: None)
+    frame = free_frame(place, place.x)
+    _check_size(frame, question)
+    least = (frame.size + 1) * (frame.size + 2) + REPEATS + 2
     budget = np.inf if maxfevals is None else checked_budget("maxfevals", maxfevals)
+    if budget < least:
+        raise ValueError(f"`maxfevals` must allow {least} evaluations for {frame.size} free variables, got {maxfevals!r}.")
+    evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers))
     try:
-        return _first_version(_Counted(evaluate), place, delta_f, noise, budget, kind, data)
+        look = _looked_at(Objective(partial(all_values, evaluate), budget), place, frame, question)
     finally:
         evaluate.close()
+    return described(look, place, question.kind, question.data)
 
 
-def _with_args(fun: Callable[..., Any], args: tuple[Any, ...], point: Array) -> Any:
-    return fun(point, *args)
+def _check_size(frame: Frame, question: Question) -> None:
+    if not frame.size:
+        raise ValueError("no variable is free: all are fixed or lie at a bound, and there is no curvature to look at.")
+    if question.data is not None and question.data <= frame.size:
+        raise ValueError(f"`data` must exceed the number of free variables, {frame.size}, to estimate a variance, got {question.data}.")
 
 
-class _Counted:
-    def __init__(self, evaluate: Any) -> None:
-        self.evaluate, self.nfev = evaluate, 0
-
-    def __call__(self, points: Array) -> Array:
-        points.setflags(write=False)
-        self.nfev += len(points)
-        return self.evaluate(points)
-
-
-def _pair_values(f: _Counted, frame: Frame, rows: Array) -> tuple[Array, Array]:
-    values = f(frame.points(np.concatenate([rows, -rows]))) if len(rows) else np.empty(0)
-    return values[: len(rows)], values[len(rows) :]
-
-
-def _first_version(f: _Counted, place: Place, delta_f: Any, noise: Any, budget: float, kind: Any, data: Any) -> Curvature:
-    frame = free_frame(place, place.x)
-    k = frame.size
-    f0 = float(f(frame.points(np.zeros((1, k))))[0])
-    delta = delta_f or {"nll": 0.5, "least_squares": f0 / max((data or 0) - k, 1)}.get(kind) or 0.0
-    direction = np.where(np.arange(k) % 2, -1.0, 1.0) / np.sqrt(k)
-    step = 1.0
-    for _ in range(40):
-        plus, minus = _pair_values(f, frame, step * direction[None])
-        rise = float(0.5 * (plus + minus)[0]) - f0
-        if rise > 1e3 * EPS * abs(f0):
-            break
-        step *= 10.0
-    q = 2 * rise / step**2
-    eta = np.sqrt(q) * np.linalg.norm(frame.inverse * place.x[frame.free])
-    delta = delta or max(1e8 * EPS * abs(f0), 2 * (1e7 * EPS * eta) ** 2)
-    frame = frame.turned(np.eye(k) * np.sqrt(2 * delta / q))
-    star = Star(k, k, bool(noise))
-    axes = _pair_values(f, frame, star.axis_rows)
-    couples = _pair_values(f, frame, star.couple_rows)
-    fit = fitted(star, Values(np.array([f0]), (axes[0][None], axes[1][None]), (couples[0][None], couples[1][None])))
-    return _described(place, frame, fit, delta, f.nfev, kind, data)
+def _looked_at(objective: Objective, place: Place, frame: Frame, question: Question) -> Look:
+    """The last of several looks, each in a frame that the one before made rounder; one is enough if the search has learned its frame."""
+    ground = ground_at(objective, frame, place.fun, question.noise)
+    if ground.is_noisy:  # the best point is the luckiest one
+        frame = free_frame(place, np.clip(place.mean, *place.box))
+        ground = ground_at(objective, frame, np.nan, ground.noise)
+    size = frame.size
+    if ground.is_noisy and not np.isfinite(objective.maxfevals):
+        objective.maxfevals = NOISY_BUDGET * (size + 1) * (size + 2) / 2
+    asked = question.rise(ground, size)
+    seen = probed_curvature(objective, frame, ground, asked, place.curvature)
+    delta = asked or telling_rise(frame, ground, seen)
+    frame = frame.turned(np.sqrt(2.0 * delta / seen) * np.eye(size)) if seen > 0 else frame
+    asked_or_found, turn = asked, 0
+    while True:
+        axes = scaled_axes(objective, frame, ground, delta, _checks(objective, ground, size, turn))
+        if asked_or_found is None and not ground.is_noisy:
+            axes = quadratic_axes(objective, axes, ground)
+        look = looked(objective, axes, ground, rounds_needed(size, ground, axes.delta, axes.star))
+        better = None if turn + 1 == PASSES or objective.left < 2 * axes.star.evaluations else _better(look, recentre=turn == 0)
+        if better is None:
+            return look
+        if better.delta > look.delta:
+            asked_or_found = better.delta
+        if better.frame.centre is not frame.centre:
+            value, ground = ground.value, ground_at(objective, better.frame, np.nan, ground.noise)
+            if not ground.value < value:
+                return look
+        frame, delta, turn = better.frame, better.delta, turn + 1
 
 
-def _described(place: Place, frame: Frame, fit: Quadratic, delta: float, nfev: int, kind: Any, data: Any) -> Curvature:
-    d, free, b = place.dimension, frame.free, frame.inverse
-    variance = fit.even[0] / max(fit.even[1], 1)
-    inverse = np.linalg.inv(fit.matrix)
-    root = frame.root[free]
-    w = inverse @ root.T
+def _checks(objective: Objective, ground: Ground, size: int, turn: int) -> int:
+    """How many axes get inner points: all, but one or two fewer where (d + 1)(d + 2) evaluations would not do."""
+    spare = (size + 1) * (size + 2) - objective.nfev - 2 * size - size * (size - 1)
+    return size if ground.is_noisy or turn else int(np.clip(spare // 2, 1, size))
 
-    def full(block: Array, fill: float) -> Array:
-        matrix = np.full((d,) * block.ndim, fill)
-        matrix[np.ix_(*(free,) * block.ndim)] = block
-        return matrix
 
-    hessian = b.T @ fit.matrix @ b
-    curvatures, vectors = np.linalg.eigh(hessian)
-    directions = np.zeros((d, frame.size))
-    directions[free] = vectors[:, ::-1]
-    x = np.clip(frame.points(-(inverse @ fit.gradient)), *place.box)
-    return Curvature(
-        x=x,
-        fun=fit.constant - 0.5 * float(fit.gradient @ inverse @ fit.gradient),
-        centre=frame.centre,
-        gradient=full(b.T @ fit.gradient, np.nan),
-        gradient_error=full(np.sqrt(variance * np.diagonal(b.T @ fit.errors.gradient @ b)), np.nan),
-        hessian=full(hessian, np.nan),
-        hessian_error=full(np.sqrt(variance * fit.errors.of_form(b)), np.nan),
-        hess_inv=full(root @ inverse @ root.T, 0.0),
-        hess_inv_error=full(np.sqrt(variance * fit.errors.of_form(w)), 0.0),
-        curvatures=curvatures[::-1],
-        curvatures_error=np.sqrt(variance * fit.errors.of_curvatures(b @ vectors[:, ::-1])),
-        directions=directions,
-        free=free,
-        delta_f=delta,
-        noise=float(np.sqrt(variance)),
-        dof=fit.even[1],
-        lack=float(np.median(np.abs(fit.lack))),
-        nfev=nfev,
-        kind=kind,
-        data=data,
-        problems=tuple[Finding, ...](),
-        names=tuple(f"x[{i}]" for i in range(d)),
-    )
+class _Aim(NamedTuple):
+    """Where to look next."""
+
+    frame: Frame
+    delta: float
+
+
+def _better(look: Look, recentre: bool) -> _Aim | None:
+    """Where to look next, such that curvatures are equal and the minimum lies in the middle; None if it is so already, or hopeless.
+
+    Where the minimum lies outside, the centre is moved to it; if that was done before, f is not the quadratic it seemed: look wider.
+    """
+    frame, size = look.frame, look.frame.size
+    if not np.isfinite(look.fit.matrix).all():
+        return _Aim(frame.turned(0.25 * np.eye(size)), look.delta / 16.0)
+    spectrum = spectrum_of(look)
+    sizes = np.abs(spectrum.values)
+    distance = float(np.linalg.norm(look.newton)) if spectrum.is_minimum else look.slope
+    if distance > TRUSTED and not look.ground.is_noisy:
+        if spectrum.is_minimum and recentre:
+            return _Aim(replace(_rounder(look, spectrum), centre=frame.points(look.newton)), look.delta)
+        return _Aim(frame.turned(WIDER * distance * np.eye(size)), look.delta * np.square(WIDER * distance))
+    if spectrum.is_negative.any() or np.min(sizes) >= (ROUND_FOR_NOISE if look.ground.is_noisy else ROUND) * np.max(sizes):
+        return None
+    return _Aim(_rounder(look, spectrum), look.delta)
+
+
+def _rounder(look: Look, spectrum: Spectrum) -> Frame:
+    """The frame in which the curvatures that were seen are equal."""
+    sizes = np.abs(spectrum.values)
+    return look.frame.turned(spectrum.vectors / np.sqrt(np.maximum(sizes, np.maximum(spectrum.errors, ROUND**2 * np.max(sizes)))))
