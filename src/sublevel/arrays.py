@@ -66,7 +66,8 @@ class Streams:
 class MirroredFrames:
     """Normals in orthogonal frames ±Q·r: each row is N(0, I), and the rows of a frame share their length and sum up to 0.
 
-    Σ zzᵀ over a frame is 2r²·I exactly, so that at a C that fits, the noise of a natural gradient cancels within each frame instead of averaging out.
+    Σ zzᵀ over a frame is 2r²·I exactly, so that at a C that fits the noise of a natural gradient cancels within each frame, where that of
+    independent points has to be averaged out.
     """
 
     generator: np.random.Generator

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from sublevel import stop
+from sublevel.arrays import Array
 from sublevel.diagnosis import diagnosed
 from sublevel.door import checked_budget, checked_callable, checked_flag, checked_target, checked_workers
 from sublevel.evaluate import Evaluator, evaluator, tell_about, with_args

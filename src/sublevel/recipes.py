@@ -7,7 +7,16 @@ from typing import Any
 
 from sublevel.families import Bernoulli, FullGaussian
 from sublevel.method import Method
-from sublevel.transforms import AdaptedRates, Cumulation, ExponentialRates, FadingRates, FixedRates, HansenKernRates, KeptVolume, SpectralRates
+from sublevel.transforms import (
+    AdaptedRates,
+    Cumulation,
+    ExponentialRates,
+    FadingRates,
+    FixedRates,
+    HansenKernRates,
+    KeptVolume,
+    SpectralRates,
+)
 from sublevel.weights import Active, Quantile, Truncation, Utilities, Volume
 from sublevel.weights.quantile import Scheme
 

@@ -1,8 +1,8 @@
 """The average of a sequence of shapes that a search wanders through, and what it is worth.
 
-Around C ∝ H⁻¹ the law of the wandering has no preferred direction once the valley is round: G = log(H^½·C·H^½), for C of determinant 1,
-has mean 0 by symmetry, and its entries are alike. Small steps make it an autoregressive process of order one with a single coefficient φ for
-all q = k(k + 1)/2 − 1 of its components, because symmetric matrices of trace 0 are one irreducible representation of the rotations.
+Around C ∝ H⁻¹ the law of the wandering prefers no direction of the frame in which the valley is round: G = log(H^½·C·H^½), for C of
+determinant 1, has mean 0 by symmetry, and its entries are alike. Small steps make it an autoregressive process of order one with a single
+coefficient φ for all k(k + 1)/2 − 1 components, because symmetric matrices of trace 0 are one irreducible representation of the rotations.
 So φ and the variance are pooled over all components, and both are well known even from few iterations.
 """
 
@@ -47,7 +47,7 @@ def averaged(shapes: Array) -> Averaged:
     """The average of shapes (t, k, k) of determinant 1, one after the other; k ≥ 2 and t ≥ 4."""
     count, k = shapes.shape[:2]
     root, _ = cholesky(np.mean(shapes, axis=0))
-    root = root * np.exp(-np.mean(np.log(np.diagonal(root))))
+    root *= np.exp(-np.mean(np.log(np.diagonal(root))))
     g = _centred_logarithms(shapes, root)
     components = 0.5 * (k - 1) * (k + 2)
     power = float(np.vdot(g, g)) / count
@@ -55,7 +55,7 @@ def averaged(shapes: Array) -> Averaged:
     share = mean_variance(phi, count)
     variance = power / (2.0 * components) / (1.0 - share)  # of an entry, what the subtracted mean took given back
     half = count // 2
-    gap = np.mean(g[-half:], axis=0) - np.mean(g[:half], axis=0)
+    gap: Array = np.mean(g[-half:], axis=0) - np.mean(g[:half], axis=0)
     expected = 4.0 * variance * (mean_variance(phi, half) - mean_variance(phi, 2 * half))
     return Averaged(
         root=root,
@@ -107,5 +107,7 @@ def eigenvalue_widths(k: int) -> Array:
     rng = np.random.default_rng([SEED, k])
     diagonals = sqrt(2.0) * rng.standard_normal((DRAWS, k))
     beside = np.sqrt(rng.chisquare(np.arange(k - 1, 0, -1), (DRAWS, k - 1)))
-    ends = [eigvalsh_tridiagonal(a, b, select="i", select_range=(i, i))[0] for a, b in zip(diagonals, beside, strict=True) for i in (0, k - 1)]
+    ends = [
+        eigvalsh_tridiagonal(a, b, select="i", select_range=(i, i))[0] for a, b in zip(diagonals, beside, strict=True) for i in (0, k - 1)
+    ]
     return np.diff(np.reshape(ends, (DRAWS, 2)), axis=1)[:, 0]

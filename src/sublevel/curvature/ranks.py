@@ -1,7 +1,7 @@
 """The shape of a valley from ranks alone: natural gradient descent at a fixed scale, averaged over its iterations.
 
-On g(xᵀHx) the natural gradient of the volume cost is C·H·C for every increasing g (Akimoto 2012, prop:ng), so at a fixed determinant the only
-shape that stays is H⁻¹ (thm:cond). That holds for every noise that does not depend on x, too: at C ∝ H⁻¹ no direction is preferred.
+On g(xᵀHx) the natural gradient of the volume cost is C·H·C for every increasing g (Akimoto 2012, prop:ng), so at a fixed determinant the
+only shape that stays is H⁻¹ (thm:cond). That holds under noise too, if it does not depend on x: at C ∝ H⁻¹ no direction is preferred.
 """
 
 from __future__ import annotations
@@ -13,28 +13,42 @@ from typing import Any
 import numpy as np
 
 from sublevel.arrays import Array, MirroredFrames
+from sublevel.curvature.answer import names_of
 from sublevel.curvature.average import STRONGEST, Averaged, averaged
 from sublevel.curvature.frame import Frame, Place, found_place, free_frame
 from sublevel.curvature.shape import RankShape
-from sublevel.diagnosis import Finding
-from sublevel.door import checked_box, checked_callable, checked_count, checked_deviations, checked_flag, checked_rng, checked_workers, checked_x0
+from sublevel.diagnosis import Finding, rank_correlation
+from sublevel.door import (
+    checked_box,
+    checked_callable,
+    checked_count,
+    checked_deviations,
+    checked_flag,
+    checked_positive,
+    checked_rng,
+    checked_workers,
+    checked_x0,
+)
 from sublevel.evaluate import Compared, Evaluator, all_values, evaluator, with_args
-from sublevel.families import FullGaussian
+from sublevel.families.full import FullGaussian, power_of_two_near
+from sublevel.linalg import lower_solve
 from sublevel.method import Outcome
 from sublevel.optimizer import Optimizer
 from sublevel.recipes import shape_only
 from sublevel.weights import ranking
 
 SPAN = 20.0
-"""c = min(1, SPAN/t): a condition number of 1e6 is forgotten in the first iterations, and the averaged half has about ten relaxation times."""
+"""c = min(1, SPAN/t), which forgets a condition number of 1e6 in the first third of 100 iterations; the half that is averaged then holds
+SPAN·3/4 = 15 relaxation times at least, whatever the number of iterations."""
 FEWEST = 4
 """Mirrored frames of an iteration at least, so that there are points of several lengths in few dimensions, too."""
 TIED = 0.3
 """Part of the points that may share a rank before the scale is enlarged. Answers at random let a quarter of neighbours look equal."""
 DOUBLINGS, MARGIN = 60, 4.0
 """How often the scale is doubled at most, and by how much more it is enlarged if it had to be."""
-FAR, WEAK, ROUGH = 3.0, 0.3, 2.0
-"""What is named: a mean that moves by so many standard deviations more than a sample spreads, a weaker signal, a larger bound."""
+FAR, STRETCHED, WEAK, ROUGH = 3.0, 30.0, 0.3, 2.0
+"""What is named: a mean that moves by so many standard deviations more than a sample spreads, a shape whose condition number grows by
+such a factor over the second half, a weaker signal, a larger bound."""
 
 
 def shape_from_ranks(
@@ -77,22 +91,27 @@ def shape_from_ranks(
     """
     checked_callable("fun", fun)
     frame = _frame(result_or_optimizer, sigma0, bounds)
-    enlarged = None if scale is None else float(checked_deviations(scale, 1)[0])
+    enlarged = None if scale is None else checked_positive("scale", scale)
     count, size = checked_count("iterations", iterations, 8), _checked_size(popsize, frame.size)
+    if frame.size == 1:
+        return _described(frame, np.zeros(1), np.eye(1))  # every shape of one dimension is the same
     comparisons = _Comparisons(with_args(fun, args))
     evaluate = _evaluator(comparisons, checked_flag("compares", compares), checked_flag("vectorized", vectorized), checked_workers(workers))
     look = _Look(evaluate)
     try:
-        return replace(_learned(look, frame, enlarged, count, size, MirroredFrames(checked_rng(rng))), comparisons=comparisons.count)
+        learned = _learned(look, frame, enlarged, count, size, MirroredFrames(checked_rng(rng)))
     finally:
         evaluate.close()
+    return replace(learned, comparisons=comparisons.count)
 
 
 def _evaluator(comparisons: _Comparisons, compares: bool, vectorized: bool, workers: int | Callable[..., Any]) -> Evaluator:
     if not compares:
         return evaluator(comparisons.better, vectorized, workers)
     if vectorized or workers != 1:
-        raise ValueError("a function that `compares` gets two points at a time, one pair after the other: leave out `vectorized` and `workers`.")
+        raise ValueError(
+            "a function that `compares` gets two points at a time, one pair after the other: leave out `vectorized` and `workers`."
+        )
     return Compared(comparisons)
 
 
@@ -164,37 +183,32 @@ def _walk(look: _Look, frame: Frame, count: int, size: int, noise: MirroredFrame
         state, info = method.tell(state, sample, look(frame, sample.x))
         shapes.append(state.theta.cov)
         means.append(state.theta.mean)
-        signals.append(_rank_correlation(info.ranks.order, sample.surprise))
+        signals.append(rank_correlation(info.ranks.sorted(sample.surprise)))
         outcomes.append(info.outcome)
     return _Walk(np.array(shapes), np.array(means), np.array(signals), outcomes)
 
 
-def _rank_correlation(order: Any, lengths: Array) -> float:
-    """Spearman's rank correlation of f, given by its order, and the lengths of whitened points (n,)."""
-    return float(np.corrcoef(np.argsort(order), np.argsort(np.argsort(lengths)))[0, 1])
-
-
 def _learned(look: _Look, frame: Frame, scale: float | None, count: int, size: int, noise: MirroredFrames) -> RankShape:
-    """The shape in a frame, looked at from the scale on that was asked for or that ranks need."""
-    if frame.size == 1:
-        return _described(frame, np.zeros(1), None, 1.0, 1.0, 0, 0, 0, ())
+    """The shape in a frame, at the scale that was asked for or that ranks need."""
     scale = _telling_scale(look, frame, noise) if scale is None else scale
     frame = frame.turned(scale * np.eye(frame.size))
     walk = _walk(look, frame, count, size, noise)
     settled = count // 2
-    average = averaged(walk.shapes[settled:])
-    signal = float(np.mean(walk.signals[settled:]))
+    average, signal = averaged(walk.shapes[settled:]), float(np.mean(walk.signals[settled:]))
+    learned = _described(frame, np.mean(walk.means[settled:], axis=0), average.root)
     problems = tuple(_problems(frame, walk, settled, average, signal))
-    return _described(frame, np.mean(walk.means[settled:], axis=0), average, scale, signal, count, size, look.nfev, problems)
+    return replace(learned, average=average, scale=scale, signal=signal, iterations=count, popsize=size, nfev=look.nfev, problems=problems)
 
 
 def _telling_scale(look: _Look, frame: Frame, noise: MirroredFrames) -> float:
     """The factor by which to enlarge the frame so that few points share a rank: 1 if they do not anyway."""
     scale = 1.0
     for _ in range(DOUBLINGS):
-        values = look(frame, scale * noise.standard_normal((2 * FEWEST * frame.size, frame.size)))
+        values = look(frame, scale * noise.generator.standard_normal((2 * FEWEST * frame.size, frame.size)))  # x and −x would tie
         if not np.any(values < np.inf):
-            raise ValueError("no value is usable at any of the first points: all of them are NaN or +inf. Look at a place where f has values.")
+            raise ValueError(
+                "no value is usable at any of the first points: all of them are NaN or +inf. Look at a place where f has values."
+            )
         ends = ranking(values).tie_ends
         if ends is None or np.mean(~ends) <= TIED:
             return scale if scale == 1.0 else MARGIN * scale
@@ -205,66 +219,46 @@ def _telling_scale(look: _Look, frame: Frame, noise: MirroredFrames) -> float:
     )
 
 
-def _described(
-    frame: Frame,
-    mean: Array,
-    average: Averaged | None,
-    scale: float,
-    signal: float,
-    iterations: int,
-    popsize: int,
-    nfev: int,
-    problems: tuple[Finding, ...],
-) -> RankShape:
-    root = frame.root if average is None else frame.root @ average.root
-    size = np.linalg.slogdet(root[frame.free])[1] / frame.size
-    names = tuple(f"x[{i}]" for i in range(frame.free.size))
-    return RankShape(
-        x=frame.points(mean),
-        root=np.exp(-size) * root,
-        free=frame.free,
-        average=average,
-        scale=scale,
-        signal=signal,
-        iterations=iterations,
-        popsize=popsize,
-        nfev=nfev,
-        comparisons=0,
-        problems=problems,
-        names=names,
-    )
+def _described(frame: Frame, mean: Array, root: Array) -> RankShape:
+    """What a root (k, k) in a frame, and a mean (k,), are in the user's coordinates."""
+    whole = frame.root @ root
+    whole /= power_of_two_near(np.max(np.abs(whole)))  # such that units that are powers of two change nothing
+    log_size = np.linalg.slogdet(whole[frame.free])[1] / frame.size
+    return RankShape(frame.points(mean), np.exp(-log_size) * whole, frame.free, names_of(frame.free.size))
 
 
 def _problems(frame: Frame, walk: _Walk, settled: int, average: Averaged, signal: float) -> Iterator[Finding]:
     """What stands against the shape, with numbers and advice."""
-    moved = float(np.linalg.norm(np.linalg.solve(average.root, walk.means[-1] - walk.means[settled])))
+    moved = float(np.linalg.norm(lower_solve(average.root, walk.means[-1] - walk.means[settled])))
     stretched = float(np.linalg.cond(walk.shapes[-1]) / np.linalg.cond(walk.shapes[settled]))
-    if average.correlation >= STRONGEST or moved > FAR + np.sqrt(frame.size):
+    if average.correlation >= STRONGEST or moved > FAR + np.sqrt(frame.size) or stretched > STRETCHED:
         yield Finding(
             "unsettled",
-            f"over the second half of the iterations the condition number of the shape changed by a factor of {stretched:.3g} and the mean moved by "
-            f"{moved:.2g} standard deviations: f has no minimum here in some direction (a saddle, a slope, a flat direction), or the start was "
-            "so far off that it takes more iterations.",
+            f"over the second half of the iterations the condition number of the shape changed by a factor of {stretched:.3g} and the mean "
+            f"moved by {moved:.2g} standard deviations: f has no minimum here in some direction (a saddle, a slope, a flat direction), or "
+            "the start was so far off that it takes more `iterations`",
             {"stretched": stretched, "moved": moved},
         )
     if signal < WEAK:
         yield Finding(
             "weak_signal",
-            f"the rank correlation of f and the distance from the minimum is {signal:.2f}, and 1 in a round valley: noise hides the order of the "
-            "points, or f is not one valley at this scale. Another `scale` may help: larger against noise, smaller against bends.",
+            f"the rank correlation of f and the distance from the minimum is {signal:.2f}, and 1 in a round valley: noise hides the order "
+            "of the points, or f is not one valley at this scale; try another `scale`, larger against noise, smaller against bends",
             {"signal": signal},
         )
     if (bound := average.spread(0.95)) > ROUGH:
         yield Finding(
             "rough",
-            f"Cond(hess_inv·H) may be up to {bound:.3g} (95 % confidence). More `iterations` make it better, like 1/√iterations under noise.",
+            f"Cond(hess_inv·H) may be up to {bound:.3g} (95 % confidence); more `iterations` help, like 1/√iterations under noise",
             {"accuracy": bound},
         )
     if stalls := sum(outcome != Outcome.MOVED for outcome in walk.outcomes):
         yield Finding(
             "stalled",
-            f"{stalls} of {len(walk.outcomes)} iterations told nothing: all their values were equal or unusable.",
+            f"{stalls} of {len(walk.outcomes)} iterations told nothing: all their values were equal or unusable",
             {"stalls": float(stalls)},
         )
     if held := [f"x[{i}]" for i in np.flatnonzero(~frame.free & (frame.box[0] < frame.box[1]))]:
-        yield Finding("at_bound", f"{', '.join(held)} at a bound: the shape is that of the other variables.", {"variables": float(len(held))})
+        yield Finding(
+            "at_bound", f"{', '.join(held)} at a bound: the shape is that of the other variables.", {"variables": float(len(held))}
+        )

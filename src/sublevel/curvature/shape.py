@@ -23,15 +23,15 @@ class RankShape:
     x: Array  # (d,), where the mean of the search was on average: the minimum, as ranks see it
     root: Array  # (d, k), of `hess_inv`
     free: NDArray[np.bool_]  # (d,)
-    average: Averaged | None  # None for k = 1, where there is nothing to learn
-    scale: float  # by how much the search distribution that was found was enlarged
-    signal: float  # rank correlation of f and distance, 1 in a round valley without noise
-    iterations: int
-    popsize: int
-    nfev: int  # points that were evaluated or compared
-    comparisons: int  # questions, if f only compares
+    names: tuple[str, ...] = field(repr=False)
+    average: Averaged | None = field(default=None, repr=False)  # None for k = 1, where there is nothing to learn
+    scale: float = 1.0  # by how much the search distribution that was found was enlarged
+    signal: float = 1.0  # rank correlation of f and distance, 1 in a round valley without noise
+    iterations: int = 0
+    popsize: int = 0
+    nfev: int = 0  # points that were evaluated or compared
+    comparisons: int = 0  # questions, if f only compares
     problems: tuple[Finding, ...] = ()
-    names: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def success(self) -> bool:
@@ -99,7 +99,7 @@ class RankShape:
         return 0.0 if self.average is None else self.average.error
 
     def accuracy(self, level: float = 0.95) -> float:
-        """How far off the shape may be: Cond(hess_inv·H) is at most this with a confidence of `level`, from the spread between iterations."""
+        """How far off the shape may be: Cond(hess_inv·H) is at most this with confidence `level`, from the spread between iterations."""
         if not 0 < level < 1:
             raise ValueError(f"`level` must lie between 0 and 1, got {level!r}. 0.95 is 95 % confidence.")
         return 1.0 if self.average is None else self.average.spread(level)

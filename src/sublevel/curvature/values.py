@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sublevel.arrays import Array
 from sublevel.curvature.answer import described
 from sublevel.curvature.findings import TRUSTED, Spectrum, spectrum_of
 from sublevel.curvature.frame import Frame, Place, found_place, free_frame
