@@ -11,9 +11,11 @@ from scipy.optimize import OptimizeResult
 
 from sublevel import stop
 from sublevel.arrays import Array
+from sublevel.curvature.values import curvature as curvature_at
 from sublevel.diagnosis import diagnosed
 from sublevel.door import checked_budget, checked_callable, checked_flag, checked_target, checked_workers
 from sublevel.evaluate import Evaluator, evaluator, tell_about, with_args
+from sublevel.families import Bernoulli
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.progress import Progress
@@ -46,26 +48,27 @@ def minimize(
     workers: int | Callable[..., Any] = 1,
     callback: Callable[[OptimizeResult], Any] | None = None,
     progress: bool = False,
+    curvature: bool = False,
 ) -> Result:
     """Minimise `fun` from N(x0, sigma0²·cov0), using only the order of its values.
 
     fun
         Objective: ``fun(x, *args)`` of a point (d,), or of (popsize, d) to (popsize,) if `vectorized`. NaN counts as worse than +inf.
-    x0, sigma0
-        Where to start and the standard deviation there, one number or one per variable: about a third of the range to search.
+    x0, sigma0, cov0, popsize
+        Where to start; the standard deviation there, one number or one per variable: about a third of the range to search; the shape of
+        the initial covariance (default the identity); and points per generation (default 4 + 3 ln d).
     method
         A name: "cma" (the default), "xnes", "ngd", "rank-mu" or "pbil", with "sep-" for a diagonal covariance, "iso-" for a single
         variance and "lra-" for adapted learning rates before it; or a Method such as ``sl.ngd(c_cov=0.5)``.
-    popsize, cov0
-        Points per generation (default 4 + 3 ln d), and the shape of the initial covariance (default the identity).
     bounds, log_scaled
         A (low, high) pair per variable or `scipy.optimize.Bounds`: no point outside is ever evaluated, and equal bounds fix a variable.
         Variables that are `log_scaled` are positive and searched by their logarithm; their `sigma0` is that of ln x.
     restarts
         None, a number, "ipop", "bipop" or a strategy: what to do when a run ends before the budget does. Runs after the first begin
         anywhere in a finite box, else where the initial distribution puts them, or at ``x0(rng)`` if `x0` is a function.
-    rng, maxfevals, maxiter, ftarget, progress
-        Seed, numpy Generator or None; budgets; a value that is good enough; and whether to show a live line on stderr.
+    rng, maxfevals, maxiter, ftarget, progress, curvature
+        Seed, numpy Generator or None; budgets; a value that is good enough; whether to show a live line on stderr; and whether to add
+        ``hess_inv`` and ``curvature`` in the end by `sublevel.curvature`: about (d + 1)(d + 2) more evaluations, beyond `maxfevals`.
     workers, callback
         A number of processes, −1 for one on each core, or a function like `map`; as in SciPy, it wins over `vectorized`.
         The callback gets an OptimizeResult after each generation, and stops by returning True or raising StopIteration.
@@ -74,23 +77,50 @@ def minimize(
     ``plot()``. Ctrl-C returns the best so far. If `fun` raises, its exception arrives with ``sublevel_x`` and ``sublevel_result``.
 
     >>> import sublevel as sl
-    >>> result = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1, ftarget=1e-10)
-    >>> result.success
+    >>> sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1, ftarget=1e-10).success
     True
     """
     _check_functions(fun, callback)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
+    wants_curvature = _checked_curvature(curvature, optimizer)
     limits = _Limits.checked(optimizer, maxfevals, maxiter, ftarget)
-    show = Progress(maxfevals) if checked_flag("progress", progress) else None
     evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers))
-    return _Run(optimizer, evaluate, limits, callback, show, History(optimizer)).to_the_end()
+    result = _Run(optimizer, evaluate, limits, callback, _checked_progress(progress, maxfevals), History(optimizer)).to_the_end()
+    return _with_curvature(result, fun, args, vectorized, workers) if wants_curvature else result
 
 
 def _check_functions(fun: Any, callback: Any) -> None:
     checked_callable("fun", fun)
     if callback is not None:
         checked_callable("callback", callback)
+
+
+def _checked_progress(progress: Any, maxfevals: Any) -> Progress | None:
+    return Progress(maxfevals) if checked_flag("progress", progress) else None
+
+
+def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
+    wanted = checked_flag("curvature", curvature)
+    if wanted and isinstance(optimizer.theta, Bernoulli):
+        raise ValueError("a method on bits has no `curvature`, got curvature=True.")
+    return wanted
+
+
+def _with_curvature(result: Result, fun: Callable[..., Any], args: tuple[Any, ...], vectorized: bool, workers: Any) -> Result:
+    """The result with its inverse Hessian; both are None if there is no minimum to look at or Ctrl-C ended the look."""
+    result.update(curvature=None, hess_inv=None)
+    if "interrupted" in result.reasons or not np.isfinite(result.fun):
+        return result
+    try:
+        found = curvature_at(fun, result, args=args, vectorized=vectorized, workers=workers)
+    except KeyboardInterrupt:
+        return result
+    except BaseException as error:
+        tell_about(error, sublevel_result=result)
+        raise
+    result.update(curvature=found, hess_inv=found.hess_inv, nfev=result.nfev + found.nfev)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

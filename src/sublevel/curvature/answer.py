@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from sublevel.arrays import Array
@@ -15,10 +17,10 @@ TOUCHED = 0.01
 """A variable's variance is unknown if a direction without curvature may add more than this part to it."""
 
 
-def described(look: Look, place: Place, kind: str | None, data: int | None) -> Curvature:
+def described(look: Look, kind: str | None, data: int | None) -> Curvature:
     """All there is to say."""
     if not np.isfinite(look.fit.matrix).all() or not np.isfinite(look.fit.gradient).all():
-        return _nothing(look, place, kind, data)
+        return undefined(look, kind, data)
     frame, fit, spectrum = look.frame, look.fit, spectrum_of(look)
     b = frame.inverse
     hessian = b.T @ fit.matrix @ b
@@ -47,7 +49,7 @@ def described(look: Look, place: Place, kind: str | None, data: int | None) -> C
         kind=kind,
         data=data,
         problems=found_problems(Evidence(look, spectrum, frame.centre)),
-        names=names_of(place.x.size),
+        names=names_of(frame.free.size),
     )
 
 
@@ -104,35 +106,46 @@ def _rows(frame: Frame, block: Array) -> Array:
     return whole
 
 
-def _nothing(look: Look, place: Place, kind: str | None, data: int | None) -> Curvature:
-    """No number, and why."""
-    d, k = place.x.size, look.frame.size
+def blank(frame: Frame, fun: float, fill: float, problem: Finding, **told: Any) -> Curvature:
+    """No curvature, and why; `fill` is what stands in the inverse Hessian."""
+    d, k = frame.free.size, frame.size
     vector, matrix = np.full(d, np.nan), np.full((d, d), np.nan)
-    sentence = (
-        f"f is not finite everywhere within a rise of {look.delta:.3g} around the point that was given, however near it was looked at: "
-        "return a finite value there, or give `bounds` that keep away from where there is none"
-    )
     return Curvature(
-        x=place.x,
-        fun=look.ground.value,
-        centre=look.frame.centre,
+        x=frame.centre,
+        fun=fun,
+        centre=frame.centre,
         gradient=vector,
         gradient_error=vector,
         hessian=matrix,
         hessian_error=matrix,
-        hess_inv=matrix,
-        hess_inv_error=matrix,
+        hess_inv=np.full((d, d), fill),
+        hess_inv_error=np.full((d, d), fill),
         curvatures=np.full(k, np.nan),
         curvatures_error=np.full(k, np.nan),
         directions=np.full((d, k), np.nan),
-        free=look.frame.free,
-        delta_f=look.delta,
+        free=frame.free,
         noise=np.nan,
         dof=0,
         lack=np.nan,
-        nfev=look.nfev,
-        kind=kind,
-        data=data,
-        problems=(Finding("undefined", sentence, {"delta_f": look.delta}),),
+        problems=(problem,),
         names=names_of(d),
+        **told,
     )
+
+
+def undefined(look: Look, kind: str | None, data: int | None) -> Curvature:
+    """f has no number somewhere around the centre."""
+    sentence = (
+        f"f is not finite everywhere within a rise of {look.delta:.3g} around the point that was given, however near it was looked at: "
+        "return a finite value there, or give `bounds` that keep away from where there is none"
+    )
+    problem = Finding("undefined", sentence, {"delta_f": look.delta})
+    return blank(look.frame, look.ground.value, np.nan, problem, delta_f=look.delta, nfev=look.nfev, kind=kind, data=data)
+
+
+def nothing_free(place: Place, frame: Frame, kind: str | None, data: int | None) -> Curvature:
+    """No variable is free."""
+    problem = Finding(
+        "at_bound", "all variables are fixed or lie at a bound: there is no curvature to look at", {"variables": place.x.size}
+    )
+    return blank(frame, place.fun, 0.0, problem, delta_f=np.nan, nfev=0, kind=kind, data=data)

@@ -105,49 +105,59 @@ class Quadratic:
     errors: Errors
     even: tuple[float, int]  # sum of squared residuals and their degrees of freedom: noise and quartic terms
     odd: tuple[float, int]  # noise and cubic terms
-    pure: tuple[float, int]  # among rounds only: noise
     rounds: int
     change: Array  # (checks,), by how much the rise at the outer end of an axis differs from what the inner one lets expect
 
 
-def fitted(star: Star, values: Values) -> Quadratic:
-    """Least squares over all rounds."""
-    rounds = values.rounds
-    even = [0.5 * (plus + minus) for plus, minus in (values.axes, values.couples)]
+def fitted(star: Star, values: Values, exact: bool) -> Quadratic:
+    """Least squares over all rounds; through the value at the centre if that is exact."""
+    base, rounds = float(values.centre.mean()), values.rounds
+    even = [0.5 * (plus + minus) - base for plus, minus in (values.axes, values.couples)]
     odd = [0.5 * (plus - minus) for plus, minus in (values.axes, values.couples)]
     couples = even[1].mean(axis=0)
-    pairs = star.size * (star.size - 1) // 2
-    design, seen, weight = _block_design(star, float(values.centre.mean()), even[0].mean(axis=0), couples)
+    design, seen, weight = _block_design(star, even[0].mean(axis=0), couples)
     weight[0] = values.centre.size / rounds
-    block = np.linalg.inv((design.T * weight) @ design)
-    coefficients = block @ (design.T @ (weight * seen))
+    coefficients, block = _solved(design, seen, weight, exact)
     constant, diagonal = float(coefficients[0]), coefficients[1:]
-    i, j = star.couples
-    matrix = np.diag(diagonal)
-    matrix[i, j] = couples[:pairs] - couples[pairs:] if star.both else 2 * (couples - constant) - 0.5 * (diagonal[i] + diagonal[j])
-    matrix[j, i] = matrix[i, j]
     gradient, gradient_errors, odd_left = _odd_fit(star, [part.mean(axis=0) for part in odd])
     even_left = float(np.sum(weight * np.square(seen - design @ coefficients)))
     pure = _scatter([values.centre[:, None]], 1.0), _scatter(even, 2.0), _scatter(odd, 2.0)
     return Quadratic(
-        constant=constant,
+        constant=base + constant,
         gradient=gradient,
-        matrix=matrix,
+        matrix=_matrix(star, constant, diagonal, couples),
         errors=Errors(block / rounds, (1.0 if star.both else 2.0) / rounds, star.both, gradient_errors / rounds),
         even=(rounds * even_left + pure[0][0] + pure[1][0], len(seen) - star.size - 1 + pure[0][1] + pure[1][1]),
         odd=(rounds * odd_left + pure[2][0], star.checks + len(star.couple_rows) + pure[2][1]),
-        pure=(sum(p[0] for p in pure), sum(p[1] for p in pure)),
         rounds=rounds,
         change=_change(star, even[0].mean(axis=0), constant),
     )
 
 
-def _block_design(star: Star, centre: float, axes: Array, couples: Array) -> tuple[Array, Array, Array]:
-    """Design (n, k + 1), mean values (n,) and weights (n,) of what tells about f₀ and the diagonal of Q."""
+def _solved(design: Array, seen: Array, weight: Array, exact: bool) -> tuple[Array, Array]:
+    """(f₀, Q₁₁ … Q_kk) and their covariance in units of the variance of one value; f₀ is 0 and sure if the centre is exact."""
+    unknown = slice(1 if exact else 0, None)
+    part = design[:, unknown]
+    block = np.zeros((design.shape[1], design.shape[1]))
+    block[unknown, unknown] = np.linalg.inv((part.T * weight) @ part)
+    return block @ (design.T @ (weight * seen)), block
+
+
+def _matrix(star: Star, constant: float, diagonal: Array, couples: Array) -> Array:
+    """Q (k, k) from its diagonal and the half sums at the couples."""
+    i, j = star.couples
+    matrix = np.diag(diagonal)
+    matrix[i, j] = couples[: i.size] - couples[i.size :] if star.both else 2 * (couples - constant) - 0.5 * (diagonal[i] + diagonal[j])
+    matrix[j, i] = matrix[i, j]
+    return matrix
+
+
+def _block_design(star: Star, axes: Array, couples: Array) -> tuple[Array, Array, Array]:
+    """Design (n, k + 1), means above the centre (n,) and weights (n,) of what tells about f₀ and the diagonal of Q, the centre first."""
     eye = np.eye(star.size)
     i, j = star.couples
     rows = [np.zeros((1, star.size)), 0.5 * np.square(star.axis_rows)]
-    seen, weight = [np.array([centre]), axes], [np.ones(1), np.full(len(axes), 2.0)]
+    seen, weight = [np.zeros(1), axes], [np.ones(1), np.full(len(axes), 2.0)]
     if star.both and i.size:
         rows.append(0.25 * (eye[i] + eye[j]))
         seen.append(0.5 * (couples[: i.size] + couples[i.size :]))

@@ -112,7 +112,7 @@ def flat(evidence: Evidence) -> Finding | None:
     """Some direction has no curvature that could be told from 0."""
     spectrum, look = evidence.spectrum, evidence.look
     unsure = np.flatnonzero(~spectrum.is_sure)
-    if not unsure.size or noise(evidence) is not None:
+    if not unsure.size or noise(evidence) or not_quadratic(evidence):
         return None
     least = int(unsure[np.argmin(np.abs(spectrum.values[unsure]))])
     value, error = float(spectrum.values[least]), float(spectrum.errors[least])

@@ -153,10 +153,15 @@ def free_frame(place: Place, centre: Array) -> Frame:
     free = ~variables_at_bounds(centre, place.box, deviations) & (deviations > 0)
     root = np.zeros((centre.size, np.count_nonzero(free)))
     held = place.root[~free & (deviations > 0)]
-    root[free] = place.root[free] @ _complement(held, place.root.shape[1])
+    root[free] = _square(place.root[free] @ _complement(held, place.root.shape[1]))
     return Frame(centre, root, free, place.box)
 
 
 def _complement(rows: Array, k: int) -> Array:
     """Orthonormal columns (k, k − m) that are orthogonal to m rows (m, k)."""
     return np.linalg.qr(rows.T, mode="complete")[0][:, len(rows) :] if len(rows) else np.eye(k)
+
+
+def _square(root: Array) -> Array:
+    """A root (k, k) of the covariance that has the root (k, m), m ≥ k."""
+    return root if root.shape[0] == root.shape[1] else np.linalg.qr(root.T, mode="r").T

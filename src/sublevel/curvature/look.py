@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from sublevel.arrays import Array
 from sublevel.curvature.design import INNER, Quadratic, Star, Values, fitted
 from sublevel.curvature.frame import EPS, Frame
 
-BAND = 5.0
-"""An axis is well scaled when f rises along it by what is asked, within this factor."""
+BAND, BAND_FOR_NOISE = 5.0, 1.5
+"""An axis is well scaled when f rises along it by what is asked, within this factor; under noise precision depends on it."""
 LARGEST_FACTOR = 1e3
 """An axis is made longer or shorter by no more than this in one go."""
 RESCALINGS = 8
@@ -39,7 +39,9 @@ REPEATS = 10
 """Evaluations of the centre from which noise is measured."""
 PROBES = 12
 """Pairs of points that are tried at most to find out how steep f is."""
-PRECISION = 0.05
+ROUND_FOR_NOISE = 0.2
+"""Ratio of the smallest to the largest curvature from which on a frame is round enough for noisy values."""
+PRECISION = 0.07
 """Relative error of an eigenvalue of the whitened Hessian that noise may leave."""
 DOF = 30
 """Degrees of freedom from which the noise is to be estimated: its standard deviation is then known to 13 %."""
@@ -158,6 +160,14 @@ class Look:
         return np.maximum(0.5 * np.abs(np.diagonal(self.fit.matrix)[: self.fit.change.size]), self.delta / BAND)
 
     @property
+    def spread(self) -> float:
+        """By what part of itself noise may move the smallest curvature: 2s√k for entries with a standard deviation s."""
+        smallest = float(np.min(np.abs(np.linalg.eigvalsh(self.fit.matrix)))) if np.isfinite(self.fit.matrix).all() else np.inf
+        if smallest < ROUND_FOR_NOISE * float(np.max(np.abs(np.diagonal(self.fit.matrix)))):
+            return 0.0  # it takes another frame first
+        return 2.0 * np.sqrt(self.frame.size * self.variance * self.fit.errors.couple) / smallest
+
+    @property
     def newton(self) -> Array:
         """Where the quadratic has its stationary point (k,), in the frame."""
         return -(np.linalg.pinv(self.fit.matrix) @ self.fit.gradient).astype(np.float64)
@@ -217,8 +227,9 @@ def scaled_axes(objective: Objective, frame: Frame, ground: Ground, delta: float
     frame = frame.turned(np.diag(np.minimum(np.sqrt(aim / delta), frame.reach)))
     values = objective.pairs(frame, rows)
     clear = max(CLEAR * EPS * abs(ground.value), CLEAR_NOISE * ground.noise)
+    band = BAND_FOR_NOISE if ground.is_noisy else BAND
     for turn in range(RESCALINGS):
-        factor = _stretch(0.5 * (values[0] + values[1]) - ground.value, aim, clear) ** (DAMPING if turn else 1.0)
+        factor = _stretch(0.5 * (values[0] + values[1]) - ground.value, aim, clear, band) ** (DAMPING if turn else 1.0)
         factor = np.minimum(np.minimum(factor, np.maximum(LARGEST_GROWTH / grown, 1.0)), frame.reach)
         if np.all(np.abs(factor - 1.0) < 0.01) or not objective.can_spare(2 * frame.size, frame.size):
             break
@@ -232,12 +243,12 @@ def scaled_axes(objective: Objective, frame: Frame, ground: Ground, delta: float
     return Axes(frame, delta, star, (np.append(values[0], inner[0]), np.append(values[1], inner[1])))
 
 
-def _stretch(rises: Array, delta: float, clear: float) -> Array:
+def _stretch(rises: Array, delta: float, clear: float, band: float) -> Array:
     """By how much to stretch each axis (k,) such that f rises, or falls, by delta: not at all if that is nearly so."""
     size = np.abs(rises)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.clip(np.sqrt(delta / size), 1.0 / LARGEST_FACTOR, LARGEST_FACTOR)
-    factor = np.where(size > clear, np.where((factor < np.sqrt(BAND)) & (factor > 1.0 / np.sqrt(BAND)), 1.0, factor), STRIDE)
+    factor = np.where(size > clear, np.where(np.abs(np.log(factor)) < 0.5 * np.log(band), 1.0, factor), STRIDE)
     return np.where(np.isfinite(size), factor, 1.0 / STRIDE)
 
 
@@ -271,29 +282,64 @@ def _is_rather(one: Axes, other: Axes, ground: Ground) -> bool:
     return unseen < others_unseen or (unseen == others_unseen and lack < 0.5 * others_lack)
 
 
-def rounds_needed(size: int, ground: Ground, delta: float, star: Star) -> int:
-    """Rounds of the star after which noise moves no eigenvalue of the whitened Hessian by more than PRECISION, and is itself known.
+def rounds_needed(ground: Ground, axes: Axes) -> int:
+    """Rounds of the star after which noise moves no eigenvalue of a round Hessian by more than PRECISION, and is itself known.
 
     An error matrix with entries of standard deviation s has eigenvalues up to 2s√k; here s = noise/(2·delta·√rounds).
     """
     if not ground.is_noisy:
         return 1
-    for_precision = size * np.square(ground.noise / (delta * PRECISION))
+    size, star = axes.frame.size, axes.star
+    for_precision = size * np.square(ground.noise / (axes.delta * PRECISION))
     residuals = 1 + star.checks + len(star.couple_rows) // 2
-    return int(max(np.ceil(for_precision), np.ceil(DOF / residuals), 2 if size == 1 else 1))
+    return int(max(np.ceil(for_precision), np.ceil(DOF / residuals)))
 
 
-def looked(objective: Objective, axes: Axes, ground: Ground, rounds: int) -> Look:
-    """The quadratic through all points of the star."""
-    star, frame = axes.star, axes.frame
-    count = int(max(1, min(rounds, 1 + (objective.left - len(star.couple_rows) * 2) // star.evaluations)))
-    first = objective.pairs(frame, star.couple_rows)
-    seen = [(ground.values, axes.values, first)]
-    for _ in range(count - 1):
-        seen.append((objective.centre(frame), objective.pairs(frame, star.axis_rows), objective.pairs(frame, star.couple_rows)))
-    values = Values(
-        np.concatenate([centre for centre, _, _ in seen]),
-        (np.stack([part[0] for _, part, _ in seen]), np.stack([part[1] for _, part, _ in seen])),
-        (np.stack([part[0] for _, _, part in seen]), np.stack([part[1] for _, _, part in seen])),
-    )
-    return Look(frame, axes.delta, ground, fitted(star, values), objective.nfev)
+def looked(objective: Objective, axes: Axes, ground: Ground) -> Look:
+    """The quadratic through all points of the star, evaluated so often that noise does not matter, or as often as the budget allows."""
+    rounds = Rounds(axes.star, ground.values, axes.values, objective.pairs(axes.frame, axes.star.couple_rows))
+    rounds = rounds.more(objective, axes.frame, rounds_needed(ground, axes))
+    look = Look(axes.frame, axes.delta, ground, rounds.fit(not ground.is_noisy), objective.nfev)
+    if not ground.is_noisy or not look.spread > PRECISION:
+        return look
+    rounds = rounds.more(objective, axes.frame, int(np.ceil(rounds.count * np.square(look.spread / PRECISION))))
+    return replace(look, fit=rounds.fit(False), nfev=objective.nfev)
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Values of a star, once or more often."""
+
+    star: Star
+    centre: Array  # (n,)
+    axes: tuple[Array, Array]  # (m·rows,) each
+    couples: tuple[Array, Array]
+
+    @property
+    def count(self) -> int:
+        """m."""
+        return self.axes[0].size // len(self.star.axis_rows)
+
+    def more(self, objective: Objective, frame: Frame, wanted: int) -> Rounds:
+        """So many rounds as are wanted, or as can be paid."""
+        star, new = self.star, int(max(0, min(wanted - self.count, objective.left // self.star.evaluations)))
+        if not new:
+            return self
+        seen = [
+            (objective.centre(frame), objective.pairs(frame, star.axis_rows), objective.pairs(frame, star.couple_rows)) for _ in range(new)
+        ]
+        return Rounds(
+            star,
+            np.concatenate([self.centre, *(centre for centre, _, _ in seen)]),
+            _joined(self.axes, [axes for _, axes, _ in seen]),
+            _joined(self.couples, [couples for _, _, couples in seen]),
+        )
+
+    def fit(self, exact: bool) -> Quadratic:
+        """The quadratic through all of them."""
+        axes, couples = ((plus.reshape(self.count, -1), minus.reshape(self.count, -1)) for plus, minus in (self.axes, self.couples))
+        return fitted(self.star, Values(self.centre, axes, couples), exact)
+
+
+def _joined(first: tuple[Array, Array], others: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    return np.concatenate([first[0], *(plus for plus, _ in others)]), np.concatenate([first[1], *(minus for _, minus in others)])

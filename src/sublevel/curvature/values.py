@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sublevel.curvature.answer import described
+from sublevel.curvature.answer import described, nothing_free
 from sublevel.curvature.findings import TRUSTED, Spectrum, spectrum_of
 from sublevel.curvature.frame import Frame, Place, found_place, free_frame
 from sublevel.curvature.look import (
     NOISE_SIGNAL,
     REPEATS,
+    ROUND_FOR_NOISE,
     Ground,
     Look,
     Objective,
@@ -22,7 +23,6 @@ from sublevel.curvature.look import (
     looked,
     probed_curvature,
     quadratic_axes,
-    rounds_needed,
     scaled_axes,
     telling_rise,
 )
@@ -35,8 +35,8 @@ ONE_SIGMA, WIDEST = 0.5, 2.0
 """Rise of a negative log-likelihood at one standard deviation, where it is looked at, and at two, where it may be under noise."""
 PASSES = 5
 """Looks at most, each in the frame that the one before has made rounder."""
-ROUND, ROUND_FOR_NOISE = 0.01, 0.2
-"""Ratio of the smallest to the largest curvature from which on a frame is round enough: noise hides the small ones."""
+ROUND = 0.01
+"""Ratio of the smallest to the largest curvature from which on a frame is round enough."""
 WIDER = 10.0
 """Where the minimum keeps away, the region is made so many times as wide as it was off."""
 NOISY_BUDGET = 20
@@ -123,7 +123,9 @@ def curvature(
     question = Question.checked(delta_f, noise, kind, data)
     place = found_place(result_or_optimizer, bounds)
     frame = free_frame(place, place.x)
-    _check_size(frame, question)
+    if not frame.size:
+        return nothing_free(place, frame, question.kind, question.data)
+    _check_data(frame, question)
     least = (frame.size + 1) * (frame.size + 2) + REPEATS + 2
     budget = np.inf if maxfevals is None else checked_budget("maxfevals", maxfevals)
     if budget < least:
@@ -133,12 +135,10 @@ def curvature(
         look = _looked_at(Objective(partial(all_values, evaluate), budget), place, frame, question)
     finally:
         evaluate.close()
-    return described(look, place, question.kind, question.data)
+    return described(look, question.kind, question.data)
 
 
-def _check_size(frame: Frame, question: Question) -> None:
-    if not frame.size:
-        raise ValueError("no variable is free: all are fixed or lie at a bound, and there is no curvature to look at.")
+def _check_data(frame: Frame, question: Question) -> None:
     if question.data is not None and question.data <= frame.size:
         raise ValueError(f"`data` must exceed the number of free variables, {frame.size}, to estimate a variance, got {question.data}.")
 
@@ -161,7 +161,7 @@ def _looked_at(objective: Objective, place: Place, frame: Frame, question: Quest
         axes = scaled_axes(objective, frame, ground, delta, _checks(objective, ground, size, turn))
         if asked_or_found is None and not ground.is_noisy:
             axes = quadratic_axes(objective, axes, ground)
-        look = looked(objective, axes, ground, rounds_needed(size, ground, axes.delta, axes.star))
+        look = looked(objective, axes, ground)
         better = None if turn + 1 == PASSES or objective.left < 2 * axes.star.evaluations else _better(look, recentre=turn == 0)
         if better is None:
             return look
