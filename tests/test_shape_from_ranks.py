@@ -295,7 +295,7 @@ def test_what_has_no_minimum_does_not_settle(name, d):
 def test_nothing_but_noise_is_named(d):
     rng = np.random.default_rng(1)
     names = {problem.name for problem in learned(lambda x: rng.standard_normal(len(x)), d).problems}
-    assert {"weak_signal", "rough"} <= names
+    assert "weak_signal" in names
 
 
 @pytest.mark.parametrize("d", [2, 3, 8])
@@ -311,8 +311,8 @@ def test_iterations_that_told_nothing_are_counted():
 
 
 REFUSED = {
-    "f looks flat": {"fun": lambda x: 1.0},
-    "no value is usable": {"fun": lambda x: np.nan},
+    "f has the same value, 1.0, at all points": {"fun": lambda x: 1.0},
+    r"f has no value but NaN or \+inf": {"fun": lambda x: np.nan},
     "at least 4 points per free direction, 8 here, got 7": {"popsize": 7},
     "`iterations` must be a whole number of at least 8": {"iterations": 7},
     "`sigma0` is missing": {"sigma0": None},

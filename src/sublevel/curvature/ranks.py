@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,20 +32,23 @@ from sublevel.door import (
 from sublevel.evaluate import Compared, Evaluator, all_values, evaluator, with_args
 from sublevel.families.full import FullGaussian, power_of_two_near
 from sublevel.linalg import lower_solve
-from sublevel.method import Outcome
+from sublevel.method import Outcome, State
 from sublevel.optimizer import Optimizer
 from sublevel.recipes import shape_only
-from sublevel.weights import ranking
 
 SPAN = 20.0
 """c = min(1, SPAN/t), which forgets a condition number of 1e6 in the first third of 100 iterations; the half that is averaged then holds
 SPAN·3/4 = 15 relaxation times at least, whatever the number of iterations."""
 FEWEST = 4
 """Mirrored frames of an iteration at least, so that there are points of several lengths in few dimensions, too."""
-TIED = 0.3
-"""Part of the points that may share a rank before the scale is enlarged. Answers at random let a quarter of neighbours look equal."""
-DOUBLINGS, MARGIN = 60, 4.0
-"""How often the scale is doubled at most, and by how much more it is enlarged if it had to be."""
+RISES, DOUBTFUL = 0.95, 0.8
+"""Share of rays along which f is higher at twice the distance: the scale is enlarged until it is so large, and left if that never helps."""
+RAYS = 40
+"""Rays of a look at the scale at least, and four per direction."""
+STRIDE, STRIDES, MARGIN = 4.0, 30, 4.0
+"""By how much the scale is enlarged at a time, how often at most, and by how much more if it had to be at all."""
+LOOKS = (0, 6, 3)
+"""The scale is looked at before the first iteration, and again after a sixth and a third of them, when the shape is another one."""
 FAR, STRETCHED, WEAK, ROUGH = 3.0, 30.0, 0.3, 2.0
 """What is named: a mean that moves by so many standard deviations more than a sample spreads, a shape whose condition number grows by
 such a factor over the second half, a weaker signal, a larger bound."""
@@ -73,8 +76,8 @@ def shape_from_ranks(
     result_or_optimizer
         Where: what `minimize` returned, an `Optimizer`, any OptimizeResult; or a point, with its standard deviations in `sigma0`.
     scale
-        By how much to enlarge the search distribution that was found there. The default looks for ties and leaves it if there are few;
-        under noise choose it so large that f differs by more than the noise.
+        By how much to enlarge the search distribution that was found there. By default until f rises away from its mean whatever the
+        noise and the rounding, which costs a few looks at up to 8d points, and often is not needed at all.
     iterations, popsize
         Each evaluates `popsize` points, d² by default and at least 8d. The error falls like 1/iterations without noise, with it like
         1/√iterations.
@@ -168,54 +171,68 @@ class _Look:
 class _Walk:
     """What the iterations went through, in the frame they began with."""
 
+    frame: Frame
+    scale: float  # by which it was enlarged
     shapes: Array  # (t, k, k), of determinant 1
-    means: Array  # (t, k)
+    means: Array  # (t, k), in the frame that was enlarged
     signals: Array  # (t,), rank correlation of f and distance: 1 in a round valley without noise
     outcomes: list[Any]
 
 
-def _walk(look: _Look, frame: Frame, count: int, size: int, noise: MirroredFrames) -> _Walk:
+def _walk(look: _Look, frame: Frame, scale: float | None, count: int, size: int, noise: MirroredFrames) -> _Walk:
+    """Iterations at the scale that was asked for, or that ranks need."""
     method = shape_only(span=SPAN, settled=count // 3)
     state = method.init(FullGaussian.start(np.zeros(frame.size), np.ones(frame.size)), size)
+    frame, enlarged = frame.turned((scale or 1.0) * np.eye(frame.size)), scale or 1.0
+    looks = {part and count // part for part in LOOKS} if scale is None else set[int]()
     shapes, means, signals, outcomes = list[Array](), list[Array](), list[float](), list[Any]()
-    for _ in range(count):
+    for t in range(count):
+        if t in looks:
+            theta = cast(FullGaussian, state.theta)
+            factor = _telling_scale(look, frame, theta, noise.generator)
+            frame, enlarged = frame.turned(factor * np.eye(frame.size)), enlarged * factor
+            state = State(FullGaussian(theta.mean / factor, theta.root, theta.scale), state.memory)
         sample = method.ask(state, noise, size)
         state, info = method.tell(state, sample, look(frame, sample.x))
         shapes.append(state.theta.cov)
         means.append(state.theta.mean)
         signals.append(rank_correlation(info.ranks.sorted(sample.surprise)))
         outcomes.append(info.outcome)
-    return _Walk(np.array(shapes), np.array(means), np.array(signals), outcomes)
+    return _Walk(frame, enlarged, np.array(shapes), np.array(means), np.array(signals), outcomes)
+
+
+def _telling_scale(look: _Look, frame: Frame, theta: FullGaussian, rng: np.random.Generator) -> float:
+    """The factor by which to enlarge a search distribution such that f rises away from its mean, whatever the noise; 1 if it does anyway.
+
+    In a valley, and however long it is, f is higher at twice the distance along every ray; noise, ties and a mean beside the minimum
+    make it one half of them.
+    """
+    best, share_of_best, seen = 1.0, DOUBTFUL, set[float]()
+    for factor in STRIDE ** np.arange(STRIDES):
+        rays = factor * rng.standard_normal((max(RAYS, 4 * frame.size), frame.size))
+        near, far = np.split(look(frame, theta.push(np.concatenate([rays, 2.0 * rays]))), 2)
+        seen.update(near[near < np.inf].tolist())
+        share = float(np.mean(far > near))
+        if share >= RISES:
+            return float(factor if factor == 1.0 else MARGIN * factor)
+        if share > share_of_best:
+            best, share_of_best = float(factor), share
+    if len(seen) < 2:
+        values = f"the same value, {seen.pop()!r}," if seen else "no value but NaN or +inf"
+        raise ValueError(
+            f"f has {values} at all points, at every scale up to {STRIDE**STRIDES:.0e} times that of the start: nothing to learn."
+        )
+    return best
 
 
 def _learned(look: _Look, frame: Frame, scale: float | None, count: int, size: int, noise: MirroredFrames) -> RankShape:
-    """The shape in a frame, at the scale that was asked for or that ranks need."""
-    scale = _telling_scale(look, frame, noise) if scale is None else scale
-    frame = frame.turned(scale * np.eye(frame.size))
-    walk = _walk(look, frame, count, size, noise)
-    settled = count // 2
+    """The shape that iterations from a frame on settle at."""
+    walk, settled = _walk(look, frame, scale, count, size, noise), count // 2
     average, signal = averaged(walk.shapes[settled:]), float(np.mean(walk.signals[settled:]))
-    learned = _described(frame, np.mean(walk.means[settled:], axis=0), average.root)
-    problems = tuple(_problems(frame, walk, settled, average, signal))
-    return replace(learned, average=average, scale=scale, signal=signal, iterations=count, popsize=size, nfev=look.nfev, problems=problems)
-
-
-def _telling_scale(look: _Look, frame: Frame, noise: MirroredFrames) -> float:
-    """The factor by which to enlarge the frame so that few points share a rank: 1 if they do not anyway."""
-    scale = 1.0
-    for _ in range(DOUBLINGS):
-        values = look(frame, scale * noise.generator.standard_normal((2 * FEWEST * frame.size, frame.size)))  # x and −x would tie
-        if not np.any(values < np.inf):
-            raise ValueError(
-                "no value is usable at any of the first points: all of them are NaN or +inf. Look at a place where f has values."
-            )
-        ends = ranking(values).tie_ends
-        if ends is None or np.mean(~ends) <= TIED:
-            return scale if scale == 1.0 else MARGIN * scale
-        scale *= 2.0
-    raise ValueError(
-        f"f looks flat: more than {TIED:.0%} of the points share their value with another one at every scale up to {scale:.1g} times "
-        "that of the search distribution. Is the right function given?"
+    learned = _described(walk.frame, np.mean(walk.means[settled:], axis=0), average.root)
+    problems = tuple(_problems(walk, settled, average, signal))
+    return replace(
+        learned, average=average, scale=walk.scale, signal=signal, iterations=count, popsize=size, nfev=look.nfev, problems=problems
     )
 
 
@@ -227,11 +244,11 @@ def _described(frame: Frame, mean: Array, root: Array) -> RankShape:
     return RankShape(frame.points(mean), np.exp(-log_size) * whole, frame.free, names_of(frame.free.size))
 
 
-def _problems(frame: Frame, walk: _Walk, settled: int, average: Averaged, signal: float) -> Iterator[Finding]:
+def _problems(walk: _Walk, settled: int, average: Averaged, signal: float) -> Iterator[Finding]:
     """What stands against the shape, with numbers and advice."""
     moved = float(np.linalg.norm(lower_solve(average.root, walk.means[-1] - walk.means[settled])))
     stretched = float(np.linalg.cond(walk.shapes[-1]) / np.linalg.cond(walk.shapes[settled]))
-    if average.correlation >= STRONGEST or moved > FAR + np.sqrt(frame.size) or stretched > STRETCHED:
+    if average.correlation >= STRONGEST or moved > FAR + np.sqrt(len(average.root)) or stretched > STRETCHED:
         yield Finding(
             "unsettled",
             f"over the second half of the iterations the condition number of the shape changed by a factor of {stretched:.3g} and the mean "
@@ -252,13 +269,13 @@ def _problems(frame: Frame, walk: _Walk, settled: int, average: Averaged, signal
             f"Cond(hess_inv·H) may be up to {bound:.3g} (95 % confidence); more `iterations` help, like 1/√iterations under noise",
             {"accuracy": bound},
         )
-    if stalls := sum(outcome != Outcome.MOVED for outcome in walk.outcomes):
+    if (stalls := sum(outcome != Outcome.MOVED for outcome in walk.outcomes)) > 0.1 * len(walk.outcomes):
         yield Finding(
             "stalled",
             f"{stalls} of {len(walk.outcomes)} iterations told nothing: all their values were equal or unusable",
             {"stalls": float(stalls)},
         )
-    if held := [f"x[{i}]" for i in np.flatnonzero(~frame.free & (frame.box[0] < frame.box[1]))]:
+    if held := [f"x[{i}]" for i in np.flatnonzero(~walk.frame.free & (walk.frame.box[0] < walk.frame.box[1]))]:
         yield Finding(
             "at_bound", f"{', '.join(held)} at a bound: the shape is that of the other variables.", {"variables": float(len(held))}
         )
