@@ -14,14 +14,10 @@ as much as ours looks at, and the noise. Under noise each may repeat itself and 
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

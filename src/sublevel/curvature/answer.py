@@ -17,10 +17,10 @@ TOUCHED = 0.01
 """A variable's variance is unknown if a direction without curvature may add more than this part to it."""
 
 
-def described(look: Look, kind: str | None, data: int | None) -> Curvature:
+def described(look: Look, names: tuple[str, ...], kind: str | None, data: int | None) -> Curvature:
     """All there is to say."""
     if not np.isfinite(look.fit.matrix).all() or not np.isfinite(look.fit.gradient).all():
-        return undefined(look, kind, data)
+        return undefined(look, names, kind, data)
     frame, fit, spectrum = look.frame, look.fit, spectrum_of(look)
     b = frame.inverse
     hessian = b.T @ fit.matrix @ b
@@ -48,14 +48,10 @@ def described(look: Look, kind: str | None, data: int | None) -> Curvature:
         nfev=look.nfev,
         kind=kind,
         data=data,
-        problems=found_problems(Evidence(look, spectrum, frame.centre)),
-        names=names_of(frame.free.size),
+        problems=found_problems(Evidence(look, spectrum, names)),
+        names=names,
+        box=frame.box,
     )
-
-
-def names_of(d: int) -> tuple[str, ...]:
-    """x[0] … x[d − 1]."""
-    return tuple(f"x[{i}]" for i in range(d))
 
 
 def _inverse(look: Look, spectrum: Spectrum) -> tuple[Array, Array]:
@@ -128,24 +124,24 @@ def blank(frame: Frame, fun: float, fill: float, problem: Finding, **told: Any) 
         dof=0,
         lack=np.nan,
         problems=(problem,),
-        names=names_of(d),
+        box=frame.box,
         **told,
     )
 
 
-def undefined(look: Look, kind: str | None, data: int | None) -> Curvature:
+def undefined(look: Look, names: tuple[str, ...], kind: str | None, data: int | None) -> Curvature:
     """f has no number somewhere around the centre."""
     sentence = (
         f"f is not finite everywhere within a rise of {look.delta:.3g} around the point that was given, however near it was looked at: "
         "return a finite value there, or give `bounds` that keep away from where there is none"
     )
     problem = Finding("undefined", sentence, {"delta_f": look.delta})
-    return blank(look.frame, look.ground.value, np.nan, problem, delta_f=look.delta, nfev=look.nfev, kind=kind, data=data)
+    return blank(look.frame, look.ground.value, np.nan, problem, delta_f=look.delta, nfev=look.nfev, names=names, kind=kind, data=data)
 
 
-def nothing_free(place: Place, frame: Frame, kind: str | None, data: int | None) -> Curvature:
+def nothing_free(place: Place, frame: Frame, names: tuple[str, ...], kind: str | None, data: int | None) -> Curvature:
     """No variable is free."""
     problem = Finding(
         "at_bound", "all variables are fixed or lie at a bound: there is no curvature to look at", {"variables": place.x.size}
     )
-    return blank(frame, place.fun, 0.0, problem, delta_f=np.nan, nfev=0, kind=kind, data=data)
+    return blank(frame, place.fun, 0.0, problem, delta_f=np.nan, nfev=0, names=names, kind=kind, data=data)

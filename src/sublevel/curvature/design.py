@@ -119,7 +119,7 @@ def fitted(star: Star, values: Values, exact: bool) -> Quadratic:
     weight[0] = values.centre.size / rounds
     coefficients, block = _solved(design, seen, weight, exact)
     constant, diagonal = float(coefficients[0]), coefficients[1:]
-    gradient, gradient_errors, odd_left = _odd_fit(star, [part.mean(axis=0) for part in odd])
+    gradient, gradient_errors, odd_left = (_exact_odd_fit if exact else _odd_fit)(star, [part.mean(axis=0) for part in odd])
     even_left = float(np.sum(weight * np.square(seen - design @ coefficients)))
     pure = _scatter([values.centre[:, None]], 1.0), _scatter(even, 2.0), _scatter(odd, 2.0)
     return Quadratic(
@@ -128,7 +128,7 @@ def fitted(star: Star, values: Values, exact: bool) -> Quadratic:
         matrix=_matrix(star, constant, diagonal, couples),
         errors=Errors(block / rounds, (1.0 if star.both else 2.0) / rounds, star.both, gradient_errors / rounds),
         even=(rounds * even_left + pure[0][0] + pure[1][0], len(seen) - star.size - 1 + pure[0][1] + pure[1][1]),
-        odd=(rounds * odd_left + pure[2][0], star.checks + len(star.couple_rows) + pure[2][1]),
+        odd=(rounds * odd_left[0] + pure[2][0], odd_left[1] + pure[2][1]),
         rounds=rounds,
         change=_change(star, even[0].mean(axis=0), constant),
     )
@@ -166,12 +166,22 @@ def _block_design(star: Star, axes: Array, couples: Array) -> tuple[Array, Array
     return np.column_stack([np.ones(len(design)), design]), np.concatenate(seen), np.concatenate(weight)
 
 
-def _odd_fit(star: Star, odd: list[Array]) -> tuple[Array, Array, float]:
-    """g, its covariance in units of the variance of one value, and the sum of squared residuals in these units."""
+def _odd_fit(star: Star, odd: list[Array]) -> tuple[Array, Array, tuple[float, int]]:
+    """g, its covariance in units of the variance of one value, and the squares of the residuals in these units with their number."""
     rows, seen = np.concatenate([star.axis_rows, star.couple_rows]), np.concatenate(odd)
     covariance = np.linalg.inv(2.0 * rows.T @ rows).astype(np.float64)
     gradient = covariance @ (2.0 * rows.T @ seen)
-    return gradient, covariance, 2.0 * float(np.sum(np.square(seen - rows @ gradient)))
+    return gradient, covariance, (2.0 * float(np.sum(np.square(seen - rows @ gradient))), len(seen) - star.size)
+
+
+def _exact_odd_fit(star: Star, odd: list[Array]) -> tuple[Array, Array, tuple[float, int]]:
+    """The same without noise, from the axes alone: of those with inner points the cubic term is taken out, s·g + s³·c at two radii s."""
+    gradient, variances = odd[0][: star.size].copy(), np.full(star.size, 0.5)
+    inner = odd[0][star.size :] / INNER
+    gradient[: star.checks] = (inner - INNER**2 * gradient[: star.checks]) / (1.0 - INNER**2)
+    variances[: star.checks] = 0.5 * (1.0 / INNER**2 + INNER**4) / (1.0 - INNER**2) ** 2
+    left = odd[1] - star.couple_rows @ gradient
+    return gradient, np.diag(variances), (2.0 * float(np.sum(np.square(left))), len(left))
 
 
 def _scatter(parts: list[Array], weight: float) -> tuple[float, int]:

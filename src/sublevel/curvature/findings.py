@@ -64,14 +64,14 @@ class Evidence:
 
     look: Look
     spectrum: Spectrum
-    x: Array  # (d,)
+    names: tuple[str, ...]  # of the d variables
 
     def direction(self, index: int) -> str:
         """A whitened eigenvector as a combination of variables, the largest part of which is 1."""
         step = self.look.frame.root @ self.spectrum.vectors[:, index]
         parts = step / step[np.argmax(np.abs(step))]
         order = [i for i in np.argsort(-np.abs(parts), kind="stable")[:3] if abs(parts[i]) > 0.01]
-        return " ".join(f"{parts[i]:+.2g}·x[{i}]" for i in order) + (" + …" if np.count_nonzero(np.abs(parts) > 0.01) > 3 else "")
+        return " ".join(f"{parts[i]:+.2g}·{self.names[i]}" for i in order) + (" + …" if np.count_nonzero(np.abs(parts) > 0.01) > 3 else "")
 
 
 def found_problems(evidence: Evidence) -> tuple[Finding, ...]:
@@ -132,8 +132,8 @@ def not_quadratic(evidence: Evidence) -> Finding | None:
     largest = float(np.max(change))
     sentence = (
         f"f is not quadratic at this scale: where it rises by {look.delta:.3g}, a curvature differs by {100 * largest:.3g} % from that at "
-        "half the radius; the Hessian is an average over the region: a smaller `delta_f` is nearer to the limit, and `profile` shows how "
-        "far the quadratic holds"
+        "half the radius; the Hessian is an average over the region: a smaller `delta_f` is nearer to the limit, and `profile()` shows "
+        "how far the quadratic holds"
     )
     return Finding("not_quadratic", sentence, {"change": largest, "delta_f": look.delta})
 
@@ -153,12 +153,12 @@ def not_converged(evidence: Evidence) -> Finding | None:
 
 def at_bound(evidence: Evidence) -> Finding | None:
     """Variables at a bound have no two sides to look at."""
-    frame = evidence.look.frame
-    lower, upper = frame.box
+    frame, names = evidence.look.frame, evidence.names
+    (lower, upper), x = frame.box, frame.centre
     held = np.flatnonzero(~frame.free & (lower < upper))
     if not held.size:
         return None
-    near = [f"x[{i}] at {lower[i] if evidence.x[i] - lower[i] < upper[i] - evidence.x[i] else upper[i]:.6g}" for i in held[:3]]
+    near = [f"{names[i]} at {lower[i] if x[i] - lower[i] < upper[i] - x[i] else upper[i]:.6g}" for i in held[:3]]
     sentence = (
         f"{', '.join(near)}{f' and {held.size - 3} more' if held.size > 3 else ''}: held at the bound, and curvature and errors are those "
         "of the other variables, given these"

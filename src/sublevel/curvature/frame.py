@@ -164,4 +164,4 @@ def _complement(rows: Array, k: int) -> Array:
 
 def _square(root: Array) -> Array:
     """A root (k, k) of the covariance that has the root (k, m), m ≥ k."""
-    return root if root.shape[0] == root.shape[1] else np.linalg.qr(root.T, mode="r").T
+    return root if root.shape[0] == root.shape[1] else np.linalg.qr(root.T)[1].T

@@ -13,7 +13,6 @@ from typing import Any, cast
 import numpy as np
 
 from sublevel.arrays import Array, MirroredFrames
-from sublevel.curvature.answer import names_of
 from sublevel.curvature.average import STRONGEST, Averaged, averaged
 from sublevel.curvature.frame import Frame, Place, found_place, free_frame
 from sublevel.curvature.shape import RankShape
@@ -24,6 +23,7 @@ from sublevel.door import (
     checked_count,
     checked_deviations,
     checked_flag,
+    checked_names,
     checked_positive,
     checked_rng,
     checked_workers,
@@ -65,6 +65,7 @@ def shape_from_ranks(
     popsize: int | None = None,
     args: tuple[Any, ...] = (),
     bounds: Any = None,
+    names: Any = None,
     vectorized: bool = False,
     workers: int | Callable[..., Any] = 1,
     rng: Any = None,
@@ -83,6 +84,8 @@ def shape_from_ranks(
         1/√iterations.
     args, bounds, vectorized, workers, rng
         As for `minimize`; bounds of a result of ours are known already.
+    names
+        What to call the variables.
 
     >>> import numpy as np, sublevel as sl
     >>> valley = lambda x: x[0] ** 2 + 100 * (x[1] - x[0]) ** 2
@@ -95,17 +98,21 @@ def shape_from_ranks(
     checked_callable("fun", fun)
     frame = _frame(result_or_optimizer, sigma0, bounds)
     enlarged = None if scale is None else checked_positive("scale", scale)
-    count, size = checked_count("iterations", iterations, 8), _checked_size(popsize, frame.size)
+    count, size, called = (
+        checked_count("iterations", iterations, 8),
+        _checked_size(popsize, frame.size),
+        checked_names(names, frame.free.size),
+    )
     if frame.size == 1:
-        return _described(frame, np.zeros(1), np.eye(1))  # every shape of one dimension is the same
+        return _described(frame, called, np.zeros(1), np.eye(1))  # every shape of one dimension is the same
     comparisons = _Comparisons(with_args(fun, args))
     evaluate = _evaluator(comparisons, checked_flag("compares", compares), checked_flag("vectorized", vectorized), checked_workers(workers))
     look = _Look(evaluate)
     try:
-        learned = _learned(look, frame, enlarged, count, size, MirroredFrames(checked_rng(rng)))
+        walk = _walk(look, frame, enlarged, count, size, MirroredFrames(checked_rng(rng)))
     finally:
         evaluate.close()
-    return replace(learned, comparisons=comparisons.count)
+    return replace(_learned(walk, called), popsize=size, nfev=look.nfev, comparisons=comparisons.count)
 
 
 def _evaluator(comparisons: _Comparisons, compares: bool, vectorized: bool, workers: int | Callable[..., Any]) -> Evaluator:
@@ -225,26 +232,25 @@ def _telling_scale(look: _Look, frame: Frame, theta: FullGaussian, rng: np.rando
     return best
 
 
-def _learned(look: _Look, frame: Frame, scale: float | None, count: int, size: int, noise: MirroredFrames) -> RankShape:
-    """The shape that iterations from a frame on settle at."""
-    walk, settled = _walk(look, frame, scale, count, size, noise), count // 2
+def _learned(walk: _Walk, names: tuple[str, ...]) -> RankShape:
+    """The shape that iterations have settled at: the average over their second half."""
+    count = len(walk.shapes)
+    settled = count // 2
     average, signal = averaged(walk.shapes[settled:]), float(np.mean(walk.signals[settled:]))
-    learned = _described(walk.frame, np.mean(walk.means[settled:], axis=0), average.root)
-    problems = tuple(_problems(walk, settled, average, signal))
-    return replace(
-        learned, average=average, scale=walk.scale, signal=signal, iterations=count, popsize=size, nfev=look.nfev, problems=problems
-    )
+    learned = _described(walk.frame, names, np.mean(walk.means[settled:], axis=0), average.root)
+    problems = tuple(_problems(walk, settled, average, signal, names))
+    return replace(learned, average=average, scale=walk.scale, signal=signal, iterations=count, problems=problems)
 
 
-def _described(frame: Frame, mean: Array, root: Array) -> RankShape:
+def _described(frame: Frame, names: tuple[str, ...], mean: Array, root: Array) -> RankShape:
     """What a root (k, k) in a frame, and a mean (k,), are in the user's coordinates."""
     whole = frame.root @ root
     whole /= power_of_two_near(np.max(np.abs(whole)))  # such that units that are powers of two change nothing
     log_size = np.linalg.slogdet(whole[frame.free])[1] / frame.size
-    return RankShape(frame.points(mean), np.exp(-log_size) * whole, frame.free, names_of(frame.free.size))
+    return RankShape(frame.points(mean), np.exp(-log_size) * whole, frame.free, names)
 
 
-def _problems(walk: _Walk, settled: int, average: Averaged, signal: float) -> Iterator[Finding]:
+def _problems(walk: _Walk, settled: int, average: Averaged, signal: float, names: tuple[str, ...]) -> Iterator[Finding]:
     """What stands against the shape, with numbers and advice."""
     moved = float(np.linalg.norm(lower_solve(average.root, walk.means[-1] - walk.means[settled])))
     stretched = float(np.linalg.cond(walk.shapes[-1]) / np.linalg.cond(walk.shapes[settled]))
@@ -275,7 +281,7 @@ def _problems(walk: _Walk, settled: int, average: Averaged, signal: float) -> It
             f"{stalls} of {len(walk.outcomes)} iterations told nothing: all their values were equal or unusable",
             {"stalls": float(stalls)},
         )
-    if held := [f"x[{i}]" for i in np.flatnonzero(~walk.frame.free & (walk.frame.box[0] < walk.frame.box[1]))]:
+    if held := [names[i] for i in np.flatnonzero(~walk.frame.free & (walk.frame.box[0] < walk.frame.box[1]))]:
         yield Finding(
             "at_bound", f"{', '.join(held)} at a bound: the shape is that of the other variables.", {"variables": float(len(held))}
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from scipy.stats import norm, t
 
 from sublevel.arrays import Array
 from sublevel.curvature import draw, report
+from sublevel.curvature.profile import STEPS, Profile, profiled
 from sublevel.diagnosis import Finding
 
 HARMLESS = frozenset({"at_bound"})
@@ -47,7 +49,8 @@ class Curvature:
     kind: str | None = None
     data: int | None = None  # number of residuals, for kind="least_squares"
     problems: tuple[Finding, ...] = ()
-    names: tuple[str, ...] = field(default=(), repr=False)
+    names: tuple[str, ...] = ()
+    box: tuple[Array, Array] = (np.array(-np.inf), np.array(np.inf))  # (d,) each
 
     @property
     def success(self) -> bool:
@@ -97,12 +100,35 @@ class Curvature:
             'kind="least_squares" and data=n for a sum of n squared residuals. `hess_inv` is there without it.'
         )
 
+    @property
+    def unit_rise(self) -> float:
+        """The rise of f at one standard deviation if f has a kind; delta_f if not."""
+        return self.delta_f if self.kind is None else 0.5 * self._variance
+
+    def profile(
+        self,
+        fun: Callable[..., Any],
+        *,
+        steps: Any = STEPS,
+        tolerance: float = 0.1,
+        args: tuple[Any, ...] = (),
+        vectorized: bool = False,
+        workers: int | Callable[..., Any] = 1,
+    ) -> Profile:
+        """How far the quadratic holds: `fun` along each principal direction, against what the quadratic says.
+
+        `steps` are taken to both sides, in units in which the quadratic rises by `unit_rise`: one standard deviation if f has a kind. The
+        quadratic holds as far as the two rises differ by no more than `tolerance`. It costs 2 evaluations for each step and direction.
+        """
+        mainly = tuple(report.main_parts(self, i) for i in range(self.curvatures.size))
+        return profiled(self, fun, steps, tolerance, mainly, args, vectorized, workers)
+
     def summary(self) -> str:
         """One page of text: parameters, spectrum, correlations, and what to mind."""
         return report.summary(self)
 
-    def plot(self, file: str | Path | None = None) -> Any:
-        """Parameters, spectrum, correlations and ellipses in one figure, written to `file` if there is one; returns the axes (2, 2)."""
+    def plot(self, file: str | Path | None = None) -> dict[str, Any]:
+        """Parameters, spectrum, correlations and ellipses in one figure, written to `file` if there is one; returns the axes by name."""
         return draw.overview(self, file)
 
     __str__ = summary

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,7 +27,16 @@ from sublevel.curvature.look import (
     telling_rise,
 )
 from sublevel.curvature.result import Curvature
-from sublevel.door import checked_budget, checked_callable, checked_count, checked_flag, checked_positive, checked_workers, shown
+from sublevel.door import (
+    checked_budget,
+    checked_callable,
+    checked_count,
+    checked_flag,
+    checked_names,
+    checked_positive,
+    checked_workers,
+    shown,
+)
 from sublevel.evaluate import all_values, evaluator, with_args
 
 KINDS = ("nll", "least_squares")
@@ -87,6 +96,7 @@ def curvature(
     maxfevals: float | None = None,
     kind: str | None = None,
     data: int | None = None,
+    names: Sequence[str] | None = None,
     args: tuple[Any, ...] = (),
     bounds: Any = None,
     vectorized: bool = False,
@@ -107,8 +117,8 @@ def curvature(
     kind, data
         For `stderr`, `covariance` and `intervals()`: "nll" if f is a negative log-likelihood (a rise of 1/2 is one standard deviation),
         "least_squares" if it is the sum of `data` squared residuals, whose variance is then estimated.
-    maxfevals
-        Evaluations that it may cost; under noise 10·(d + 1)(d + 2) by default.
+    maxfevals, names
+        Evaluations that it may cost; under noise 10·(d + 1)(d + 2) by default. And what to call the variables in what is printed.
     bounds
         As for `minimize`; known already if the result is one of ours. Nothing outside is ever evaluated.
 
@@ -122,9 +132,10 @@ def curvature(
     checked_callable("fun", fun)
     question = Question.checked(delta_f, noise, kind, data)
     place = found_place(result_or_optimizer, bounds)
+    called = checked_names(names, place.x.size)
     frame = free_frame(place, place.x)
     if not frame.size:
-        return nothing_free(place, frame, question.kind, question.data)
+        return nothing_free(place, frame, called, question.kind, question.data)
     _check_data(frame, question)
     least = (frame.size + 1) * (frame.size + 2) + REPEATS + 2
     budget = np.inf if maxfevals is None else checked_budget("maxfevals", maxfevals)
@@ -135,7 +146,7 @@ def curvature(
         look = _looked_at(Objective(partial(all_values, evaluate), budget), place, frame, question)
     finally:
         evaluate.close()
-    return described(look, question.kind, question.data)
+    return described(look, called, question.kind, question.data)
 
 
 def _check_data(frame: Frame, question: Question) -> None:
@@ -156,28 +167,25 @@ def _looked_at(objective: Objective, place: Place, frame: Frame, question: Quest
     seen = probed_curvature(objective, frame, ground, asked, place.curvature)
     delta = asked or telling_rise(frame, ground, seen)
     frame = frame.turned(np.sqrt(2.0 * delta / seen) * np.eye(size)) if seen > 0 else frame
-    asked_or_found, turn = asked, 0
+    is_fixed, turn = asked is not None or ground.is_noisy, 0
     while True:
-        axes = scaled_axes(objective, frame, ground, delta, _checks(objective, ground, size, turn))
-        if asked_or_found is None and not ground.is_noisy:
-            axes = quadratic_axes(objective, axes, ground)
-        look = looked(objective, axes, ground)
-        better = None if turn + 1 == PASSES or objective.left < 2 * axes.star.evaluations else _better(look, recentre=turn == 0)
+        axes = scaled_axes(objective, frame, ground, delta, size if is_fixed or turn else _checks(objective, size))
+        look = looked(objective, axes if is_fixed else quadratic_axes(objective, axes, ground), ground)
+        last = turn + 1 == PASSES or objective.left < 2 * axes.star.evaluations
+        better = None if last else _better(look, moved=look.frame.centre is not place.x)
         if better is None:
             return look
-        if better.delta > look.delta:
-            asked_or_found = better.delta
-        if better.frame.centre is not frame.centre:
+        is_fixed |= better.delta > look.delta
+        if better.frame.centre is not look.frame.centre:
             value, ground = ground.value, ground_at(objective, better.frame, np.nan, ground.noise)
             if not ground.value < value:
                 return look
         frame, delta, turn = better.frame, better.delta, turn + 1
 
 
-def _checks(objective: Objective, ground: Ground, size: int, turn: int) -> int:
+def _checks(objective: Objective, size: int) -> int:
     """How many axes get inner points: all, but one or two fewer where (d + 1)(d + 2) evaluations would not do."""
-    spare = (size + 1) * (size + 2) - objective.nfev - 2 * size - size * (size - 1)
-    return size if ground.is_noisy or turn else int(np.clip(spare // 2, 1, size))
+    return int(np.clip(((size + 1) * (size + 2) - objective.nfev - 2 * size - size * (size - 1)) // 2, 1, size))
 
 
 class _Aim(NamedTuple):
@@ -187,7 +195,7 @@ class _Aim(NamedTuple):
     delta: float
 
 
-def _better(look: Look, recentre: bool) -> _Aim | None:
+def _better(look: Look, moved: bool) -> _Aim | None:
     """Where to look next, such that curvatures are equal and the minimum lies in the middle; None if it is so already, or hopeless.
 
     Where the minimum lies outside, the centre is moved to it; if that was done before, f is not the quadratic it seemed: look wider.
@@ -199,9 +207,10 @@ def _better(look: Look, recentre: bool) -> _Aim | None:
     sizes = np.abs(spectrum.values)
     distance = float(np.linalg.norm(look.newton)) if spectrum.is_minimum else look.slope
     if distance > TRUSTED and not look.ground.is_noisy:
-        if spectrum.is_minimum and recentre:
+        if spectrum.is_minimum and not moved:
             return _Aim(replace(_rounder(look, spectrum), centre=frame.points(look.newton)), look.delta)
-        return _Aim(frame.turned(WIDER * distance * np.eye(size)), look.delta * np.square(WIDER * distance))
+        wider = WIDER * distance if moved else distance
+        return _Aim(frame.turned(wider * np.eye(size)), look.delta * wider**2)
     if spectrum.is_negative.any() or np.min(sizes) >= (ROUND_FOR_NOISE if look.ground.is_noisy else ROUND) * np.max(sizes):
         return None
     return _Aim(_rounder(look, spectrum), look.delta)
