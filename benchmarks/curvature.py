@@ -1,22 +1,29 @@
 """How accurate a curvature is, beside numdifftools, Minuit's HESSE, the `hess_inv` of BFGS and the covariance of the package `cma`.
 
-    python benchmarks/curvature.py [--seeds 5] [--quick] [--figure docs/pictures/curvature.png] [--page docs/curvature-benchmark.md]
+    python benchmarks/curvature.py [--quick] [--figure docs/pictures/curvature-benchmark.png]      (about 40 minutes on one core)
 
 Everyone is asked at the same point: where `sublevel.minimize` ended from the same start, with the same noise. BFGS and `cma` have no such
 question; they make their own run from the same start, and their evaluations are those of the run.
 
-The number is the largest factor by which a curvature is off in any direction, max(λ, 1/λ) over the eigenvalues λ of hess_inv·H, so 1 is
-exact and inf is a matrix that is not positive definite. Methods that know no units of f (`cma`, ranks) are given the best unit.
+The number is the largest factor by which a curvature is off in any direction, max(λ, 1/λ) over the eigenvalues λ of hess_inv·H: 1 is exact,
+and — is a matrix that is not positive definite, or none. Methods that know no units of f (`cma`, ranks) are given the best unit, and so is
+everyone under a transform of f. A ! marks an answer of ours that comes with a warning (`problems`).
 
 numdifftools and HESSE are there twice: as they are by default, and told what our search has learned: a step per variable at which f rises
-as much as ours looks at, and the noise. Under noise each may repeat itself and average as long as it stays within our evaluations.
+as much as where ours looks, and how much values scatter. Under noise they repeat themselves and average as long as they stay within our
+evaluations; where they need more than ours by default, ours gets as many ("curvature, nd").
+
+Median over seeds, evaluations in brackets.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import sys
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,6 +52,7 @@ class Problem:
     sigma0: Any
     noise: float = 0.0
     ill: bool = False  # a condition number of 1e8 or more
+    is_composed: bool = False  # with an increasing function, which takes the units of f away
 
     def noisy(self, noise: float) -> Problem:
         """The problem with values that scatter."""
@@ -52,7 +60,7 @@ class Problem:
 
     def composed(self, name: str, g: Callable[[float], float]) -> Problem:
         """g∘f."""
-        return replace(self, name=f"{name}: {self.name}", fun=lambda x: g(self.fun(x)))
+        return replace(self, name=f"{name} of {self.name}", fun=lambda x: g(self.fun(x)), is_composed=True)
 
 
 def ellipsoid(d: int, condition: float, seed: int) -> Problem:
@@ -237,6 +245,11 @@ def by_ranks(asked: Asked) -> tuple[np.ndarray, int]:
     return sl.shape_from_ranks(fun, asked.found, rng=asked.seed).hess_inv, fun.count
 
 
+def by_ours_with(asked: Asked, evaluations: int) -> tuple[np.ndarray, int]:
+    fun = asked.fun()
+    return sl.curvature(fun, asked.found, maxfevals=evaluations).hess_inv, fun.count
+
+
 def off(inverse: np.ndarray, root: np.ndarray, unit: bool) -> float:
     """The largest factor by which a curvature is off, after the best choice of a unit if that is free."""
     if not np.isfinite(inverse).all():
@@ -258,25 +271,167 @@ PEERS: dict[str, tuple[Callable[[Asked], tuple[np.ndarray, int]], bool]] = {
     "BFGS": (by_bfgs, False),
     "cma": (by_cma, True),
 }
-OURS = "curvature"
+OURS, EQUAL = "curvature", "curvature, nd"
+COLUMNS = [OURS, EQUAL, *PEERS]
 
 
-def outcomes(problem: Problem, seed: int, peers: list[str]) -> dict[str, tuple[float, int]]:
-    """How far off everyone is, and the evaluations it took."""
+@dataclass(frozen=True)
+class Outcome:
+    """How far off, at what cost, and whether it came with a warning."""
+
+    off: float
+    evaluations: int
+    warned: bool = False
+
+
+def outcomes(problem: Problem, seed: int) -> dict[str, Outcome]:
+    """Of everyone."""
     search, fun = Counted(problem, seed), Counted(problem, seed + 1)
     budget = 2000 * problem.d if problem.noise else None
     found = sl.minimize(search, problem.x0, problem.sigma0, rng=seed, maxfevals=budget)
     ours = sl.curvature(fun, found)
     steps = np.sqrt(2 * ours.delta_f / np.abs(np.diagonal(ours.hessian)))
     asked = Asked(problem, seed, found, steps, ours.delta_f, fun.count)
-    table = {OURS: (off(ours.hess_inv, problem.hessian_root, False), fun.count)}
-    for peer in peers:
-        method, unit = PEERS[peer]
+
+    def outcome(method: Callable[[Asked], tuple[np.ndarray, int]], unit: bool) -> Outcome:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             try:
                 inverse, count = method(asked)
             except (np.linalg.LinAlgError, ValueError):
                 inverse, count = np.full((problem.d, problem.d), np.nan), 0
-        table[peer] = (off(inverse, problem.hessian_root, unit), count)
+        return Outcome(off(inverse, problem.hessian_root, unit or problem.is_composed), count)
+
+    table = {OURS: Outcome(off(ours.hess_inv, problem.hessian_root, problem.is_composed), fun.count, bool(ours.problems))}
+    table |= {peer: outcome(*PEERS[peer]) for peer in PEERS}
+    more = table["numdifftools"].evaluations
+    if problem.noise and more > fun.count:
+        table[EQUAL] = outcome(lambda asked: by_ours_with(asked, more), False)
     return table
+
+
+# All cases, the table and the figure
+
+
+def problems(seed: int, quick: bool) -> Iterator[tuple[str, Problem]]:
+    """Every case of one seed, with the group it belongs to."""
+    dims, conditions = ((2, 5), (1e2, 1e8)) if quick else ((2, 5, 10, 20, 50), (1e2, 1e4, 1e6, 1e8, 1e10, 1e12))
+    curved = [
+        rosenbrock(5, seed),
+        logistic(5, seed),
+        *([] if quick else [rosenbrock(10, seed), logistic(10, seed), pharmacokinetics(5, seed)]),
+    ]
+    scatter = {"Rosenbrock": 1e-6, "logistic regression": 1e-2, "compartment model": 1e-2}
+    for d in dims:
+        if d <= 10 or (seed < 2 and d <= 20) or seed < 1:
+            for condition in conditions:
+                yield "ellipsoids", ellipsoid(d, condition, seed)
+                yield "ellipsoids, noise 0.01", ellipsoid(d, condition, seed).noisy(1e-2)
+    for problem in curved:
+        yield "curved", problem
+        yield "curved, noise", problem.noisy(scatter[problem.name])
+    for problem in [ellipsoid(5 if quick else 10, 1e6, seed), *curved]:
+        least = 1.0 if problem.name.startswith("ellipsoid") else 0.0
+        if least or problem.name == "Rosenbrock":
+            yield "transforms", problem.composed("√", lambda value, least=least: float(np.sqrt(max(value - least, 0.0))))
+        yield "transforms", problem.composed("log", lambda value: float(np.log(value + 1e-300)))
+
+
+def cell(seen: list[Outcome]) -> str:
+    """Median factor and evaluations."""
+    if not seen:
+        return ""
+    factor, count = float(np.median([one.off for one in seen])), int(np.median([one.evaluations for one in seen]))
+    warned = "!" if np.mean([one.warned for one in seen]) > 0.5 else ""
+    if not factor < 1e6:
+        return f"— ({count}){warned}"
+    shown = f"{factor:.5f}" if factor < 1.01 else f"{factor:.3f}" if factor < 10 else f"{factor:.2g}"
+    return f"{shown} ({count}){warned}"
+
+
+def loses_to(seen: dict[str, list[Outcome]]) -> list[str]:
+    """Peers that are nearer than `curvature` at equal evaluations, by more than a tenth of its distance and if that is more than 0.1 %."""
+
+    def distance(name: str) -> float:
+        return float(np.log(np.median([one.off for one in seen[name]]))) if seen.get(name) else np.inf
+
+    ours = min(distance(name) for name in (OURS, EQUAL))
+    return [peer for peer in PEERS if peer != "ranks" and distance(peer) < 0.9 * ours and ours > 1e-3]
+
+
+def table_of(results: dict[tuple[str, str, int, float, bool], dict[str, list[Outcome]]]) -> Iterator[str]:
+    """Lines of Markdown."""
+    yield "| case | d | " + " | ".join(COLUMNS) + " | nearer than ours |"
+    yield "|---" * (len(COLUMNS) + 3) + "|"
+    for (_, name, d, noise, _), seen in results.items():
+        case = name + (f", noise {noise:g}" if noise else "")
+        cells = [cell(seen.get(column, [])) for column in COLUMNS]
+        yield f"| {case} | {d} | " + " | ".join(cells) + " | " + ", ".join(loses_to(seen)) + " |"
+
+
+def draw(results: dict[tuple[str, str, int, float, bool], dict[str, list[Outcome]]], file: str) -> None:
+    """Ellipsoids of the middle dimension: how far off against the condition number, without and with noise."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    from sublevel.plots import STYLE
+
+    dims = sorted({d for group, _, d, _, _ in results if group.startswith("ellipsoids")})
+    d = 10 if 10 in dims else dims[-1]
+    top = 1e12
+    styles = {OURS: ("#1f77b4", "o", 2.4), "ranks": ("#c2410c", "s", 2.0)}
+    greys = ["#1b9a6c", "#8fd1b8", "#4b2e83", "#a99bc9", "#6b727b", "#b0892f"]
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(10.5, 4.4), layout="constrained")
+        axes = figure.subplots(1, 2, sharey=True)
+        for axis, group in zip(axes, ("ellipsoids", "ellipsoids, noise 0.01"), strict=True):
+            rows = [(float(name.split()[1]), seen) for (kind, name, size, _, _), seen in results.items() if kind == group and size == d]
+            for column, grey in zip([name for name in COLUMNS if name not in (*styles, EQUAL)], greys, strict=True):
+                styles.setdefault(column, (grey, ".", 1.2))
+            for column, (colour, marker, width) in styles.items():
+                far = [np.median([one.off for one in seen[column]]) - 1 for _, seen in rows]
+                line = np.clip(np.nan_to_num(far, nan=top, posinf=top), 1e-8, top)
+                axis.loglog([c for c, _ in rows], line, color=colour, marker=marker, lw=width, ms=5, label=column)
+            axis.set(
+                xlabel="condition number", title=f"turned ellipsoids, d = {d}" + (", noise 0.01" if "noise" in group else ", no noise")
+            )
+            axis.axhline(0.1, color="#e4e6e9", zorder=0)
+        axes[0].set_ylabel("factor by which a curvature is off, less 1")
+        axes[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8.5)
+        figure.savefig(file, dpi=130)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="one seed, few cases")
+    parser.add_argument("--only", default="", help="cases whose group or name holds this")
+    parser.add_argument("--figure", help="where to write the figure")
+    given = parser.parse_args()
+    begun = time.perf_counter()
+    results: dict[tuple[str, str, int, float, bool], dict[str, list[Outcome]]] = {}
+    for seed in range(1 if given.quick else given.seeds):
+        for group, problem in problems(seed, given.quick):
+            if given.only not in f"{group} {problem.name}":
+                continue
+            row = results.setdefault((group, problem.name, problem.d, problem.noise, problem.ill), {})
+            for column, outcome in outcomes(problem, seed).items():
+                row.setdefault(column, []).append(outcome)
+            shown = "; ".join(f"{column} {cell(seen[-1:])}" for column, seen in row.items())
+            print(
+                f"[{time.perf_counter() - begun:.0f} s] {problem.name} d={problem.d} {problem.noise:g}: {shown}",
+                file=sys.stderr,
+                flush=True,
+            )
+    print("\n".join(table_of(results)))
+    must = {key: loses_to(seen) for key, seen in results.items() if (key[3] or key[4]) and key[0] != "transforms"}
+    print(f"\nnoisy or cond ≥ 1e8: {len(must)} cases, ours best or tied in {sum(not peers for peers in must.values())} of them")
+    for (_, name, d, noise, _), peers in must.items():
+        if peers:
+            print(f"  not: {name}, d = {d}, noise {noise:g}: {', '.join(peers)}")
+    if given.figure:
+        draw(results, given.figure)
+
+
+if __name__ == "__main__":
+    main()
