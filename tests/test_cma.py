@@ -130,13 +130,23 @@ def test_constants_are_those_of_the_table():
                 assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=1e-13), (d, n, name)
 
 
-@pytest.mark.parametrize(("d", "n"), [(5, 8), (10, 10), (40, 15)])
+@pytest.mark.parametrize(("d", "n"), [(2, 6), (5, 8), (5, 64), (10, 10), (20, 24), (40, 15), (40, 240)])
 def test_constants_are_those_of_the_package_cma(d, n):
     package = pytest.importorskip("cma")
-    theirs = package.CMAEvolutionStrategy(d * [0.0], 1.0, {"verbose": -9, "popsize": n}).sp
+    strategy = package.CMAEvolutionStrategy(d * [0.0], 1.0, {"verbose": -9, "popsize": n})
+    theirs = strategy.sp
     ours = cma_constants(d, n)
     np.testing.assert_allclose(ours.weights, list(theirs.weights), rtol=1e-12, atol=1e-15)
-    for name, value in {"c_1": theirs.c1, "c_mu": theirs.cmu, "mu_eff": theirs.weights.mueff, "c_c": theirs.cc}.items():
+    sigma = strategy.adapt_sigma.initialize(strategy)
+    expected = {
+        "c_1": theirs.c1,
+        "c_mu": theirs.cmu,
+        "mu_eff": theirs.weights.mueff,
+        "c_c": theirs.cc,
+        "c_sigma": sigma.cs,
+        "d_sigma": sigma.damps,
+    }
+    for name, value in expected.items():
         assert getattr(ours, name) == pytest.approx(value, rel=1e-12), name
 
 

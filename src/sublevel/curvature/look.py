@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from sublevel.arrays import Array
 from sublevel.curvature.design import INNER, Quadratic, Star, Values, fitted
 from sublevel.curvature.frame import EPS, Frame
+from sublevel.evaluate import Evaluator, all_values
 
 BAND, BAND_FOR_NOISE = 5.0, 1.5
 """An axis is well scaled when f rises along it by what is asked, within this factor; under noise precision depends on it."""
@@ -52,14 +52,16 @@ DOF = 30
 class Objective:
     """f with its evaluations counted."""
 
-    def __init__(self, evaluate: Callable[[Array], Array], maxfevals: float) -> None:
+    def __init__(self, evaluate: Evaluator, maxfevals: float) -> None:
         self.evaluate, self.maxfevals, self.nfev = evaluate, maxfevals, 0
 
     def at(self, points: Array) -> Array:
-        """Values (n,) of points (n, d)."""
-        points.setflags(write=False)
+        """Values (n,) of points (n, d), NaN where f is not finite."""
+        if not len(points):
+            return np.empty(0)
         self.nfev += len(points)
-        return self.evaluate(points) if len(points) else np.empty(0)
+        values = all_values(self.evaluate, points)
+        return np.where(np.isfinite(values), values, np.nan)
 
     def centre(self, frame: Frame, times: int = 1) -> Array:
         """Values (times,) at the centre."""
@@ -203,7 +205,7 @@ def probed_curvature(objective: Objective, frame: Frame, ground: Ground, rise: f
         step = min(step, reach)
         plus, minus = objective.pairs(frame, step * row)
         size = abs(0.5 * float(plus[0] + minus[0]) - ground.value)
-        if np.isfinite(size) and (size > clear or step == reach):
+        if (np.isfinite(size) and (size > clear or step == reach)) or not objective.can_spare(2, frame.size):
             break
         factor = np.sqrt(CLEAR * clear / size) if size > ground.grain else LARGEST_FACTOR
         step *= float(np.clip(factor, STRIDE, LARGEST_FACTOR)) if np.isfinite(size) else 1.0 / STRIDE
@@ -225,7 +227,7 @@ def telling_radius(frame: Frame) -> float:
 
 def scaled_axes(objective: Objective, frame: Frame, ground: Ground, delta: float, checks: int) -> Axes:
     """Every axis made as long as it takes f to rise by delta, or as the box or the lack of any rise allows."""
-    rows, grown = np.eye(frame.size), np.ones(frame.size)
+    rows, grown, most = np.eye(frame.size), np.ones(frame.size), np.full(frame.size, np.inf)
     aim = max(delta, 4.0 * CLEAR_NOISE * ground.noise)  # shorter ones would be scaled by noise
     frame = frame.turned(np.diag(np.minimum(np.sqrt(aim / delta), frame.reach)))
     values = objective.pairs(frame, rows)
@@ -233,17 +235,18 @@ def scaled_axes(objective: Objective, frame: Frame, ground: Ground, delta: float
     band = BAND_FOR_NOISE if ground.is_noisy else BAND
     for turn in range(RESCALINGS):
         factor = _stretch(0.5 * (values[0] + values[1]) - ground.value, aim, clear, band) ** (DAMPING if turn else 1.0)
-        factor = np.minimum(np.minimum(factor, np.maximum(LARGEST_GROWTH / grown, 1.0)), frame.reach)
+        most = np.where(np.isnan(values[0] + values[1]), 0.5 * grown, most)  # not again to where f is not finite
+        factor = np.minimum.reduce([factor, np.maximum(LARGEST_GROWTH / grown, 1.0), frame.reach, most / grown])
         if np.all(np.abs(factor - 1.0) < 0.01) or not objective.can_spare(2 * frame.size, frame.size):
             break
         frame, grown = frame.turned(np.diag(factor)), grown * factor
         values = objective.pairs(frame, rows)
-    if aim > delta:
-        frame = frame.turned(np.sqrt(delta / aim) * np.eye(frame.size))
+    if aim > delta and objective.can_spare(2 * frame.size, frame.size):
+        frame, aim = frame.turned(np.sqrt(delta / aim) * np.eye(frame.size)), delta
         values = objective.pairs(frame, rows)
     star = Star(frame.size, checks, both=ground.is_noisy and objective.can_spare(frame.size * (frame.size - 1), frame.size))
     inner = objective.pairs(frame, star.axis_rows[frame.size :])
-    return Axes(frame, delta, star, (np.append(values[0], inner[0]), np.append(values[1], inner[1])))
+    return Axes(frame, aim, star, (np.append(values[0], inner[0]), np.append(values[1], inner[1])))
 
 
 def _stretch(rises: Array, delta: float, clear: float, band: float) -> Array:

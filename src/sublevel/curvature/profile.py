@@ -61,7 +61,6 @@ def profiled(
     inside = np.all((points >= found.box[0]) & (points <= found.box[1]), axis=-1) & ~np.isnan(lengths)[:, None]
     values = np.full(inside.shape, np.nan)
     asked = points[inside]
-    asked.setflags(write=False)
     evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers))
     try:
         values[inside] = all_values(evaluate, asked) if len(asked) else []

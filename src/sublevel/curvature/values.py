@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +36,7 @@ from sublevel.door import (
     checked_workers,
     shown,
 )
-from sublevel.evaluate import all_values, evaluator, with_args
+from sublevel.evaluate import evaluator, with_args
 
 KINDS = ("nll", "least_squares")
 ONE_SIGMA, WIDEST = 0.5, 2.0
@@ -137,13 +136,13 @@ def curvature(
     if not frame.size:
         return nothing_free(place, frame, called, question.kind, question.data)
     _check_data(frame, question)
-    least = (frame.size + 1) * (frame.size + 2) + REPEATS + 2
+    least = (frame.size + 1) * (frame.size + 2) + REPEATS + 4
     budget = np.inf if maxfevals is None else checked_budget("maxfevals", maxfevals)
     if budget < least:
         raise ValueError(f"`maxfevals` must allow {least} evaluations for {frame.size} free variables, got {maxfevals!r}.")
     evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers))
     try:
-        look = _looked_at(Objective(partial(all_values, evaluate), budget), place, frame, question)
+        look = _looked_at(Objective(evaluate, budget), place, frame, question)
     finally:
         evaluate.close()
     return described(look, called, question.kind, question.data)
