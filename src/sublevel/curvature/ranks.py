@@ -42,7 +42,9 @@ SPAN·3/4 = 15 relaxation times at least, whatever the number of iterations."""
 FEWEST = 4
 """Mirrored frames of an iteration at least, so that there are points of several lengths in few dimensions, too."""
 RISES, DOUBTFUL = 0.95, 0.8
-"""Share of rays along which f is higher at twice the distance: the scale is enlarged until it is so large, and left if that never helps."""
+"""Share of rays along which f is higher a bit further out: the scale is enlarged until it is so large, and left if that never helps."""
+FURTHER = 1.1
+"""How much further out: f then differs by a fifth of its rise, so that noise must be a tenth of the rise or less to pass."""
 RAYS = 40
 """Rays of a look at the scale at least, and four per direction."""
 STRIDE, STRIDES, MARGIN = 4.0, 30, 4.0
@@ -211,13 +213,13 @@ def _walk(look: _Look, frame: Frame, scale: float | None, count: int, size: int,
 def _telling_scale(look: _Look, frame: Frame, theta: FullGaussian, rng: np.random.Generator) -> float:
     """The factor by which to enlarge a search distribution such that f rises away from its mean, whatever the noise; 1 if it does anyway.
 
-    In a valley, and however long it is, f is higher at twice the distance along every ray; noise, ties and a mean beside the minimum
-    make it one half of them.
+    In a valley, and however long it is, f is higher further out along every ray; noise, ties and a mean beside the minimum make it one half
+    of them.
     """
     best, share_of_best, seen = 1.0, DOUBTFUL, set[float]()
     for factor in STRIDE ** np.arange(STRIDES):
         rays = factor * rng.standard_normal((max(RAYS, 4 * frame.size), frame.size))
-        near, far = np.split(look(frame, theta.push(np.concatenate([rays, 2.0 * rays]))), 2)
+        near, far = np.split(look(frame, theta.push(np.concatenate([rays, FURTHER * rays]))), 2)
         seen.update(near[near < np.inf].tolist())
         share = float(np.mean(far > near))
         if share >= RISES:
