@@ -263,14 +263,15 @@ def test_hessian_under_noise():
         assert_allclose(relative(found, hessian), 1.0, atol=0.1)
         assert found.noise == pytest.approx(0.01, rel=0.5)
         assert found.delta_f == pytest.approx(100 * 0.01, rel=0.9)
-        assert found.nfev <= 20 * 66
+        assert found.nfev <= 500 + 20 * 66
 
 
 @pytest.mark.slow
 def test_under_noise_the_hessian_is_right_and_its_errors_are_calibrated():
-    trials = [noisy_trial(seed) for seed in range(50)]
-    near = [bool(np.all(np.abs(relative(found, hessian) - 1.0) < 0.1)) for found, hessian in trials]
+    trials = [noisy_trial(seed) for seed in range(200)]
+    near = [bool(np.all(np.abs(relative(found, hessian) - 1.0) < 0.1)) for found, hessian in trials[:50]]
     assert np.mean(near) >= 0.95
+    # entries of one matrix hang together: 200 searches, because the share of 50 still has a standard deviation of 2 %
     shares = np.mean([within_two(found, hessian) for found, hessian in trials], axis=(0, 2))
     assert_allclose(shares, 0.95, atol=0.03)
 

@@ -45,6 +45,8 @@ PRECISION = 0.07
 """Relative error of an eigenvalue of the whitened Hessian that noise may leave."""
 BIAS = float(np.sqrt(2.0) * (1.0 + INNER**6) / np.sqrt(1.0 + INNER**4) / (1.0 - INNER**2))
 """A quartic term, seen as the change between the two radii, biases a curvature by one standard error of values that scatter by so much."""
+MOST_ROUNDS = 10_000
+"""Rounds at most."""
 DOF = 30
 """Degrees of freedom from which the noise is to be estimated: its standard deviation is then known to 13 %."""
 
@@ -120,12 +122,52 @@ class Axes:
 
 
 @dataclass(frozen=True, slots=True)
+class Rounds:
+    """Values of a star, once or more often."""
+
+    star: Star
+    centre: Array  # (n,)
+    axes: tuple[Array, Array]  # (m·rows,) each
+    couples: tuple[Array, Array]
+
+    @property
+    def count(self) -> int:
+        """m."""
+        return self.axes[0].size // len(self.star.axis_rows)
+
+    def more(self, objective: Objective, frame: Frame, wanted: int) -> Rounds:
+        """So many rounds as are wanted, or as can be paid."""
+        star, new = self.star, int(max(0, min(wanted - self.count, objective.left // self.star.evaluations)))
+        if not new:
+            return self
+        seen = [
+            (objective.centre(frame), objective.pairs(frame, star.axis_rows), objective.pairs(frame, star.couple_rows)) for _ in range(new)
+        ]
+        return Rounds(
+            star,
+            np.concatenate([self.centre, *(centre for centre, _, _ in seen)]),
+            _joined(self.axes, [axes for _, axes, _ in seen]),
+            _joined(self.couples, [couples for _, _, couples in seen]),
+        )
+
+    def fit(self, exact: bool) -> Quadratic:
+        """The quadratic through all of them."""
+        axes, couples = ((plus.reshape(self.count, -1), minus.reshape(self.count, -1)) for plus, minus in (self.axes, self.couples))
+        return fitted(self.star, Values(self.centre, axes, couples), exact)
+
+
+def _joined(first: tuple[Array, Array], others: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    return np.concatenate([first[0], *(plus for plus, _ in others)]), np.concatenate([first[1], *(minus for _, minus in others)])
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """What was seen around a centre."""
 
     frame: Frame
     delta: float
     ground: Ground
+    rounds: Rounds
     fit: Quadratic
     nfev: int
 
@@ -167,9 +209,10 @@ class Look:
     @property
     def spread(self) -> float:
         """By what part of itself noise may move the smallest curvature: 2s√k for entries with a standard deviation s."""
-        smallest = float(np.min(np.abs(np.linalg.eigvalsh(self.fit.matrix)))) if np.isfinite(self.fit.matrix).all() else np.inf
-        if smallest < ROUND_FOR_NOISE * float(np.max(np.abs(np.diagonal(self.fit.matrix)))):
-            return 0.0  # it takes another frame first
+        if not np.isfinite(self.fit.matrix).all():
+            return 0.0
+        sizes = np.abs(np.linalg.eigvalsh(self.fit.matrix))
+        smallest = max(float(np.min(sizes)), ROUND_FOR_NOISE * float(np.max(sizes)))  # what no frame makes round stays so
         return 2.0 * np.sqrt(self.frame.size * self.variance * self.fit.errors.couple) / smallest
 
     @property
@@ -288,64 +331,18 @@ def _is_rather(one: Axes, other: Axes, ground: Ground) -> bool:
     return unseen < others_unseen or (unseen == others_unseen and lack < 0.5 * others_lack)
 
 
-def rounds_needed(ground: Ground, axes: Axes) -> int:
-    """Rounds of the star after which noise moves no eigenvalue of a round Hessian by more than PRECISION, and is itself known.
-
-    An error matrix with entries of standard deviation s has eigenvalues up to 2s√k; here s = noise/(2·delta·√rounds).
-    """
-    if not ground.is_noisy:
-        return 1
-    size, star = axes.frame.size, axes.star
-    for_precision = size * np.square(ground.noise / (axes.delta * PRECISION))
-    residuals = 1 + star.checks + len(star.couple_rows) // 2
-    return int(max(np.ceil(for_precision), np.ceil(DOF / residuals)))
-
-
 def looked(objective: Objective, axes: Axes, ground: Ground) -> Look:
-    """The quadratic through all points of the star, evaluated so often that noise does not matter, or as often as the budget allows."""
+    """The quadratic through all points of the star, once."""
     rounds = Rounds(axes.star, ground.values, axes.values, objective.pairs(axes.frame, axes.star.couple_rows))
-    rounds = rounds.more(objective, axes.frame, rounds_needed(ground, axes))
-    look = Look(axes.frame, axes.delta, ground, rounds.fit(not ground.is_noisy), objective.nfev)
-    if not ground.is_noisy or not look.spread > PRECISION:
+    return Look(axes.frame, axes.delta, ground, rounds, rounds.fit(exact=not ground.is_noisy), objective.nfev)
+
+
+def settled(objective: Objective, look: Look) -> Look:
+    """The same star so often that noise moves no curvature by more than PRECISION, and is itself known; as often as the budget allows."""
+    if not look.ground.is_noisy:
         return look
-    rounds = rounds.more(objective, axes.frame, int(np.ceil(rounds.count * np.square(look.spread / PRECISION))))
-    return replace(look, fit=rounds.fit(False), nfev=objective.nfev)
-
-
-@dataclass(frozen=True, slots=True)
-class Rounds:
-    """Values of a star, once or more often."""
-
-    star: Star
-    centre: Array  # (n,)
-    axes: tuple[Array, Array]  # (m·rows,) each
-    couples: tuple[Array, Array]
-
-    @property
-    def count(self) -> int:
-        """m."""
-        return self.axes[0].size // len(self.star.axis_rows)
-
-    def more(self, objective: Objective, frame: Frame, wanted: int) -> Rounds:
-        """So many rounds as are wanted, or as can be paid."""
-        star, new = self.star, int(max(0, min(wanted - self.count, objective.left // self.star.evaluations)))
-        if not new:
-            return self
-        seen = [
-            (objective.centre(frame), objective.pairs(frame, star.axis_rows), objective.pairs(frame, star.couple_rows)) for _ in range(new)
-        ]
-        return Rounds(
-            star,
-            np.concatenate([self.centre, *(centre for centre, _, _ in seen)]),
-            _joined(self.axes, [axes for _, axes, _ in seen]),
-            _joined(self.couples, [couples for _, _, couples in seen]),
-        )
-
-    def fit(self, exact: bool) -> Quadratic:
-        """The quadratic through all of them."""
-        axes, couples = ((plus.reshape(self.count, -1), minus.reshape(self.count, -1)) for plus, minus in (self.axes, self.couples))
-        return fitted(self.star, Values(self.centre, axes, couples), exact)
-
-
-def _joined(first: tuple[Array, Array], others: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    return np.concatenate([first[0], *(plus for plus, _ in others)]), np.concatenate([first[1], *(minus for _, minus in others)])
+    residuals = 1 + look.rounds.star.checks + len(look.rounds.star.couple_rows) // 2
+    for wanted in (np.ceil(DOF / residuals), np.ceil(look.rounds.count * np.square(look.spread / PRECISION))):
+        rounds = look.rounds.more(objective, look.frame, int(min(wanted, MOST_ROUNDS)))
+        look = replace(look, rounds=rounds, fit=rounds.fit(exact=False), nfev=objective.nfev)
+    return look

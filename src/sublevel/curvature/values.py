@@ -23,6 +23,7 @@ from sublevel.curvature.look import (
     probed_curvature,
     quadratic_axes,
     scaled_axes,
+    settled,
     telling_rise,
 )
 from sublevel.curvature.result import Curvature
@@ -47,8 +48,8 @@ ROUND = 0.01
 """Ratio of the smallest to the largest curvature from which on a frame is round enough."""
 WIDER = 10.0
 """Where the minimum keeps away, the region is made so many times as wide as it was off."""
-NOISY_BUDGET = 20
-"""Default budget under noise, in units of the number of coefficients, (d + 1)(d + 2)/2."""
+NOISY_BUDGET = 500
+"""Default budget under noise, beside 10·(d + 1)(d + 2) evaluations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def curvature(
         For `stderr`, `covariance` and `intervals()`: "nll" if f is a negative log-likelihood (a rise of 1/2 is one standard deviation),
         "least_squares" if it is the sum of `data` squared residuals, whose variance is then estimated.
     maxfevals, names
-        Evaluations that it may cost; under noise 10·(d + 1)(d + 2) by default. And what to call the variables in what is printed.
+        Evaluations that it may cost; under noise 500 + 10·(d + 1)(d + 2) by default. And what to call the variables in what is printed.
     bounds
         As for `minimize`; known already if the result is one of ours. Nothing outside is ever evaluated.
 
@@ -161,7 +162,7 @@ def _looked_at(objective: Objective, place: Place, frame: Frame, question: Quest
         ground = ground_at(objective, frame, np.nan, ground.noise)
     size = frame.size
     if ground.is_noisy and not np.isfinite(objective.maxfevals):
-        objective.maxfevals = NOISY_BUDGET * (size + 1) * (size + 2) / 2
+        objective.maxfevals = NOISY_BUDGET + 10 * (size + 1) * (size + 2)
     asked = question.rise(ground, size)
     seen = probed_curvature(objective, frame, ground, asked, place.curvature)
     delta = asked or telling_rise(frame, ground, seen)
@@ -173,12 +174,12 @@ def _looked_at(objective: Objective, place: Place, frame: Frame, question: Quest
         last = turn + 1 == PASSES or objective.left < 2 * axes.star.evaluations
         better = None if last else _better(look, moved=look.frame.centre is not place.x)
         if better is None:
-            return look
+            return settled(objective, look)
         is_fixed |= better.delta > look.delta
         if better.frame.centre is not look.frame.centre:
             value, ground = ground.value, ground_at(objective, better.frame, np.nan, ground.noise)
             if not ground.value < value:
-                return look
+                return settled(objective, look)
         frame, delta, turn = better.frame, better.delta, turn + 1
 
 
