@@ -182,6 +182,14 @@ def checked_positive(name: str, given: Any, or_zero: bool = False) -> float:
     return float(number.item())
 
 
+def checked_names(names: Any, d: int) -> tuple[str, ...]:
+    """A name for each of d variables; x[0] … x[d − 1] if None."""
+    called = tuple(f"x[{i}]" for i in range(d)) if names is None else tuple(map(str, names))
+    if len(called) != d:
+        raise ValueError(f"`names` must hold a name for each of the {d} variables, got {shown(names)}.")
+    return called
+
+
 def plain_array(name: str, given: Any) -> NDArray[Any]:
     """`given` as an array without a mask: what was masked is NaN."""
     try:

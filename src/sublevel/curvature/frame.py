@@ -86,7 +86,7 @@ def found_place(found: Any, bounds: Any) -> Place:
     if not hasattr(found, "x"):
         raise TypeError(f"the curvature is asked at a result of `minimize` or at an Optimizer, got {shown(found)}.")
     if getattr(found, "history", None) is not None and hasattr(found, "mean"):
-        snapshots = _best_run(found.history)
+        snapshots = _telling(found.history, _best_run(found.history))
         place = _searched_place(found.x, found.fun, found.mean, snapshots[-1].theta, found.history.space, bounds)
         return replace(place, curvature=_seen_curvature(found.history, snapshots))
     x = checked_x0(found.x)
@@ -100,19 +100,30 @@ def _best_run(history: History) -> list[Snapshot]:
     return [snapshot for snapshot in history.snapshots if snapshot.run == best] or history.snapshots[-1:]
 
 
+def _telling(history: History, snapshots: list[Snapshot]) -> list[Snapshot]:
+    """The snapshots up to the last at which values differed by more than rounding: after that a search forgets the shape it has learned."""
+    is_clear = np.flatnonzero(_rises(history, snapshots)[1])
+    return snapshots[: is_clear[-1] + 1] if is_clear.size else snapshots
+
+
+def _rises(history: History, snapshots: list[Snapshot]) -> tuple[Array, NDArray[np.bool_]]:
+    """How far the best of a generation lay above the best of all when each snapshot (s,) was made, and where that is more than rounding."""
+    columns = history.arrays()
+    best = float(np.nanmin(columns["best"], initial=np.inf))
+    rows = np.minimum(np.searchsorted(columns["nfev"], [snapshot.nfev for snapshot in snapshots]), len(history) - 1)
+    rises = columns["generation_best"][rows] - best
+    return rises, np.isfinite(rises) & (rises > CLEAR * np.spacing(abs(best)))
+
+
 def _seen_curvature(history: History, snapshots: list[Snapshot]) -> float:
     """A guess at f″ in the last whitened frame, from how far the values of generations lay above the best while the frame shrank.
 
     The best of a generation lies about d/4 curvatures above the minimum; within a factor of ten is good enough here, so it is made a
     power of two, which scales with f and x without rounding.
     """
-    columns, last = history.arrays(), snapshots[-1].theta
-    best = float(np.nanmin(columns["best"], initial=np.inf))
-    later = snapshots[len(snapshots) // 2 :]
-    rows = np.minimum(np.searchsorted(columns["nfev"], [snapshot.nfev for snapshot in later]), len(history) - 1)
-    rises = columns["generation_best"][rows] - best
+    last, later = snapshots[-1].theta, snapshots[len(snapshots) // 2 :]
+    rises, usable = _rises(history, later)
     sizes = np.exp([2.0 * (log_size(last) - log_size(snapshot.theta)) for snapshot in later])
-    usable = (rises > CLEAR * np.spacing(abs(best))) & np.isfinite(rises)
     return float(power_of_two_near(np.median((4.0 / last.dimension) * (rises * sizes)[usable]))) if usable.any() else np.nan
 
 

@@ -56,6 +56,7 @@ class Objective:
 
     def __init__(self, evaluate: Evaluator, maxfevals: float) -> None:
         self.evaluate, self.maxfevals, self.nfev = evaluate, maxfevals, 0
+        self.spends = bool(np.isfinite(maxfevals))  # a budget that somebody gave is there to be spent on noise
 
     def at(self, points: Array) -> Array:
         """Values (n,) of points (n, d), NaN where f is not finite."""
@@ -338,11 +339,14 @@ def looked(objective: Objective, axes: Axes, ground: Ground) -> Look:
 
 
 def settled(objective: Objective, look: Look) -> Look:
-    """The same star so often that noise moves no curvature by more than PRECISION, and is itself known; as often as the budget allows."""
+    """The same star so often that noise moves no curvature by more than PRECISION, and is itself known; all that a given budget allows."""
     if not look.ground.is_noisy:
         return look
     residuals = 1 + look.rounds.star.checks + len(look.rounds.star.couple_rows) // 2
-    for wanted in (np.ceil(DOF / residuals), np.ceil(look.rounds.count * np.square(look.spread / PRECISION))):
+    for wanted in (
+        np.ceil(DOF / residuals),
+        MOST_ROUNDS if objective.spends else np.ceil(look.rounds.count * np.square(look.spread / PRECISION)),
+    ):
         rounds = look.rounds.more(objective, look.frame, int(min(wanted, MOST_ROUNDS)))
         look = replace(look, rounds=rounds, fit=rounds.fit(exact=False), nfev=objective.nfev)
     return look

@@ -27,7 +27,16 @@ from sublevel.curvature.look import (
     telling_rise,
 )
 from sublevel.curvature.result import Curvature
-from sublevel.door import checked_budget, checked_callable, checked_count, checked_flag, checked_positive, checked_workers, shown
+from sublevel.door import (
+    checked_budget,
+    checked_callable,
+    checked_count,
+    checked_flag,
+    checked_names,
+    checked_positive,
+    checked_workers,
+    shown,
+)
 from sublevel.evaluate import evaluator, with_args
 
 KINDS = ("nll", "least_squares")
@@ -123,7 +132,7 @@ def curvature(
     checked_callable("fun", fun)
     question = Question.checked(delta_f, noise, kind, data)
     place = found_place(result_or_optimizer, bounds)
-    called = _checked_names(names, place.x.size)
+    called = checked_names(names, place.x.size)
     frame = free_frame(place, place.x)
     if not frame.size:
         return nothing_free(place, frame, called, question.kind, question.data)
@@ -138,13 +147,6 @@ def curvature(
     finally:
         evaluate.close()
     return described(look, called, question.kind, question.data)
-
-
-def _checked_names(names: Any, d: int) -> tuple[str, ...]:
-    called = tuple(f"x[{i}]" for i in range(d)) if names is None else tuple(map(str, names))
-    if len(called) != d:
-        raise ValueError(f"`names` must hold a name for each of the {d} variables, got {shown(names)}.")
-    return called
 
 
 def _check_data(frame: Frame, question: Question) -> None:
