@@ -57,7 +57,8 @@ def table_1(d, n):
     mu_eff, mu_eff_bad = effective_number(raw[:mu]), effective_number(raw[mu:])
     c_1 = 2 / ((d + 1.3) ** 2 + mu_eff)
     c_mu = min(1 - c_1, 2 * (1 / 4 + mu_eff + 1 / mu_eff - 2) / ((d + 2) ** 2 + 2 * mu_eff / 2))
-    c_sigma = (mu_eff + 2) / (d + mu_eff + 5)
+    c_sigma = min(0.5, (mu_eff + 2) / (d + mu_eff + 3))  # these two as in the package cma 4.5
+    few = max(1, 3 - 3 / 2 ** (d / 9))
     alpha = min(1 + c_1 / c_mu, 1 + 2 * mu_eff_bad / (mu_eff + 2), (1 - c_1 - c_mu) / (d * c_mu))
     positive, negative = sum(w for w in raw if w > 0), -sum(w for w in raw if w < 0)
     return Constants(
@@ -68,7 +69,7 @@ def table_1(d, n):
         c_mu=c_mu,
         c_c=(4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d),
         c_sigma=c_sigma,
-        d_sigma=1 + 2 * max(0, sqrt((mu_eff - 1) / (d + 1)) - 1) + c_sigma,
+        d_sigma=1 + 2 * max(0, few * sqrt((mu_eff - 1) / (d + 1)) - 1) + c_sigma,
         chi=sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d)),
     )
 

@@ -13,6 +13,7 @@ from functions import UNIMODAL
 from sublevel import DiagonalGaussian, FullGaussian, IsotropicGaussian, cma
 from sublevel.arrays import Streams
 from sublevel.constants import cma_constants, default_popsize
+from sublevel.linalg import image
 from sublevel.tangent import Weighting, natural_gradient
 from sublevel.transforms.paths import Cumulation
 from sublevel.weights import Active
@@ -129,13 +130,23 @@ def test_constants_are_those_of_the_table():
                 assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=1e-13), (d, n, name)
 
 
-@pytest.mark.parametrize(("d", "n"), [(5, 8), (10, 10), (40, 15)])
+@pytest.mark.parametrize(("d", "n"), [(2, 6), (5, 8), (5, 64), (10, 10), (20, 24), (40, 15), (40, 240)])
 def test_constants_are_those_of_the_package_cma(d, n):
     package = pytest.importorskip("cma")
-    theirs = package.CMAEvolutionStrategy(d * [0.0], 1.0, {"verbose": -9, "popsize": n}).sp
+    strategy = package.CMAEvolutionStrategy(d * [0.0], 1.0, {"verbose": -9, "popsize": n})
+    theirs = strategy.sp
     ours = cma_constants(d, n)
     np.testing.assert_allclose(ours.weights, list(theirs.weights), rtol=1e-12, atol=1e-15)
-    for name, value in {"c_1": theirs.c1, "c_mu": theirs.cmu, "mu_eff": theirs.weights.mueff, "c_c": theirs.cc}.items():
+    sigma = strategy.adapt_sigma.initialize(strategy)
+    expected = {
+        "c_1": theirs.c1,
+        "c_mu": theirs.cmu,
+        "mu_eff": theirs.weights.mueff,
+        "c_c": theirs.cc,
+        "c_sigma": sigma.cs,
+        "d_sigma": sigma.damps,
+    }
+    for name, value in expected.items():
         assert getattr(ours, name) == pytest.approx(value, rel=1e-12), name
 
 
@@ -157,6 +168,20 @@ def test_a_vector_that_comes_along_is_the_same_displacement(family, d, n, expone
     assert move.usable
     np.testing.assert_allclose(scaled_root(move.theta) @ move.transport(vector), scaled_root(theta) @ vector, rtol=1e-11, atol=1e-13)
     assert relative(scaled_root(move.theta) @ vector, scaled_root(theta) @ vector) > 1e-6  # and would not be without
+
+
+@pytest.mark.parametrize("trials", [(), (3,)], ids=["single", "batch"])
+def test_the_image_of_the_path_is_that_of_the_path(trials):
+    """It is carried from step to step, never computed from the root again; 2¹⁰ has the root balanced on the way."""
+    method, n, d = cma(), 10, 70
+    theta = FullGaussian.start(np.ones((*trials, d)), np.full((*trials, d), 2.0**10))
+    state, noise = method.init(theta, n), Streams.spawned(1, 3) if trials else np.random.default_rng(1)
+    for _ in range(400):
+        sample = method.ask(state, noise, n)
+        state, _ = method.tell(state, sample, np.sum(np.arange(1, d + 1) * sample.x**2, axis=-1))
+        paths = state.memory[0]
+        assert relative(paths.image, image(state.theta.root, paths.cov)) < 1e-11
+    assert relative(paths.image, image(state.theta.root, paths.sigma)) > 1e-3  # and not that of another vector
 
 
 # In distribution, from wherever the frames drift to

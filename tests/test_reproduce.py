@@ -20,11 +20,12 @@ from paper_results import made_up, ngd, paper_results, rank_mu
 from sublevel.experiments import Plan, compute, reproduce, schedule, store
 from sublevel.experiments.config import Chunk, Setting, all_settings, chunks, figure_settings, hessian_diagonal
 from sublevel.experiments.page import Facts, page
-from sublevel.experiments.progress import Progress, duration
 from sublevel.experiments.reproduce import finished
 from sublevel.experiments.results import summary_row
 from sublevel.experiments.statements import statements
 from sublevel.experiments.table import table, verdict_line
+from sublevel.experiments.workbar import WorkBar
+from sublevel.progress import duration
 from sublevel.theory.curves import predicted_times
 from sublevel.theory.measure import condition_number, expected_objective
 
@@ -35,7 +36,7 @@ KEYS = ["figure", "method", "n", "c_C", "m0", "trials", "failed", "iterations", 
 
 def silent():
     """Progress that nobody sees."""
-    return Progress("test", io.StringIO())
+    return WorkBar("test", io.StringIO())
 
 
 # --- what is run ---------------------------------------------------------------------------------------------------------
@@ -231,9 +232,9 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from sublevel.experiments import Plan, reproduce
-from sublevel.experiments.progress import Progress
+from sublevel.experiments.workbar import WorkBar
 if __name__ == "__main__":
-    reproduce(Plan(Path(sys.argv[1]), figures=(3,), trials=2, d=3), int(sys.argv[2]), Progress("test"))
+    reproduce(Plan(Path(sys.argv[1]), figures=(3,), trials=2, d=3), int(sys.argv[2]), WorkBar("test"))
 """
 
 
@@ -292,7 +293,7 @@ def test_finished_run_is_not_computed_again(undisturbed):
     plan = Plan(undisturbed, figures=(3,), trials=2, d=3)
     before = {path: path.stat().st_mtime_ns for path in plan.data.glob("*.npz")}
     summary, said = (undisturbed / "summary.json").read_bytes(), io.StringIO()
-    reproduce(plan, 1, Progress("test", said))
+    reproduce(plan, 1, WorkBar("test", said))
     assert {path: path.stat().st_mtime_ns for path in plan.data.glob("*.npz")} == before
     assert (undisturbed / "summary.json").read_bytes() == summary
     assert said.getvalue() == "test: 8 of 8 settings are there from an earlier run\n"
@@ -505,7 +506,7 @@ class Terminal(io.StringIO):
 
 def test_bar_shows_part_done_and_time_left():
     stream = Terminal()
-    progress = Progress("reproduce", stream)
+    progress = WorkBar("reproduce", stream)
     progress.begin([3.0, 1.0], [False, True])
     progress.advance(1.5)
     progress.tick()
@@ -516,7 +517,7 @@ def test_bar_shows_part_done_and_time_left():
 
 def test_lines_take_the_place_of_a_bar_without_a_terminal():
     stream = io.StringIO()
-    progress = Progress("reproduce", stream, interval=0.0)
+    progress = WorkBar("reproduce", stream, interval=0.0)
     progress.begin([3.0, 1.0], [False, False])
     progress.tick()
     progress.advance(3.0)

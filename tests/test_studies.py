@@ -15,7 +15,7 @@ from sublevel.cli import main
 from sublevel.commands.common import Unable
 from sublevel.commands.study import add_study, run_study
 from sublevel.experiments import schedule
-from sublevel.experiments.progress import Progress
+from sublevel.experiments.workbar import WorkBar
 from sublevel.studies import STUDIES, Request, consistency, run, runner
 from sublevel.studies.apart import Comparison, Result, compared, results
 from sublevel.studies.common import streams
@@ -44,7 +44,7 @@ def at_home(monkeypatch):
 
 
 def quiet(name):
-    return Progress(name, stream=io.StringIO())
+    return WorkBar(name, stream=io.StringIO())
 
 
 def data_of(request):

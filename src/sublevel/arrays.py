@@ -99,6 +99,11 @@ def smaller(a: PerTrial, b: float) -> PerTrial:
     return min(a, b) if a.ndim == 0 else np.minimum(a, b)
 
 
+def as_number(mask: Any) -> PerTrial:
+    """1 where the mask (...) holds and 0 elsewhere."""
+    return np.float64(mask)
+
+
 def everywhere(mask: Any) -> bool:
     """True if the mask holds in every trial (a plain truth value for a single run)."""
     return mask is np.True_ or (mask.ndim > 0 and bool(mask.all()))

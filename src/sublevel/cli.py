@@ -50,8 +50,8 @@ def add_reproduce(commands: Subparsers) -> None:
 def run_reproduce(given: argparse.Namespace) -> int:
     """Compute, draw, judge; 1 if a statement was not found."""
     from sublevel.experiments import Plan, config, reproduce, schedule
-    from sublevel.experiments.progress import Progress
     from sublevel.experiments.table import table, verdict_line
+    from sublevel.experiments.workbar import WorkBar
 
     plan = Plan(
         out=given.out or Path("reproduction-quick" if given.quick else "reproduction"),
@@ -60,7 +60,7 @@ def run_reproduce(given: argparse.Namespace) -> int:
         seed=config.SEED if given.seed is None else given.seed,
     )
     try:
-        page, rows = reproduce(plan, given.jobs or schedule.available_cores(), Progress("reproduce"))
+        page, rows = reproduce(plan, given.jobs or schedule.available_cores(), WorkBar("reproduce"))
     except KeyboardInterrupt:
         print(f"\nstopped. What is finished is kept in {plan.out}: the same command continues from there.", file=sys.stderr)
         return 130

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 from sublevel.arrays import Array, Mask, PerTrial, everywhere, spread
 
@@ -31,15 +31,28 @@ def inner(a: Array, b: Array) -> PerTrial:
 
 def add_to_diagonal(matrix: Array, number: PerTrial) -> None:
     """Add a number (...,) to the diagonal of a matrix (..., d, d), in place."""
-    if matrix.ndim == 2:
-        matrix.reshape(-1)[:: matrix.shape[-1] + 1] += number
-    else:
-        matrix.reshape(*matrix.shape[:-2], -1)[..., :: matrix.shape[-1] + 1] += spread(number, 1)
+    diagonal = diagonal_of(matrix)
+    diagonal += number if matrix.ndim == 2 else spread(number, 1)
+
+
+def diagonal_of(matrix: Array) -> Array:
+    """The diagonal (..., d) of a matrix (..., d, d), as a view to write to."""
+    flat = matrix.reshape(-1) if matrix.ndim == 2 else matrix.reshape(*matrix.shape[:-2], -1)
+    return flat[..., :: matrix.shape[-1] + 1]
 
 
 def image(matrix: Array, vector: Array) -> Array:
     """Matrix (..., d, d) times vector (..., d)."""
     return matrix.dot(vector) if matrix.ndim == 2 else np.matvec(matrix, vector)
+
+
+def updated(matrix: Array, left: Array, right: Array) -> Array:
+    """matrix + leftᵀ·right (..., d, d) for left and right (..., k, d); one run's without a matrix in between."""
+    if matrix.ndim == 2:
+        return blas.dgemm(1.0, right.T, left.T, beta=1.0, c=matrix.T, trans_b=1).T
+    moved = left.mT @ right
+    moved += matrix
+    return moved
 
 
 def solve(matrix: Array, right: Array) -> Array:

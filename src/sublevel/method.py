@@ -88,7 +88,7 @@ class Method:
         everyone = everywhere(taken)
         if not everyone and not anywhere(taken):
             return state, taken
-        after = State(move.theta, tuple([kept.carried(move.transport) if hasattr(kept, "carried") else kept for kept in memory]))
+        after = State(move.theta, tuple([kept.carried(move) if hasattr(kept, "carried") else kept for kept in memory]))
         return (after if everyone else chosen(taken, after, state)), taken
 
 

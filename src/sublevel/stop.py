@@ -57,7 +57,10 @@ SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point", "tolfun"})
 
 
 STAGNATION = (0.2, 20_000)
-"""Stagnation looks at this part of a run's generations, and at no more than this many (Hansen, arXiv:1604.00772, appendix B.3)."""
+"""Stagnation looks at this part of a run's generations, and at no more than this many (Hansen, arXiv:1604.00772, appendix B.3).
+
+How many it takes at least is the larger of what is said there and in the package `cma` 4, which also has a first generation for it.
+"""
 CONDITION = 1e18
 """Cond(C) beyond which floats no longer tell the axes apart."""
 GROWTH = 1e20
@@ -72,7 +75,9 @@ class Watch:
     def __init__(self, initial_deviations: Array, popsize: int) -> None:
         self.initial_deviations = initial_deviations
         self.recent = 10 + -(-30 * initial_deviations.size // popsize)
-        self.patience = 120 + 30 * initial_deviations.size / popsize
+        d = initial_deviations.size
+        self.patience = max(120 + 30 * d / popsize, 20 + 20 * d**1.5 / popsize)
+        self.earliest = d * (5 + 100 / popsize)
         self.seen = 0  # generations
         self.best = array("d")  # of each generation, the last `kept` at least
         self.medians = array("d")
@@ -162,7 +167,7 @@ class Watch:
     def _stagnant(self, pace: float) -> dict[str, float]:
         """Neither the best nor the median values got better over the last fifth of the run: their order says so, not their size."""
         length = int(min(max(STAGNATION[0] * self.seen, self.patience / pace), STAGNATION[1]))
-        if self.seen < length:
+        if self.seen < max(length, self.earliest):
             return {}
         part = max(int(0.3 * length), 1)
         for history in (self.best, self.medians):

@@ -45,12 +45,11 @@ def weighted_moment(vectors: Array, weights: Array) -> Array:
     return moment
 
 
-def is_thin(vectors: Array) -> bool:
+def is_thin(k: int, d: int) -> bool:
     """Whether k vectors (..., k, d) are so few that k×k matrices are cheaper than d×d ones.
 
     Exactness asks for k < d alone; in few dimensions one d×d Cholesky beats the longer k×k formula anyway.
     """
-    k, d = vectors.shape[-2:]
     return k < d and d > THIN_FROM
 
 
@@ -65,7 +64,7 @@ class Cloud:
         `images` are the vectors seen through θ's root, where sampling has made them already.
         """
         self.vectors, self.weights, self.decay, self.images = vectors, weights, decay, images
-        self.is_thin = is_thin(vectors)
+        self.is_thin = is_thin(*vectors.shape[-2:])
         self._moment: Array | None = None
         self._gram_root: Array | None = None
         self._eigen: tuple[Array, Array] | None = None
@@ -168,6 +167,7 @@ class Tangent:
     rate: PerTrial = ONE  # (...,)
     log_scale: PerTrial = ZERO  # (...,), of the standard deviations
     exponential: bool = False  # C moves to A·exp(covariance part)·Aᵀ instead of A(I + covariance part)Aᵀ
+    mean_image: Array | None = None  # (..., d), the mean step seen through θ's root, where that comes for free
 
     @property
     def spectral_norm(self) -> PerTrial:
@@ -177,7 +177,13 @@ class Tangent:
 
     def scaled(self, *, mean: PerTrial, cov: PerTrial) -> Tangent:
         """The tangent with its mean part and its covariance part each multiplied by a rate (...,)."""
-        return Tangent(self.mean * spread(mean, 1), self.cloud, self.rate * cov, self.log_scale, self.exponential)
+        return self._with(mean, self.rate * cov, self.log_scale)
+
+    def _with(self, factor: PerTrial, rate: PerTrial, log_scale: PerTrial) -> Tangent:
+        """The tangent with its mean part multiplied by a factor (...,), and another rate and change of scale."""
+        by = spread(factor, 1)
+        image = None if self.mean_image is None else self.mean_image * by
+        return Tangent(self.mean * by, self.cloud, rate, log_scale, self.exponential, image)
 
     def damped(self, *, mean: PerTrial, cov: PerTrial, log_scale: PerTrial) -> Tangent:
         """η times the whole change of θ, that of the scale included: Δm ↦ mean·Δm, ΔC ↦ cov·ΔC, and a change of scale beside it.
@@ -186,13 +192,14 @@ class Tangent:
         I + η(e·(I + G) − I) = e′·(I + (ηe/e′)·G), e′ = 1 + η(e − 1). An exponential step e·exp(G) becomes e^η·exp(ηG).
         """
         if self.exponential:
-            return Tangent(self.mean * spread(mean, 1), self.cloud, self.rate * cov, cov * self.log_scale + log_scale, True)
+            return self._with(mean, self.rate * cov, cov * self.log_scale + log_scale)
         growth = np.expm1(2.0 * self.log_scale)
         damped = 1.0 + cov * growth
         rate = self.rate * cov * ((1.0 + growth) / damped)
-        return Tangent(self.mean * spread(mean, 1), self.cloud, rate, 0.5 * np.log(damped) + log_scale)
+        return self._with(mean, rate, 0.5 * np.log(damped) + log_scale)
 
 
 def natural_gradient(vectors: Array, weighting: Weighting, images: Array | None = None) -> Tangent:
     """Σ wᵢ ∇̃ log p(xᵢ) in the whitened frame, eq:ng-est: z for the mean, zzᵀ − I for the covariance."""
-    return Tangent(combination(weighting.mean, vectors), Cloud(vectors, weighting.cov, weighting.decay, images))
+    cloud = Cloud(vectors, weighting.cov, weighting.decay, images)
+    return Tangent(combination(weighting.mean, vectors), cloud, mean_image=None if images is None else combination(weighting.mean, images))

@@ -25,7 +25,7 @@ def run_study(given: argparse.Namespace) -> int:
     """Compute, draw, say what was found."""
     from sublevel import studies
     from sublevel.experiments import schedule
-    from sublevel.experiments.progress import Progress
+    from sublevel.experiments.workbar import WorkBar
 
     if given.name not in studies.STUDIES:
         raise Unable(f"there is no study {given.name!r}. Choose one of {', '.join(studies.STUDIES)}.")
@@ -36,7 +36,7 @@ def run_study(given: argparse.Namespace) -> int:
         scale="quick" if given.quick else "full",
     )
     try:
-        lines = studies.run(request, given.jobs or schedule.available_cores(), Progress(given.name))
+        lines = studies.run(request, given.jobs or schedule.available_cores(), WorkBar(given.name))
     except KeyboardInterrupt:
         print(f"\nstopped. What is finished is kept in {request.out}: the same command continues from there.", file=sys.stderr)
         return 130

@@ -14,10 +14,10 @@ import numpy as np
 from sublevel.experiments import store
 from sublevel.experiments.compute import CAP, DEGENERATE, PATIENCE
 from sublevel.experiments.config import TARGET
-from sublevel.experiments.progress import duration
 from sublevel.experiments.results import Result, Results
 from sublevel.experiments.statements import Statement, failure_count
 from sublevel.experiments.table import verdict_line
+from sublevel.progress import duration
 
 TITLE = "Akimoto 2012, reproduced"
 CAPTIONS = {

@@ -24,9 +24,9 @@ from sublevel.experiments.config import (
     setting_config,
 )
 from sublevel.experiments.page import Facts, page
-from sublevel.experiments.progress import Progress
 from sublevel.experiments.results import Result, Results, joined, summary_row
 from sublevel.experiments.statements import Statement, statements
+from sublevel.experiments.workbar import WorkBar
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Plan:
         return schedule.Task(self.parts / f"{chunk.key}.npz", store.stamp(chunk.config), chunk.cost, compute, chunk)
 
 
-def reproduce(plan: Plan, jobs: int, progress: Progress) -> tuple[Path, list[Statement]]:
+def reproduce(plan: Plan, jobs: int, progress: WorkBar) -> tuple[Path, list[Statement]]:
     """Compute what is not there yet, draw, judge, report; the path of the report and the statements."""
     from sublevel.experiments.draw import drawn  # needs Matplotlib, which is optional: ask for it before hours are spent
 
@@ -85,7 +85,7 @@ def reproduce(plan: Plan, jobs: int, progress: Progress) -> tuple[Path, list[Sta
     return plan.out / "report.html", rows
 
 
-def computed(plan: Plan, jobs: int, progress: Progress) -> tuple[Results, bool]:
+def computed(plan: Plan, jobs: int, progress: WorkBar) -> tuple[Results, bool]:
     """The results of all settings, and whether some of the data was there from an earlier run."""
     settings = all_settings(plan.figures, plan.d)
     found = {setting: store.load(plan.path(setting), plan.stamp(setting)) for setting in settings}

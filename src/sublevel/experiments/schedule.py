@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sublevel.experiments import store
-from sublevel.experiments.progress import Progress
+from sublevel.experiments.workbar import WorkBar
 from sublevel.workers import available_cores, end_when_told, interrupts_ignored
 
 __all__ = ["Task", "WorkerLost", "available_cores", "run"]
@@ -51,7 +51,7 @@ class WorkerLost(Exception):
     """A worker process ended before its task did; what was finished is kept."""
 
 
-def run(tasks: Iterable[Task], jobs: int, progress: Progress) -> bool:
+def run(tasks: Iterable[Task], jobs: int, progress: WorkBar) -> bool:
     """Compute the tasks whose files are not there, the longest first; whether some were there. Ctrl-C ends the work at once."""
     ordered = sorted(tasks, key=lambda task: -task.cost)
     present = [task.load() is not None for task in ordered]
@@ -67,7 +67,7 @@ def run(tasks: Iterable[Task], jobs: int, progress: Progress) -> bool:
     return any(present)
 
 
-def _finished(waiting: dict[Future[None], Task], progress: Progress) -> Iterator[Task]:
+def _finished(waiting: dict[Future[None], Task], progress: WorkBar) -> Iterator[Task]:
     """Tasks as they are finished."""
     while waiting:
         for future in wait(waiting, timeout=1.0, return_when="FIRST_COMPLETED").done:

@@ -8,7 +8,7 @@ import numpy as np
 
 from sublevel.arrays import Array, Mask, Noise, PerTrial, everywhere, finite, rows, spread, value
 from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, Transport, in_range
-from sublevel.linalg import add_to_diagonal, cholesky, combination, eigh, image, lower_solve, product, solve
+from sublevel.linalg import add_to_diagonal, cholesky, combination, diagonal_of, eigh, image, lower_solve, product, solve, updated
 from sublevel.tangent import ONE, ZERO, Tangent, is_thin
 
 LARGE_STEP = 1e6
@@ -59,7 +59,7 @@ class FullGaussian:
     def sample_at(self, z: Array) -> GaussianSample:
         """The sample whose whitened points are z (..., n, d)."""
         images = product(z, self.root.mT)
-        if is_thin(z):
+        if is_thin(*z.shape[-2:]):
             return GaussianSample(z, self._placed(images), images)
         images *= spread(self.scale, 2)
         images += rows(self.mean)
@@ -149,19 +149,20 @@ class FullGaussian:
         """
         moved_root = _exponential_root if tangent.exponential else _thin_moved_root if tangent.cloud.is_thin else _thick_moved_root
         root, growth, definite, transport = moved_root(self.root, tangent.cloud, tangent.rate)
-        mean = image(self.root, tangent.mean)
-        mean *= spread(self.scale, 1)
+        mean = spread(self.scale, 1) * (image(self.root, tangent.mean) if tangent.mean_image is None else tangent.mean_image)
         mean += self.mean
         scale = self.scale if growth is ONE else self.scale * growth
         if tangent.log_scale is not ZERO:
             scale = scale * np.exp(tangent.log_scale)
+        before = scale
         usable, unchecked = definite & finite(mean), self.unchecked + 1
         if scale is not self.scale:
             usable = usable & in_range(scale)
         if root.ndim > 2 or unchecked == CHECK_EVERY or not 0.25 < root[0, 0] < 4.0:
             root, scale = balanced(root, scale)
             usable, unchecked = usable & rows_in_range(root, scale), 0
-        return Move(FullGaussian(mean, root, scale, unchecked), usable, transport)
+        stretch = growth if scale is before else growth * (scale / before)
+        return Move(FullGaussian(mean, root, scale, unchecked), usable, transport, stretch)
 
 
 def _thick_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:
@@ -195,8 +196,7 @@ def _thin_exponential_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Arr
     v, d = cloud.vectors, spread(rate, 2) * cloud.weights[..., None]
     dru = d * (cloud.gram_root @ vectors)
     images = v @ root.mT if cloud.images is None else cloud.images
-    moved = images.mT @ (0.5 * (d * v) + (dru * _remainder(half)[..., None, :]) @ (dru.mT @ v))
-    moved += root
+    moved = updated(root, images, 0.5 * (d * v) + (dru * _remainder(half)[..., None, :]) @ (dru.mT @ v))
     growth = np.exp(-0.5 * rate * cloud.decay)
 
     def transport(vector: Array) -> Array:
@@ -244,14 +244,16 @@ def _thin_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, Pe
     dru = d * (cloud.gram_root @ vectors)
     db = dru / (1.0 + s)
     images = v @ root.mT if cloud.images is None else cloud.images
-    moved = images.mT @ (0.5 * (d * v - db @ (db.mT @ v)))
-    moved += root
+    middle = product(db, -0.5 * db.mT)
+    diagonal = diagonal_of(middle)
+    diagonal += 0.5 * d[..., 0]
+    moved = updated(root, images, product(middle, v))
 
     def transport(vector: Array) -> Array:
         """M^{-1/2}v = (I + VᵀTV)v/√α with T = −½D + DRU·(s + 2)/(2s(1 + s)²)·UᵀRᵀD."""
-        u = v @ vector[..., None]  # (..., k, 1)
-        inner = (dru * ((s + 2.0) / (2.0 * s * np.square(1.0 + s)))) @ (dru.mT @ u) - 0.5 * d * u
-        return (vector + (v.mT @ inner)[..., 0]) / np.sqrt(spread(remainder, 1))
+        u = image(v, vector)
+        inner = image(dru * ((s + 2.0) / (2.0 * s * np.square(1.0 + s))), combination(u, dru)) - 0.5 * d[..., 0] * u
+        return (vector + combination(inner, v)) / np.sqrt(spread(remainder, 1))
 
     return moved, np.sqrt(remainder), definite, transport
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from sublevel.arrays import Array, Mask, Noise, PerTrial, value
-from sublevel.tangent import Tangent
+from sublevel.tangent import ONE, Tangent
 
 LOG_2PI = log(2 * pi)
 SQRT_HALF = sqrt(0.5)
@@ -55,6 +55,7 @@ class Move:
     theta: Any
     usable: Mask
     transport: Transport
+    stretch: PerTrial = ONE  # (...,), what the units of images grow by: those of transported vectors are the old ones over it
 
 
 class Family(Protocol):

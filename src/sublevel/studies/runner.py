@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sublevel.experiments import schedule, store
-from sublevel.experiments.progress import Progress
+from sublevel.experiments.workbar import WorkBar
 from sublevel.studies import apart, consistency, dimension, restricted
 from sublevel.studies.common import Arrays, Data, Piece, Scale, Study
 
@@ -53,7 +53,7 @@ def code() -> str:
     return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
-def run(request: Request, jobs: int, progress: Progress) -> list[str]:
+def run(request: Request, jobs: int, progress: WorkBar) -> list[str]:
     """Run a study; what was found, in lines of text. Beside the data appear a picture as PNG and SVG, and the text."""
     from sublevel.studies.figures import drawn  # needs Matplotlib, which is optional: ask for it before minutes are spent
 
@@ -65,7 +65,7 @@ def run(request: Request, jobs: int, progress: Progress) -> list[str]:
     return lines
 
 
-def computed(request: Request, pieces: list[Piece], jobs: int, progress: Progress) -> Data:
+def computed(request: Request, pieces: list[Piece], jobs: int, progress: WorkBar) -> Data:
     """The data of all pieces, from an earlier run where it is there."""
     parts = request.out / f"{request.name}-parts"
     store.prepare(request.out)

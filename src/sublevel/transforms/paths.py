@@ -7,11 +7,11 @@ from typing import cast
 
 import numpy as np
 
-from sublevel.arrays import Array, PerTrial, smaller, spread, value
+from sublevel.arrays import Array, PerTrial, as_number, smaller, spread, value
 from sublevel.constants import cma_constants
-from sublevel.families.protocol import Family, Transport
+from sublevel.families.protocol import Family, Move
 from sublevel.linalg import inner
-from sublevel.tangent import ONE, Cloud, Tangent
+from sublevel.tangent import ONE, Cloud, Tangent, is_thin
 
 
 @value
@@ -21,10 +21,12 @@ class Paths:
     sigma: Array  # (..., d), stays in the frame of the root
     cov: Array  # (..., d), a displacement that is carried from frame to frame
     fading: PerTrial  # (...,), (1 − c_σ)^{2t}: what is left of the first step
+    image: Array | None  # (..., d), the covariance path seen through the root, where images are kept
 
-    def carried(self, transport: Transport) -> Paths:
-        """The covariance path in the new frame."""
-        return Paths(self.sigma, transport(self.cov), self.fading)
+    def carried(self, move: Move) -> Paths:
+        """The covariance path in the new frame. Its image is the same but for the unit."""
+        image = None if self.image is None else self.image / spread(move.stretch, 1)
+        return Paths(self.sigma, move.transport(self.cov), self.fading, image)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,9 @@ class Cumulation:
 
     def init(self, theta: Family, sample_size: int) -> Paths:
         """Paths of length 0."""
-        return Paths(np.zeros_like(theta.mean), np.zeros_like(theta.mean), np.ones(theta.mean.shape[:-1])[()])
+        nothing = np.zeros_like(theta.mean)
+        image = theta.images(nothing) if is_thin(sample_size, theta.dimension) else None
+        return Paths(nothing, nothing, np.ones(theta.mean.shape[:-1])[()], image)
 
     def __call__(self, tangent: Tangent, memory: Paths, theta: Family, /) -> tuple[Tangent, Paths]:
         """The tangent with CMA-ES's rates, one more vector and a change of scale."""
@@ -44,10 +48,12 @@ class Cumulation:
         p_sigma = (1.0 - c.c_sigma) * memory.sigma + c.gain_sigma * step
         fading = memory.fading * c.fade
         length = inner(p_sigma, p_sigma) ** 0.5 / c.chi
-        goes_on = length < c.stall * (1.0 - fading) ** 0.5  # h_σ
-        p_c = (1.0 - c.c_c) * memory.cov + spread(c.gain_c * goes_on, 1) * step
-        decay = c.c_mu * cloud.decay + c.c_1 - c.c_1_stalled * ~goes_on
-        joined = cloud.joined(c.c_mu, p_c, c.c_1, decay, theta.images(p_c) if cloud.is_thin else None)
+        goes_on = as_number(length < c.stall * (1.0 - fading) ** 0.5)  # h_σ
+        gain = spread(c.gain_c * goes_on, 1)
+        p_c = (1.0 - c.c_c) * memory.cov + gain * step
+        image = None if memory.image is None or tangent.mean_image is None else (1.0 - c.c_c) * memory.image + gain * tangent.mean_image
+        decay = c.c_mu * cloud.decay + c.c_1 - c.c_1_stalled * (1.0 - goes_on)
+        joined = cloud.joined(c.c_mu, p_c, c.c_1, decay, image)
         log_scale = smaller(c.c_sigma / c.d_sigma * (length - 1.0), 1.0)
-        mean = step if self.c_mean == 1.0 else self.c_mean * step
-        return Tangent(mean, joined, ONE, log_scale), Paths(p_sigma, p_c, fading)
+        moved = Tangent(step, joined, ONE, log_scale, mean_image=tangent.mean_image)
+        return (moved if self.c_mean == 1.0 else moved.scaled(mean=np.float64(self.c_mean), cov=ONE)), Paths(p_sigma, p_c, fading, image)

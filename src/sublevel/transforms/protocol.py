@@ -10,7 +10,7 @@ from sublevel.tangent import Tangent
 Memory = Any
 """What a transform remembers: arrays with leading axes (...), tuples and dataclasses of them, or None.
 
-A memory of vectors that live in the whitened frame has a method `carried(transport)` that takes them to the next frame.
+A memory of vectors that live in the whitened frame has a method `carried(move)` that takes them to the next frame.
 """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -92,7 +92,8 @@ class ExponentialRates:
 
     def __call__(self, tangent: Tangent, memory: PerTrial, theta: Family, /) -> tuple[Tangent, PerTrial]:
         """The tangent at these rates, to be followed exponentially."""
-        return Tangent(self.c_mean * tangent.mean, tangent.cloud, memory, exponential=True), memory
+        scaled = tangent.scaled(mean=np.float64(self.c_mean), cov=memory)
+        return replace(scaled, exponential=True), memory
 
 
 def reciprocal(positive: PerTrial) -> PerTrial:

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from sublevel.progress import duration
 
 
-class Progress:
+class WorkBar:
     """A bar with the time left on a terminal, a line now and then elsewhere. Counts seconds of expected work, not pieces."""
 
     def __init__(self, label: str, stream: TextIO | None = None, interval: float = 15.0) -> None:
