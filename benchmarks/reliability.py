@@ -18,6 +18,7 @@ import argparse
 import importlib
 import importlib.util
 import json
+import resource
 import sys
 import time
 from functools import partial
@@ -71,7 +72,7 @@ def said(seen) -> str:
     if seen.died:
         return seen.died
     if seen.raised is not None:
-        return f"{seen.raised.kind}: {seen.raised.message}"[:200]
+        return f"{seen.raised.kind}, {seen.raised.kept or 0} of {seen.finished} evaluations kept: {seen.raised.message}"[:200]
     if seen.answer is None:
         return seen.notes
     answer = seen.answer
@@ -120,11 +121,12 @@ def main() -> None:
         if is_installed(name):
             rows += in_a_process(name, arguments.only, arguments.lanes)
     seconds = time.monotonic() - began
-    print(summary(rows, seconds))
+    computed = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+    print(summary(rows, seconds, computed))
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1))
     if arguments.page:
-        arguments.page.write_text(with_tables(arguments.page.read_text(), rows, seconds))
+        arguments.page.write_text(with_tables(arguments.page.read_text(), rows, seconds, computed))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ class Damage:
 
     do: Callable[[Library, Path, Path], None]
     right: set[Outcome]
+    needs: tuple[str, ...] = ("store",)
 
 
 class Payload:
@@ -92,6 +93,14 @@ def as_other_database(library: Library, file: Path, flag: Path) -> None:
     connection.close()
 
 
+def as_pickle(library: Library, file: Path, flag: Path) -> None:
+    file.write_bytes(payload(flag))
+
+
+def forged(well: bool) -> Callable[[Library, Path, Path], None]:
+    return lambda library, file, flag: library.forge(file, payload(flag), well)
+
+
 DAMAGES: dict[str, Damage] = {
     "nothing happens": Damage(lambda *_: None, {Outcome.WORKS}),
     "missing": Damage(lambda library, file, flag: file.unlink(), REFUSED),
@@ -100,7 +109,7 @@ DAMAGES: dict[str, Damage] = {
     "one byte": Damage(with_bytes(lambda data: bytes(data[:1])), REFUSED),
     "a quarter of it": Damage(with_bytes(lambda data: bytes(data[: len(data) // 4])), REFUSED),
     "half of it": Damage(with_bytes(lambda data: bytes(data[: len(data) // 2])), REFUSED),
-    "all but the last byte": Damage(with_bytes(lambda data: bytes(data[:-1])), REFUSED),
+    "all but the last byte": Damage(with_bytes(lambda data: bytes(data[:-1])), UNHARMED),
     "random bytes": Damage(with_bytes(lambda data: os.urandom(len(data))), REFUSED),
     "text": Damage(with_bytes(lambda data: b"x0,x1,f\n1.0,1.0,6.25\n"), REFUSED),
     "zeros": Damage(with_bytes(lambda data: bytes(len(data))), REFUSED),
@@ -113,7 +122,7 @@ DAMAGES: dict[str, Damage] = {
     "another program's database": Damage(as_other_database, REFUSED),
     "a zip bomb": Damage(as_zip_bomb, REFUSED),
     "a header of 7 TiB": Damage(as_huge_header, REFUSED),
-    "a pickle that does something": Damage(lambda library, file, flag: file.write_bytes(payload(flag)) and None, REFUSED),
-    "state replaced by a pickle that does something": Damage(lambda library, file, flag: library.forge(file, payload(flag), False), REFUSED),
-    "the same with checksums that fit": Damage(lambda library, file, flag: library.forge(file, payload(flag), True), REFUSED),
+    "a pickle that does something": Damage(as_pickle, REFUSED),
+    "state replaced by a pickle that does something": Damage(forged(well=False), REFUSED, ("database",)),
+    "the same with checksums that fit": Damage(forged(well=True), REFUSED, ("database",)),
 }

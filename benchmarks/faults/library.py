@@ -17,9 +17,15 @@ BUDGET = 600
 BOX = [(-3.0, 3.0), (-3.0, 3.0)]
 """Bounds for those who cannot do without."""
 
-ALL = frozenset(
+
+def named(text: str) -> frozenset[str]:
+    """The features in a text, one word each."""
+    return frozenset(text.split())
+
+
+ALL = named(
     "x0 sigma0 bounds popsize maxfevals maxiter ftarget seed method restarts callback keywords vectorized workers timeout on_error store "
-    "lock ask_tell".split()
+    "database stored_workers shared_store ask_tell"
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from faults.library import BOX, BUDGET, Given, Library, Stepper, as_array, columns, keeping
+from faults.library import BOX, BUDGET, Given, Library, Stepper, as_array, columns, keeping, named
 from faults.verdict import Answer
 
 warnings.simplefilter("ignore")
@@ -35,7 +35,7 @@ class Cma(Library):
     """The package `cma`: `fmin2`; `CMAEvolutionStrategy.optimize` for workers and where its state has to survive; `pickle_dumps`."""
 
     name, package = "cma", "cma"
-    features = frozenset("x0 sigma0 bounds popsize maxfevals maxiter ftarget seed restarts callback keywords workers store ask_tell".split())
+    features = named("x0 sigma0 bounds popsize maxfevals maxiter ftarget seed restarts callback keywords workers store ask_tell")
     converged = frozenset({"tolfun", "tolfunhist", "tolfunrel", "tolx", "ftarget"})
 
     def options(self, given: Given) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class Cmaes(Library):
     """The package `cmaes`: the loop of its README, and pickles of the optimizer."""
 
     name, package = "cmaes", "cmaes"
-    features = frozenset("x0 sigma0 bounds popsize seed keywords store ask_tell".split())
+    features = named("x0 sigma0 bounds popsize seed keywords store ask_tell")
 
     def made(self, given: Given) -> Any:
         import cmaes
@@ -153,7 +153,7 @@ class DifferentialEvolution(Library):
     """`scipy.optimize.differential_evolution`. It cannot do without bounds."""
 
     name, package = "scipy DE", "scipy"
-    features = frozenset("x0 bounds popsize maxiter seed method callback keywords vectorized workers".split())
+    features = named("x0 bounds popsize maxiter seed method callback keywords vectorized workers")
 
     def minimize(self, fun: Any, given: Given) -> Answer:
         from scipy.optimize import differential_evolution
@@ -172,7 +172,7 @@ class Optuna(Library):
     """Optuna with its CmaEsSampler, in memory or in SQLite."""
 
     name, package = "optuna", "optuna"
-    features = frozenset("x0 sigma0 bounds popsize maxfevals seed method callback keywords store lock ask_tell".split())
+    features = named("x0 sigma0 bounds popsize maxfevals seed method callback keywords store database shared_store ask_tell")
     trials = 200
 
     def study(self, given: Given, file: Path | None = None) -> Any:
@@ -266,7 +266,7 @@ class PyBobyqa(Library):
     """`pybobyqa.solve`. It answers bad input by a flag and a message, which count as an error."""
 
     name, package = "Py-BOBYQA", "Py-BOBYQA"
-    features = frozenset("x0 sigma0 bounds maxfevals keywords".split())
+    features = named("x0 sigma0 bounds maxfevals keywords")
 
     def minimize(self, fun: Any, given: Given) -> Answer:
         import pybobyqa
@@ -286,7 +286,7 @@ class Nevergrad(Library):
     """Nevergrad's CMA by `minimize`, with an executor for workers; and `dump`."""
 
     name, package = "nevergrad", "nevergrad"
-    features = frozenset("x0 sigma0 bounds maxfevals seed method callback workers store ask_tell".split())
+    features = named("x0 sigma0 bounds maxfevals seed method callback workers store ask_tell")
 
     def made(self, given: Given) -> Any:
         import nevergrad as ng

@@ -32,6 +32,18 @@ PATIENCE = 5
 """How many limits a case may take that goes on evaluating, within three times its budget: a slow machine is no fault."""
 GRACE = 2.0
 """Seconds in which what a case has started must be gone after it."""
+PROBE = 0.03
+"""Seconds of computing by which the load of the machine is found out."""
+SLOWEST = 4.0
+"""Limits grow with the load of the machine, up to this factor."""
+
+
+def slowness() -> float:
+    """Seconds that pass while this process computes for one, at least 1: how busy the machine is with other things."""
+    wall, cpu = time.monotonic(), time.process_time()
+    while time.process_time() - cpu < PROBE:
+        pass
+    return min(max((time.monotonic() - wall) / PROBE, 1.0), SLOWEST)
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,7 @@ class Phase:
 def supervised(phase: Phase, folder: Path) -> Seen:
     """Do it in a child of this process, which must have no other children, and tell what was seen."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    phase = replace(phase, limit=phase.limit * slowness())
     report, began = folder / "report.json", time.monotonic()
     report.unlink(missing_ok=True)
     if (pid := os.fork()) == 0:

@@ -125,7 +125,7 @@ def outcome(seen: Seen, rules: Rules) -> Outcome:
 def of_error(raised: Raised, seen: Seen, rules: Rules) -> Outcome:
     """An error is judged by when it came, and by what it says or keeps."""
     if raised.calls == 0 or rules.timeless:
-        is_clear = any(word.lower() in raised.message.lower() for word in rules.words)
+        is_clear = any(word in f"{raised.kind} {raised.message}".lower() for word in rules.words)
         return Outcome.CLEAR if is_clear else Outcome.UNCLEAR
     if not rules.counts:
         return Outcome.LATE
