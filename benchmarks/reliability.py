@@ -1,6 +1,6 @@
 """What happens when something is wrong, here and elsewhere: bad input, bad objectives, dead workers, signals, damaged files.
 
-    python benchmarks/reliability.py [--library NAME ...] [--only TEXT] [--page docs/reliability.md] [--json FILE]
+    python benchmarks/reliability.py [--library NAME ...] [--only TEXT ...] [--page docs/reliability.md] [--json FILE]
 
 Every case runs in a process of its own with a limit of a few seconds, two at a time. The objective counts its calls itself, in files.
 How a case ended is decided by the rules in `faults/verdict.py`, and which endings are right by the table in `faults/cases.py`.
@@ -36,7 +36,7 @@ LIBRARIES = {
 """For each: the module and the class of how it is used, and its own module."""
 
 
-def run_library(name: str, only: str, lanes: int) -> list[dict]:
+def run_library(name: str, only: list[str], lanes: int) -> list[dict]:
     """All cases with one library: a row for each, in the order of the table."""
     from faults.cases import CASES
     from faults.play import applies, played
@@ -46,7 +46,7 @@ def run_library(name: str, only: str, lanes: int) -> list[dict]:
     module, kind, own = LIBRARIES[name]
     importlib.import_module(own)  # once, before the processes of all cases are forked from here
     library = getattr(importlib.import_module(module), kind)()
-    chosen = [case for case in CASES if only in f"{case.group}: {case.name}"]
+    chosen = [case for case in CASES if any(text in f"{case.group}: {case.name}" for text in only or [""])]
     rows = [
         {"library": name, "title": library.title, "group": case.group, "case": case.name, "outcome": Outcome.NONE, "right": True}
         for case in chosen
@@ -84,7 +84,7 @@ def is_installed(name: str) -> bool:
     return importlib.util.find_spec(LIBRARIES[name][2].split(".")[0]) is not None
 
 
-def in_a_process(name: str, only: str, lanes: int) -> list[dict]:
+def in_a_process(name: str, only: list[str], lanes: int) -> list[dict]:
     """The rows of a library from a process of its own, so that nobody sees what others import."""
     reader, writer = os.pipe()
     if (pid := os.fork()) == 0:
@@ -109,7 +109,7 @@ def in_a_process(name: str, only: str, lanes: int) -> list[dict]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", action="append", choices=LIBRARIES, help="only this one; may be repeated")
-    parser.add_argument("--only", default="", help="only cases with this in 'group: name'")
+    parser.add_argument("--only", action="append", help="only cases with this in 'group: name'; may be repeated")
     parser.add_argument("--lanes", type=int, default=2, help="cases at a time")
     parser.add_argument("--page", type=Path, help="write the tables into this page")
     parser.add_argument("--json", type=Path, help="write all rows into this file")

@@ -11,9 +11,11 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
+
 from faults.cases import Case
 from faults.library import BUDGET, Given, Library, Stepper
-from faults.objectives import Objective, bowl, size
+from faults.objectives import Objective, bowl, finished_points, size
 from faults.supervise import Phase, supervised
 from faults.verdict import Answer, Seen
 
@@ -64,14 +66,21 @@ def killed(case: Case, library: Library, folder: Path) -> Seen:
     file, fun, fault = folder / "run.db", objective(case, folder), case.fault
     assert fault is not None
     begin = Phase(lambda: library.store(fun, file, case.given), case.limit, fault=fault)
-    seen = supervised(begin, folder)
+    seen, sizes = supervised(begin, folder), [0]
     for time_ in range(case.resumes):
         if seen.died != "SIGKILL":
             return replace(seen, notes="it was over before it could be killed")
+        sizes.append(seen.finished)
         more = Given({name: value for name, value in case.given.items() if name in ("maxfevals", "workers")})
         again = replace(fault, calls=size(folder / "begun") + 30) if time_ + 1 < case.resumes else None
         seen = supervised(Phase(lambda more=more: library.resume(fun, file, more), case.limit, fault=again), folder)
-    return seen
+    return replace(seen, repeated=repeated(finished_points(folder), sizes))
+
+
+def repeated(points: np.ndarray, sizes: list[int]) -> int:
+    """How many of the points (n, 2) were evaluated before the death of the process, when there were as many as `sizes` say, and after."""
+    rows = [point.tobytes() for point in points]
+    return sum(row in set(rows[:begin]) for begin, end in zip(sizes, [*sizes[1:], len(rows)], strict=True) for row in rows[begin:end])
 
 
 def damaged(case: Case, library: Library, folder: Path) -> Seen:

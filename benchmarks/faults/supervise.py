@@ -82,8 +82,7 @@ def supervised(phase: Phase, folder: Path) -> Seen:
         told = json.loads(report.read_text())
         answer, raised = told["answer"] and Answer(**told["answer"]), told["raised"] and Raised(**told["raised"])
         seen = replace(seen, answer=answer, raised=raised)
-    points = finished_points(folder)
-    return replace(seen, finished=len(points), repeated=len(points) - len(np.unique(points, axis=0)))
+    return replace(seen, finished=len(finished_points(folder)))
 
 
 def _ending(status: int) -> str:

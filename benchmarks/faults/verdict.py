@@ -79,7 +79,7 @@ class Seen:
     answer: Answer | None = None
     raised: Raised | None = None
     finished: int = 0  # evaluations
-    repeated: int = 0  # of them, at a point where one was finished before
+    repeated: int = 0  # of them, at a point where one was finished before the process was killed
     is_late: bool = False
     died: str = ""  # how the process ended, if not by itself
     ran_code: bool = False
