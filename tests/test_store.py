@@ -53,7 +53,7 @@ def objective(restarts):
 
 def options(method, bounds, restarts, **more):
     """What `minimize` needs for a case of the grid."""
-    x0, sigma0 = (np.full(6, 0.5), None) if method == "pbil" else (np.array([1.0, 3.0, 2.0, 1.0]), 0.4)
+    x0, sigma0 = (np.full(12, 0.5), None) if method == "pbil" else (np.array([1.0, 3.0, 2.0, 1.0]), 0.4)
     return {"x0": x0, "sigma0": sigma0, "method": method, "restarts": restarts, "rng": 7, "maxfevals": 640, **BOUNDS[bounds], **more}
 
 
@@ -116,7 +116,8 @@ def check_resumes(tmp_path, case, moments):
     for calls, copy in copies.items():
         again = Counted(fun.fun)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(recorder, "WRITING", 0.1)
+            patched.setattr(recorder, "WRITING", 0.0)
+            patched.setattr(recorder, "SAVINGS", 0.0)
             resumed = sl.resume(copy, again)
         assert again.calls == fun.calls - calls
         assert fingerprint(copy) == expected

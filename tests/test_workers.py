@@ -160,13 +160,15 @@ def test_two_hundred_deaths_of_workers_change_no_bit(tmp_path):
 
 @pytest.mark.slow
 def test_workers_killed_from_outside_at_any_time_change_no_bit(tmp_path):
-    """Idle, starting or at work: whoever is there is killed, but nobody twice at the same point."""
+    """Idle, starting or at work: whoever is there is killed. Nobody is at fault, so no point is given up at the second time."""
     script = """
         import sys
         from pathlib import Path
         import sublevel as sl
+        from sublevel import workers
         from objectives import Slow
         if __name__ == "__main__":
+            workers.STRIKES = 10
             result = sl.minimize(Slow(Path(sys.argv[1]), 0.02), [1.0, 1.0, 1.0], 0.5, popsize=6, rng=1, maxiter=100, workers=2)
             print(result.x.tobytes().hex(), result.nfev, len(result.failures))
     """
@@ -378,7 +380,7 @@ def check_an_exception_in_a_process(k):
     with pytest.raises(ArithmeticError, match="not at") as caught:
         run(Once(tuple(points[k]), "refuse"), workers=2)
     assert caught.value.sublevel_x.tobytes() == points[k].tobytes()
-    assert k // 6 * 6 <= caught.value.sublevel_result.nfev <= k + 1
+    assert k // 6 * 6 <= caught.value.sublevel_result.nfev < k // 6 * 6 + 6
     assert "in a worker process" in "".join(caught.value.__notes__)
     assert "objectives.py" in "".join(caught.value.__notes__)
     return time.monotonic() - began

@@ -11,6 +11,7 @@ from sublevel.record import History
 from sublevel.restarts import BIPOP, IPOP
 from sublevel.result import Result
 from sublevel.resume import resume
+from sublevel.sharded import minimize_sharded
 from sublevel.store.errors import StoreError
 from sublevel.stored import StoredRun, load
 from sublevel.warm import warm_start
@@ -34,6 +35,7 @@ __all__ = [
     "cma",
     "load",
     "minimize",
+    "minimize_sharded",
     "ngd",
     "pbil",
     "plots",

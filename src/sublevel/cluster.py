@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from sublevel.arrays import Array
@@ -50,3 +50,33 @@ def answered(future: Any, answer: Any) -> Any:
         raise ClusterLost(f"the Dask cluster cancelled an evaluation: {answer!r}. Is its scheduler still there?")
     error = answer[1]
     return Failure(LOST, f"the evaluation ended its Dask workers: {error}") if isinstance(error, KilledWorker) else error
+
+
+def gathered(
+    client: Any, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], names: Sequence[str], places: Sequence[str]
+) -> list[Any]:
+    """What a pure function returns for each of the calls, whose names say what they are; best computed at these places ("" for anywhere).
+
+    If a worker dies, Dask computes again what it held.
+    """
+    futures: list[Any] = []
+    try:
+        for call, name, place in zip(calls, names, places, strict=True):
+            somewhere = {"workers": [place], "allow_other_workers": True} if place else {}
+            futures.append(client.submit(function, *call, key=name, **somewhere))
+        return client.gather(futures)
+    finally:
+        with contextlib.suppress(Exception):  # of a cluster that is gone
+            client.cancel([future for future in futures if not future.done()])
+
+
+def place() -> str:
+    """In a task: the address of the worker that it runs on; "" if this is none."""
+    if "distributed" not in sys.modules:
+        return ""
+    import distributed
+
+    try:
+        return str(distributed.get_worker().address)
+    except ValueError:
+        return ""

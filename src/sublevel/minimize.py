@@ -171,6 +171,7 @@ class Search:
     progress: Progress | None
     history: History
     failures: Failures
+    elsewhere: Callable[[Optimizer], None] | None = None  # makes a generation whose points are not here
     recorder: Recorder | None = None
 
     def stored(self, store: Any, given: Given) -> Search:
@@ -212,18 +213,26 @@ class Search:
     def generation(self) -> dict[str, float]:
         """One generation, and the reasons to stop after it."""
         optimizer = self.optimizer
-        points = optimizer.ask()
-        values = self.values(points)
-        optimizer.tell(points, values)
+        told = self.told()
         self.history.see(optimizer)
         if self.progress is not None:
             self.progress.see(optimizer)
         reasons = self.limits.reasons(optimizer)
-        if self.recorder is not None:
-            self.recorder.finished(optimizer, self.history, points, values)
+        if self.recorder is not None and told is not None:
+            self.recorder.finished(optimizer, self.history, *told)
         if self.callback is not None and _wants_stop(self.callback, self.result(reasons)):
             reasons = reasons or {"callback": float(optimizer.nit)}
         return reasons
+
+    def told(self) -> tuple[Array, Array] | None:
+        """A generation's points (n, d) and values (n,), which the optimizer was told; None if that was done elsewhere."""
+        if self.elsewhere is not None:
+            self.elsewhere(self.optimizer)
+            return None
+        points = self.optimizer.ask()
+        values = self.values(points)
+        self.optimizer.tell(points, values)
+        return points, values
 
     def values(self, points: Array) -> Array:
         """Values (n,) of points (n, d). If the objective raises, those that came before are counted."""

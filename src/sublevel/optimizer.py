@@ -143,13 +143,22 @@ class Optimizer:
         values = checked_values(values, self.popsize)
         if X is not shown_points:
             values = values[_positions(X, shown_points)]
-        self.state, info = self.method.tell(self.state, sample, values)
+        state, info = self.method.tell(self.state, sample, values)
+        self._see(state, info, values, sample.x)
+        self._count(shown_points, info.ranks)
+
+    def tell_elsewhere(self, state: State, info: Info, values: Array, points: Array, best_x: Array) -> None:
+        """Step of a sample that was not asked here, with its values (popsize,), some of its search points (m, k) and the best x (d,)."""
+        self._see(state, info, values, points)
+        self._count(best_x[None], Ranking(np.zeros(1, dtype=np.intp), None, info.ranks.best))
+        self.nfev += values.size - 1
+
+    def _see(self, state: State, info: Info, values: Array, points: Array) -> None:
+        self.state, self.last = state, info
         self._pending = self._deviations = None
         self._over = {}
-        self.last = info
         self.nit += 1
-        self._count(shown_points, info.ranks)
-        self.watch.see(info, values, sample.x)
+        self.watch.see(info, values, points)
 
     def note(self, points: Array, values: Array) -> None:
         """Count evaluations and keep the best point, without a step."""

@@ -83,7 +83,7 @@ def resume(
         recorder = Recorder(File(path, writing=True), lock, history, *iterations)
         opened.pop_all()
     with TerminationsAsInterrupts():
-        return Search(optimizer, evaluate, limits, callback, show, history, failures, recorder).to_the_end()
+        return Search(optimizer, evaluate, limits, callback, show, history, failures, recorder=recorder).to_the_end()
 
 
 def _found(path: Path, again: Again) -> tuple[Settings, Optimizer, History, tuple[int, int]]:
@@ -97,6 +97,7 @@ def _found(path: Path, again: Again) -> tuple[Settings, Optimizer, History, tupl
         except Misfit as misfit:
             raise unfit(path, misfit) from None
         history = restored(reading, optimizer)
+        file.check_rows("evaluations")
         stored, awaited = file.last("generations")[1], file.last("arrivals")[1]
         return reading.settings, optimizer, history, (stored, max(stored, awaited))
     finally:

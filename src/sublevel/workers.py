@@ -64,7 +64,7 @@ def available_cores() -> int:
 # ------------------------------------------------------------------------------------------------ here, where the run is
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Worker:
     """A process, how to talk to it, and what it is at."""
 
@@ -85,6 +85,11 @@ class Worker:
         its_pipe.close()
         its_lifeline.close()
         return cls(process, pipe, lifeline, time.monotonic() + START)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it waits for a point."""
+        return self.is_ready and self.index is None
 
     def begin(self, index: int, point: Array, timeout: float | None) -> None:
         """Send it a point (d,). If it is dead, that will be noticed like any other death."""
@@ -121,11 +126,12 @@ class Worker:
 
     def end(self, patience: float = 0.0) -> None:
         """End it and all that it started; with patience, let it end by itself first."""
-        self.pipe.close()
         if patience > 0:
+            self.pipe.close()
             self.process.join(patience)
         kill_group(self.process)
         self.process.join(GRACE)
+        self.pipe.close()
         self.lifeline.close()
 
 
@@ -168,7 +174,7 @@ class Processes:
     def _assign(self, waiting: deque[int], points: Array, left: int) -> None:
         """Points to those who are free, and new workers for those who are missing."""
         for worker in self._workers:
-            if waiting and worker.is_ready and worker.index is None:
+            if waiting and worker.is_free:
                 index = waiting.popleft()
                 worker.begin(index, points[index], self.timeout)
         while len(self._workers) < min(self.count, left):
@@ -204,12 +210,14 @@ class Processes:
     def _remove(self, workers: Sequence[Worker], patience: float = 0.0) -> None:
         """End workers, those without work patiently."""
         with signals_held_back():
-            until = time.monotonic() + patience
+            until, free = time.monotonic() + patience, [worker for worker in workers if worker.is_free]
             for worker in workers:
+                if not worker.is_free:
+                    worker.end()
+            for worker in free:
                 worker.pipe.close()
-            for worker in sorted(workers, key=lambda worker: worker.index is None):
-                is_free = worker.is_ready and worker.index is None
-                worker.end(until - time.monotonic() if is_free else 0.0)
+            for worker in free:
+                worker.end(until - time.monotonic())
             self._workers = [worker for worker in self._workers if worker not in workers]
 
     def close(self) -> None:
@@ -288,29 +296,29 @@ class TerminationsAsInterrupts:
 def _work(fun: Callable[..., Any], pipe: Connection, lifeline: Connection) -> None:
     """In a worker: evaluate points until there are no more to come."""
     _lead_a_group(lifeline)
-    pipe.send(True)
-    while True:
-        try:
-            point = pipe.recv()
-        except (EOFError, OSError):
-            return
-        try:
-            answer = fun(point)
-        except BaseException as error:
-            _send_error(pipe, error)
-        else:
-            pipe.send(answer)
+    with contextlib.suppress(EOFError, OSError):  # the other end is closed
+        pipe.send(True)
+        while True:
+            _answer(fun, pipe.recv(), pipe)
 
 
-def _send_error(pipe: Connection, error: BaseException) -> None:
-    """Its text, and then the exception itself if that can be sent."""
-    pipe.send(Raised("".join(traceback.format_exception(error))))
+def _answer(fun: Callable[..., Any], point: Array, pipe: Connection) -> None:
+    """In a worker: send what the objective returns; or its traceback, and then the exception itself if that can be sent."""
     try:
-        pipe.send(error)
-    except OSError:
-        raise
+        answer = fun(point)
+    except BaseException as error:
+        pipe.send(Raised("".join(traceback.format_exception(error))))
+        pipe.send_bytes(_packed(error))
+    else:
+        pipe.send(answer)
+
+
+def _packed(error: BaseException) -> Any:
+    """An exception as it goes through a pipe, or None if it cannot."""
+    try:
+        return ForkingPickler.dumps(error)
     except Exception:
-        pipe.send(None)
+        return ForkingPickler.dumps(None)
 
 
 def _lead_a_group(lifeline: Connection) -> None:

@@ -204,6 +204,8 @@ def checked_settings(facts: dict[str, Any]) -> Settings:
     limits: list[Any] = facts["limits"]
     if len(limits) != 3 or not all(limit is None or isinstance(limit, int | float) for limit in limits):
         raise Misfit("its limits are not three numbers")
+    if not isinstance(facts["restarts"], str):
+        stored_strategy(facts["restarts"])
     if facts["family"] not in FAMILIES or not (facts["method"] is None or facts["method"] in RECIPES):
         raise Misfit(f"there is no method {shown(facts['method'])} or family {shown(facts['family'])}")
     return Settings(**facts)

@@ -89,6 +89,16 @@ class Reading:
         runs, popsizes = (np.array([row[column] for row in rows], dtype=np.int64) for column in (1, 2))
         return Told(Generations(table[:, :4].copy(), runs, popsizes), table[:, 4], table[:, 5])
 
+    def last_generation(self) -> tuple[tuple[Array, int], int]:
+        """The numbers and the run of the last generation, all NaN and 0 if there is none; and the values that came since."""
+        count, last = self.file.last("generations")
+        loose = self.file.last("arrivals")[0]
+        for _, run, _, numbers in self.file.rows("generations", "WHERE iteration = ?", (last,)):
+            if len(numbers) == 8 * NUMBERS and count == last:
+                return (np.frombuffer(numbers), run), loose
+            raise StoreError(f"{self.path} is damaged: generations are missing.")
+        return (np.array([0.0, *[np.nan] * (NUMBERS - 1)]), 0), loose
+
     def snapshots(self, theta: Family) -> list[Snapshot]:
         """The search distribution now and then, like θ."""
         try:
@@ -119,7 +129,7 @@ def restored(reading: Reading, optimizer: Optimizer, whole: bool = True) -> Hist
     nit, run = saved.facts["nit"], saved.facts["restarts"]
     told = reading.told(nit if whole else None)
     popsizes, mine = told.generations.popsizes, told.generations.runs == run
-    if int(np.sum(popsizes[:nit])) != saved.facts["nfev"]:
+    if nit > len(popsizes) or int(np.sum(popsizes[:nit])) != saved.facts["nfev"]:
         raise StoreError(f"{reading.path} is damaged: its generations have not as many evaluations as its checkpoint says.")
     if whole:
         optimizer.replay(saved)
