@@ -92,8 +92,8 @@ def minimize(
     store: a new file that keeps every evaluation as it arrives, and the state: `sublevel.resume` goes on from it, whatever happened.
     curvature: whether to add ``hess_inv`` and ``curvature`` by (d + 1)(d + 2) more evaluations or so, which `maxfevals` does not count.
 
-    Returns an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, cov, history, failures, diagnosis``
-    and ``plot()``. Ctrl-C and SIGTERM return the best so far. What `fun` raises arrives with ``sublevel_x`` and ``sublevel_result``.
+    Returns an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, cov, history, failures,
+    diagnosis`` and ``plot()``. Ctrl-C and SIGTERM return the best so far. What `fun` raises arrives with ``sublevel_x`` and ``sublevel_result``.
     """
     check_functions(fun, callback)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled}
