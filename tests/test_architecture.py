@@ -21,7 +21,9 @@ LAYERS = [
     {"method"},
     {"recipes"},
     {"restarts", "space"},
+    {"failures", "cluster"},
     {"door", "start", "workers", "evaluate", "stop", "optimizer", "record"},
+    {"store"},
     {"diagnosis", "plots", "progress", "result", "curvature", "minimize"},
 ]
 HARD_DEPENDENCIES = {"numpy", "scipy", "sublevel"}

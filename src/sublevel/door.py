@@ -6,7 +6,9 @@ import difflib
 import operator
 import reprlib
 from collections.abc import Callable
+from concurrent.futures import Executor
 from contextlib import suppress
+from numbers import Real
 from typing import Any, cast
 
 import numpy as np
@@ -14,7 +16,9 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds
 
 from sublevel.arrays import Array
+from sublevel.cluster import is_client
 from sublevel.constants import default_popsize
+from sublevel.failures import ATTEMPTS, OnError
 from sublevel.families import Bernoulli, DiagonalGaussian, Family, FullGaussian, IsotropicGaussian
 from sublevel.families.protocol import SCALE_RANGE, in_range
 from sublevel.linalg import cholesky
@@ -22,6 +26,8 @@ from sublevel.method import Method
 from sublevel.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
 from sublevel.restarts import BIPOP, IPOP, Once, Restarts
 
+Workers = Any
+"""Who evaluates: a number of processes, an Executor, a Dask client, or a function like `map`."""
 FAMILIES = {"": FullGaussian, "sep-": DiagonalGaussian, "iso-": IsotropicGaussian}
 
 
@@ -93,14 +99,38 @@ def checked_restarts(restarts: Any) -> Restarts:
     return IPOP(checked_count("restarts", restarts, 0))
 
 
-def checked_workers(workers: Any) -> int | Callable[..., Any]:
-    """A number of processes ≥ 1, −1 for one on each core, or a function like `map`."""
-    if callable(workers) or (type(workers) is int and workers == -1):
+def checked_workers(workers: Any) -> Workers:
+    """A number of processes ≥ 1, −1 for one on each core, an executor, a Dask client, or a function like `map`."""
+    if callable(workers) or isinstance(workers, Executor) or is_client(workers) or (type(workers) is int and workers == -1):
         return workers
     try:
         return checked_count("workers", workers)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{error} Or −1 for one process on each core, or a function like `map`.") from None
+        raise type(error)(
+            f"{error} Or −1 for one process on each core, an Executor of concurrent.futures, a Client of dask.distributed, "
+            "or a function like `map`."
+        ) from None
+
+
+def checked_timeout(timeout: Any) -> float | None:
+    """Seconds that an evaluation may take at most; None for no limit."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, Real):
+        raise TypeError(f"`timeout` must be a number of seconds or None, got {shown(timeout)}.")
+    seconds = float(timeout)
+    if not 0 < seconds < np.inf:
+        raise ValueError(f"`timeout` must be positive and finite, got {shown(timeout)}. It is in seconds; leave it out for no limit.")
+    return seconds
+
+
+def checked_on_error(on_error: Any) -> OnError:
+    """What to do when the objective raises."""
+    for name in ATTEMPTS:
+        if isinstance(on_error, str) and on_error == name:
+            return name
+    kind = ValueError if isinstance(on_error, str) else TypeError
+    raise kind(f"`on_error` must be one of {', '.join(map(repr, ATTEMPTS))}, got {shown(on_error)}.")
 
 
 def checked_flag(name: str, flag: Any) -> bool:

@@ -5,16 +5,24 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from dataclasses import dataclass
 from functools import cmp_to_key, partial
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
+from sublevel import cluster
 from sublevel.arrays import Array
-from sublevel.door import checked_flag, checked_value, checked_values
-from sublevel.workers import Processes, available_cores
+from sublevel.door import Workers, checked_flag, checked_value, checked_values, shown
+from sublevel.failures import ATTEMPTS, Failure, Failures, OnError
+from sublevel.workers import Processes, WorkerLost, available_cores
+
+BROKEN = (
+    "the executor of `workers` lost a process and takes no more work. The objective may have ended it, perhaps for lack of memory; "
+    "`workers` as a number starts processes that are replaced when they die"
+)
 
 Arrivals = Iterator[tuple[int | slice, float | Array]]
 """Values as they arrive: of one point by its index, or of all by a slice."""
@@ -32,31 +40,82 @@ class Evaluator(Protocol):
         ...
 
 
-def evaluator(fun: Callable[..., Any], vectorized: bool, workers: int | Callable[..., Any]) -> Evaluator:
-    """One point after the other, all at once, or by `workers`: a number of processes, −1 for one on each core, or a function like `map`."""
+def evaluator(
+    fun: Callable[..., Any],
+    vectorized: bool,
+    workers: Workers,
+    timeout: float | None = None,
+    on_error: OnError = "raise",
+    failures: Failures | None = None,
+) -> Evaluator:
+    """One point after the other, all at once, or by `workers`; failed evaluations are noted in `failures`, and their values are NaN."""
+    failures = Failures() if failures is None else failures
     if vectorized and workers != 1:
         warnings.warn("`workers` wins over `vectorized`: the objective gets one point at a time, as in SciPy.", stacklevel=3)
-    if callable(workers):
-        return Mapped(fun, workers)
-    if workers == 1:
-        return AtOnce(fun) if vectorized else OneByOne(fun)
-    return InProcesses(Processes(fun, available_cores() if workers == -1 else workers))
+    if timeout is not None and (not isinstance(workers, int) or (vectorized and workers == 1)):
+        raise ValueError(
+            f"`timeout` ends the process that evaluates a point, so `workers` must be a number, and `vectorized` must be left out, "
+            f"got timeout={timeout!r}, vectorized={vectorized!r} and workers={shown(workers)}."
+        )
+    if vectorized and workers == 1:
+        return AtOnce(fun, on_error, failures)
+    guarded = Guarded(fun, on_error)
+    if isinstance(workers, Executor):
+        return Submitted(guarded, workers, failures)
+    if cluster.is_client(workers):
+        return Clustered(guarded, workers, failures)
+    if not isinstance(workers, int):
+        return Mapped(guarded, workers, failures)
+    if workers == 1 and timeout is None:
+        return OneByOne(guarded, failures)
+    processes = Processes(guarded, available_cores() if workers == -1 else workers, timeout, ATTEMPTS[on_error])
+    return InProcesses(processes, failures)
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """The objective at a point, wherever that is evaluated: its value, or how it failed. What it raises knows its point."""
+
+    fun: Callable[..., Any]
+    on_error: OnError
+
+    def __call__(self, point: Array) -> float | Failure:
+        """The value at a point (d,), which the objective cannot change."""
+        point.setflags(write=False)
+        failure = None
+        for _ in range(ATTEMPTS[self.on_error]):
+            try:
+                return checked_value(self.fun(point))
+            except BaseException as error:
+                if self.on_error == "raise" or not isinstance(error, Exception):
+                    _name_point(error, point)
+                    raise
+                failure = Failure.of(error)
+        return cast(Failure, failure)
 
 
 @dataclass(frozen=True, slots=True)
 class AtOnce:
-    """All points in one call."""
+    """All points in one call. If that fails, all values are NaN."""
 
     fun: Callable[..., Any]
+    on_error: OnError
+    failures: Failures
 
     def __call__(self, points: Array) -> Arrivals:
         """Values (n,) of points (n, d), all at once."""
-        try:
-            values = checked_values(self.fun(points[...]), len(points))
-        except BaseException as error:
-            _name_sample(error, points)
-            raise
-        yield slice(None), values
+        for attempt in range(1, ATTEMPTS[self.on_error] + 1):
+            try:
+                values = checked_values(self.fun(points[...]), len(points))
+            except BaseException as error:
+                if self.on_error == "raise" or not isinstance(error, Exception):
+                    _name_sample(error, points)
+                    raise
+                if attempt == ATTEMPTS[self.on_error]:
+                    yield slice(None), self.failures.add(Failure.of(error), points, len(points))
+            else:
+                yield slice(None), values
+                return
 
     def close(self) -> None:
         """Nobody works for it."""
@@ -66,17 +125,13 @@ class AtOnce:
 class OneByOne:
     """A call for each point."""
 
-    fun: Callable[..., Any]
+    guarded: Guarded
+    failures: Failures
 
     def __call__(self, points: Array) -> Arrivals:
         """The values of points (n, d), the first one first."""
         for index, point in enumerate(points):
-            try:
-                value = checked_value(self.fun(point))
-            except BaseException as error:
-                _name_point(error, point)
-                raise
-            yield index, value
+            yield index, _value(self.guarded(point), point, self.failures)
 
     def close(self) -> None:
         """Nobody works for it."""
@@ -86,37 +141,76 @@ class OneByOne:
 class Mapped:
     """The user's own `map`, be it of threads, processes or a cluster."""
 
-    fun: Callable[..., Any]
+    guarded: Guarded
     map: Callable[..., Iterable[Any]]
+    failures: Failures
 
     def __call__(self, points: Array) -> Arrivals:
-        """The values of points (n, d), in the order of the map."""
+        """The values of points (n, d), in the order of the map, each as soon as the map has it."""
+        count = 0
         try:
-            answers = list(self.map(Pointed(self.fun), list(points)))
-            values = checked_values([checked_value(answer) for answer in answers], len(points))
+            answers = iter(self.map(self.guarded, list(points)))
+            for point, answer in zip(points, answers, strict=False):
+                value = _value(answer, point, self.failures)
+                yield count, value
+                count += 1
+            if count < len(points) or next(answers, self) is not self:
+                raise ValueError(
+                    f"the map must give one number per point, {len(points)} of them, got {count if count < len(points) else 'more'}."
+                )
+        except GeneratorExit:
+            raise
         except BaseException as error:
             if not hasattr(error, "sublevel_x"):
                 _name_sample(error, points)
             raise
-        yield slice(None), values
 
     def close(self) -> None:
         """The user's workers are the user's to end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pointed:
-    """The objective, whose exceptions know their point wherever they are raised."""
+class Submitted:
+    """An executor of the user's: threads, processes, MPI."""
 
-    fun: Callable[..., Any]
+    guarded: Guarded
+    executor: Executor
+    failures: Failures
 
-    def __call__(self, point: Array) -> float:
-        """The value at a point (d,)."""
+    def __call__(self, points: Array) -> Arrivals:
+        """The values of points (n, d), as they are completed."""
+        futures: dict[Future[Any], int] = {}
         try:
-            return checked_value(self.fun(point))
-        except BaseException as error:
-            _name_point(error, point)
-            raise
+            futures.update({self.executor.submit(self.guarded, point): index for index, point in enumerate(points)})
+            for future in as_completed(futures):
+                index = futures[future]
+                yield index, _value(future.result(), points[index], self.failures)
+        except BrokenExecutor as error:
+            raise WorkerLost(f"{BROKEN} ({type(error).__name__}: {error})") from error
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def close(self) -> None:
+        """The user's workers are the user's to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clustered:
+    """A Dask cluster of the user's, which has its own ways to recover from the death of a worker."""
+
+    guarded: Guarded
+    client: Any
+    failures: Failures
+
+    def __call__(self, points: Array) -> Arrivals:
+        """The values of points (n, d), as they are completed."""
+        with contextlib.closing(cluster.answers(self.client, self.guarded, points)) as answers:
+            for index, answer in answers:
+                yield index, _value(answer, points[index], self.failures)
+
+    def close(self) -> None:
+        """The user's cluster is the user's to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +218,13 @@ class InProcesses:
     """Worker processes, each point to the next that is free."""
 
     processes: Processes
+    failures: Failures
 
     def __call__(self, points: Array) -> Arrivals:
         """The values of points (n, d), as the processes answer."""
-        index = 0
-        try:
-            for index, answer in enumerate(self.processes.begin(points)):
-                yield index, answer()
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            _name_point(error, points[index])
-            raise
+        with contextlib.closing(self.processes.answers(points)) as answers:
+            for index, answer in answers:
+                yield index, _value(answer, points[index], self.failures)
 
     def close(self) -> None:
         """End the processes."""
@@ -170,6 +259,19 @@ class Compared:
         """Nobody works for it."""
 
 
+def _value(answer: Any, point: Array, failures: Failures) -> float:
+    """The value that an answer is, NaN for a failure; an exception is raised here."""
+    if isinstance(answer, float):
+        return answer
+    if isinstance(answer, Failure):
+        return failures.add(answer, point)
+    if isinstance(answer, BaseException):
+        if not hasattr(answer, "sublevel_x"):
+            _name_point(answer, point)
+        raise answer
+    return checked_value(answer)
+
+
 def all_values(evaluate: Evaluator, points: Array) -> Array:
     """The values (n,) of points (n, d), once all have arrived; the points become read-only."""
     points.setflags(write=False)
@@ -194,6 +296,11 @@ def _name_point(error: BaseException, point: Array) -> None:
 
 def _name_sample(error: BaseException, points: Array) -> None:
     tell_about(error, f"sublevel: raised for the sample in `sublevel_x`, shape {points.shape}", sublevel_x=points)
+
+
+def as_raised(error: BaseException) -> BaseException:
+    """The exception as the objective raised it: a StopIteration comes out of a generator as the cause of a RuntimeError."""
+    return error.__cause__ if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration) else error
 
 
 def tell_about(error: BaseException, note: str | None = None, **facts: Any) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sublevel.arrays import Array, Noise, anywhere, chosen, everywhere, value
 from sublevel.families.full import FullGaussian
 from sublevel.families.protocol import Family, Sample
-from sublevel.tangent import Tangent, natural_gradient
+from sublevel.tangent import Tangent, Weighting, natural_gradient
 from sublevel.transforms.protocol import Memory, Transform
 from sublevel.weights.protocol import Weights
 from sublevel.weights.ranking import Ranking, ranking
@@ -72,7 +72,10 @@ class Method:
         """The next state, given the f-values (..., n) of the sample, and what was seen."""
         ranks = ranking(values)
         weighting = self.weights(ranks, sample)
-        tangent = natural_gradient(sample.z, weighting, sample.images)
+        return self.told(state, ranks, weighting, natural_gradient(sample.z, weighting, sample.images))
+
+    def told(self, state: State, ranks: Ranking, weighting: Weighting, tangent: Tangent) -> tuple[State, Info]:
+        """The next state, given the ranks of a sample, its weights and the natural gradient they make, wherever that was summed up."""
         attracts = ranks.of_best(weighting.cov) > 0
         state, taken = self.advanced(state, tangent, ranks.is_telling & attracts)
         return state, Info(MOVED if everywhere(taken) else _outcome(ranks, attracts, taken), ranks)

@@ -1,26 +1,46 @@
-"""Minimise a function that can only be evaluated."""
+"""Minimise a function that can only be evaluated.
+
+>>> import sublevel as sl
+>>> result = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1, ftarget=1e-10)
+>>> result.success
+True
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult
 
-from sublevel import stop
 from sublevel.arrays import Array
 from sublevel.curvature.values import curvature as curvature_at
 from sublevel.diagnosis import diagnosed
-from sublevel.door import checked_budget, checked_callable, checked_flag, checked_target, checked_workers
-from sublevel.evaluate import Evaluator, evaluator, tell_about, with_args
+from sublevel.door import (
+    checked_budget,
+    checked_callable,
+    checked_flag,
+    checked_on_error,
+    checked_target,
+    checked_timeout,
+    checked_workers,
+)
+from sublevel.evaluate import Evaluator, as_raised, evaluator, tell_about, with_args
+from sublevel.failures import Failures, OnError
 from sublevel.families import Bernoulli
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.progress import Progress
 from sublevel.record import History
-from sublevel.result import Result
+from sublevel.result import Result, result_of
+from sublevel.store.configuration import Given, Target
+from sublevel.store.errors import StoreError
+from sublevel.store.recorder import Recorder, configuration_row, record_new
+from sublevel.workers import TerminationsAsInterrupts
 
 EVALUATIONS_PER_DIMENSION = 100_000
 """Default budget: enough for `ngd` to learn a condition number of 1e6 in 20 dimensions."""
@@ -45,59 +65,55 @@ def minimize(
     maxiter: float | None = None,
     ftarget: float | None = None,
     vectorized: bool = False,
-    workers: int | Callable[..., Any] = 1,
+    workers: Any = 1,
+    timeout: float | None = None,
+    on_error: OnError = "raise",
     callback: Callable[[OptimizeResult], Any] | None = None,
     progress: bool = False,
+    store: Any = None,
     curvature: bool = False,
 ) -> Result:
     """Minimise `fun` from N(x0, sigma0²·cov0), using only the order of its values.
 
-    fun
-        Objective: ``fun(x, *args)`` of a point (d,), or of (popsize, d) to (popsize,) if `vectorized`. NaN counts as worse than +inf.
-    x0, sigma0, cov0, popsize
-        Where to start; the standard deviation there, one number or one per variable: about a third of the range to search; the shape of
-        the initial covariance (default the identity); and points per generation (default 4 + 3 ln d).
-    method
-        A name: "cma" (the default), "xnes", "ngd", "rank-mu" or "pbil", with "sep-" for a diagonal covariance, "iso-" for a single
-        variance and "lra-" for adapted learning rates before it; or a Method such as ``sl.ngd(c_cov=0.5)``.
-    bounds, log_scaled
-        A (low, high) pair per variable or `scipy.optimize.Bounds`: no point outside is ever evaluated, and equal bounds fix a variable.
-        Variables that are `log_scaled` are positive and searched by their logarithm; their `sigma0` is that of ln x.
-    restarts
-        None, a number, "ipop", "bipop" or a strategy: what to do when a run ends before the budget does. Runs after the first begin
-        anywhere in a finite box, else where the initial distribution puts them, or at ``x0(rng)`` if `x0` is a function.
-    rng, maxfevals, maxiter, ftarget, progress, curvature
-        Seed, numpy Generator or None; budgets; a value that is good enough; whether to show a live line on stderr; and whether to add
-        ``hess_inv`` and ``curvature`` in the end by `sublevel.curvature`: about (d + 1)(d + 2) more evaluations, beyond `maxfevals`.
-    workers, callback
-        A number of processes, −1 for one on each core, or a function like `map`; as in SciPy, it wins over `vectorized`.
-        The callback gets an OptimizeResult after each generation, and stops by returning True or raising StopIteration.
+    fun: ``fun(x, *args)`` of a point (d,), or of (popsize, d) to (popsize,) if `vectorized`. NaN counts as worse than +inf.
+    x0, sigma0: where to start and the standard deviation there, one number or one per variable: about a third of the range to search.
+    method: "cma", "xnes", "ngd", "rank-mu" or "pbil", with "sep-" for a diagonal covariance, "iso-" for a single variance and "lra-" for
+        adapted learning rates before it; or a Method such as ``sl.ngd(c_cov=0.5)``.
+    popsize, cov0: points per generation (default 4 + 3 ln d), and the shape of the initial covariance (default the identity).
+    bounds, log_scaled: a (low, high) pair per variable or `scipy.optimize.Bounds`, equal ones fix a variable, and no point outside is ever
+        evaluated; variables that are `log_scaled` are positive and searched by their logarithm, and their `sigma0` is that of ln x.
+    restarts: None, a number, "ipop", "bipop" or a strategy. Runs after the first begin anywhere in a finite box, else where the initial
+        distribution puts them, or at ``x0(rng)`` if `x0` is a function.
+    rng, maxfevals, maxiter, ftarget: seed, numpy Generator or None; budgets; and a value that is good enough.
+    workers: processes (−1: one on each core), an Executor, a Dask Client or a function like `map`; as in SciPy, wins over `vectorized`.
+    timeout, on_error: seconds an evaluation may take; and whether an exception ends the run ("raise"), counts as a failed evaluation
+        ("fail") or does at the second time ("retry"). Failed ones are NaN, and named in ``failures``.
+    callback, progress: gets an OptimizeResult after each generation, and stops by StopIteration or True; and whether to show a live line.
+    store: a new file that keeps every evaluation as it arrives, and the state: `sublevel.resume` goes on from it, whatever happened.
+    curvature: whether to add ``hess_inv`` and ``curvature`` by (d + 1)(d + 2) more evaluations or so, which `maxfevals` does not count.
 
-    Returns an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, cov, history, diagnosis`` and
-    ``plot()``. Ctrl-C returns the best so far. If `fun` raises, its exception arrives with ``sublevel_x`` and ``sublevel_result``.
-
-    >>> import sublevel as sl
-    >>> sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1, ftarget=1e-10).success
-    True
+    Returns an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, cov, history, failures,
+    diagnosis`` and ``plot()``. Ctrl-C and SIGTERM return the best so far. Errors of `fun` have ``sublevel_x`` and ``sublevel_result``.
     """
-    _check_functions(fun, callback)
+    check_functions(fun, callback)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
     wants_curvature = _checked_curvature(curvature, optimizer)
-    limits = _Limits.checked(optimizer, maxfevals, maxiter, ftarget)
-    evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers))
-    result = _Run(optimizer, evaluate, limits, callback, _checked_progress(progress, maxfevals), History(optimizer)).to_the_end()
-    return _with_curvature(result, fun, args, vectorized, workers) if wants_curvature else result
+    limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget)
+    show = Progress(maxfevals) if checked_flag("progress", progress) else None
+    how = checked_flag("vectorized", vectorized), checked_workers(workers), checked_timeout(timeout), checked_on_error(on_error)
+    evaluate = evaluator(with_args(fun, args), *how, failures := Failures())
+    search = Search(optimizer, evaluate, limits, callback, show, History(optimizer), failures)
+    with TerminationsAsInterrupts():
+        if store is not None:
+            search = search.stored(store, Given(method, fun, args, (maxfevals, maxiter, ftarget), *how, log_scaled))
+        return _with_curvature(search.to_the_end(), fun, args, vectorized, workers) if wants_curvature else search.to_the_end()
 
 
-def _check_functions(fun: Any, callback: Any) -> None:
+def check_functions(fun: Any, callback: Any) -> None:
     checked_callable("fun", fun)
     if callback is not None:
         checked_callable("callback", callback)
-
-
-def _checked_progress(progress: Any, maxfevals: Any) -> Progress | None:
-    return Progress(maxfevals) if checked_flag("progress", progress) else None
 
 
 def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
@@ -124,7 +140,7 @@ def _with_curvature(result: Result, fun: Callable[..., Any], args: tuple[Any, ..
 
 
 @dataclass(frozen=True, slots=True)
-class _Limits:
+class Limits:
     """What the user allows, and what is good enough."""
 
     maxfevals: float
@@ -132,7 +148,7 @@ class _Limits:
     ftarget: float
 
     @classmethod
-    def checked(cls, optimizer: Optimizer, maxfevals: Any, maxiter: Any, ftarget: Any) -> _Limits:
+    def checked(cls, optimizer: Optimizer, maxfevals: Any, maxiter: Any, ftarget: Any) -> Limits:
         """The limits, with room for one generation at least."""
         default = max(EVALUATIONS_PER_DIMENSION * optimizer.theta.dimension, GENERATIONS * optimizer.popsize)
         limits = cls(
@@ -162,55 +178,108 @@ class _Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class Search:
     """An optimizer with its objective, what it may cost, who wants to know, and what happened so far."""
 
     optimizer: Optimizer
     evaluate: Evaluator
-    limits: _Limits
+    limits: Limits
     callback: Callable[[OptimizeResult], Any] | None
     progress: Progress | None
     history: History
+    failures: Failures
+    elsewhere: Callable[[Optimizer], None] | None = None  # makes a generation whose points are not here
+    recorder: Recorder | None = None
+
+    def stored(self, store: Any, given: Given) -> Search:
+        """The search with a recorder into a new file."""
+        try:
+            target = Target.of(store)
+            configuration = configuration_row(given.settings(self.optimizer, target.command), given.problem(self.optimizer))
+            return replace(self, recorder=record_new(target.path, configuration, self.optimizer, self.history))
+        except BaseException:
+            self.evaluate.close()
+            raise
 
     def to_the_end(self) -> Result:
         """Generations until there is a reason to stop. Ctrl-C is one; any other exception takes with it what was done so far."""
         reasons: dict[str, float] = {}
         try:
-            while not reasons:
-                reasons = self.generation()
+            try:
+                reasons = self.limits.reasons(self.optimizer) if self.optimizer.nit else {}
+                while not reasons:
+                    reasons = self.generation()
+            finally:
+                self.evaluate.close()
+            self.put_away(reasons, whole=True)
         except KeyboardInterrupt:
-            reasons = self.interrupted
+            reasons = reasons or self.interrupted
+            self.put_away(reasons)
         except BaseException as error:
             tell_about(error, sublevel_result=self.final(self.interrupted))
+            with suppress(StoreError):  # the first error is the one to tell
+                self.put_away(self.interrupted)
             raise
-        finally:
-            self.evaluate.close()
         return self.final(reasons)
+
+    def put_away(self, reasons: dict[str, float], whole: bool = False) -> None:
+        """Close the file, with the state in it if the last generation is `whole`."""
+        if self.recorder is not None:
+            self.recorder.close(reasons, self.optimizer if whole else None, self.history)
 
     def generation(self) -> dict[str, float]:
         """One generation, and the reasons to stop after it."""
         optimizer = self.optimizer
-        points = optimizer.ask()
-        optimizer.tell(points, self.values(points))
+        told = self.told()
         self.history.see(optimizer)
         if self.progress is not None:
             self.progress.see(optimizer)
         reasons = self.limits.reasons(optimizer)
+        if self.recorder is not None and told is not None:
+            self.recorder.finished(optimizer, self.history, *told)
         if self.callback is not None and _wants_stop(self.callback, self.result(reasons)):
             reasons = reasons or {"callback": float(optimizer.nit)}
         return reasons
+
+    def told(self) -> tuple[Array, Array] | None:
+        """A generation's points (n, d) and values (n,), which the optimizer was told; None if that was done elsewhere."""
+        if self.elsewhere is not None:
+            self.elsewhere(self.optimizer)
+            return None
+        points = self.optimizer.ask()
+        values = self.values(points)
+        self.optimizer.tell(points, values)
+        return points, values
 
     def values(self, points: Array) -> Array:
         """Values (n,) of points (n, d). If the objective raises, those that came before are counted."""
         values, known = np.empty(len(points)), np.zeros(len(points), dtype=bool)
         try:
-            for index, arrived in self.evaluate(points):
-                values[index] = arrived
-                known[index] = True
-        except BaseException:
+            if self.recorder is not None:
+                self.stored_values(self.recorder, points, values, known)
+            else:
+                for index, arrived in self.evaluate(points):
+                    values[index] = arrived
+                    known[index] = True
+        except BaseException as error:
             self.optimizer.note(points[known], values[known])
-            raise
+            raise as_raised(error)  # noqa: B904
         return values
+
+    def stored_values(self, recorder: Recorder, points: Array, values: Array, known: NDArray[np.bool_]) -> None:
+        """Fill in values (n,) of points (n, d): those that are stored, and for the others those that arrive, each of which is stored."""
+        run, iteration = self.optimizer.restarts, self.optimizer.nit + 1
+        recorder.recall(iteration, points, values, known)
+        missing = np.flatnonzero(~known)
+        if missing.size == 0:
+            return
+        asked = points if missing.size == len(points) else points[missing]
+        asked.setflags(write=False)
+        for index, arrived in self.evaluate(asked):
+            places = missing[index]
+            values[places] = arrived
+            known[places] = True
+            recorder.arrived(run, iteration, places, points, values)
 
     @property
     def interrupted(self) -> dict[str, float]:
@@ -228,22 +297,8 @@ class _Run:
 
     def result(self, reasons: dict[str, float]) -> Result:
         """All there is to say at this point, in arrays of the user's own."""
-        optimizer, reason = self.optimizer, next(iter(reasons), None)
-        result = Result()
-        result.update(
-            x=optimizer.best_x.copy(),
-            fun=optimizer.best_fun,
-            nfev=optimizer.nfev,
-            nit=optimizer.nit,
-            success=reason in stop.SUCCESSES and bool(np.isfinite(optimizer.best_fun)),
-            status=-1 if reason is None else stop.STATUS[reason],
-            message=stop.message(reasons),
-            reasons=reasons,
-            restarts=optimizer.restarts,
-            mean=optimizer.mean.copy(),
-            cov=optimizer.cov,
-            history=self.history,
-        )
+        result = result_of(self.optimizer, self.history, reasons)
+        result.update(failures=self.failures)
         return result
 
 

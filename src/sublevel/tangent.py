@@ -70,6 +70,11 @@ class Cloud:
         self._eigen: tuple[Array, Array] | None = None
 
     @property
+    def size(self) -> int:
+        """k."""
+        return self.weights.shape[-1]
+
+    @property
     def moment(self) -> Array:
         """Σ wᵢ vᵢvᵢᵀ, shape (..., d, d)."""
         if self._moment is None:
@@ -124,9 +129,7 @@ class Cloud:
     def joined(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Cloud | Dense:
         """rate·Σ wᵢ vᵢvᵢᵀ + weight·vvᵀ − decay·I with one more vector v (..., d), whose image is given where the others' are kept."""
         if not self.is_thin:
-            moment = spread(rate, 2) * self.moment
-            moment += (spread(weight, 1) * vector)[..., :, None] * rows(vector)
-            return Dense(moment, decay)
+            return Dense(self.moment, decay, self.size).joined(rate, vector, weight, decay, image)
         weights = np.concatenate([spread(rate, 1) * self.weights, np.broadcast_to(weight, vector.shape[:-1])[..., None]], axis=-1)
         vectors = np.concatenate([self.vectors, vector[..., None, :]], axis=-2)
         images = None if self.images is None or image is None else np.concatenate([self.images, image[..., None, :]], axis=-2)
@@ -134,17 +137,23 @@ class Cloud:
 
 
 class Dense:
-    """moment − decay·I for a symmetric matrix (..., d, d): a cloud of which only the sum is left."""
+    """moment − decay·I for a symmetric matrix (..., d, d): a cloud of `size` vectors of which only the sum is left."""
 
-    __slots__ = ("decay", "moment")
+    __slots__ = ("decay", "moment", "size")
     is_thin = False
 
-    def __init__(self, moment: Array, decay: PerTrial) -> None:
-        self.moment, self.decay = moment, decay
+    def __init__(self, moment: Array, decay: PerTrial, size: int) -> None:
+        self.moment, self.decay, self.size = moment, decay, size
 
     def with_decay(self, decay: PerTrial) -> Dense:
         """The same matrix with another weight of −I."""
-        return Dense(self.moment, decay)
+        return Dense(self.moment, decay, self.size)
+
+    def joined(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Dense:
+        """rate·moment + weight·vvᵀ − decay·I with one more vector v (..., d)."""
+        moment = spread(rate, 2) * self.moment
+        moment += (spread(weight, 1) * vector)[..., :, None] * rows(vector)
+        return Dense(moment, decay, self.size)
 
     @property
     def extremes(self) -> tuple[PerTrial, PerTrial]:

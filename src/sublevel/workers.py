@@ -1,35 +1,59 @@
-"""Worker processes that evaluate the objective."""
+"""Worker processes that evaluate the objective: one point at a time each, replaced when they die, ended when they take too long.
+
+Every worker leads a process group of its own, so that what the objective starts ends with it; and it holds one end of a pipe whose
+other end only this process has, so that the whole group ends when this process does, however that happens.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
 import os
-import pickle
 import signal
+import sys
 import threading
+import time
 import traceback
-from collections.abc import Callable, Generator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from functools import partial
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from math import inf
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
-from typing import Any
-
-import numpy as np
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, NamedTuple
 
 from sublevel.arrays import Array
-from sublevel.door import checked_value
+from sublevel.failures import LOST, TIMEOUT, Failure
 
-LOST = (
-    "a worker process ended before it returned a value. Either it could not start, and then the objective must be defined in a module or "
-    "in a script whose own work stands under `if __name__ == '__main__':`; or the objective ended its process, perhaps for lack of memory."
+LOOK = 0.5
+"""Seconds between two looks at workers that say nothing: the longest time until a death is noticed."""
+GRACE = 0.5
+"""Seconds in which a worker without work may end by itself, to write out what it has printed."""
+START = 300.0
+"""Seconds in which a worker must be ready: importing may take long, but not for ever."""
+STRIKES = 2
+"""A point that ended as many workers is not tried again."""
+LOST_STARTS = 20
+"""Workers in a row that may be killed while they start; one that ends by itself is enough to know that none will ever start."""
+HELD_BACK = {signal.SIGINT, signal.SIGTERM}
+
+NOT_STARTED = (
+    "a worker process ended before it could begin (exit code {code}). The objective must be defined in a module, or in a script whose own "
+    "work stands under `if __name__ == '__main__':`."
 )
 
 
 class WorkerLost(RuntimeError):
-    """A worker process ended before its evaluation did."""
+    """Worker processes cannot do their work."""
+
+
+class Raised(NamedTuple):
+    """What a worker says before it sends an exception: its traceback, in case that the exception cannot be sent."""
+
+    text: str
 
 
 def available_cores() -> int:
@@ -37,62 +61,203 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Processes:
-    """Processes, started afresh, that know `fun`. They end at once when closed, and by themselves if this process is killed."""
+# ------------------------------------------------------------------------------------------------ here, where the run is
 
-    def __init__(self, fun: Callable[..., Any], count: int) -> None:
-        _check_portable(fun)
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """A process, how to talk to it, and what it is at."""
+
+    process: BaseProcess
+    pipe: Connection
+    lifeline: Connection  # never written to: the group of the process ends when this is closed
+    deadline: float  # when it must have answered
+    is_ready: bool = False
+    index: int | None = None  # of the point that it evaluates
+
+    @classmethod
+    def started(cls, fun: Callable[..., Any]) -> Worker:
+        """A process, started afresh, that will say when it is ready."""
         context = multiprocessing.get_context("spawn")
-        self._listening, self._telling = context.Pipe(duplex=False)
-        self._pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(fun, self._listening))
-        self._futures: list[Future[float]] = []
-        with interrupts_ignored():  # processes start as tasks are submitted, and inherit this
-            for _ in range(count):
-                self._pool.submit(int)
+        (pipe, its_pipe), (its_lifeline, lifeline) = context.Pipe(), context.Pipe(duplex=False)
+        process = context.Process(target=_work, args=(fun, its_pipe, its_lifeline), name="sublevel worker")
+        process.start()
+        its_pipe.close()
+        its_lifeline.close()
+        return cls(process, pipe, lifeline, time.monotonic() + START)
 
-    def begin(self, points: Array) -> list[Callable[[], float]]:
-        """Send points (n, d) to whoever is free; what waits for the value of each."""
+    @property
+    def is_free(self) -> bool:
+        """Whether it waits for a point."""
+        return self.is_ready and self.index is None
+
+    def begin(self, index: int, point: Array, timeout: float | None) -> None:
+        """Send it a point (d,). If it is dead, that will be noticed like any other death."""
+        self.index = index
+        self.deadline = inf if timeout is None else time.monotonic() + timeout
+        with contextlib.suppress(OSError):
+            self.pipe.send(point)
+
+    def news(self) -> Any:
+        """What the objective returned or raised, a failure, True if it is ready now, or None."""
+        is_alive = self.process.is_alive()  # before looking for an answer that it may have left
         try:
-            self._futures = [self._pool.submit(_value, point) for point in points]
-        except BrokenProcessPool:
-            raise WorkerLost(LOST) from None
-        return [partial(_answer, future) for future in self._futures]
+            answer = self.pipe.recv() if self.pipe.poll() else None
+        except (EOFError, OSError):
+            answer, is_alive = None, False
+            self.process.join(LOOK)  # it is about to end, and its exit code says why
+        if isinstance(answer, Raised):
+            return self._exception(answer)
+        if answer is None and not is_alive:
+            return Failure(LOST, f"the evaluation ended its process (exit code {self.process.exitcode})")
+        if answer is None and time.monotonic() >= self.deadline:
+            return Failure(TIMEOUT, "the evaluation took longer than `timeout`")
+        return answer
 
-    def known(self) -> tuple[list[int], Array]:
-        """Which of the points have a value by now, and these."""
-        values = {i: future.result() for i, future in enumerate(self._futures) if _succeeded(future)}
-        return list(values), np.array(list(values.values()))
+    def _exception(self, raised: Raised) -> BaseException:
+        """The exception that follows its text, or the text if it cannot be made again here."""
+        try:
+            error = self.pipe.recv()
+        except Exception:
+            error = None
+        if not isinstance(error, BaseException):
+            return RuntimeError("the objective raised:\n" + raised.text)
+        with contextlib.suppress(Exception):  # some exceptions take no notes
+            error.add_note("in a worker process:\n" + raised.text)
+        return error
+
+    def end(self, patience: float = 0.0) -> None:
+        """End it and all that it started; with patience, let it end by itself first."""
+        if patience > 0:
+            self.pipe.close()
+            self.process.join(patience)
+        kill_group(self.process)
+        self.process.join(GRACE)
+        self.pipe.close()
+        self.lifeline.close()
+
+
+class Processes:
+    """Processes that know `fun`, as many as `count`; each starts when there is a point for it."""
+
+    def __init__(self, fun: Callable[..., Any], count: int, timeout: float | None = None, attempts: int = 1) -> None:
+        """A point that takes longer than `timeout` seconds is tried as often as `attempts` says."""
+        _check_portable(fun)
+        self.fun, self.count, self.timeout = fun, count, timeout
+        self._most = {LOST: STRIKES, TIMEOUT: attempts}
+        self._workers: list[Worker] = []
+        self._lost_starts = 0
+        self._next_look = 0.0
+
+    def answers(self, points: Array) -> Generator[tuple[int, Any]]:
+        """What `fun` returns or raises for each of the points (n, d) by its index, or how that failed, as it comes in."""
+        waiting, strikes, left = deque(range(len(points))), Counter[tuple[int, str]](), len(points)
+        try:
+            while left:
+                self._assign(waiting, points, left)
+                for worker in self._with_news():
+                    index, answer = worker.index, worker.news()
+                    if answer is None:
+                        continue
+                    is_over = isinstance(answer, Failure) and answer.kind in self._most  # dead or late, the objective did not answer
+                    if is_over:
+                        self._remove([worker])
+                    if index is None:
+                        self._note_start(worker, answer)
+                    elif is_over and not self._is_final(index, answer, strikes):
+                        waiting.appendleft(index)
+                    else:
+                        worker.index, worker.deadline = None, inf
+                        left -= 1
+                        yield index, answer
+        finally:
+            self._remove([worker for worker in self._workers if worker.index is not None])
+
+    def _assign(self, waiting: deque[int], points: Array, left: int) -> None:
+        """Points to those who are free, and new workers for those who are missing."""
+        for worker in self._workers:
+            if waiting and worker.is_free and worker.process.is_alive():
+                index = waiting.popleft()
+                worker.begin(index, points[index], self.timeout)
+        while len(self._workers) < min(self.count, left):
+            with signals_held_back():
+                self._workers.append(Worker.started(self.fun))
+
+    def _with_news(self) -> list[Worker]:
+        """Workers to listen to: those who said something, ended or are late; all of them if that was not done for a while."""
+        until = min(self._next_look, *(worker.deadline for worker in self._workers))
+        signs = [sign for worker in self._workers for sign in (worker.pipe, worker.process.sentinel)]
+        heard = wait_for(signs, max(until - time.monotonic(), 0.0))
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + LOOK
+            return list(self._workers)
+        return [worker for worker in self._workers if {worker.pipe, worker.process.sentinel} & {*heard} or worker.deadline <= now]
+
+    def _is_final(self, index: int, failure: Failure, strikes: Counter[tuple[int, str]]) -> bool:
+        """Whether a point is not tried again."""
+        strikes[index, failure.kind] += 1
+        return strikes[index, failure.kind] >= self._most[failure.kind]
+
+    def _note_start(self, worker: Worker, answer: Any) -> None:
+        """A worker without a point is ready, or gone. Some may be killed while they start; one that ends by itself is one too many."""
+        if not isinstance(answer, Failure):
+            worker.is_ready, worker.deadline, self._lost_starts = True, inf, 0
+        elif not worker.is_ready:
+            code = worker.process.exitcode
+            self._lost_starts += 1
+            if answer.kind == TIMEOUT or (code or 0) > 0 or self._lost_starts > LOST_STARTS:
+                raise WorkerLost(NOT_STARTED.format(code=code))
+
+    def _remove(self, workers: Sequence[Worker], patience: float = 0.0) -> None:
+        """End workers, those without work patiently."""
+        with signals_held_back():
+            until, free = time.monotonic() + patience, [worker for worker in workers if worker.is_free]
+            for worker in workers:
+                if not worker.is_free:
+                    worker.end()
+            for worker in free:
+                worker.pipe.close()
+            for worker in free:
+                worker.end(until - time.monotonic())
+            self._workers = [worker for worker in self._workers if worker not in workers]
 
     def close(self) -> None:
-        """End the processes, at once if they are still at work."""
-        if all(future.done() for future in self._futures):
-            self._pool.shutdown()
-        self._telling.close()
-        self._pool.shutdown(cancel_futures=True)
-        self._listening.close()
+        """End all processes, those at work at once."""
+        self._remove(self._workers, GRACE)
 
 
-def _answer(future: Future[float]) -> float:
-    """The value that a process sent, or what the objective raised there."""
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        raise WorkerLost(LOST) from None
-
-
-def _succeeded(future: Future[float]) -> bool:
-    return future.done() and not future.cancelled() and future.exception() is None
+def kill_group(process: Any) -> None:
+    """Kill a process that leads a group, and all of the group."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
 
 
 def _check_portable(fun: Callable[..., Any]) -> None:
     """A function that another process can find, or an error that says what to do."""
     try:
-        pickle.dumps(fun)
+        ForkingPickler.dumps(fun)
     except Exception as error:
         raise TypeError(
             f"`fun` and `args` cannot be sent to other processes, got {fun!r}: {error}. Define the function at the top level of a module; "
-            "or let threads work, with `workers=concurrent.futures.ThreadPoolExecutor(4).map`."
+            "or let threads work, with `workers=concurrent.futures.ThreadPoolExecutor(4)`."
         ) from None
+
+
+@contextlib.contextmanager
+def signals_held_back() -> Generator[None]:
+    """Ctrl-C and SIGTERM wait until this is over; processes that start here do not get them until they say so."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # it would let signals through when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
@@ -108,36 +273,96 @@ def interrupts_ignored() -> Generator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-_known: list[Callable[..., Any]] = []
-"""In a worker: the objective, so that only points need to be sent."""
+class TerminationsAsInterrupts:
+    """SIGTERM is answered like Ctrl-C, if this is the main thread and nobody else has plans for it.
+
+    A class, because what the objective raises goes through here, and `contextlib.contextmanager` wants to write to exceptions.
+    """
+
+    __slots__ = ("_is_ours",)
+
+    def __enter__(self) -> None:
+        is_main = threading.current_thread() is threading.main_thread()
+        self._is_ours = is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        if self._is_ours:
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _begin(fun: Callable[..., Any], told: Connection) -> None:
-    """In a worker: remember the objective."""
-    _known[:] = [fun]
-    end_when_told(told)
+# ------------------------------------------------------------------------------------------------ there, in a worker
 
 
-def end_when_told(told: Connection) -> None:
-    """In a worker: end when the parent says so or is no more."""
+def _work(fun: Callable[..., Any], pipe: Connection, lifeline: Connection) -> None:
+    """In a worker: evaluate points until there are no more to come."""
+    _lead_a_group(lifeline)
+    with contextlib.suppress(EOFError, OSError):  # the other end is closed
+        pipe.send(True)
+        while True:
+            _answer(fun, pipe.recv(), pipe)
+
+
+def _answer(fun: Callable[..., Any], point: Array, pipe: Connection) -> None:
+    """In a worker: send what the objective returns; or its traceback, and then the exception itself if that can be sent."""
+    try:
+        answer = fun(point)
+    except BaseException as error:
+        pipe.send(Raised("".join(traceback.format_exception(error))))
+        pipe.send_bytes(_packed(error))
+    else:
+        pipe.send(answer)
+
+
+def _packed(error: BaseException) -> Any:
+    """An exception as it goes through a pipe, or None if it cannot."""
+    try:
+        return ForkingPickler.dumps(error)
+    except Exception:
+        return ForkingPickler.dumps(None)
+
+
+def _lead_a_group(lifeline: Connection) -> None:
+    """In a worker: lead a group of processes that Ctrl-C in a terminal does not reach, and that ends when the lifeline does.
+
+    On Linux the kernel sees to that, even if the objective never lets another thread run; elsewhere a thread does.
+    """
+    if hasattr(os, "setsid"):
+        os.setsid()
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
+    if sys.platform != "linux":
+        end_when_told(lifeline, _end_group)
+        return
+    import fcntl
+
+    end = lifeline.fileno()
+    fcntl.fcntl(end, fcntl.F_SETOWN, -os.getpid())  # the group
+    fcntl.fcntl(end, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(end, fcntl.F_SETFL, fcntl.fcntl(end, fcntl.F_GETFL) | os.O_ASYNC)
+    if lifeline.poll():  # the other end was closed before
+        os._exit(0)
+
+
+def _leave() -> None:
+    os._exit(0)
+
+
+def _end_group() -> None:
+    """In a worker: end it and all that it started."""
+    if hasattr(os, "killpg"):
+        os.killpg(0, signal.SIGKILL)
+    os._exit(0)
+
+
+def end_when_told(told: Connection, end: Callable[[], Any] | None = None) -> None:
+    """In a worker: end when the parent says so or is no more; how, can be told too."""
     parent = multiprocessing.parent_process()
     signs = [told] if parent is None else [told, parent.sentinel]
 
-    def end() -> None:
+    def watch() -> None:
         wait_for(signs)
-        os._exit(0)
+        (end or _leave)()
 
-    threading.Thread(target=end, daemon=True).start()
-
-
-def _value(point: Array) -> float:
-    """In a worker: the objective's value at a point (d,), which it cannot change. What it raises must survive the way back."""
-    point.setflags(write=False)
-    try:
-        return checked_value(_known[0](point))
-    except Exception as error:
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:
-            raise RuntimeError("the objective raised:\n" + "".join(traceback.format_exception(error))) from None
-        raise
+    threading.Thread(target=watch, daemon=True).start()

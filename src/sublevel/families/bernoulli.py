@@ -23,6 +23,11 @@ class BernoulliSample:
     surprise: Array  # (..., n), −log P(xᵢ)
     images: None = None
 
+    @property
+    def squares(self) -> Array:
+        """‖zᵢ‖² (..., n)."""
+        return np.vecdot(self.z, self.z)
+
 
 @dataclass(frozen=True, slots=True)
 class Bernoulli:

@@ -27,6 +27,8 @@ class Sample(Protocol):
     @property
     def images(self) -> Array | None: ...  # (..., n, d), the root applied to z, where that is worth keeping
     @property
+    def squares(self) -> Array: ...  # (..., n), ‖zᵢ‖²
+    @property
     def surprise(self) -> Array: ...  # (..., n), −log p(xᵢ) up to a constant that all points share
 
 
@@ -39,9 +41,14 @@ class GaussianSample:
     images: Array | None = None
 
     @property
+    def squares(self) -> Array:
+        """‖zᵢ‖² (..., n)."""
+        return np.vecdot(self.z, self.z)
+
+    @property
     def surprise(self) -> Array:
         """−log p(xᵢ) = ‖zᵢ‖²/2 (..., n), up to a constant."""
-        return 0.5 * np.vecdot(self.z, self.z)
+        return 0.5 * self.squares
 
 
 Transport = Callable[[Array], Array]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from sublevel.arrays import Array, PerTrial, as_number, smaller, spread, value
 from sublevel.constants import cma_constants
 from sublevel.families.protocol import Family, Move
 from sublevel.linalg import inner
-from sublevel.tangent import ONE, Cloud, Tangent, is_thin
+from sublevel.tangent import ONE, Tangent, is_thin
 
 
 @value
@@ -43,8 +42,8 @@ class Cumulation:
 
     def __call__(self, tangent: Tangent, memory: Paths, theta: Family, /) -> tuple[Tangent, Paths]:
         """The tangent with CMA-ES's rates, one more vector and a change of scale."""
-        cloud, step = cast(Cloud, tangent.cloud), tangent.mean
-        c = cma_constants(step.shape[-1], cloud.weights.shape[-1])
+        cloud, step = tangent.cloud, tangent.mean
+        c = cma_constants(step.shape[-1], cloud.size)
         p_sigma = (1.0 - c.c_sigma) * memory.sigma + c.gain_sigma * step
         fading = memory.fading * c.fade
         length = inner(p_sigma, p_sigma) ** 0.5 / c.chi

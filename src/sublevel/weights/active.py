@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from sublevel.constants import cma_constants
 from sublevel.families.protocol import Sample
 from sublevel.tangent import Weighting
@@ -28,5 +26,5 @@ class Active:
         constants = cma_constants(d, n)
         attracting = ranks.assigned(constants.attracting, average_ties=True)
         repelling = ranks.assigned(constants.repelling, average_ties=True)
-        repelling /= np.vecdot(sample.z, sample.z) + NEAR
+        repelling /= sample.squares + NEAR
         return Weighting(attracting, attracting + repelling, constants.weight_sum)

@@ -1,0 +1,280 @@
+"""Populations too large for one process: each shard of the sample is drawn, evaluated and summed up where it is, and never sent.
+
+A shard's points are a pure function of (seed, run, iteration, shard). What comes back from a shard are its values and ‖z‖²; what goes
+out are its weights; and what comes back then are its sums Σ wz and Σ wzzᵀ: O(n + shards·d²) numbers, never n·d.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import OptimizeResult
+
+from sublevel import cluster
+from sublevel.arrays import Array
+from sublevel.door import checked_count, checked_flag, checked_values, checked_workers, shown
+from sublevel.evaluate import AtOnce, tell_about, with_args
+from sublevel.failures import Failures
+from sublevel.families import Bernoulli, Family
+from sublevel.linalg import combination
+from sublevel.method import Method
+from sublevel.minimize import Limits, Search, check_functions
+from sublevel.optimizer import Optimizer
+from sublevel.progress import Progress
+from sublevel.record import History
+from sublevel.result import Result
+from sublevel.space import Space
+from sublevel.tangent import Dense, Tangent, Weighting, weighted_moment
+from sublevel.weights import ranking
+from sublevel.workers import TerminationsAsInterrupts
+
+SHARD = 1 << 18
+"""Points of a shard, at most, unless the number of shards is given."""
+REMEMBERED = 1 << 30
+"""Bytes of points that a process keeps between their evaluation and their summation; what is beyond is drawn a second time."""
+
+Everyone = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]], Sequence[str], Sequence[str]], list[Any]]
+"""Calls a function with each of some arguments; the calls have names and places where they are best done."""
+
+
+class Shard(NamedTuple):
+    """A part of a sample, by all that decides its points."""
+
+    seed: tuple[int, ...]
+    run: int  # 0 is the first, then the restarts
+    iteration: int
+    part: int
+    size: int
+    dimension: int
+
+    @property
+    def name(self) -> str:
+        """Of the iteration and the part of it."""
+        return f"{self.run}-{self.iteration}-{self.part}"
+
+    def drawn(self) -> Array:
+        """The whitened points z (size, d)."""
+        stream = np.random.SeedSequence(self.seed, spawn_key=(self.run, self.iteration, self.part))
+        return np.random.Generator(np.random.SFC64(stream)).standard_normal((self.size, self.dimension))
+
+
+class Seen(NamedTuple):
+    """What is known of a shard's points after their evaluation."""
+
+    values: Array  # (size,)
+    squares: Array  # (size,), ‖z‖²
+    best_x: Array  # (d,), the user's point with the best value
+    ends: Array  # (2, k), the first and the last search point
+    place: str  # where that was
+
+
+class Sums(NamedTuple):
+    """What the weights make of a shard's points."""
+
+    mean: Array  # (d,), Σ wᵢzᵢ
+    moment: Array  # (d, d), Σ wᵢzᵢzᵢᵀ
+
+
+class Memory:
+    """Points that were drawn in this process and will be summed up here soon, if there is room for them."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self._kept: dict[Shard, Array] = {}
+
+    def keep(self, shard: Shard, z: Array) -> None:
+        """Keep a shard's points; those of earlier generations of its run will not be wanted any more."""
+        for other in [other for other in tuple(self._kept) if other.seed == shard.seed and other[1:3] != shard[1:3]]:
+            self._kept.pop(other, None)
+        if z.nbytes + sum(kept.nbytes for kept in tuple(self._kept.values())) <= self.room:
+            self._kept[shard] = z
+
+    def points(self, shard: Shard) -> Array:
+        """The shard's points, for the last time: as they were kept, or drawn again to the same bits."""
+        z = self._kept.pop(shard, None)
+        return shard.drawn() if z is None else z
+
+
+MEMORY = Memory(REMEMBERED)
+
+
+def seen(fun: Callable[..., Any], space: Space | None, theta: Family, shard: Shard) -> Seen:
+    """Draw and evaluate a shard."""
+    z = shard.drawn()
+    u = theta.sample_at(z).x
+    x = u if space is None else space.points(u)
+    x.setflags(write=False)
+    try:
+        values = checked_values(fun(x), shard.size)
+    except BaseException as error:
+        tell_about(error, f"sublevel: raised in shard {shard.part} of iteration {shard.iteration}, points of shape {x.shape}")
+        raise
+    MEMORY.keep(shard, z)
+    best = 0 if np.isnan(values).all() else int(np.nanargmin(values))
+    return Seen(values, np.vecdot(z, z), x[best].copy(), u[[0, -1]], cluster.place())
+
+
+def sums(shard: Shard, mean_weights: Array, cov_weights: Array | None) -> Sums:
+    """Sum up a shard with its weights (size,) for the mean and for the covariance (None: the same). Points of weight 0 are left out."""
+    z, cov_weights = MEMORY.points(shard), mean_weights if cov_weights is None else cov_weights
+    matters = np.flatnonzero(cov_weights)
+    if 2 * matters.size < shard.size:
+        z, mean_weights, cov_weights = z[matters], mean_weights[matters], cov_weights[matters]
+    return Sums(combination(mean_weights, z), weighted_moment(z, cov_weights))
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """What weight rules ask of a sample whose points are elsewhere: of z and x (n, d) only the shape is here."""
+
+    squares: Array  # (n,), ‖z‖²
+    z: Array
+    x: Array
+    images: None = None
+
+    @classmethod
+    def of(cls, squares: Array, dimension: int) -> Whereabouts:
+        """Squares (n,) of points in some dimension."""
+        nowhere = np.broadcast_to(np.nan, (squares.size, dimension))
+        return cls(squares, nowhere, nowhere)
+
+    @property
+    def surprise(self) -> Array:
+        """−log p(xᵢ) = ‖zᵢ‖²/2 (n,), up to a constant."""
+        return 0.5 * self.squares
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """How generations are made of shards, and by whom."""
+
+    fun: Callable[..., Any]
+    everyone: Everyone
+    count: int
+    seed: tuple[int, ...]
+    name: str
+
+    def __call__(self, optimizer: Optimizer) -> None:
+        """One generation."""
+        theta, method = optimizer.theta, optimizer.method
+        shards = self.shards(optimizer)
+        reports = self._reports(shards, theta, optimizer.space)
+        values = np.concatenate([report.values for report in reports])
+        squares = np.concatenate([report.squares for report in reports])
+        ranks = ranking(values)
+        weighting = method.weights(ranks, Whereabouts.of(squares, theta.dimension))
+        tangent = self._tangent(shards, weighting, [report.place for report in reports])
+        state, info = method.told(optimizer.state, ranks, weighting, tangent)
+        part = int(np.argmax(_ends(shards) > ranks.order[0]))
+        optimizer.tell_elsewhere(state, info, values, np.concatenate([report.ends for report in reports]), reports[part].best_x)
+
+    def shards(self, optimizer: Optimizer) -> list[Shard]:
+        """The shards of the next generation, as equal in size as can be."""
+        n, d, count = optimizer.popsize, optimizer.theta.dimension, min(self.count, optimizer.popsize)
+        sizes = [n // count + (part < n % count) for part in range(count)]
+        return [Shard(self.seed, optimizer.restarts, optimizer.nit, part, size, d) for part, size in enumerate(sizes)]
+
+    def _reports(self, shards: Sequence[Shard], theta: Family, space: Space | None) -> list[Seen]:
+        calls = [(self.fun, space, theta, shard) for shard in shards]
+        return self.everyone(seen, calls, self._names("seen", shards), [""] * len(shards))
+
+    def _tangent(self, shards: Sequence[Shard], weighting: Weighting, places: Sequence[str]) -> Tangent:
+        """The natural gradient from the sums of the shards, in their order."""
+        same, ends = weighting.cov is weighting.mean, _ends(shards)[:-1]
+        mean = np.split(weighting.mean, ends)
+        cov: Sequence[Array | None] = [None] * len(shards) if same else np.split(weighting.cov, ends)
+        parts: list[Sums] = self.everyone(sums, list(zip(shards, mean, cov, strict=True)), self._names("sums", shards), places)
+        moment = np.sum([part.moment for part in parts], axis=0)
+        return Tangent(np.sum([part.mean for part in parts], axis=0), Dense(moment, weighting.decay, weighting.cov.size))
+
+    def _names(self, what: str, shards: Sequence[Shard]) -> list[str]:
+        return [f"sublevel-{self.name}-{what}-{shard.name}" for shard in shards]
+
+
+def _ends(shards: Sequence[Shard]) -> NDArray[np.intp]:
+    """The index after the last point of each shard (shards,)."""
+    return np.cumsum([shard.size for shard in shards], dtype=np.intp)
+
+
+def minimize_sharded(
+    fun: Callable[..., Any],
+    x0: Any,
+    sigma0: Any,
+    *,
+    popsize: int,
+    shards: int | None = None,
+    workers: Any = 1,
+    args: tuple[Any, ...] = (),
+    method: str | Method = "cma",
+    cov0: Any = None,
+    bounds: Any = None,
+    log_scaled: Any = False,
+    restarts: Any = None,
+    rng: Any = None,
+    maxfevals: float | None = None,
+    maxiter: float | None = None,
+    ftarget: float | None = None,
+    callback: Callable[[OptimizeResult], Any] | None = None,
+    progress: bool = False,
+) -> Result:
+    """Minimise with a sample so large that it is drawn, evaluated and summed up in shards, by others if there are any.
+
+    fun: ``fun(X, *args)`` of the points of a shard (m, d) to their values (m,), called where the shard is.
+    popsize, shards: points of a generation, and into how many parts they are split (default: as many as have 262144 points at most). The
+        shards decide which points are drawn; who works on them changes nothing.
+    workers: 1 for this process, a `dask.distributed.Client`, or an Executor such as a ThreadPoolExecutor.
+
+    All else is as for `minimize`, with any method on Gaussians. A generation that an exception or Ctrl-C ends does not count.
+
+    >>> import numpy as np, sublevel as sl
+    >>> result = sl.minimize_sharded(lambda X: np.sum(X**2, axis=1), np.ones(5), 0.5, popsize=1000, shards=4, rng=1, maxiter=30)
+    >>> result.nfev, bool(result.fun < 1e-2)
+    (30000, True)
+    """
+    check_functions(fun, callback)
+    shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled}
+    optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
+    if isinstance(optimizer.theta, Bernoulli):
+        raise ValueError(f"a sharded run needs a method on Gaussians, got {shown(method)}.")
+    limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget)
+    show = Progress(maxfevals) if checked_flag("progress", progress) else None
+    count = -(-optimizer.popsize // SHARD) if shards is None else checked_count("shards", shards)
+    seed = tuple(int(word) for word in optimizer.rng.integers(1 << 32, size=4))
+    sharding = Sharding(with_args(fun, args), everyone(workers), count, seed, uuid.uuid4().hex)
+    nobody = AtOnce(fun, "raise", failures := Failures())  # is never asked
+    with TerminationsAsInterrupts():
+        return Search(optimizer, nobody, limits, callback, show, History(optimizer), failures, sharding).to_the_end()
+
+
+def everyone(workers: Any) -> Everyone:
+    """Those who work on shards."""
+    workers = checked_workers(workers)
+    if cluster.is_client(workers):
+        return partial(cluster.gathered, workers)
+    if isinstance(workers, Executor):
+        return partial(_submitted, workers)
+    if workers == 1:
+        return _one_by_one
+    raise ValueError(f"`workers` of a sharded run must be 1, an Executor or a dask.distributed.Client, got {shown(workers)}.")
+
+
+def _one_by_one(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], names: Sequence[str], places: Sequence[str]) -> list[Any]:
+    return [function(*call) for call in calls]
+
+
+def _submitted(
+    executor: Executor, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], names: Sequence[str], places: Sequence[str]
+) -> list[Any]:
+    futures = [executor.submit(function, *call) for call in calls]
+    try:
+        return [future.result() for future in futures]
+    finally:
+        for future in futures:
+            future.cancel()

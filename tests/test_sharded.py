@@ -1,0 +1,218 @@
+"""A sample in shards is a sample: the same steps, whoever works on the shards, and only sums of points ever leave them."""
+
+from __future__ import annotations
+
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from multiprocessing.reduction import ForkingPickler
+
+import numpy as np
+import pytest
+
+import sublevel as sl
+from objectives import sphere
+from sublevel import sharded
+
+METHODS = ["ngd", "rank-mu", "cma", "xnes", "sep-cma", "iso-ngd", "lra-cma"]
+
+
+def ellipsoid(X):
+    return np.square(X) @ np.logspace(0, 2, X.shape[1])
+
+
+def run(fun=ellipsoid, **settings):
+    start = {"x0": np.ones(6), "sigma0": 0.5, "popsize": 200, "shards": 3, "rng": 1, "maxiter": 15}
+    return sl.minimize_sharded(fun, **(start | settings))
+
+
+def facts(result):
+    return result.x.tobytes(), result.mean.tobytes(), result.cov.tobytes(), result.fun, result.nfev, result.nit, dict(result.reasons)
+
+
+def sharding(optimizer, count, everyone=sharded._one_by_one, fun=ellipsoid):
+    return sharded.Sharding(fun, everyone, count, (1, 2, 3, 4), "test")
+
+
+# ---------------------------------------------------------------------------------------------------- the same steps
+
+
+def steps_apart(method, turn, d=6, n=100, steps=12):
+    """Relative distances of mean and covariance between steps in shards and those with all points here, coordinates rotated by `turn`."""
+    here, there = (sl.Optimizer(np.ones(d), 0.5, method=method, popsize=n, rng=1) for _ in range(2))
+    make = sharding(there, 3)
+    for _ in range(steps):
+        z = np.concatenate([shard.drawn() for shard in make.shards(there)])
+        make(there)
+        sample = here.theta.sample_at(np.roll(z, turn, axis=1))
+        here.state, _ = here.method.tell(here.state, sample, ellipsoid(sample.x))
+    step = np.max(np.abs(here.mean - there.mean) / there.deviations)
+    return step, np.max(np.abs(here.cov - there.cov)) / np.max(np.abs(there.cov))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_steps_in_shards_are_those_of_the_whole_sample(method):
+    assert max(steps_apart(method, turn=0)) < 1e-12
+    assert min(steps_apart(method, turn=1)) > 1e-3  # other points, other steps
+
+
+@pytest.mark.parametrize("method", ["ngd", "cma"])
+def test_fewer_points_than_variables_make_the_same_step(method):
+    """One step, because another root of the same covariance comes out of it, and the next points differ."""
+    assert max(steps_apart(method, turn=0, d=70, n=40, steps=1)) < 1e-12
+    assert min(steps_apart(method, turn=1, d=70, n=40, steps=1)) > 1e-4
+
+
+def test_counts_best_and_reasons_are_those_of_what_was_evaluated():
+    seen = []
+
+    def fun(X):
+        assert not X.flags.writeable
+        seen.append((X.copy(), ellipsoid(X)))
+        return seen[-1][1]
+
+    result = run(fun, popsize=200)
+    values = np.concatenate([values for _, values in seen])
+    assert [len(X) for X, _ in seen[:3]] == [67, 67, 66]
+    assert (result.nfev, result.nit) == (values.size, 15) == (3000, 15)
+    assert result.fun == values.min()
+    assert result.x.tobytes() == np.concatenate([X for X, _ in seen])[np.argmin(values)].tobytes()
+    np.testing.assert_array_equal(result.history["generation_best"], values.reshape(15, 200).min(axis=1))
+
+
+def test_a_run_in_shards_finds_the_minimum_within_bounds_and_after_restarts():
+    seen = []
+
+    def fun(X):
+        seen.append(X)
+        return sphere(X - 0.3)
+
+    result = run(fun, bounds=[(0.2, 1.5)] * 6, maxiter=None, restarts=1, popsize=60)
+    points = np.concatenate(seen)
+    assert ((points >= 0.2) & (points <= 1.5)).all()
+    assert result.restarts == 1
+    np.testing.assert_allclose(result.x, 0.3, atol=1e-6)
+    assert len({X.tobytes() for X in seen}) == len(seen)  # no stream of random numbers is used twice
+
+
+@pytest.mark.parametrize("values", [np.nan, np.inf, 1.0])
+def test_values_that_tell_nothing_are_named(values):
+    result = run(lambda X: np.full(len(X), values), maxiter=None)
+    assert list(result.reasons) == ["flat" if values == 1.0 else "all_failed"]
+    np.testing.assert_array_equal(result.mean, 1.0)
+
+
+def test_arguments_and_a_target_are_those_of_minimize():
+    result = run(lambda X, centre: sphere(X - centre), args=(2.0,), ftarget=1e-3, maxiter=None)
+    assert result.success
+    assert sphere(result.x - 2.0) <= 1e-3
+
+
+def test_the_number_of_shards_follows_from_the_sample_and_from_nothing_else(monkeypatch):
+    monkeypatch.setattr(sharded, "SHARD", 64)
+    assert facts(run(shards=None)) == facts(run(shards=4))
+    assert facts(run(shards=4)) != facts(run(shards=3))
+
+
+# ---------------------------------------------------------------------------------------------------- whoever works
+
+
+@pytest.mark.parametrize("method", ["ngd", "rank-mu", "cma"])
+def test_threads_give_the_bits_of_the_run_alone(method):
+    with ThreadPoolExecutor(3) as threads:
+        assert facts(run(method=method, workers=threads)) == facts(run(method=method))
+
+
+def test_points_that_were_not_kept_are_drawn_again_to_the_bit(monkeypatch):
+    drawn, draw = [], sharded.Shard.drawn
+    monkeypatch.setattr(sharded.Shard, "drawn", lambda shard: drawn.append(shard) or draw(shard))
+    kept = facts(run())
+    assert len(drawn) == len(set(drawn)) == 45
+    monkeypatch.setattr(sharded, "MEMORY", sharded.Memory(0))
+    assert facts(run()) == kept
+    assert len(drawn) == 3 * 45
+
+
+def test_memory_holds_no_more_than_it_has_room_for_and_forgets_earlier_generations():
+    memory = sharded.Memory(2000)
+    old, new, other = (sharded.Shard((seed,), 0, iteration, 0, 10, 10) for seed, iteration in ((1, 0), (1, 1), (2, 0)))
+    for shard in (old, other, new):
+        memory.keep(shard, shard.drawn())
+    assert memory._kept.keys() == {other, new}
+    third = sharded.Shard((3,), 0, 0, 0, 10, 10)
+    memory.keep(third, third.drawn())
+    assert third not in memory._kept
+    assert memory.points(third).tobytes() == third.drawn().tobytes()
+    memory.points(new)
+    assert memory._kept.keys() == {other}
+
+
+def bytes_sent(n, d, shards, method):
+    """All that goes to the shards and comes back in a generation, as it would go over a wire."""
+    sizes = []
+
+    def everyone(function, calls, names, places):
+        answers = [function(*call) for call in calls]
+        sizes.extend(len(ForkingPickler.dumps(thing)) for thing in (*calls, *answers))
+        return answers
+
+    optimizer = sl.Optimizer(np.ones(d), 0.5, method=method, popsize=n, rng=1)
+    sharding(optimizer, shards, everyone, sphere)(optimizer)
+    return sum(sizes)
+
+
+@pytest.mark.parametrize("method", ["ngd", "rank-mu", "cma"])
+def test_traffic_is_a_few_numbers_per_point_and_some_matrices_per_shard(method):
+    n, d, shards = 6000, 40, 3
+    sent = bytes_sent(n, d, shards, method)
+    assert sent < 8 * (4 * n + 2 * shards * d * (d + 6)) + 2000 * shards
+    assert sent < 0.2 * 8 * n * d
+    assert abs(bytes_sent(n, d, 2 * shards, method) - sent) < 8 * 2 * shards * d * (d + 6) + 2000 * shards
+
+
+# ---------------------------------------------------------------------------------------------------- errors
+
+
+def test_an_exception_arrives_with_its_shard_and_what_was_found():
+    calls = []
+
+    def fun(X):
+        calls.append(0)
+        if len(calls) == 8:
+            raise ArithmeticError("enough")
+        return ellipsoid(X)
+
+    with pytest.raises(ArithmeticError, match="enough") as caught:
+        run(fun)
+    assert "shard 1 of iteration 2, points of shape (67, 6)" in "".join(caught.value.__notes__)
+    assert (caught.value.sublevel_result.nfev, caught.value.sublevel_result.nit) == (400, 2)
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_returns_the_best_so_far(sign):
+    def callback(result):
+        if result.nit == 4:
+            signal.raise_signal(sign)
+
+    result = run(callback=callback)
+    assert list(result.reasons) == ["interrupted"]
+    assert facts(result)[:4] == facts(run(maxiter=4))[:4]
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "words"),
+    [
+        ({"method": "pbil", "x0": np.full(6, 0.5), "sigma0": None}, ValueError, "method on Gaussians"),
+        ({"workers": 2}, ValueError, "`workers` of a sharded run"),
+        ({"workers": map}, ValueError, "`workers` of a sharded run"),
+        ({"workers": "two"}, TypeError, "`workers`"),
+        ({"shards": 0}, ValueError, "`shards`"),
+        ({"shards": 1.5}, TypeError, "`shards`"),
+        ({"fun": partial(np.sum, axis=0)}, ValueError, "one number per point"),
+        ({"fun": 3}, TypeError, "`fun` must be a function"),
+    ],
+    ids=lambda value: None if isinstance(value, dict) else str(value),
+)
+def test_what_makes_no_sense_is_refused(settings, kind, words):
+    with pytest.raises(kind, match=words):
+        run(**settings)

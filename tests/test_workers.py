@@ -1,0 +1,528 @@
+"""Who evaluates the objective makes no difference to the result, whatever happens to them; and nobody is left behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sublevel as sl
+from objectives import Deadly, Once, number, sphere
+from sublevel import workers as processes
+from sublevel.evaluate import evaluator
+from sublevel.failures import KEPT, Failure, Failures
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs process groups and signals")
+START = {"x0": np.ones(3), "sigma0": 0.5, "popsize": 6, "rng": 1}
+
+
+def run(fun, **settings):
+    return sl.minimize(fun, **(START | settings))
+
+
+def sampled(generations):
+    """The points that `run` evaluates on the sphere, in order."""
+    optimizer = sl.Optimizer(**START)
+    points = []
+    for _ in range(generations):
+        X = optimizer.ask()
+        points += list(X)
+        optimizer.tell(X, sphere(X))
+    return points
+
+
+def facts(result):
+    """All that a run decides, to the bit."""
+    return (result.x.tobytes(), result.mean.tobytes(), result.cov.tobytes(), result.fun, result.nfev, result.nit, dict(result.reasons))
+
+
+def is_running(pid):
+    """Whether a process is there and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def noted(folder):
+    """The processes that are noted in a folder, of which there must be some."""
+    pids = [int(file.name) for file in folder.iterdir() if file.name.isdecimal()]
+    assert pids
+    return pids
+
+
+def wait_until(condition, seconds):
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.02)
+    return condition()
+
+
+# ---------------------------------------------------------------------------------------------------- the same bits
+
+
+def global_generators():
+    return np.random.get_state()[1].tobytes(), random.getstate()  # noqa: NPY002
+
+
+def test_threads_and_processes_give_the_bits_of_the_serial_run_and_leave_global_generators_alone():
+    before = global_generators()
+    expected = facts(run(sphere, maxiter=12))
+    with ThreadPoolExecutor(3) as threads:
+        assert facts(run(sphere, maxiter=12, workers=threads)) == expected
+        assert facts(run(sphere, maxiter=12, workers=threads.map)) == expected
+        assert facts(threads.submit(run, sphere, maxiter=12, workers=2).result()) == expected  # not in the main thread
+    assert global_generators() == before
+    assert facts(run(sphere, maxiter=12, rng=2)) != expected
+    random.random()
+    assert global_generators() != before
+
+
+@pytest.mark.slow
+def test_a_process_pool_gives_the_bits_of_the_serial_run():
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        assert facts(run(sphere, maxiter=12, workers=pool)) == facts(run(sphere, maxiter=12))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_the_number_of_processes_changes_no_bit(count):
+    assert facts(run(sphere, maxiter=60, workers=count)) == facts(run(sphere, maxiter=60))
+
+
+def test_arrival_in_any_order_changes_no_bit(rng):
+    def shuffled(fun, points):
+        answers = {index: fun(points[index]) for index in rng.permutation(len(points))}
+        return [answers[index] for index in range(len(points))]
+
+    assert facts(run(sphere, maxiter=12, workers=shuffled)) == facts(run(sphere, maxiter=12))
+
+
+def test_answers_come_as_they_are_completed():
+    evaluate = evaluator(Delayed(), False, 2)
+    try:
+        arrivals = [index for index, _ in evaluate(np.array([[1.0], [0.0], [0.0], [0.0]]))]
+    finally:
+        evaluate.close()
+    assert sorted(arrivals) == [0, 1, 2, 3]
+    assert arrivals[0] != 0
+
+
+class Delayed:
+    def __call__(self, x):
+        time.sleep(1.0 * x[0])
+        return sphere(x)
+
+
+# ---------------------------------------------------------------------------------------------------- deaths
+
+
+def deaths_in(folder):
+    return sum(file.name.isdecimal() for file in folder.iterdir())
+
+
+def check_deaths_change_nothing(folder, every, generations, at_least, **who):
+    """A run whose workers die gives the bits of the serial run, and no point is left out; how many died, how many calls were repeated."""
+    expected = run(sphere, maxiter=generations)
+    result = run(Deadly(folder, every), maxiter=generations, **who)
+    assert facts(result) == facts(expected)
+    assert len(result.failures) == 0
+    deaths = deaths_in(folder)
+    assert deaths >= at_least
+    points = [number(x) for x in sampled(generations)]
+    calls = Counter(map(int, (folder / "calls").read_text().split()))
+    assert calls.keys() == set(points)
+    return deaths, sum(calls.values()) - len(points)
+
+
+def test_deaths_of_workers_change_no_bit(tmp_path):
+    deaths, again = check_deaths_change_nothing(tmp_path, 9, 5, 2, workers=2)
+    assert again == deaths
+
+
+@pytest.mark.slow
+def test_two_hundred_deaths_of_workers_change_no_bit(tmp_path):
+    deaths, again = check_deaths_change_nothing(tmp_path, 3, 110, 200, workers=2)
+    assert again == deaths
+
+
+@pytest.mark.slow
+def test_workers_killed_from_outside_at_any_time_change_no_bit(tmp_path):
+    """Idle, starting or at work: whoever is there is killed. Nobody is at fault, so no point is given up at the second time."""
+    script = """
+        import sys
+        from pathlib import Path
+        import sublevel as sl
+        from sublevel import workers
+        from objectives import Slow
+        if __name__ == "__main__":
+            workers.STRIKES = 10
+            result = sl.minimize(Slow(Path(sys.argv[1]), 0.02), [1.0, 1.0, 1.0], 0.5, popsize=6, rng=1, maxiter=100, workers=2)
+            print(result.x.tobytes().hex(), result.nfev, len(result.failures))
+    """
+    import psutil
+
+    process = started(tmp_path, script)
+    kills, generator, until = 0, random.Random(1), 20
+    while process.poll() is None:
+        time.sleep(generator.uniform(0, 0.05))
+        workers = [child for child in psutil.Process(process.pid).children() if is_worker(child)] if process.poll() is None else []
+        if workers and (tmp_path / "calls").exists() and (tmp_path / "calls").stat().st_size >= until:
+            generator.choice(workers).kill()
+            kills, until = kills + 1, (tmp_path / "calls").stat().st_size + generator.randint(1, 20)
+    assert kills >= 30, process.communicate()
+    expected = run(sphere, maxiter=100)
+    assert process.communicate()[0].split() == [expected.x.tobytes().hex(), str(expected.nfev), "0"]
+
+
+def is_worker(child):
+    try:
+        return "spawn_main" in " ".join(child.cmdline())
+    except Exception:
+        return False
+
+
+def check_failure(folder, what, kind, **settings):
+    """A point that cannot be evaluated is as good as one whose value is NaN, and it is named."""
+    point = tuple(sampled(2)[9])
+    result = run(Once(point, what, folder), maxiter=2, **settings)
+    assert facts(result) == facts(run(Once(point, "nan"), maxiter=2))
+    assert result.failures.counts == {kind: 1}
+    assert tuple(result.failures.last[0].x) == point
+    assert result.diagnosis[0].name == "failed"
+    assert f"1 of 12 evaluations failed (1 {kind})" in result.diagnosis[0].sentence
+
+
+def test_a_death_is_noticed_within_two_seconds_and_the_second_one_is_a_failure_even_if_a_child_lives_on(tmp_path, monkeypatch):
+    noticed, is_final = [], processes.Processes._is_final
+
+    def noticing(self, *facts):
+        noticed.append(time.time())
+        return is_final(self, *facts)
+
+    monkeypatch.setattr(processes.Processes, "_is_final", noticing)
+    check_failure(tmp_path, "vanish", "worker lost", workers=2)
+    died = sorted((tmp_path / str(pid)).stat().st_mtime for pid in noted(tmp_path))
+    assert len(died) == len(noticed) == 2
+    assert all(-0.1 < seen - when < 2 for seen, when in zip(noticed, died, strict=True))
+    assert wait_until(lambda: not any(map(is_running, noted(tmp_path))), 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("what", "kind", "settings"), [("die", "worker lost", {}), ("hang", "timeout", {"timeout": 0.5})])
+def test_a_point_that_cannot_be_evaluated_counts_as_failed_and_is_named(what, kind, settings, tmp_path):
+    check_failure(tmp_path, what, kind, workers=2, **settings)
+
+
+def test_a_timeout_alone_is_kept_by_one_process_and_ends_all_that_hangs(tmp_path):
+    check_failure(tmp_path, "hang", "timeout", timeout=0.5)
+    assert len(noted(tmp_path)) == 2  # a worker and its child
+    assert wait_until(lambda: not any(map(is_running, noted(tmp_path))), 2)
+
+
+@pytest.mark.slow
+def test_a_point_that_took_too_long_is_tried_again_if_so_wished(tmp_path):
+    check_failure(tmp_path, "hang", "timeout", timeout=0.5, on_error="retry")
+    assert len(noted(tmp_path)) == 4
+
+
+def test_workers_that_cannot_start_are_an_error_at_once(tmp_path, monkeypatch):
+    (tmp_path / "unimportable.py").write_text(
+        'from multiprocessing import current_process\nif current_process().name != "MainProcess":\n    raise SystemExit(7)\n'
+        "def fun(x):\n    return 0.0\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import unimportable
+
+    with pytest.raises(processes.WorkerLost, match=r"exit code 7.*__main__") as caught:
+        run(unimportable.fun, workers=2)
+    assert caught.value.sublevel_result.nfev == 0
+
+
+def test_workers_killed_while_they_start_are_replaced_but_not_for_ever(monkeypatch):
+    pool = processes.Processes(sphere, 1)
+    worker = processes.Worker(Ended(-9), None, None, 0.0)
+    for _ in range(processes.LOST_STARTS):
+        pool._note_start(worker, Failure("worker lost", ""))
+    with pytest.raises(processes.WorkerLost, match="before it could begin"):
+        pool._note_start(worker, Failure("worker lost", ""))
+    ready = processes.Worker(Ended(-9), None, None, 0.0)
+    pool._note_start(ready, True)
+    assert ready.is_ready
+    pool._note_start(worker, Failure("worker lost", ""))  # counts from the last that was ready
+    with pytest.raises(processes.WorkerLost):
+        pool._note_start(worker, Failure("timeout", ""))
+
+
+class Ended:
+    """A process that has ended."""
+
+    def __init__(self, exitcode):
+        self.exitcode = exitcode
+
+
+def test_an_executor_that_lost_a_process_is_named():
+    point = tuple(sampled(1)[2])
+    with (
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
+        pytest.raises(processes.WorkerLost, match=r"takes no more work.*`workers` as a number") as caught,
+    ):
+        run(Once(point, "die"), workers=pool)
+    assert caught.value.sublevel_result.nfev <= 2
+
+
+# ---------------------------------------------------------------------------------------------------- errors
+
+
+def serially(fun, **settings):
+    return run(fun, **settings)
+
+
+def by_threads(fun, **settings):
+    with ThreadPoolExecutor(2) as threads:
+        return run(fun, workers=threads, **settings)
+
+
+def by_a_map(fun, **settings):
+    return run(fun, workers=map, **settings)
+
+
+def by_processes(fun, **settings):
+    return run(fun, workers=2, **settings)
+
+
+WAYS = [serially, by_threads, by_a_map, by_processes]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_exception_counts_as_failed_if_so_wished(way):
+    point = tuple(sampled(2)[8])
+    result = way(Once(point, "refuse"), maxiter=4, on_error="fail")
+    assert facts(result) == facts(run(Once(point, "nan"), maxiter=4))
+    assert result.failures.counts == {"error": 1}
+    assert result.failures.last[0].what == f"ArithmeticError: not at {point[0]}"
+    assert tuple(result.failures.last[0].x) == point
+
+
+@pytest.mark.parametrize("way", WAYS[:3])
+def test_an_exception_that_comes_once_is_forgotten_if_so_wished(way):
+    assert facts(way(Flaky(times=1), maxiter=4, on_error="retry")) == facts(run(sphere, maxiter=4))
+    twice = way(Flaky(times=2), maxiter=1, on_error="retry")
+    assert twice.failures.counts == {"error": 6}
+    with pytest.raises(ArithmeticError):
+        way(Flaky(times=1), maxiter=4)
+
+
+class Flaky:
+    """The sphere, which raises the first times at each point."""
+
+    def __init__(self, times):
+        self.times, self.seen = times, Counter()
+
+    def __call__(self, x):
+        self.seen[x.tobytes()] += 1
+        if self.seen[x.tobytes()] <= self.times:
+            raise ArithmeticError("not yet")
+        return sphere(x)
+
+
+@pytest.mark.parametrize(("on_error", "calls"), [("fail", 1), ("retry", 2)])
+def test_a_vectorized_objective_that_fails_fails_for_all_points(on_error, calls):
+    seen = []
+
+    def fun(X):
+        seen.append(X.copy())
+        if len(seen) > 3:
+            raise ArithmeticError("enough")
+        return sphere(X)
+
+    result = run(fun, vectorized=True, on_error=on_error, maxiter=4)
+    assert len(seen) == 3 + calls
+    assert result.nfev == 24
+    assert result.failures.counts == {"error": 6}
+    assert result.failures.last[0].x.shape == (6, 3)
+    assert facts(result)[:3] == facts(run(sphere, maxiter=3))[:3]
+
+
+@pytest.mark.parametrize("on_error", ["fail", "retry"])
+def test_what_is_no_error_of_the_objective_always_ends_the_run(on_error):
+    def leave(x):
+        raise SystemExit(4)
+
+    for settings in ({}, {"vectorized": True}):
+        with pytest.raises(SystemExit):
+            run(leave, on_error=on_error, **settings)
+
+
+def test_an_exception_at_any_evaluation_arrives_with_all_that_was_found():
+    for k, point in enumerate(sampled(17)[:100]):
+        with pytest.raises(ArithmeticError, match="not at") as caught:
+            run(Once(tuple(point), "refuse"))
+        assert caught.value.sublevel_x.tobytes() == point.tobytes()
+        assert caught.value.sublevel_result.nfev == k
+
+
+def check_an_exception_in_a_process(k):
+    points = sampled(17)
+    began = time.monotonic()
+    with pytest.raises(ArithmeticError, match="not at") as caught:
+        run(Once(tuple(points[k]), "refuse"), workers=2)
+    assert caught.value.sublevel_x.tobytes() == points[k].tobytes()
+    assert k // 6 * 6 <= caught.value.sublevel_result.nfev < k // 6 * 6 + 6
+    assert "in a worker process" in "".join(caught.value.__notes__)
+    assert "objectives.py" in "".join(caught.value.__notes__)
+    return time.monotonic() - began
+
+
+@pytest.mark.slow
+def test_an_exception_at_any_evaluation_in_a_process():
+    for k in range(100):
+        check_an_exception_in_a_process(k)
+
+
+def test_failures_are_all_counted_but_only_the_last_are_kept():
+    failures = Failures()
+    for k in range(2 * KEPT):
+        assert np.isnan(failures.add(Failure("error", str(k)), np.zeros(1)))
+    assert len(failures) == 2 * KEPT
+    assert [failure.what for failure in failures.last] == [str(k) for k in range(KEPT, 2 * KEPT)]
+    assert repr(failures) == f"{2 * KEPT} error"
+    assert repr(Failures()) == "none"
+    assert not Failures()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"workers": map}, {"workers": ThreadPoolExecutor(1)}, {"vectorized": True}], ids=["map", "executor", "all"]
+)
+def test_a_timeout_that_could_not_be_kept_is_refused(settings):
+    with pytest.raises(ValueError, match=r"`timeout` ends the process.*`workers` must be a number"):
+        run(sphere, timeout=1.0, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [
+        ({"timeout": 0}, ValueError),
+        ({"timeout": -1.0}, ValueError),
+        ({"timeout": np.inf}, ValueError),
+        ({"timeout": np.nan}, ValueError),
+        ({"timeout": "1"}, TypeError),
+        ({"timeout": True}, TypeError),
+        ({"on_error": "ignore"}, ValueError),
+        ({"on_error": None}, TypeError),
+        ({"on_error": True}, TypeError),
+    ],
+    ids=str,
+)
+def test_settings_that_make_no_sense_are_refused(settings, kind):
+    (name,) = settings
+    with pytest.raises(kind, match=f"`{name}` must be"):
+        run(sphere, workers=2, **settings)
+
+
+# ---------------------------------------------------------------------------------------------------- endings
+
+
+SCRIPT = """
+    import sys, time
+    from pathlib import Path
+    import sublevel as sl
+    from objectives import Once, Slow, sphere
+    if __name__ == "__main__":
+        def callback(r):
+            if r.nit == 2:
+                print("running", flush=True)
+        fun = eval(sys.argv[2])
+        result = sl.minimize(fun, [1.0, 1.0, 1.0], 0.5, popsize=6, rng=1, workers=int(sys.argv[3]), callback=callback)
+        print(time.monotonic(), list(result.reasons), bool(result.fun == sphere(result.x)), flush=True)
+"""
+
+
+def started(folder, script, *arguments):
+    """A script in a process of its own that leads a session."""
+    (folder / "script.py").write_text(textwrap.dedent(script))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    return subprocess.Popen(
+        [sys.executable, "script.py", str(folder), *arguments],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def check_ending(folder, fun, workers, sign, wait=0.0):
+    """A running optimisation gets a signal: it says within a second what it found, and leaves nobody behind."""
+    process = started(folder, SCRIPT, fun, str(workers))
+    try:
+        assert process.stdout.readline() == "running\n", process.stderr.read()
+        time.sleep(wait)
+        began = time.monotonic()
+        (os.killpg if sign == signal.SIGINT else os.kill)(process.pid, sign)  # a terminal sends it to the group
+        said, complained = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    if sign != signal.SIGKILL:
+        when, said = said.split(" ", 1)
+        assert said == "['interrupted'] True\n"
+        assert float(when) - began < 1.0
+    assert complained == ""
+    assert wait_until(lambda: not any(map(is_running, noted(folder))), 2)
+
+
+def test_sigterm_is_answered_like_ctrl_c(tmp_path):
+    check_ending(tmp_path, "Slow(Path(sys.argv[1]), 0.05)", 2, signal.SIGTERM)
+
+
+def test_even_an_objective_that_hangs_with_a_child_ends_with_the_run_that_is_killed(tmp_path):
+    point = tuple(map(float, sampled(3)[14]))
+    check_ending(tmp_path, f"Once({point}, 'hang', Path(sys.argv[1]))", 2, signal.SIGKILL, wait=1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["SIGINT", "SIGTERM", "SIGKILL"])
+def test_signals_at_random_times(sign, tmp_path):
+    generator = random.Random(int(sign))
+    for k in range(100):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        check_ending(folder, "Slow(Path(sys.argv[1]), 0.01)", generator.choice([1, 2, 2]), sign, generator.uniform(0, 1))
+
+
+def test_sigterm_is_left_to_those_who_have_plans_for_it():
+    seen = []
+    before = signal.signal(signal.SIGTERM, lambda *_: seen.append(True))
+    try:
+        result = run(partial(terminated_at_first, [False]), maxiter=3)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (seen, result.nit) == ([True], 3)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def terminated_at_first(done, x):
+    if not done[0]:
+        done[0] = True
+        signal.raise_signal(signal.SIGTERM)
+    return sphere(x)
+
+
+def test_sigterm_returns_the_best_so_far_and_is_as_before_afterwards():
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    result = run(partial(terminated_at_first, [False]), maxiter=3)
+    assert list(result.reasons) == ["interrupted"]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
