@@ -78,9 +78,7 @@ def show_memory(client: Client, shards: int) -> None:
 def show_ratios(client: Client, n: int, d: int, shards: int, repeats: int) -> None:
     """Generations alone and on the cluster, taking turns."""
     workers = len(client.scheduler_info()["workers"])
-    print(
-        f"\nseconds per generation, n = {n}, d = {d}, {shards} shards, {workers} workers: medians of {3 * repeats}, alone and on the cluster"
-    )
+    print(f"\nseconds per generation, n = {n}, d = {d}, {shards} shards, {workers} workers: medians of {3 * repeats}, alone and together")
     for method in METHODS:
         alone, together, bits = list[float](), list[float](), set[bytes]()
         for _ in range(repeats):
