@@ -129,25 +129,25 @@ def test_all_that_listens_here_does_so_on_loopback(client):
 
 
 class Killer(threading.Thread):
-    """Kills a worker process of a local cluster whenever some more calls were made, if all workers are running.
+    """Kills a worker process of a local cluster whenever a few more calls were made.
 
-    (A Dask worker that dies while its nanny still waits for its first word is never replaced.)
+    Only one whose nanny knows that it is running: Dask never replaces a worker that dies while its nanny waits for its first word.
     """
 
-    def __init__(self, local, calls, between):
+    def __init__(self, local, calls):
         super().__init__()
-        self.local, self.calls, self.between = local, calls, between
+        self.local, self.calls = local, calls
         self.kills, self.over, self.random = 0, threading.Event(), random.Random(1)
 
     def run(self):
         until = 0
         while not self.over.wait(0.01):
-            nannies = list(self.local.workers.values())
+            running = [nanny for nanny in self.local.workers.values() if nanny.status == distributed.Status.running and nanny.pid]
             done = self.calls.stat().st_size if self.calls.exists() else 0
-            if done > until and len(nannies) > 1 and all(nanny.status == distributed.Status.running for nanny in nannies):
-                os.kill(self.random.choice(nannies).pid, signal.SIGKILL)
+            if done > until and running:
+                os.kill(self.random.choice(running).pid, signal.SIGKILL)
                 self.kills += 1
-                until = done + self.random.randint(*self.between)
+                until = done + self.random.randint(0, 3)
 
     def __enter__(self):
         self.start()
@@ -160,23 +160,22 @@ class Killer(threading.Thread):
 
 @pytest.mark.slow
 def test_fifty_deaths_of_worker_processes_change_no_bit(tmp_path):
-    with processes(2) as client, Killer(client.cluster, tmp_path / "calls", (1, 6)) as killer:
+    with processes(2) as client, Killer(client.cluster, tmp_path / "calls") as killer:
         assert listening(psutil.Process()) == {"127.0.0.1"}
-        result = run(Slow(tmp_path, 0.05), maxiter=60, workers=client)
+        result = run(Slow(tmp_path, 0.1), workers=client, callback=lambda _: killer.kills >= 50)
     assert killer.kills >= 50
-    assert facts(result) == facts(run(sphere, maxiter=60))
-    assert (result.nfev, len(result.failures)) == (360, 0)
-    assert (tmp_path / "calls").stat().st_size >= 360
+    assert facts(result)[:-1] == facts(run(sphere, maxiter=result.nit))[:-1]
+    assert (result.nfev, len(result.failures)) == (6 * result.nit, 0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["ngd", "rank-mu", "cma"])
 def test_deaths_during_a_sharded_run_change_no_bit(tmp_path, method):
-    settings = {"x0": np.ones(10), "sigma0": 0.5, "popsize": 4000, "shards": 6, "rng": 1, "maxiter": 15, "method": method}
-    with processes(2) as client, Killer(client.cluster, tmp_path / "calls", (1, 12)) as killer:
-        result = sl.minimize_sharded(Slow(tmp_path, 0.05), workers=client, **settings)
-    assert killer.kills >= 5
-    assert facts(result) == facts(sl.minimize_sharded(sphere, **settings))
+    settings = {"x0": np.ones(10), "sigma0": 0.5, "popsize": 4000, "shards": 6, "rng": 1, "method": method}
+    with processes(2) as client, Killer(client.cluster, tmp_path / "calls") as killer:
+        result = sl.minimize_sharded(Slow(tmp_path, 0.1), workers=client, callback=lambda _: killer.kills >= 8, **settings)
+    assert killer.kills >= 8
+    assert facts(result)[:-1] == facts(sl.minimize_sharded(sphere, maxiter=result.nit, **settings))[:-1]
 
 
 def test_a_cluster_without_workers_is_an_error_after_a_while(monkeypatch):
