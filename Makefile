@@ -14,7 +14,7 @@ PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MPLBACKEND=Agg $(VENV)/bin/py
 EXTRAS_demo := plot,progress
 EXTRAS_test := test
 EXTRAS_lint := lint
-EXTRAS_types := lint,plot,progress,dask
+EXTRAS_types := lint,plot,progress,dask,parquet
 EXTRAS_bench := bench
 
 .DEFAULT_GOAL := help

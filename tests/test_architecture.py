@@ -23,7 +23,8 @@ LAYERS = [
     {"restarts", "space"},
     {"failures", "cluster"},
     {"door", "start", "workers", "evaluate", "stop", "optimizer", "record"},
-    {"diagnosis", "plots", "progress", "result", "minimize"},
+    {"store"},
+    {"diagnosis", "plots", "progress", "result", "curvature", "minimize"},
 ]
 HARD_DEPENDENCIES = {"numpy", "scipy", "sublevel"}
 LONGEST_FUNCTION = 60

@@ -2,6 +2,7 @@
 
 from sublevel import plots
 from sublevel.adapters.scipy import scipy_method
+from sublevel.curvature import Curvature, RankShape, curvature, shape_from_ranks
 from sublevel.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.method import Method, Outcome
 from sublevel.minimize import minimize
@@ -10,7 +11,10 @@ from sublevel.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
 from sublevel.record import History
 from sublevel.restarts import BIPOP, IPOP
 from sublevel.result import Result
+from sublevel.resume import resume
 from sublevel.sharded import minimize_sharded
+from sublevel.store.errors import StoreError
+from sublevel.stored import StoredRun, load
 from sublevel.warm import warm_start
 
 __version__ = "0.1.0.dev0"
@@ -19,6 +23,7 @@ __all__ = [
     "BIPOP",
     "IPOP",
     "Bernoulli",
+    "Curvature",
     "DiagonalGaussian",
     "FullGaussian",
     "History",
@@ -26,15 +31,22 @@ __all__ = [
     "Method",
     "Optimizer",
     "Outcome",
+    "RankShape",
     "Result",
+    "StoreError",
+    "StoredRun",
     "cma",
+    "curvature",
+    "load",
     "minimize",
     "minimize_sharded",
     "ngd",
     "pbil",
     "plots",
     "rank_mu",
+    "resume",
     "scipy_method",
+    "shape_from_ranks",
     "warm_start",
     "with_adapted_rates",
     "xnes",

@@ -1,4 +1,4 @@
-"""The command line: `sublevel minimize`, `sublevel reproduce`, `sublevel study`, `sublevel verify`.
+"""The command line: `sublevel minimize`, `resume`, `runs`, `show`, `watch`, `report`, `export`, `reproduce`, `study`, `verify`.
 
 A command is a function that adds its parser and names what to run. Exit status: 0 all is well, 1 something that was checked
 is not so, 2 the command cannot be run as given, 130 interrupted.
@@ -14,7 +14,9 @@ from pathlib import Path
 import sublevel
 from sublevel.commands.common import Subparsers, Unable, count, seed
 from sublevel.commands.minimize import add_minimize
+from sublevel.commands.stored import add_export, add_report, add_resume, add_runs, add_show, add_watch
 from sublevel.commands.study import add_study
+from sublevel.store.errors import StoreError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         return given.run(given)
-    except Unable as error:
+    except (Unable, StoreError) as error:
         print(f"sublevel: {error}", file=sys.stderr)
         return 2
 
@@ -93,7 +95,10 @@ def run_verify(given: argparse.Namespace) -> int:
     return 0 if verify.all_passed(reports) else 1
 
 
-COMMANDS: tuple[Callable[[Subparsers], None], ...] = (add_minimize, add_reproduce, add_study, add_verify)
+COMMANDS: tuple[Callable[[Subparsers], None], ...] = (
+    *(add_minimize, add_resume, add_runs, add_show, add_watch, add_report, add_export),
+    *(add_reproduce, add_study, add_verify),
+)
 """Every command; a new one is a line here and a function above."""
 
 

@@ -1,17 +1,24 @@
-"""Minimise a function that can only be evaluated."""
+"""Minimise a function that can only be evaluated.
+
+>>> import sublevel as sl
+>>> result = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1, ftarget=1e-10)
+>>> result.success
+True
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult
 
-from sublevel import stop
 from sublevel.arrays import Array
+from sublevel.curvature.values import curvature as curvature_at
 from sublevel.diagnosis import diagnosed
 from sublevel.door import (
     checked_budget,
@@ -22,13 +29,17 @@ from sublevel.door import (
     checked_timeout,
     checked_workers,
 )
-from sublevel.evaluate import Evaluator, as_raised, evaluator, tell_about
+from sublevel.evaluate import Evaluator, as_raised, evaluator, tell_about, with_args
 from sublevel.failures import Failures, OnError
+from sublevel.families import Bernoulli
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.progress import Progress
 from sublevel.record import History
-from sublevel.result import Result
+from sublevel.result import Result, result_of
+from sublevel.store.configuration import Given, Target
+from sublevel.store.errors import StoreError
+from sublevel.store.recorder import Recorder, configuration_row, record_new
 from sublevel.workers import TerminationsAsInterrupts
 
 EVALUATIONS_PER_DIMENSION = 100_000
@@ -59,6 +70,8 @@ def minimize(
     on_error: OnError = "raise",
     callback: Callable[[OptimizeResult], Any] | None = None,
     progress: bool = False,
+    store: Any = None,
+    curvature: bool = False,
 ) -> Result:
     """Minimise `fun` from N(x0, sigma0²·cov0), using only the order of its values.
 
@@ -76,25 +89,28 @@ def minimize(
     timeout, on_error: seconds an evaluation may take; and whether an exception ends the run ("raise"), counts as a failed evaluation
         ("fail") or does at the second time ("retry"). Failed ones are NaN, and named in ``failures``.
     callback, progress: gets an OptimizeResult after each generation, and stops by StopIteration or True; and whether to show a live line.
+    store: a new file that keeps every evaluation as it arrives, and the state: `sublevel.resume` goes on from it, whatever happened.
+    curvature: whether to add ``hess_inv`` and ``curvature`` by `sublevel.curvature`: about (d + 1)(d + 2) more evaluations, beyond
+        `maxfevals`.
 
     Returns an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, cov, history, failures,
     diagnosis`` and ``plot()``. Ctrl-C and SIGTERM return the best so far. If `fun` raises, its exception arrives with ``sublevel_x`` and
     ``sublevel_result``.
-
-    >>> import sublevel as sl
-    >>> result = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1, ftarget=1e-10)
-    >>> result.success
-    True
     """
     check_functions(fun, callback)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
+    wants_curvature = _checked_curvature(curvature, optimizer)
     limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget)
     show = Progress(maxfevals) if checked_flag("progress", progress) else None
     how = checked_flag("vectorized", vectorized), checked_workers(workers), checked_timeout(timeout), checked_on_error(on_error)
     evaluate = evaluator(with_args(fun, args), *how, failures := Failures())
+    search = Search(optimizer, evaluate, limits, callback, show, History(optimizer), failures)
     with TerminationsAsInterrupts():
-        return Search(optimizer, evaluate, limits, callback, show, History(optimizer), failures).to_the_end()
+        if store is not None:
+            search = search.stored(store, Given(method, fun, args, (maxfevals, maxiter, ftarget), *how, log_scaled))
+        result = search.to_the_end()
+        return _with_curvature(result, fun, args, vectorized, workers) if wants_curvature else result
 
 
 def check_functions(fun: Any, callback: Any) -> None:
@@ -103,13 +119,27 @@ def check_functions(fun: Any, callback: Any) -> None:
         checked_callable("callback", callback)
 
 
-def with_args(fun: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
-    """The objective as a function of the point alone."""
-    return partial(_called, fun, args) if args else fun
+def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
+    wanted = checked_flag("curvature", curvature)
+    if wanted and isinstance(optimizer.theta, Bernoulli):
+        raise ValueError("a method on bits has no `curvature`, got curvature=True.")
+    return wanted
 
 
-def _called(fun: Callable[..., Any], args: tuple[Any, ...], point: Array) -> Any:
-    return fun(point, *args)
+def _with_curvature(result: Result, fun: Callable[..., Any], args: tuple[Any, ...], vectorized: bool, workers: Any) -> Result:
+    """The result with its inverse Hessian; both are None if there is no minimum to look at or Ctrl-C ended the look."""
+    result.update(curvature=None, hess_inv=None)
+    if "interrupted" in result.reasons or not np.isfinite(result.fun):
+        return result
+    try:
+        found = curvature_at(fun, result, args=args, vectorized=vectorized, workers=workers)
+    except KeyboardInterrupt:
+        return result
+    except BaseException as error:
+        tell_about(error, sublevel_result=result)
+        raise
+    result.update(curvature=found, hess_inv=found.hess_inv, nfev=result.nfev + found.nfev)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,50 +192,97 @@ class Search:
     history: History
     failures: Failures
     elsewhere: Callable[[Optimizer], None] | None = None  # makes a generation whose points are not here
+    recorder: Recorder | None = None
+
+    def stored(self, store: Any, given: Given) -> Search:
+        """The search with a recorder into a new file."""
+        try:
+            target = Target.of(store)
+            configuration = configuration_row(given.settings(self.optimizer, target.command), given.problem(self.optimizer))
+            return replace(self, recorder=record_new(target.path, configuration, self.optimizer, self.history))
+        except BaseException:
+            self.evaluate.close()
+            raise
 
     def to_the_end(self) -> Result:
         """Generations until there is a reason to stop. Ctrl-C is one; any other exception takes with it what was done so far."""
         reasons: dict[str, float] = {}
         try:
             try:
+                reasons = self.limits.reasons(self.optimizer) if self.optimizer.nit else {}
                 while not reasons:
                     reasons = self.generation()
             finally:
                 self.evaluate.close()
+            self.put_away(reasons, whole=True)
         except KeyboardInterrupt:
             reasons = reasons or self.interrupted
+            self.put_away(reasons)
         except BaseException as error:
             tell_about(error, sublevel_result=self.final(self.interrupted))
+            with suppress(StoreError):  # the first error is the one to tell
+                self.put_away(self.interrupted)
             raise
         return self.final(reasons)
+
+    def put_away(self, reasons: dict[str, float], whole: bool = False) -> None:
+        """Close the file, with the state in it if the last generation is `whole`."""
+        if self.recorder is not None:
+            self.recorder.close(reasons, self.optimizer if whole else None, self.history)
 
     def generation(self) -> dict[str, float]:
         """One generation, and the reasons to stop after it."""
         optimizer = self.optimizer
-        if self.elsewhere is not None:
-            self.elsewhere(optimizer)
-        else:
-            points = optimizer.ask()
-            optimizer.tell(points, self.values(points))
+        told = self.told()
         self.history.see(optimizer)
         if self.progress is not None:
             self.progress.see(optimizer)
         reasons = self.limits.reasons(optimizer)
+        if self.recorder is not None and told is not None:
+            self.recorder.finished(optimizer, self.history, *told)
         if self.callback is not None and _wants_stop(self.callback, self.result(reasons)):
             reasons = reasons or {"callback": float(optimizer.nit)}
         return reasons
+
+    def told(self) -> tuple[Array, Array] | None:
+        """A generation's points (n, d) and values (n,), which the optimizer was told; None if that was done elsewhere."""
+        if self.elsewhere is not None:
+            self.elsewhere(self.optimizer)
+            return None
+        points = self.optimizer.ask()
+        values = self.values(points)
+        self.optimizer.tell(points, values)
+        return points, values
 
     def values(self, points: Array) -> Array:
         """Values (n,) of points (n, d). If the objective raises, those that came before are counted."""
         values, known = np.empty(len(points)), np.zeros(len(points), dtype=bool)
         try:
-            for index, arrived in self.evaluate(points):
-                values[index] = arrived
-                known[index] = True
+            if self.recorder is not None:
+                self.stored_values(self.recorder, points, values, known)
+            else:
+                for index, arrived in self.evaluate(points):
+                    values[index] = arrived
+                    known[index] = True
         except BaseException as error:
             self.optimizer.note(points[known], values[known])
             raise as_raised(error)  # noqa: B904
         return values
+
+    def stored_values(self, recorder: Recorder, points: Array, values: Array, known: NDArray[np.bool_]) -> None:
+        """Fill in values (n,) of points (n, d): those that are stored, and for the others those that arrive, each of which is stored."""
+        run, iteration = self.optimizer.restarts, self.optimizer.nit + 1
+        recorder.recall(iteration, points, values, known)
+        missing = np.flatnonzero(~known)
+        if missing.size == 0:
+            return
+        asked = points if missing.size == len(points) else points[missing]
+        asked.setflags(write=False)
+        for index, arrived in self.evaluate(asked):
+            places = missing[index]
+            values[places] = arrived
+            known[places] = True
+            recorder.arrived(run, iteration, places, points, values)
 
     @property
     def interrupted(self) -> dict[str, float]:
@@ -223,23 +300,8 @@ class Search:
 
     def result(self, reasons: dict[str, float]) -> Result:
         """All there is to say at this point, in arrays of the user's own."""
-        optimizer, reason = self.optimizer, next(iter(reasons), None)
-        result = Result()
-        result.update(
-            x=optimizer.best_x.copy(),
-            fun=optimizer.best_fun,
-            nfev=optimizer.nfev,
-            nit=optimizer.nit,
-            success=reason in stop.SUCCESSES and bool(np.isfinite(optimizer.best_fun)),
-            status=-1 if reason is None else stop.STATUS[reason],
-            message=stop.message(reasons),
-            reasons=reasons,
-            restarts=optimizer.restarts,
-            mean=optimizer.mean.copy(),
-            cov=optimizer.cov,
-            history=self.history,
-            failures=self.failures,
-        )
+        result = result_of(self.optimizer, self.history, reasons)
+        result.update(failures=self.failures)
         return result
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,16 @@ from sublevel.space import Space
 from sublevel.start import checked_beginning
 from sublevel.stop import Watch
 from sublevel.weights import Ranking, ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """An optimizer between two generations, besides its configuration: what it takes to go on with the same bits."""
+
+    state: State
+    initial_deviations: Array  # (k,), of the run
+    best_x: Array  # (d,)
+    facts: Mapping[str, Any]  # numbers, text, lists and dicts of them: the generator's state, counts, the run and those before
 
 
 class Optimizer:
@@ -46,16 +59,25 @@ class Optimizer:
         """N(x0, sigma0²·cov0) to begin with; `rng` is a seed, a Generator or None (SPEC 7). The rest is as for `minimize`."""
         self.method = checked_method(method)
         self.rng = checked_rng(rng)
-        self._start = checked_beginning(self.method.family, x0, sigma0, cov0, bounds, log_scaled, self.rng)
-        theta = self._start.theta(self._start.x0)
+        self.start = checked_beginning(self.method.family, x0, sigma0, cov0, bounds, log_scaled, self.rng)
+        theta = self.start.theta(self.start.x0)
         size = checked_popsize(self.method.popsize if popsize is None else popsize, theta.dimension)
-        self._runs = checked_restarts(restarts).runs(size, self.rng)
+        self.strategy, self._size = checked_restarts(restarts), size
+        self._runs = self.strategy.runs(size, self.rng)
+        self._sent: list[tuple[Any, int | None]] = []  # to the strategy, with the generator's state if it drew from it
         self.nfev = self.nit = self.restarts = 0
-        self.best_x = _locked(self._start.x0)
+        self.best_x = _locked(self.start.x0)
         self.best_fun = float("nan")
         self.endings: list[dict[str, float]] = []  # why earlier runs ended
         self._over: dict[str, float] = {}
-        self._begin(next(self._runs), theta)
+        self._begin(self._next_run(None), theta)
+
+    def _next_run(self, spent: int | None) -> Run:
+        before = self.rng.bit_generator.state
+        run = next(self._runs) if spent is None else self._runs.send(spent)
+        drew = not _same(before, self.rng.bit_generator.state)
+        self._sent.append((before if drew else None, spent))
+        return run
 
     def _begin(self, run: Run, theta: Family) -> None:
         self.run, self.popsize = run, run.popsize
@@ -75,7 +97,7 @@ class Optimizer:
     @property
     def space(self) -> Space | None:
         """How a point of the searched space becomes the user's; None if they are the same."""
-        return self._start.space
+        return self.start.space
 
     @property
     def mean(self) -> Array:
@@ -85,7 +107,7 @@ class Optimizer:
     @property
     def cov(self) -> Array:
         """Covariance of the search distribution (d, d), proportional to the inverse Hessian once learned; 0 for fixed variables."""
-        cov, space = self.state.theta.cov, self._start.space
+        cov, space = self.state.theta.cov, self.start.space
         if space is None or space.free.all():
             return cov
         full = np.zeros((space.free.size, space.free.size))
@@ -111,7 +133,7 @@ class Optimizer:
         return self._shown
 
     def _points(self, searched: Array) -> Array:
-        return searched if self._start.space is None else self._start.space.points(searched)
+        return searched if self.start.space is None else self.start.space.points(searched)
 
     def tell(self, X: Any, values: Any) -> None:
         """Values (popsize,) of the points that were asked, in any order: `X` says whose they are. After an error they can be told again."""
@@ -161,14 +183,62 @@ class Optimizer:
             reasons = {"run_budget": float(spent)}
         if reasons:
             try:
-                run = self._runs.send(spent)
+                run = self._next_run(spent)
             except StopIteration:
                 self._over = reasons
             else:
                 self.restarts += 1
                 self.endings.append(reasons)
-                self._begin(run, self._start.theta(self._start.point(self.rng), run.sigma_factor))
+                self._begin(run, self.start.theta(self.start.point(self.rng), run.sigma_factor))
         return self._over
+
+    def saved(self) -> Saved:
+        """All there is to store of it between two generations."""
+        facts = {
+            "nfev": self.nfev,
+            "nit": self.nit,
+            "restarts": self.restarts,
+            "best_fun": self.best_fun,
+            "run": [self.run.popsize, float(self.run.sigma_factor), float(self.run.maxfevals)],
+            "run_began": self._run_began,
+            "sent": [list(pair) for pair in self._sent],
+            "endings": [dict(ending) for ending in self.endings],
+            "over": dict(self._over),
+            "watch": self.watch.saved,
+            "rng": self.rng.bit_generator.state,
+        }
+        return Saved(self.state, self.watch.initial_deviations, self.best_x, facts)
+
+    def restore(self, saved: Saved, best: Array, medians: Array) -> None:
+        """Go on from what an optimizer with this configuration saved, given the best and median values of its run's generations."""
+        facts, run = saved.facts, Run(*saved.facts["run"])
+        self.nfev, self.nit, self.restarts = (int(facts[name]) for name in ("nfev", "nit", "restarts"))
+        self.best_x, self.best_fun = _locked(saved.best_x), float(facts["best_fun"])
+        self.endings = [dict(ending) for ending in facts["endings"]]
+        self._begin(run, saved.state.theta)
+        self._over, self._run_began = dict(facts["over"]), int(facts["run_began"])
+        self.state = saved.state
+        self.watch = Watch(saved.initial_deviations, run.popsize)
+        self.watch.restore(facts["watch"], best, medians)
+        self.rng.bit_generator.state = facts["rng"]
+
+    def replay(self, saved: Saved) -> None:
+        """Bring the restart strategy to where it was: it hears again what it heard before, with the same randomness."""
+        self._runs, self._sent, run = self.strategy.runs(self._size, self.rng), [], None
+        for state, spent in saved.facts["sent"]:
+            if state is not None:
+                self.rng.bit_generator.state = state
+            with suppress(StopIteration):
+                run = self._next_run(spent)
+        if run != Run(*saved.facts["run"]):
+            raise ValueError(f"`restarts` must be the strategy that the run began with: now it makes {run}, then {saved.facts['run']}.")
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two states of a generator are equal."""
+    if isinstance(a, dict):
+        return all(_same(part, b[key]) for key, part in a.items())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return bool(np.all(a == b))
 
 
 def _locked(array: Array) -> Array:

@@ -1,10 +1,10 @@
-"""What happened in a run: a row of numbers for every generation, and the search distribution now and then."""
+"""What happened in a run: a row of numbers for every generation or few, and the search distribution now and then."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,12 @@ from sublevel.families import Family, FullGaussian
 
 if TYPE_CHECKING:
     from sublevel.optimizer import Optimizer
+    from sublevel.space import Space
 
+ROWS = 2**16
+"""Rows that a history has at most: 2 MB. Beyond, each row stands for two generations, then for four and so on."""
+LONGEST_ROW = 2**32
+"""Generations that a row stands for at most. Every run has a row, however many there are."""
 SNAPSHOTS = (16, 256)
 """How many snapshots are kept at least and at most."""
 SNAPSHOT_FLOATS = 1_000_000
@@ -61,6 +66,8 @@ class Trace(NamedTuple):
 class History:
     """One row per generation; `history["best"]` is a column, and `history.trace()` shows how the search distribution went.
 
+    After 65,536 rows, a row stands for two generations of a run, later for four and so on: memory does not grow for ever.
+
     `minimize` keeps one. With `ask` and `tell`, call `see` after each `tell`:
 
     >>> import numpy as np, sublevel as sl
@@ -80,28 +87,86 @@ class History:
 
     def __init__(self, optimizer: Optimizer) -> None:
         """The history of an optimizer from now on."""
-        theta = optimizer.theta
+        self._begin(optimizer.space, [Snapshot(optimizer.nfev, 0, optimizer.theta)], optimizer.popsize)
+
+    def _begin(self, space: Space | None, snapshots: Sequence[Snapshot], popsize: int) -> None:
+        theta = snapshots[0].theta
         floats = theta.dimension * (theta.dimension if isinstance(theta, FullGaussian) else 2)
-        self.space = optimizer.space
-        self.snapshots = [Snapshot(optimizer.nfev, 0, theta)]
+        self.space, self.snapshots = space, list(snapshots)
         self._most = int(np.clip(SNAPSHOT_FLOATS // floats, *SNAPSHOTS))
         self._next = self._stride = 0  # evaluations until the next snapshot, and between two
         self._numbers = array("d")
-        self._begins = [(0, optimizer.popsize)]  # first row and sample size of each run
+        self._per_row, self._in_row = 1, 0  # generations in a row, and those in the last one
+        self._begins = [(0, popsize)]  # first row and sample size of each run
         self._endings: list[Mapping[str, float]] = []
+        self.last: tuple[float, float, float, float] = (0.0, np.nan, np.nan, np.nan)  # numbers of the last generation
+
+    @property
+    def last_run(self) -> int:
+        """The run that the last generation was of."""
+        return len(self._begins) - 1
+
+    @property
+    def pace(self) -> tuple[int, int]:
+        """Evaluations after which the next snapshot is taken, and between two: with the generations and snapshots, all to restore it."""
+        return self._next, self._stride
+
+    @classmethod
+    def restored(
+        cls,
+        space: Space | None,
+        snapshots: Sequence[Snapshot],
+        pace: tuple[int, int],
+        seen: Generations,
+        endings: Sequence[Mapping[str, float]] = (),
+    ) -> Self:
+        """The history of a run whose generations and snapshots were stored."""
+        history = cls.__new__(cls)
+        history._begin(space, snapshots, int(seen.popsizes[0]) if len(seen.popsizes) else 0)
+        history._next, history._stride = pace
+        if len(seen.table):
+            firsts = np.flatnonzero(np.diff(seen.runs, prepend=-1))
+            while len(merged(seen.table, firsts, history._per_row)[0]) > ROWS and history._per_row < LONGEST_ROW:
+                history._per_row *= 2
+            table, rows = merged(seen.table, firsts, history._per_row)
+            history._numbers = array("d", table.tobytes())
+            history._begins = [(int(row), int(popsize)) for row, popsize in zip(rows, seen.popsizes[firsts], strict=True)]
+            history._endings = list(endings[: len(firsts) - 1])
+            history._in_row = (len(seen.table) - int(firsts[-1]) - 1) % history._per_row + 1
+        return history
 
     def see(self, done: Optimizer) -> None:
         """Take note of the generation that was just told: evaluations, best value so far and of it, largest standard deviation."""
         if done.restarts >= len(self._begins):
             self._begins.append((len(self), done.popsize))
             self._endings = list(done.endings)
-        self._numbers.extend((done.nfev, done.best_fun, done.generation_best, float(np.maximum.reduce(done.deviations))))
+            self._in_row = self._per_row
+        self.last = (done.nfev, done.best_fun, done.generation_best, float(np.maximum.reduce(done.deviations)))
+        self._add(self.last)
         if done.nfev >= self._next:
             self.snapshots.append(Snapshot(done.nfev, len(self._begins) - 1, done.theta))
             if len(self.snapshots) > self._most:
                 self.snapshots[1:] = self.snapshots[2::2]
                 self._stride = 2 * done.nfev // self._most
             self._next = done.nfev + self._stride
+
+    def _add(self, numbers: tuple[float, float, float, float]) -> None:
+        """A row for a generation, or its numbers into the last row if that has room."""
+        width = len(self.COLUMNS)
+        if self._in_row % self._per_row == 0:
+            self._numbers.extend(numbers)
+            self._in_row = 0
+        else:
+            lowest = float(np.fmin(self._numbers[-2], numbers[2]))
+            self._numbers[-width:] = array("d", (*numbers[:2], lowest, numbers[3]))
+        self._in_row += 1
+        while len(self._numbers) > ROWS * width and self._per_row < LONGEST_ROW:
+            table, rows = merged(np.array(self._numbers).reshape(-1, width), np.array([row for row, _ in self._begins]), 2)
+            even = (len(self) - self._begins[-1][0]) % 2 == 0
+            self._in_row += self._per_row if even else 0
+            self._per_row *= 2
+            self._numbers = array("d", table.tobytes())
+            self._begins = [(int(row), popsize) for row, (_, popsize) in zip(rows, self._begins, strict=True)]
 
     def end(self, done: Optimizer, reasons: Mapping[str, float]) -> None:
         """Take note of how it ended."""
@@ -112,18 +177,18 @@ class History:
 
     def __repr__(self) -> str:
         """Short, because a result shows it."""
-        return f"History({len(self)} generations of {', '.join(self.COLUMNS)})"
+        return f"History({len(self)} rows of {', '.join(self.COLUMNS)})"
 
     def __len__(self) -> int:
-        """Generations so far."""
+        """Rows so far."""
         return len(self._numbers) // len(self.COLUMNS)
 
     def __getitem__(self, column: str) -> Array:
-        """The column (nit,) of that name."""
+        """The column of that name, a number for each row."""
         return self.arrays()[column]
 
     def arrays(self) -> dict[str, Array]:
-        """Columns (nit,) by name."""
+        """Columns by name."""
         table = np.array(self._numbers, dtype=np.float64).reshape(-1, len(self.COLUMNS))
         return dict(zip(self.COLUMNS, table.T, strict=True))
 
@@ -149,6 +214,27 @@ class History:
             deviations=np.array([theta.deviations for theta in thetas]),
             axes=np.array([principal_axes(theta) for theta in thetas]),
         )
+
+
+class Generations(NamedTuple):
+    """What was stored of g generations, one after the other."""
+
+    table: Array  # (g, 4), columns of a history
+    runs: NDArray[np.int_]  # (g,), 0 is the first, then the restarts
+    popsizes: NDArray[np.int_]  # (g,)
+
+
+def merged(table: Array, firsts: NDArray[np.intp], count: int) -> tuple[Array, NDArray[np.intp]]:
+    """Each `count` rows of a run as one: the last one's numbers, and the best of their values. Then, where each run begins.
+
+    Runs begin at the rows `firsts`; no row of the result is of two runs.
+    """
+    lengths = np.diff(firsts, append=len(table))
+    place = np.arange(len(table)) - np.repeat(firsts, lengths)  # in its run
+    heads = np.flatnonzero(place % count == 0)
+    result = table[np.append(heads[1:], len(table)) - 1].copy()
+    result[:, 2] = np.fmin.reduceat(table[:, 2], heads)
+    return result, np.searchsorted(heads, firsts)
 
 
 def principal_axes(theta: Family) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,8 +59,11 @@ SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point", "tolfun"})
 STAGNATION = (0.2, 20_000)
 """Stagnation looks at this part of a run's generations, and at no more than this many (Hansen, arXiv:1604.00772, appendix B.3).
 
-How many it takes at least is the larger of what is said there and in the package `cma` 4, which also has a first generation for it.
+How many it takes at least, and in which generation it may be found first, is as in the package `cma` 4: with a large sample on a rugged
+function a search stands still for hundreds of generations at the beginning, before it finds its way down.
 """
+SLOW = 0.5
+"""A search whose adapted rates are below this part of the usual ones is not said to stagnate."""
 CONDITION = 1e18
 """Cond(C) beyond which floats no longer tell the axes apart."""
 GROWTH = 1e20
@@ -75,13 +79,34 @@ class Watch:
         self.initial_deviations = initial_deviations
         self.recent = 10 + -(-30 * initial_deviations.size // popsize)
         d = initial_deviations.size
-        self.patience = max(120 + 30 * d / popsize, 20 + 20 * d**1.5 / popsize)
-        self.earliest = d * (5 + 100 / popsize)
-        self.best: list[float] = []
-        self.medians: list[float] = []
+        self.patience = 100 + 100 * d**1.5 / popsize
+        self.earliest = max(500, d * (5 + 100 / popsize))
+        self.seen = 0  # generations
+        self.best = array("d")  # of each generation, the last `kept` at least
+        self.medians = array("d")
+        self.lowest = self.highest = float("nan")  # of the best values of all generations
+        self.kept = max(STAGNATION[1], self.recent)
         self._unread: list[tuple[Ranking, Array]] = []
         self._standstill: str | None = None
         self._standing_for = 0
+
+    @property
+    def saved(self) -> dict[str, Any]:
+        """What it knows besides the values of recent generations, in plain numbers."""
+        self._read()
+        return {
+            "seen": self.seen,
+            "lowest": self.lowest,
+            "highest": self.highest,
+            "standstill": self._standstill,
+            "standing_for": self._standing_for,
+        }
+
+    def restore(self, saved: Mapping[str, Any], best: Array, medians: Array) -> None:
+        """Go on from what was saved, and from the best and median values of the generations before, the last `kept` of them at least."""
+        self.seen, self.lowest, self.highest = int(saved["seen"]), float(saved["lowest"]), float(saved["highest"])
+        self._standstill, self._standing_for = saved["standstill"], int(saved["standing_for"])
+        self.best, self.medians = array("d", best[-self.kept :].tolist()), array("d", medians[-self.kept :].tolist())
 
     @classmethod
     def begun(cls, theta: Family, popsize: int) -> Watch:
@@ -99,7 +124,7 @@ class Watch:
             self._read()
 
     def reasons(self, theta: Family, deviations: Array, pace: float = 1.0) -> dict[str, float]:
-        """Reasons to end the run with the numbers they saw; empty means go on. At a slower `pace` than 1, stagnation needs longer."""
+        """Reasons to end the run with the numbers they saw; empty means go on. At a slow `pace` there is no stagnation."""
         spread = self._read()
         reasons = converged(theta.mean, deviations, self.initial_deviations)
         if not reasons and self._standstill is not None and self._standing_for >= PATIENCE[self._standstill]:
@@ -108,7 +133,7 @@ class Watch:
                 reasons = {"tolfun": 0.0}
         if not reasons:
             reasons = self._flat_in_floats(spread)
-        if not reasons and len(self.best) % 10 == 0:
+        if not reasons and self.seen % 10 == 0:
             reasons = self._stagnant(pace) or self._degenerate(theta, deviations)
         return reasons
 
@@ -117,29 +142,40 @@ class Watch:
         spread = np.inf
         for ranks, values in self._unread:
             order, best = ranks.order, float(ranks.best)
+            self.seen += 1
             self.best.append(best)
             self.medians.append(float(values[order[order.size // 2]]))
+            if best == best:
+                self.lowest = best if not best >= self.lowest else self.lowest
+                self.highest = best if not best <= self.highest else self.highest
             spread = float(values[order[-1]]) - best if best > -np.inf else np.inf
         self._unread.clear()
+        if len(self.best) > 2 * self.kept:  # a run may be long, and memory is not
+            del self.best[: -self.kept], self.medians[: -self.kept]
         return spread
 
     def _came_down(self, deviations: Array) -> bool:
         """Whether the equal values of a sample are the best ones of a run that has narrowed: it has converged, and began on no plateau."""
-        low, high = np.nanmin(self.best), np.nanmax(self.best)
+        low, high = self.lowest, self.highest
         return bool(low < high and self.best[-1] <= low and np.all(deviations < self.initial_deviations))
 
     def _flat_in_floats(self, spread: float) -> dict[str, float]:
         """All values of the sample and the best ones of recent generations are equal but for rounding."""
         size = RESOLUTION * abs(self.best[-1])
-        if not spread <= size or len(self.best) < self.recent:
+        if not spread <= size or self.seen < self.recent:
             return {}
         recent = self.best[-self.recent :]
         return {"tolfun": max(recent) - min(recent)} if max(recent) - min(recent) <= size else {}
 
     def _stagnant(self, pace: float) -> dict[str, float]:
-        """Neither the best nor the median values got better over the last fifth of the run: their order says so, not their size."""
-        length = int(min(max(STAGNATION[0] * len(self.best), self.patience / pace), STAGNATION[1]))
-        if len(self.best) < max(length, self.earliest):
+        """Neither the best nor the median values got better over the last fifth of the run: their order says so, not their size.
+
+        Nor was the best of all found in its second half. A search at a slow pace goes through noise or over hills, and is left to it.
+        """
+        length = int(min(max(STAGNATION[0] * self.seen, self.patience), STAGNATION[1]))
+        if pace < SLOW or self.seen < max(length, self.earliest):
+            return {}
+        if np.nanmin(self.best[-(length // 2) :], initial=np.inf) <= self.lowest:
             return {}
         part = max(int(0.3 * length), 1)
         for history in (self.best, self.medians):
@@ -152,7 +188,7 @@ class Watch:
         growth = float(np.max(deviations / self.initial_deviations))
         if growth > GROWTH:
             return {"diverged": growth}
-        if isinstance(theta, FullGaussian) and len(self.best) % (10 * theta.dimension) == 0:
+        if isinstance(theta, FullGaussian) and self.seen % (10 * theta.dimension) == 0:
             condition = float(np.linalg.cond(theta.root)) ** 2
             if condition > CONDITION:
                 return {"ill_conditioned": condition}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import importlib
 import json
@@ -12,7 +13,7 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from sublevel.commands.common import Subparsers, Unable, count, seed
 from sublevel.commands.program import Program
 from sublevel.minimize import minimize
 from sublevel.result import Result
+from sublevel.store.configuration import Target
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 NEGATIVE = re.compile(r"-(\d|\.|inf|none)", re.IGNORECASE)
@@ -30,7 +32,7 @@ NEGATIVE = re.compile(r"-(\d|\.|inf|none)", re.IGNORECASE)
 EXAMPLES = """examples:
   sublevel minimize mymodule:cost --path . --x0 0,0,0 --sigma0 0.5
   sublevel minimize mymodule:cost --x0 1,2 --sigma0 0.3 --bounds "-1:2,0:none" --restarts bipop --plot run.png
-  sublevel minimize --x0 1,2 --sigma0 0.3 --maxfevals 500 --timeout 60 --workers 4 --command ./simulate --quiet
+  sublevel minimize --x0 1,2 --sigma0 0.3 --maxfevals 500 --timeout 60 --workers 4 --store run.db --command ./simulate --quiet
 
 The program of --command gets the point as a JSON list on its stdin and prints one number. Another exit status than 0, a timeout or
 other output counts as a failed evaluation. Exit status: 0 a value was found, 1 none was or the function raised, 2 bad usage,
@@ -52,26 +54,37 @@ def add_minimize(commands: Subparsers) -> None:
     parser.add_argument("--method", default="cma", metavar="NAME", help="cma, sep-cma, lra-cma, xnes, ngd, ... (default: cma)")
     parser.add_argument("--popsize", type=count, metavar="N", help="points per generation")
     parser.add_argument("--restarts", type=restarts, metavar="ipop|bipop|N", help="what to do when a run ends before the budget does")
+    parser.add_argument("--seed", type=seed, metavar="S", help="same seed, same run")
+    parser.add_argument("--store", type=Path, metavar="FILE", help="keep every evaluation in a new file; `sublevel resume` goes on from it")
+    add_ways(parser)
+    parser.set_defaults(run=run_minimize)
+
+
+def add_ways(parser: argparse.ArgumentParser) -> None:
+    """How to evaluate, when to stop, and what to show: for a run that begins and for one that goes on."""
     parser.add_argument("--maxfevals", type=count, metavar="N", help="most evaluations")
     parser.add_argument("--ftarget", type=float, metavar="F", help="a value that is good enough")
-    parser.add_argument("--seed", type=seed, metavar="S", help="same seed, same run")
     parser.add_argument("--workers", type=count, default=1, metavar="N", help="evaluations at the same time")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw how the run went")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--path", type=Path, metavar="DIR", help="import the module from this directory")
     parser.add_argument("--timeout", type=seconds, metavar="SECONDS", help="longest time of a call of --command")
     parser.add_argument("--command", nargs=argparse.REMAINDER, metavar="PROG ARG", help="a program and its arguments; goes last")
-    parser.set_defaults(run=run_minimize)
 
 
 def run_minimize(given: argparse.Namespace) -> int:
     """Minimise, and say what was found."""
-    fun = _objective(given)
+    return told(objective(given), given, _minimized)
+
+
+def told(fun: Callable[..., Any], given: argparse.Namespace, run: Callable[..., Result]) -> int:
+    """Run, and say what was found. Programs are called by threads, functions by processes."""
     if given.plot is not None:
         _check_plot(given.plot)
     began = time.monotonic()
     try:
-        result = _minimized(fun, given)
+        with _workers(fun, given.workers) as workers:
+            result = run(fun, given, workers)
     except Exception as error:
         if not hasattr(error, "sublevel_result"):  # never began
             raise Unable(str(error)) from error
@@ -87,8 +100,22 @@ def run_minimize(given: argparse.Namespace) -> int:
     return 0 if math.isfinite(result.fun) else 1
 
 
-def _minimized(fun: Callable[..., Any], given: argparse.Namespace) -> Result:
-    """The run; programs are called by threads, functions by processes."""
+@contextlib.contextmanager
+def _workers(fun: Callable[..., Any], count: int) -> Generator[int | ThreadPoolExecutor]:
+    """A number of processes for a function, threads for a program."""
+    if not isinstance(fun, Program) or count == 1:
+        yield count
+        return
+    with ThreadPoolExecutor(count) as threads:
+        try:
+            yield threads
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+            fun.close()
+
+
+def _minimized(fun: Callable[..., Any], given: argparse.Namespace, workers: Any) -> Result:
+    """The run from its start."""
     x0 = given.x0
     settings: dict[str, Any] = {
         "method": given.method,
@@ -99,21 +126,22 @@ def _minimized(fun: Callable[..., Any], given: argparse.Namespace) -> Result:
         "maxfevals": given.maxfevals,
         "ftarget": given.ftarget,
         "progress": sys.stderr.isatty(),
+        "store": None if given.store is None else Target(given.store, named(given)),
     }
     sigma0 = given.sigma0[0] if len(given.sigma0) == 1 else given.sigma0
     if given.method == "pbil":
         sigma0 = None
-    if not isinstance(fun, Program) or given.workers == 1:
-        return minimize(fun, x0, sigma0, workers=given.workers, **settings)
-    with ThreadPoolExecutor(given.workers) as threads:
-        try:
-            return minimize(fun, x0, sigma0, workers=threads.map, **settings)
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
-            fun.close()
+    return minimize(fun, x0, sigma0, workers=workers, **settings)
 
 
-def _objective(given: argparse.Namespace) -> Callable[..., Any]:
+def named(given: argparse.Namespace) -> dict[str, Any]:
+    """What is minimised, in the user's own words."""
+    if given.command is not None:
+        return {"command": [*given.command], "timeout": given.timeout}
+    return {"function": given.function, "path": None if given.path is None else str(given.path)}
+
+
+def objective(given: argparse.Namespace) -> Callable[..., Any]:
     """What is to be minimised."""
     if (given.function is None) == (given.command is None):
         raise Unable("give what to minimise: either module:function or --command PROG ARG..., one of them.")

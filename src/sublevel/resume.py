@@ -1,0 +1,120 @@
+"""Go on with a stored run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+
+from sublevel.door import Workers, checked_flag, checked_on_error, checked_timeout, checked_workers
+from sublevel.evaluate import evaluator, with_args
+from sublevel.failures import Failures, OnError
+from sublevel.minimize import Limits, Search, check_functions
+from sublevel.optimizer import Optimizer
+from sublevel.progress import Progress
+from sublevel.record import History
+from sublevel.result import Result
+from sublevel.store.configuration import Again, Settings, rebuilt
+from sublevel.store.file import File
+from sublevel.store.leaves import Misfit
+from sublevel.store.lock import Lock
+from sublevel.store.reader import Reading, restored, unfit
+from sublevel.store.recorder import Recorder
+from sublevel.workers import TerminationsAsInterrupts
+
+
+def resume(
+    store: str | Path,
+    fun: Callable[..., Any],
+    *,
+    args: tuple[Any, ...] = (),
+    x0: Callable[[np.random.Generator], Any] | None = None,
+    method: Any = None,
+    restarts: Any = None,
+    maxfevals: float | None = None,
+    maxiter: float | None = None,
+    ftarget: float | None = None,
+    vectorized: bool | None = None,
+    workers: Any = None,
+    timeout: float | None = None,
+    on_error: OnError | None = None,
+    callback: Callable[[OptimizeResult], Any] | None = None,
+    progress: bool = False,
+) -> Result:
+    """Go on with a run that `minimize(..., store=...)` began: the result is that of a run which nothing ever stopped, bit for bit.
+
+    store, fun
+        The file, and the objective as it was. No evaluation that is in the file is made again.
+    args, x0, method, restarts
+        To be given again if they were: arguments, a function that draws starting points, a Method or a strategy of your own.
+        Methods and strategies with a name are in the file.
+    maxfevals, maxiter, ftarget
+        New limits, if there are to be others: a run that ended at a budget goes on with a larger one.
+    vectorized, workers, timeout, on_error, callback, progress
+        As for `minimize`; as they were unless given, but workers other than processes have to be.
+
+    >>> import tempfile, pathlib, numpy as np, sublevel as sl
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "run.db"
+    >>> def sphere(x):
+    ...     return np.sum(x**2)
+    >>> half = sl.minimize(sphere, np.ones(3), 0.5, rng=1, maxfevals=100, store=file)
+    >>> whole = sl.resume(file, sphere, maxfevals=10_000)
+    >>> bool(np.all(whole.x == sl.minimize(sphere, np.ones(3), 0.5, rng=1).x))
+    True
+    """
+    check_functions(fun, callback)
+    path = Path(store)
+    File(path).close()  # whatever is not ours is refused here, and stays as it was
+    with ExitStack() as opened:
+        lock = Lock(path)
+        opened.callback(lock.close)
+        settings, optimizer, history, iterations = _found(path, Again(method, restarts, x0))
+        if settings.takes_args and not args:
+            raise TypeError("`args` must be given again, because the run began with some.")
+        limits = _limits(settings, optimizer, (maxfevals, maxiter, ftarget))
+        show = Progress(limits.maxfevals) if checked_flag("progress", progress) else None
+        how = _how(settings, vectorized, workers, timeout, on_error)
+        evaluate = evaluator(with_args(fun, args), *how, failures := Failures())
+        opened.callback(evaluate.close)
+        recorder = Recorder(File(path, writing=True), lock, history, *iterations)
+        opened.pop_all()
+    with TerminationsAsInterrupts():
+        return Search(optimizer, evaluate, limits, callback, show, history, failures, recorder=recorder).to_the_end()
+
+
+def _found(path: Path, again: Again) -> tuple[Settings, Optimizer, History, tuple[int, int]]:
+    """Settings, optimizer and history as the file has them; how many generations are in it, and the last of which it has a value."""
+    file = File(path)
+    try:
+        file.check_structure()
+        reading = Reading.of(file)
+        try:
+            optimizer = rebuilt(reading.settings, reading.problem, reading.facts.get("rng"), again)
+        except Misfit as misfit:
+            raise unfit(path, misfit) from None
+        history = restored(reading, optimizer)
+        file.check_rows("evaluations")
+        stored, awaited = file.last("generations")[1], file.last("arrivals")[1]
+        return reading.settings, optimizer, history, (stored, max(stored, awaited))
+    finally:
+        file.close()
+
+
+def _how(settings: Settings, vectorized: Any, workers: Any, timeout: Any, on_error: Any) -> tuple[bool, Workers, float | None, OnError]:
+    """How to evaluate: as is given, else as it was."""
+    return (
+        checked_flag("vectorized", settings.vectorized if vectorized is None else vectorized),
+        checked_workers((settings.workers or 1) if workers is None else workers),
+        checked_timeout(settings.timeout if timeout is None else timeout),
+        checked_on_error(settings.on_error if on_error is None else on_error),
+    )
+
+
+def _limits(settings: Settings, optimizer: Optimizer, given: tuple[Any, Any, Any]) -> Limits:
+    """The limits that are given, else those that were."""
+    limits = [stored if new is None else new for new, stored in zip(given, settings.limits, strict=True)]
+    return Limits.checked(optimizer, *limits)

@@ -1,0 +1,268 @@
+"""A run from its file: what was asked, what was evaluated, where the search is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.arrays import Array
+from sublevel.families import Family
+from sublevel.method import State
+from sublevel.optimizer import Optimizer, Saved
+from sublevel.record import Generations, History, Snapshot
+from sublevel.stop import MESSAGES
+from sublevel.store.configuration import LARGEST_GENERATION, Problem, Settings, check_size, checked_settings, unpacked_problem
+from sublevel.store.errors import StoreError
+from sublevel.store.file import File
+from sublevel.store.leaves import Misfit, unpacked
+from sublevel.store.randomness import state_like
+
+NUMBERS = 6
+"""Of a generation: evaluations, best value so far and of it, largest standard deviation, median value, and the time."""
+
+
+class Told(NamedTuple):
+    """What is stored of all generations (g,)."""
+
+    generations: Generations
+    medians: Array
+    times: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The parts of a file that everything else is made from."""
+
+    file: File
+    settings: Settings
+    problem: Problem
+    facts: dict[str, Any]  # of the checkpoint
+    layout: str
+    data: bytes
+
+    @classmethod
+    def of(cls, file: File) -> Reading:
+        """The settings, the problem and the checkpoint; an error if they do not fit each other."""
+        settings, layout, data = file.part("configuration")
+        facts, form, arrays = file.part("checkpoint")
+        try:
+            problem = unpacked_problem(layout, data)
+            reading = cls(file, checked_settings(settings), problem, facts, form, arrays)
+            check_size(reading.settings, problem, len(reading.data))
+        except Misfit as misfit:
+            raise unfit(file.path, misfit) from None
+        return reading
+
+    @property
+    def path(self) -> Path:
+        """Of the file."""
+        return self.file.path
+
+    def saved(self, optimizer: Optimizer, memory: bool = True) -> Saved:
+        """What was stored of an optimizer with this configuration, poured into one that begins."""
+        template = optimizer.saved()
+        arrays = {"theta": template.state.theta, "initial_deviations": template.initial_deviations, "best_x": template.best_x}
+        try:
+            tree = unpacked(arrays, self.layout, self.data)
+            remembered = unpacked(template.state.memory, *self.file.part("memory")[1:]) if memory else ()
+            facts = checked_facts(self.facts, optimizer)
+            _check_theta(tree["theta"])
+        except Misfit as misfit:
+            raise unfit(self.path, misfit) from None
+        return Saved(State(tree["theta"], remembered), tree["initial_deviations"], tree["best_x"], facts)
+
+    def told(self, until: int | None = None) -> Told:
+        """The generations, all of them or the first ones."""
+        count, last = self.file.last("generations")
+        until = last if until is None else until
+        if count != last or self.file.last("evaluations") != (count, last) or until > last:
+            raise StoreError(f"{self.path} is damaged: generations are missing.")
+        rows = list(self.file.rows("generations", "WHERE iteration <= ? ORDER BY iteration", (until,)))
+        if any(len(row[3]) != 8 * NUMBERS for row in rows) or [row[0] for row in rows] != list(range(1, until + 1)):
+            raise StoreError(f"{self.path} is damaged: generations are missing or not as they should be.")
+        table = np.frombuffer(b"".join(row[3] for row in rows)).reshape(-1, NUMBERS)
+        runs, popsizes = (np.array([row[column] for row in rows], dtype=np.int64) for column in (1, 2))
+        return Told(Generations(table[:, :4].copy(), runs, popsizes), table[:, 4], table[:, 5])
+
+    def last_generation(self) -> tuple[tuple[Array, int], int]:
+        """The numbers and the run of the last generation, all NaN and 0 if there is none; and the values that came since."""
+        count, last = self.file.last("generations")
+        loose = self.file.last("arrivals")[0]
+        for _, run, _, numbers in self.file.rows("generations", "WHERE iteration = ?", (last,)):
+            if len(numbers) == 8 * NUMBERS and count == last:
+                return (np.frombuffer(numbers), run), loose
+            raise StoreError(f"{self.path} is damaged: generations are missing.")
+        return (np.array([0.0, *[np.nan] * (NUMBERS - 1)]), 0), loose
+
+    def snapshots(self, theta: Family) -> list[Snapshot]:
+        """The search distribution now and then, like θ."""
+        try:
+            return [
+                Snapshot(nfev, run, _check_theta(unpacked(theta, layout, data)))
+                for nfev, run, layout, data in self.file.rows("snapshots", "ORDER BY nfev")
+            ]
+        except Misfit as misfit:
+            raise unfit(self.path, misfit) from None
+
+    def history(self, optimizer: Optimizer, told: Told, endings: list[Any]) -> History:
+        """The history of these generations."""
+        snapshots = self.snapshots(optimizer.theta)
+        if not snapshots or len(snapshots) > 10_000:
+            raise StoreError(f"{self.path} is damaged: its snapshots are missing.")
+        pace = cast(tuple[int, int], tuple(self.facts["pace"]))
+        return History.restored(optimizer.space, snapshots, pace, told.generations, endings)
+
+
+def unfit(path: Path, misfit: Misfit) -> StoreError:
+    """A file whose parts do not have the form they must have."""
+    return StoreError(f"{path} is damaged or forged: {misfit}.")
+
+
+def restored(reading: Reading, optimizer: Optimizer, whole: bool = True) -> History:
+    """Bring an optimizer that begins to where the stored one was, and its history; without what only driving needs unless `whole`."""
+    saved = reading.saved(optimizer, memory=whole)
+    nit, run = saved.facts["nit"], saved.facts["restarts"]
+    told = reading.told(nit if whole else None)
+    popsizes, mine = told.generations.popsizes, told.generations.runs == run
+    if nit > len(popsizes) or int(np.sum(popsizes[:nit])) != saved.facts["nfev"]:
+        raise StoreError(f"{reading.path} is damaged: its generations have not as many evaluations as its checkpoint says.")
+    if whole:
+        optimizer.replay(saved)
+    optimizer.restore(saved, told.generations.table[mine, 2], told.medians[mine])
+    return reading.history(optimizer, told, saved.facts["endings"])
+
+
+def checked_facts(facts: dict[str, Any], optimizer: Optimizer) -> dict[str, Any]:
+    """The facts of a checkpoint, each of the type and in the range it must have."""
+    template = optimizer.rng.bit_generator.state
+    checked: dict[str, Any] = {name: _count(facts, name) for name in ("nfev", "nit", "restarts", "run_began")}
+    checked["best_fun"] = _real(facts.get("best_fun"))
+    popsize, factor, budget = _listed(facts, "run", 3)
+    size = _count({"popsize": popsize}, "popsize")
+    if size < 2 or 8 * size * optimizer.best_x.size > LARGEST_GENERATION:
+        raise Misfit(f"its run has an impossible sample size of {size}")
+    checked["run"] = [size, _real(factor), _real(budget)]
+    checked["endings"] = [_reasons(ending) for ending in _listed(facts, "endings")]
+    checked["over"] = _reasons(facts.get("over"))
+    checked["watch"] = _checked_watch(facts.get("watch"))
+    checked["rng"] = state_like(template, facts.get("rng"))
+    checked["sent"] = [_checked_sent(pair, template) for pair in _listed(facts, "sent")]
+    if not all(type(part) is int and part >= 0 for part in _listed(facts, "pace", 2)) or len(checked["endings"]) != checked["restarts"]:
+        raise Misfit("its checkpoint contradicts itself")
+    return checked
+
+
+def _checked_watch(watch: Any) -> dict[str, Any]:
+    if not isinstance(watch, dict):
+        raise Misfit("its checkpoint has parts of another kind")
+    known = cast(dict[str, Any], watch)
+    checked: dict[str, Any] = {name: _count(known, name) for name in ("seen", "standing_for")}
+    checked |= {name: _real(known.get(name)) for name in ("lowest", "highest")}
+    standstill = known.get("standstill")
+    if standstill is not None and standstill not in MESSAGES:
+        raise Misfit("its checkpoint has parts of another kind")
+    return checked | {"standstill": standstill}
+
+
+def _checked_sent(pair: Any, template: Any) -> tuple[Any, int | None]:
+    state, spent = cast(list[Any], pair) if isinstance(pair, list) and len(cast(list[Any], pair)) == 2 else (None, "")
+    if spent is not None and (type(spent) is not int or spent < 0):
+        raise Misfit("its restarts have parts of another kind")
+    return None if state is None else state_like(template, state), spent
+
+
+def _reasons(given: Any) -> dict[str, float]:
+    if not isinstance(given, dict) or not cast(dict[str, Any], given).keys() <= MESSAGES.keys():
+        raise Misfit("its reasons to stop are not ours")
+    return {name: _real(number) for name, number in cast(dict[str, Any], given).items()}
+
+
+def _count(facts: dict[str, Any], name: str) -> int:
+    number = facts.get(name)
+    if type(number) is not int or not 0 <= number < 2**53:
+        raise Misfit(f"its {name} is not a whole number in range")
+    return number
+
+
+def _real(number: Any) -> float:
+    if type(number) not in (int, float):
+        raise Misfit("its checkpoint has parts of another kind")
+    return float(number)
+
+
+def _listed(facts: dict[str, Any], name: str, length: int | None = None) -> list[Any]:
+    given = facts.get(name)
+    if not isinstance(given, list) or (length is not None and len(cast(list[Any], given)) != length):
+        raise Misfit(f"its {name} is not as it should be")
+    return cast(list[Any], given)
+
+
+def _check_theta(theta: Any) -> Any:
+    """A distribution, if its numbers can be that."""
+    with np.errstate(all="ignore"):
+        deviations = theta.deviations
+        if not (np.all(np.isfinite(theta.mean)) and np.all(np.isfinite(deviations)) and np.all(deviations > 0)):
+            raise Misfit("its search distribution is none")
+    return theta
+
+
+def ending(file: File) -> dict[str, float]:
+    """Why the last driver ended; empty if it did not, or not by itself."""
+    try:
+        return _reasons(file.part("ending")[0].get("reasons"))
+    except Misfit as misfit:
+        raise unfit(file.path, misfit) from None
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 of all that a run came to: state, generator, generations, snapshots and evaluations. Times and settings do not count."""
+    digest, file = sha256(), File(path)
+    try:
+        for name in ("checkpoint", "memory"):
+            facts, layout, data = file.part(name)
+            digest.update(repr(sorted(facts.items())).encode() + layout.encode() + data)
+        for iteration, run, popsize, numbers in file.rows("generations", "ORDER BY iteration"):
+            digest.update(repr((iteration, run, popsize)).encode() + numbers[:-8])
+        for table, order in (("snapshots", "nfev"), ("evaluations", "iteration"), ("arrivals", "iteration, place")):
+            for row in file.rows(table, f"ORDER BY {order}"):
+                digest.update(repr(row).encode())
+    finally:
+        file.close()
+    return digest.hexdigest()
+
+
+class Evaluations(NamedTuple):
+    """All evaluations that are stored, in the order of the search."""
+
+    run: NDArray[np.int64]  # (n,), 0 is the first, then the restarts
+    iteration: NDArray[np.int64]  # (n,)
+    place: NDArray[np.int64]  # (n,), index in its generation
+    points: Array  # (n, d)
+    values: Array  # (n,)
+
+
+def evaluations(reading: Reading, after: int = 0) -> Evaluations:
+    """Every evaluation of the generations after one, those of a generation that is not finished included."""
+    d, rows = reading.problem.x0.size, list(reading.file.rows("evaluations", "WHERE iteration > ? ORDER BY iteration", (after,)))
+    sizes = np.array([len(row[3]) // 8 for row in rows], dtype=np.int64)
+    loose = list(reading.file.rows("arrivals", "WHERE iteration > ? ORDER BY iteration, place", (rows[-1][0] if rows else after,)))
+    if any(len(row[3]) % 8 or len(row[2]) != d * len(row[3]) for row in rows) or any(
+        len(row[3]) != 8 * d or len(row[4]) != 8 for row in loose
+    ):
+        raise StoreError(f"{reading.path} is damaged: its points do not have {d} variables.")
+    points, values = np.frombuffer(b"".join(row[2] for row in rows)), np.frombuffer(b"".join(row[3] for row in rows))
+    columns = np.array([row[:2] for row in rows], dtype=np.int64).reshape(-1, 2)
+    begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    single = np.array([row[:3] for row in loose], dtype=np.int64).reshape(-1, 3)
+    return Evaluations(
+        run=np.concatenate([np.repeat(columns[:, 1], sizes), single[:, 2]]),
+        iteration=np.concatenate([np.repeat(columns[:, 0], sizes), single[:, 0]]),
+        place=np.concatenate([np.arange(values.size) - begins, single[:, 1]]),
+        points=np.concatenate([points, np.frombuffer(b"".join(row[3] for row in loose))]).reshape(-1, d),
+        values=np.concatenate([values, np.frombuffer(b"".join(row[4] for row in loose))]),
+    )

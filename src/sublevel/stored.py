@@ -1,0 +1,106 @@
+"""A stored run to look at: while another process drives it, after it was killed, or when it is over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sublevel.arrays import Array
+from sublevel.diagnosis import diagnosed
+from sublevel.failures import Failures
+from sublevel.method import Method
+from sublevel.optimizer import Optimizer
+from sublevel.result import Result, result_of
+from sublevel.store.configuration import FAMILIES, Again, Settings, rebuilt
+from sublevel.store.export import export
+from sublevel.store.file import File
+from sublevel.store.leaves import Misfit
+from sublevel.store.reader import Evaluations, Reading, ending, evaluations, restored, unfit
+from sublevel.warm import Beginning, warm_start
+from sublevel.weights import Active
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """What a file holds: the settings, every evaluation, and the result so far, with its history."""
+
+    path: Path
+    settings: Settings
+    evaluations: Evaluations
+    result: Result
+    log_scaled: Any
+
+    @property
+    def points(self) -> Array:
+        """All points that were evaluated (n, d), in the order of the search."""
+        return self.evaluations.points
+
+    @property
+    def values(self) -> Array:
+        """Their values (n,)."""
+        return self.evaluations.values
+
+    def export(self, file: str | Path) -> None:
+        """Write all evaluations to a .csv or .parquet file."""
+        export(self.evaluations, Path(file))
+
+    def warm_start(self, *, gamma: float = 0.1, alpha: float = 0.1) -> Beginning:
+        """Where to begin another search, by `sublevel.warm_start` from the evaluations of this one."""
+        log_scaled = False if self.log_scaled is None else self.log_scaled
+        return warm_start(self.points, self.values, gamma=gamma, alpha=alpha, log_scaled=log_scaled)
+
+
+def load(store: str | Path) -> StoredRun:
+    """Read a stored run; nothing is changed, and who drives it is not disturbed.
+
+    >>> import tempfile, pathlib, numpy as np, sublevel as sl
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "run.db"
+    >>> result = sl.minimize(lambda x: np.sum(x**2), np.ones(3), 0.5, rng=1, store=file)
+    >>> run = sl.load(file)
+    >>> bool(run.result.fun == result.fun == run.values.min())
+    True
+    >>> x0, sigma0, cov0 = run.warm_start()  # for a similar problem
+    """
+    file = File(Path(store))
+    try:
+        reading = Reading.of(file)
+        log_scaled = reading.problem.log_scaled
+        return StoredRun(file.path, reading.settings, evaluations(reading), result_so_far(reading), log_scaled)
+    finally:
+        file.close()
+
+
+def result_so_far(reading: Reading) -> Result:
+    """The result as `minimize` would return it now: as of the last checkpoint, and with the best of what was evaluated since."""
+    optimizer = sketch(reading)
+    history = restored(reading, optimizer, whole=False)
+    reasons = ending(reading.file)
+    history.end(optimizer, reasons)
+    result = result_of(optimizer, history, reasons)
+    since = evaluations(reading, after=optimizer.nit)
+    if since.values.size:
+        result.update(nfev=result.nfev + since.values.size, nit=int(since.iteration[-1]) - (1 if _is_open(reading, since) else 0))
+        if np.any(~np.isnan(since.values)) and not result.fun <= (best := np.nanmin(since.values)):
+            result.update(fun=float(best), x=since.points[np.nanargmin(since.values)].copy())
+    result.update(diagnosis=diagnosed(result), failures=Failures())
+    return result
+
+
+def _is_open(reading: Reading, since: Evaluations) -> bool:
+    """Whether the last generation of which there is a value is not finished."""
+    return int(since.iteration[-1]) > reading.file.last("generations")[1]
+
+
+def sketch(reading: Reading) -> Optimizer:
+    """An optimizer with the distribution and the space of a stored one, whatever its method is."""
+    settings = reading.settings
+    method = Method("stored", Active(), (), None, FAMILIES[settings.family])
+    plain: dict[str, Any] = {name: getattr(settings, name) for name in settings.__slots__}
+    plain |= {"method": None, "parts": "", "restarts": None, "draws_x0": False}
+    try:
+        return rebuilt(Settings(**plain), reading.problem, reading.facts.get("rng"), Again(method, checked=False))
+    except Misfit as misfit:
+        raise unfit(reading.path, misfit) from None

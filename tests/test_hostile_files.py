@@ -1,0 +1,396 @@
+"""Files that are damaged, truncated, forged or not ours: a clear error or an earlier state, never a crash, never wrong numbers."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import shutil
+import sqlite3
+import tempfile
+import time
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sublevel as sl
+from sublevel.store import recorder
+from sublevel.store.file import APPLICATION, SCHEMA, VERSION, summed
+from sublevel.store.reader import fingerprint
+
+SETTINGS = {"rng": 5, "restarts": "ipop", "maxfevals": 160, "popsize": 6}
+
+
+def valley(x):
+    return float(np.floor(20 * np.sum(x**2 * [1, 7, 50])))
+
+
+@pytest.fixture(scope="module")
+def folder():
+    """A directory in memory if there is one."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    """A run that is over, one that was killed, with its write-ahead log, and the fingerprint of their end."""
+    over, killed = folder / "over.db", folder / "killed.db"
+    calls = 0
+
+    def fun(x):
+        nonlocal calls
+        if (calls := calls + 1) == 100:
+            for end in ("", "-wal"):
+                shutil.copyfile(folder / f"over.db{end}", folder / f"killed.db{end}")
+        return valley(x)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(recorder, "WRITING", 1e9)
+        patched.setattr(recorder, "REPLAY", 0.005)
+        sl.minimize(fun, np.ones(3), 0.5, **SETTINGS, store=over)
+    assert (folder / "killed.db-wal").stat().st_size > 10_000
+    return {"over": over, "killed": killed, "end": fingerprint(over)}
+
+
+def contents(path):
+    """The bytes of a file and of its log."""
+    return [file.read_bytes() if (file := path.with_name(path.name + end)).exists() else None for end in ("", "-wal")]
+
+
+def verdict(path, end):
+    """What becomes of a file: it is refused and stays as it was, or the run goes on to the end it must have."""
+    before = contents(path)
+    try:
+        sl.load(path)
+        sl.resume(path, valley)
+    except sl.StoreError:
+        assert contents(path) == before
+        return "refused"
+    assert fingerprint(path) == end
+    return "went on"
+
+
+def altered(runs, which, part, change, folder):
+    """A copy of a run with one of its files changed."""
+    target = folder / "altered.db"
+    for end in ("", "-wal", "-shm", "-journal"):
+        target.with_name(target.name + end).unlink(missing_ok=True)
+    for end in ("", "-wal"):
+        source = runs[which].with_name(runs[which].name + end)
+        if source.exists():
+            data = bytearray(source.read_bytes())
+            target.with_name(target.name + end).write_bytes(change(data) if end == part else data)
+    return target
+
+
+PLACES = [("over", ""), ("killed", ""), ("killed", "-wal")]
+
+
+def check_flips(runs, folder, count, seed):
+    rng, seen = np.random.default_rng(seed), []
+    for _ in range(count):
+        which, part = PLACES[rng.integers(len(PLACES))]
+
+        def flip(data):
+            data[rng.integers(len(data))] ^= 1 << rng.integers(8)
+            return data
+
+        seen.append((which + part, verdict(altered(runs, which, part, flip, folder), runs["end"])))
+    return seen
+
+
+def check_truncations(runs, folder, count, seed):
+    rng, seen = np.random.default_rng(seed), []
+    for _ in range(count):
+        which, part = PLACES[rng.integers(len(PLACES))]
+        path = altered(runs, which, part, lambda data: data[: rng.integers(len(data))], folder)
+        seen.append((which + part, verdict(path, runs["end"])))
+    return seen
+
+
+def test_flipped_bits_are_noticed_or_harmless(runs, folder):
+    seen = check_flips(runs, folder, 120, seed=1)
+    assert {outcome for _, outcome in seen} == {"refused", "went on"}
+
+
+def test_truncated_files_are_noticed_or_go_on_from_an_earlier_state(runs, folder):
+    seen = check_truncations(runs, folder, 40, seed=2)
+    assert all(outcome == "refused" for place, outcome in seen if place == "over")
+    assert any(outcome == "went on" for place, outcome in seen if place == "killed-wal")
+
+
+@pytest.mark.slow
+def test_ten_thousand_flipped_bits(runs, folder):
+    seen = check_flips(runs, folder, 10_000, seed=3)
+    print({key: seen.count(key) for key in sorted(set(seen))})
+
+
+@pytest.mark.slow
+def test_a_thousand_truncations(runs, folder):
+    seen = check_truncations(runs, folder, 1000, seed=4)
+    print({key: seen.count(key) for key in sorted(set(seen))})
+
+
+def test_a_checksum_sees_what_it_guards(runs, folder):
+    """The negative control: the same change with its checksum made anew is not noticed, so it is the checksum that notices."""
+    path = altered(runs, "over", "", bytes, folder)
+    data = bytearray(row(path, "evaluations", "WHERE iteration = 3")[3])
+    data[3] ^= 1
+    put(path, "UPDATE evaluations SET vals = ? WHERE iteration = 3", (bytes(data),))
+    with pytest.raises(sl.StoreError, match="'3' of evaluations does not have its checksum"):
+        sl.load(path)
+    columns = row(path, "evaluations", "WHERE iteration = 3")
+    put(path, "UPDATE evaluations SET crc = ? WHERE iteration = 3", (summed(*columns[:-1])[-1],))
+    assert sl.load(path).values.size
+
+
+# Forged
+
+
+def row(path, table, condition):
+    with sqlite3.connect(path) as connection:
+        return connection.execute(f"SELECT * FROM {table} {condition}").fetchone()
+
+
+def put(path, statement, arguments=()):
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute(statement, arguments)
+    connection.close()
+
+
+def forged_part(name, **changes):
+    """Change facts, layout or data of a part, with the right checksum."""
+
+    def forge(path):
+        _, facts, layout, data, _ = row(path, "parts", f"WHERE name = '{name}'")
+        if "facts" in changes:
+            facts = changes["facts"](json.loads(facts))
+            facts = facts if isinstance(facts, str) else json.dumps(facts)
+        if "layout" in changes:
+            layout = json.dumps(changes["layout"](json.loads(layout)))
+        if "data" in changes:
+            data = changes["data"](data)
+        put(path, "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?)", summed(name, facts, layout, data))
+
+    return forge
+
+
+def settings(**changes):
+    return forged_part("configuration", facts=lambda facts: facts | changes)
+
+
+def checkpoint(**changes):
+    return forged_part("checkpoint", facts=lambda facts: facts | changes)
+
+
+def rng_state(**changes):
+    return forged_part("checkpoint", facts=lambda facts: facts | {"rng": facts["rng"] | changes})
+
+
+def shaped(name, path, shape, dtype="float64"):
+    def layout(rows):
+        return [[place, dtype, shape, "C"] if place == path else [place, *rest] for place, *rest in rows]
+
+    return forged_part(name, layout=layout)
+
+
+def schema(*statements):
+    """Other things in the schema."""
+
+    def forge(path):
+        for statement in statements:
+            put(path, statement)
+
+    return forge
+
+
+ENDLESS = "AS WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT n, 0, 0, x'00', 0 FROM t"
+FORGED = {
+    "newer version": schema("PRAGMA user_version = 2"),
+    "other application": schema("PRAGMA application_id = 7"),
+    "endless view": schema("DROP TABLE generations", f"CREATE VIEW generations {ENDLESS}"),
+    "huge view": schema("DROP TABLE evaluations", "CREATE VIEW evaluations AS SELECT 1, 0, zeroblob(900000000), x'00', 0"),
+    "trigger": schema("CREATE TRIGGER t AFTER INSERT ON parts BEGIN DELETE FROM evaluations; END"),
+    "further table": schema("CREATE TABLE more (x)"),
+    "further column": schema("ALTER TABLE parts ADD COLUMN more TEXT"),
+    "index": schema("CREATE INDEX i ON evaluations (run)"),
+    "no tables": schema(*(f"DROP TABLE {name}" for name in SCHEMA)),
+    "no configuration": schema("DELETE FROM parts WHERE name = 'configuration'"),
+    "no checkpoint": schema("DELETE FROM parts WHERE name = 'checkpoint'"),
+    "no memory": schema("DELETE FROM parts WHERE name = 'memory'"),
+    "no snapshots": schema("DELETE FROM snapshots"),
+    "a generation less": schema("DELETE FROM generations WHERE iteration = 4"),
+    "evaluations less": schema("DELETE FROM evaluations WHERE iteration = 4"),
+    "text for bytes": schema("UPDATE evaluations SET points = 'text' WHERE iteration = 2"),
+    "null for bytes": schema("UPDATE generations SET run = 2.5 WHERE iteration = 2"),
+    "a program for a method": settings(method="os.system"),
+    "a class for a family": settings(family="object"),
+    "another family": settings(family="DiagonalGaussian"),
+    "another method": settings(method="sep-cma"),
+    "a program for restarts": settings(restarts=["Popen", 1, 2.0]),
+    "endless restarts": settings(restarts=["IPOP", -1, 2.0]),
+    "eight terabytes of points": settings(popsize=10**12),
+    "a negative sample": settings(popsize=-6),
+    "no sample": settings(popsize=0),
+    "text for a number": settings(popsize="6"),
+    "words for limits": settings(limits=["a", "b", "c"]),
+    "settings too many": settings(more=1),
+    "settings too few": forged_part("configuration", facts=lambda facts: {"method": "cma"}),
+    "a list for settings": forged_part("configuration", facts=lambda facts: "[]"),
+    "deep nesting": forged_part("configuration", facts=lambda facts: "[" * 100_000),
+    "a million digits": forged_part("checkpoint", facts=lambda facts: '{"nit": ' + "9" * 1_000_000 + "}"),
+    "long facts": forged_part("checkpoint", facts=lambda facts: json.dumps({"nit": "x" * 2**24})),
+    "no JSON": forged_part("checkpoint", facts=lambda facts: "__import__('os')"),
+    "negative shape": shaped("configuration", "x0", [-3]),
+    "seven tebibytes": shaped("configuration", "x0", [10**12]),
+    "a matrix for a point": shaped("configuration", "x0", [3, 3]),
+    "objects for numbers": shaped("configuration", "x0", [3], "object"),
+    "other byte order": shaped("configuration", "x0", [3], ">f8"),
+    "text for a shape": shaped("configuration", "x0", "abc"),
+    "a huge root": shaped("checkpoint", "theta.root", [10**6, 10**6]),
+    "a negative root": shaped("checkpoint", "theta.root", [-3, -3]),
+    "no layout": forged_part("checkpoint", layout=lambda layout: {}),
+    "arrays too many": forged_part("checkpoint", layout=lambda layout: [*layout, ["more", "float64", [1], "C"]]),
+    "bytes missing": forged_part("checkpoint", data=lambda data: data[:-8]),
+    "bytes too many": forged_part("memory", data=lambda data: data + bytes(8)),
+    "not a number in the state": forged_part("checkpoint", data=lambda data: np.full(len(data) // 8, np.nan).tobytes()),
+    "nothing in the state": forged_part("checkpoint", data=lambda data: bytes(len(data))),
+    "another generator": rng_state(bit_generator="os.system"),
+    "a generator's negative state": rng_state(state={"state": -1, "inc": 1}),
+    "a generator's long state": rng_state(state={"state": 2**128, "inc": 1}),
+    "no generator": checkpoint(rng=None),
+    "a negative count": checkpoint(nit=-1),
+    "generations that are not there": checkpoint(nit=10_000),
+    "evaluations that are not there": checkpoint(nfev=7),
+    "a huge sample": checkpoint(run=[10**12, 1.0, 100.0]),
+    "another sample": checkpoint(run=[7, 1.0, 100.0]),
+    "words for a run": checkpoint(run=["a", "b", "c"]),
+    "restarts that were not": checkpoint(restarts=99),
+    "unknown reasons": checkpoint(over={"because": 1.0}),
+    "words for reasons": checkpoint(over={"tolx": "because"}),
+    "a program to stand still for": checkpoint(watch={"seen": 1, "standing_for": 1, "lowest": 0, "highest": 0, "standstill": "eval"}),
+    "no watch": checkpoint(watch=[]),
+    "words for what was sent": checkpoint(sent=["a"]),
+    "nothing sent": checkpoint(sent=[]),
+    "a negative pace": checkpoint(pace=[-1, -1]),
+}
+
+
+def npz(**arrays):
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)
+    return stream.getvalue()
+
+
+class Evil:
+    """A pickle that runs a command."""
+
+    def __reduce__(self):
+        return os.system, ("touch executed",)
+
+
+def zip_bomb():
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", bytes(50_000_000))
+    return stream.getvalue()
+
+
+def npy_header(shape):
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+
+
+FOREIGN = {
+    "nothing": b"",
+    "text": b"hello\n" * 100,
+    "zeros": bytes(100_000),
+    "noise": np.random.default_rng(1).bytes(100_000),
+    "pickle": pickle.dumps(Evil()),
+    "pickle in npz": npz(x=np.array([Evil()], dtype=object)),
+    "zip bomb": zip_bomb(),
+    "seven tebibytes of npy": npy_header("(1000000000000,)"),
+    "negative npy": npy_header("(-4, -4)"),
+    "SQLite's first line": b"SQLite format 3\0",
+    "SQLite's first line and noise": b"SQLite format 3\0" + np.random.default_rng(2).bytes(8192),
+    "JSON": b'{"method": "cma"}',
+    "a script": b"#!/bin/sh\ntouch executed\n",
+}
+
+
+def refused(path):
+    """How long it takes to refuse a file (CPU seconds) and the memory that takes (bytes), if it is not changed by that."""
+    before = contents(path)
+    took, most = [], 0
+    for attempt in (sl.load, lambda path: sl.resume(path, valley)):
+        began = time.process_time()
+        with pytest.raises((sl.StoreError, ValueError)) as caught:
+            attempt(path)
+        took.append(time.process_time() - began)
+        assert type(caught.value) is sl.StoreError or "`restarts` must be" in str(caught.value)
+        assert str(path) in str(caught.value) or "`restarts`" in str(caught.value)
+        tracemalloc.start()
+        with pytest.raises((sl.StoreError, ValueError)):
+            attempt(path)
+        most = max(most, tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert contents(path) == before
+    return max(took), most
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_is_not_ours_is_refused(name, folder, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    path = folder / "foreign.db"
+    path.write_bytes(FOREIGN[name])
+    seconds, memory = refused(path)
+    assert seconds < 0.1
+    assert memory < 32e6
+    assert not (tmp_path / "executed").exists()
+
+
+READERS_CANNOT_SEE = {"no memory", "bytes too many", "another method", "another sample", "nothing sent", "words for what was sent"}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_what_is_forged_is_refused(name, runs, folder):
+    path = altered(runs, "over", "", bytes, folder)
+    FORGED[name](path)
+    if name in READERS_CANNOT_SEE:
+        with pytest.raises((sl.StoreError, ValueError)):
+            sl.resume(path, valley)
+        return
+    seconds, memory = refused(path)
+    assert seconds < 0.1
+    assert memory < 32e6
+
+
+@pytest.mark.parametrize("name", ["missing", "directory", "pipe", "unreadable"])
+def test_what_is_no_file_is_refused(name, tmp_path):
+    path = tmp_path / "run.db"
+    if name == "directory":
+        path.mkdir()
+    if name == "pipe":
+        os.mkfifo(path)
+    if name == "unreadable":
+        path.symlink_to(path)
+    for attempt in (sl.load, lambda path: sl.resume(path, valley)):
+        with pytest.raises(sl.StoreError, match=r"run\.db"):
+            attempt(path)
+
+
+def test_the_healthy_file_is_not_refused(runs, folder):
+    """The negative control of all above."""
+    path = altered(runs, "over", "", bytes, folder)
+    assert sl.load(path).settings.popsize == 6
+    assert verdict(path, runs["end"]) == "went on"
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
