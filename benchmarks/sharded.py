@@ -75,23 +75,34 @@ def show_memory(client: Client, shards: int) -> None:
         print(f"  n = 200000, d = {d:3}: {peak:5.0f} MB (the points are {200_000 * d * 8 / 1e6:.0f} MB)")
 
 
+def processor_seconds(workers: object) -> tuple[float, float]:
+    """Processor time of this process, and of the busiest worker, so far."""
+    return time.process_time(), max(workers.run(time.process_time).values()) if isinstance(workers, Client) else 0.0
+
+
 def show_ratios(client: Client, n: int, d: int, shards: int, repeats: int) -> None:
-    """Generations alone and on the cluster, taking turns."""
-    workers = len(client.scheduler_info()["workers"])
-    print(
-        f"\nseconds per generation, n = {n}, d = {d}, {shards} shards, {workers} workers: medians of {3 * repeats}, "
-        "alone and on the cluster"
-    )
+    """Generations alone and on the cluster, taking turns; and their processor time, which others on this machine do not change."""
+    count = len(client.scheduler_info()["workers"])
+    print(f"\nseconds per generation, n = {n}, d = {d}, {shards} shards, {count} workers: medians of {3 * repeats}, alone and together")
     for method in METHODS:
-        alone, together, bits = list[float](), list[float](), set[bytes]()
+        wall, busy, bits = (
+            {"alone": list[float](), "together": list[float]()},
+            {"alone": np.zeros(2), "together": np.zeros(2)},
+            set[bytes](),
+        )
         for _ in range(repeats):
-            for who, times in ((1, alone), (client, together)):
-                took, mean = generation_seconds(who, method, n, d, shards, 3)
-                times.extend(took)
+            for who, workers in (("alone", 1), ("together", client)):
+                before = processor_seconds(workers)
+                took, mean = generation_seconds(workers, method, n, d, shards, 3)
+                wall[who] += took
+                busy[who] += np.subtract(processor_seconds(workers), before) / (4 * repeats)
                 bits.add(mean)
-        a, b = np.median(alone), np.median(together)
+        a, b = np.median(wall["alone"]), np.median(wall["together"])
         same = "the same bits" if len(bits) == 1 else "OTHER BITS"
-        print(f"  {method:8} {a:7.3f} {b:7.3f}  ratio {b / a:.2f} (of the least: {min(together) / min(alone):.2f}), {same}")
+        print(f"  {method:8} {a:7.3f} {b:7.3f}  ratio {b / a:.2f} (of the least: {min(wall['together']) / min(wall['alone']):.2f}), {same}")
+        (alone, _), (driver, worker) = busy["alone"], busy["together"]
+        path = (driver + worker) / alone
+        print(f"    processor time: alone {alone:.3f}; driver {driver:.3f}, busiest worker {worker:.3f}; their sum over alone {path:.2f}")
 
 
 @dataclass(frozen=True)
