@@ -122,11 +122,11 @@ def main() -> None:
             rows += in_a_process(name, arguments.only, arguments.lanes)
     seconds = time.monotonic() - began
     computed = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
-    print(summary(rows, seconds, computed))
+    print(summary(rows, seconds, computed, arguments.lanes))
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1))
     if arguments.page:
-        arguments.page.write_text(with_tables(arguments.page.read_text(), rows, seconds, computed))
+        arguments.page.write_text(with_tables(arguments.page.read_text(), rows, seconds, computed, arguments.lanes))
 
 
 if __name__ == "__main__":

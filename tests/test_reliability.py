@@ -65,6 +65,7 @@ ENDINGS = {
     "far": (lambda v: v.Seen(answer=v.Answer([1.0, 1.0], 6.25, True)), {}, "GARBAGE"),
     "far and said": (lambda v: v.Seen(answer=v.Answer([1.0, 1.0], 6.25, False)), {}, "NO_SUCCESS"),
     "far and unsaid": (lambda v: v.Seen(answer=v.Answer([1.0, 1.0], 6.25, None)), {}, "UNSAID"),
+    "infinite without a word": (lambda v: v.Seen(answer=v.Answer([1.0, 1.0], float("inf"), None)), {}, "NO_SUCCESS"),
     "another value": (lambda v: v.Seen(answer=v.Answer([0.3, -0.2], 0.001, True)), {}, "GARBAGE"),
     "NaN": (lambda v: v.Seen(answer=v.Answer([float("nan")] * 2, 0.0, True)), {}, "GARBAGE"),
     "infinite value": (lambda v: v.Seen(answer=v.Answer([0.3, -0.2], float("-inf"), True)), {"anywhere": True}, "GARBAGE"),

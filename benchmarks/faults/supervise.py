@@ -28,7 +28,7 @@ MEMORY = 6 << 30
 """Bytes of address space that a case may have."""
 LOOK = 0.01
 """Seconds between two looks at a case."""
-PATIENCE = 5
+PATIENCE = 3
 """How many limits a case may take that goes on evaluating, within three times its budget: a slow machine is no fault."""
 GRACE = 2.0
 """Seconds in which what a case has started must be gone after it."""
