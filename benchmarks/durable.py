@@ -1,0 +1,111 @@
+"""What storing costs, and how fast a stored run opens, measured side by side in one run with one thread.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/durable.py [--repeats 5] [--folder DIR]
+
+1. Milliseconds per iteration that `minimize(store=...)` takes more than `minimize`, medians over interleaved repeats, for objectives that
+   take no time, called point by point and batched. Wall time and CPU time.
+2. The part of the wall time spent on storing when the objective takes 100 ms, from the beginning of the run to its end, and without
+   creating and closing the file, which a run does once.
+3. Seconds to load, and to resume, a run of 10⁶ evaluations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"
+
+import numpy as np
+
+import sublevel as sl
+from sublevel.store.recorder import Recorder
+
+
+def sphere(points: np.ndarray) -> np.ndarray:
+    return np.sum(np.square(points), axis=-1)
+
+
+def timed(run: Callable[[], sl.Result]) -> tuple[np.ndarray, sl.Result]:
+    """Wall and CPU seconds, and the result."""
+    before = time.perf_counter(), time.process_time()
+    result = run()
+    return np.array([time.perf_counter(), time.process_time()]) - before, result
+
+
+def extra_per_iteration(folder: Path, d: int, vectorized: bool, iterations: int, repeats: int) -> np.ndarray:
+    """Milliseconds per iteration (wall, CPU) that storing adds."""
+    differences = []
+    for repeat in range(repeats):
+        settings = {"rng": repeat, "maxiter": iterations, "ftarget": -1.0, "vectorized": vectorized, "restarts": sl.IPOP(10**6, 1.0)}
+        plain, result = timed(lambda s=settings: sl.minimize(sphere, np.ones(d), 0.5, **s))
+        file = folder / f"{d}-{vectorized}-{repeat}.db"
+        stored, again = timed(lambda s=settings, f=file: sl.minimize(sphere, np.ones(d), 0.5, **s, store=f))
+        assert again.x.tobytes() == result.x.tobytes()
+        differences.append(1e3 * (stored - plain) / result.nit)
+    return np.median(differences, axis=0)
+
+
+def share_of_storing(folder: Path, seconds: float, evaluations: int) -> tuple[float, float]:
+    """Part of the wall time in the recorder when the objective takes `seconds`: with and without the file's creation and end."""
+    spent = dict.fromkeys(("recall", "arrived", "finished", "close"), 0.0)
+    originals = {name: getattr(Recorder, name) for name in spent}
+
+    def counted(name: str) -> Callable[..., object]:
+        def method(*arguments: object) -> object:
+            began = time.perf_counter()
+            try:
+                return originals[name](*arguments)
+            finally:
+                spent[name] += time.perf_counter() - began
+
+        return method
+
+    def fun(x: np.ndarray) -> float:
+        time.sleep(seconds)
+        return float(sphere(x))
+
+    for name in spent:
+        setattr(Recorder, name, counted(name))
+    began = time.perf_counter()
+    sl.minimize(fun, np.ones(10), 0.5, rng=1, maxfevals=evaluations, store=folder / "slow.db")
+    whole = time.perf_counter() - began
+    for name, original in originals.items():
+        setattr(Recorder, name, original)
+    return (whole - evaluations * seconds) / whole, (sum(spent.values()) - spent["close"]) / whole
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--folder", type=Path, help="where to write (default: a temporary directory)")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+        folder = Path(name)
+        print("| d | objective | ms per iteration more, wall | CPU |\n|---|---|---|---|")
+        for d, iterations in ((2, 2000), (10, 2000), (40, 1000), (100, 500)):
+            for vectorized in (True, False):
+                wall, cpu = extra_per_iteration(folder, d, vectorized, iterations, given.repeats)
+                print(f"| {d} | {'batched' if vectorized else 'point by point'} | {wall:.3f} | {cpu:.3f} |", flush=True)
+        with_ends, without = share_of_storing(folder, 0.1, 100)
+        print(
+            f"\nobjective of 100 ms: storing takes {100 * without:.2f} % of the time; all that is not the objective {100 * with_ends:.2f} %"
+        )
+        file = folder / "large.db"
+        settings = {"rng": 1, "maxfevals": 1_000_000, "ftarget": -1.0, "vectorized": True, "popsize": 10, "restarts": sl.IPOP(10**6, 1.0)}
+        sl.minimize(sphere, np.ones(10), 0.5, **settings, store=file)
+        (wall, cpu), run = timed(lambda: sl.load(file))
+        print(
+            f"{run.values.size} evaluations of 10 variables, {file.stat().st_size / 1e6:.0f} MB: loaded in {wall:.2f} s (CPU {cpu:.2f} s)"
+        )
+        (wall, cpu), _ = timed(lambda: sl.resume(file, sphere))
+        print(f"resumed, which checks every page and row and writes the end again, in {wall:.2f} s (CPU {cpu:.2f} s)")
+
+
+if __name__ == "__main__":
+    main()
