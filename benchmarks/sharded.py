@@ -79,7 +79,8 @@ def show_ratios(client: Client, n: int, d: int, shards: int, repeats: int) -> No
     """Generations alone and on the cluster, taking turns."""
     workers = len(client.scheduler_info()["workers"])
     print(
-        f"\nseconds per generation, n = {n}, d = {d}, {shards} shards, {workers} workers: medians of {3 * repeats}, alone and on the cluster"
+        f"\nseconds per generation, n = {n}, d = {d}, {shards} shards, {workers} workers: medians of {3 * repeats}, "
+        "alone and on the cluster"
     )
     for method in METHODS:
         alone, together, bits = list[float](), list[float](), set[bytes]()
