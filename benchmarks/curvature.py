@@ -391,25 +391,27 @@ def draw(results: dict[tuple[str, str, int, float, bool], dict[str, list[Outcome
 
     dims = sorted({d for group, _, d, _, _ in results if group.startswith("ellipsoids")})
     d = 10 if 10 in dims else dims[-1]
-    top = 1e12
+    floor, top = 1e-5, 1e6
     styles = {OURS: ("#1f77b4", "o", 2.4), "ranks": ("#c2410c", "s", 2.0)}
     greys = ["#1b9a6c", "#8fd1b8", "#4b2e83", "#a99bc9", "#6b727b", "#b0892f"]
+    others = [name for name in COLUMNS if name not in (*styles, EQUAL)]
+    styles |= {name: (colour, ".", 1.2) for name, colour in zip(others, greys, strict=True)}
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10.5, 4.4), layout="constrained")
         axes = figure.subplots(1, 2, sharey=True)
         for axis, group in zip(axes, ("ellipsoids", "ellipsoids, noise 0.01"), strict=True):
             rows = [(float(name.split()[1]), seen) for (kind, name, size, _, _), seen in results.items() if kind == group and size == d]
-            for column, grey in zip([name for name in COLUMNS if name not in (*styles, EQUAL)], greys, strict=True):
-                styles.setdefault(column, (grey, ".", 1.2))
             for column, (colour, marker, width) in styles.items():
                 far = [np.median([one.off for one in seen[column]]) - 1 for _, seen in rows]
-                line = np.clip(np.nan_to_num(far, nan=top, posinf=top), 1e-8, top)
+                line = np.clip(np.nan_to_num(far, nan=top, posinf=top), floor, top)
                 axis.loglog([c for c, _ in rows], line, color=colour, marker=marker, lw=width, ms=5, label=column)
             axis.set(
                 xlabel="condition number", title=f"turned ellipsoids, d = {d}" + (", noise 0.01" if "noise" in group else ", no noise")
             )
             axis.axhline(0.1, color="#e4e6e9", zorder=0)
         axes[0].set_ylabel("factor by which a curvature is off, less 1")
+        ticks = 10.0 ** np.arange(-5, 7)
+        axes[0].set_yticks(ticks, ["≤ 1e-5", *(f"{tick:g}" for tick in ticks[1:-1]), "worse or none"])
         axes[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8.5)
         figure.savefig(file, dpi=130)
 

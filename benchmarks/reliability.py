@@ -36,7 +36,14 @@ LIBRARIES = {
 """For each: the module and the class of how it is used, and its own module."""
 
 
-def run_library(name: str, only: list[str], lanes: int) -> list[dict]:
+def chosen_of(cases: list, only: list[str] | None) -> list:
+    """The cases that are called so, 'group: name', or if none is called exactly so, those with the text in it; all for no texts."""
+    names = [f"{case.group}: {case.name}" for case in cases]
+    wanted = [{name for name in names if (name == text if text in names else text in name)} for text in only or [""]]
+    return [case for case, name in zip(cases, names, strict=True) if any(name in some for some in wanted)]
+
+
+def run_library(name: str, only: list[str] | None, lanes: int) -> list[dict]:
     """All cases with one library: a row for each, in the order of the table."""
     from faults.cases import CASES
     from faults.play import applies, played
@@ -46,7 +53,7 @@ def run_library(name: str, only: list[str], lanes: int) -> list[dict]:
     module, kind, own = LIBRARIES[name]
     importlib.import_module(own)  # once, before the processes of all cases are forked from here
     library = getattr(importlib.import_module(module), kind)()
-    chosen = [case for case in CASES if any(text in f"{case.group}: {case.name}" for text in only or [""])]
+    chosen = chosen_of(CASES, only)
     rows = [
         {"library": name, "title": library.title, "group": case.group, "case": case.name, "outcome": Outcome.NONE, "right": True}
         for case in chosen
@@ -84,7 +91,7 @@ def is_installed(name: str) -> bool:
     return importlib.util.find_spec(LIBRARIES[name][2].split(".")[0]) is not None
 
 
-def in_a_process(name: str, only: list[str], lanes: int) -> list[dict]:
+def in_a_process(name: str, only: list[str] | None, lanes: int) -> list[dict]:
     """The rows of a library from a process of its own, so that nobody sees what others import."""
     reader, writer = os.pipe()
     if (pid := os.fork()) == 0:
@@ -109,7 +116,7 @@ def in_a_process(name: str, only: list[str], lanes: int) -> list[dict]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", action="append", choices=LIBRARIES, help="only this one; may be repeated")
-    parser.add_argument("--only", action="append", help="only cases with this in 'group: name'; may be repeated")
+    parser.add_argument("--only", action="append", help="only the case of this name, 'group: name', or those with this in it")
     parser.add_argument("--lanes", type=int, default=2, help="cases at a time")
     parser.add_argument("--page", type=Path, help="write the tables into this page")
     parser.add_argument("--json", type=Path, help="write all rows into this file")
@@ -122,11 +129,11 @@ def main() -> None:
             rows += in_a_process(name, arguments.only, arguments.lanes)
     seconds = time.monotonic() - began
     computed = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
-    print(summary(rows, seconds, computed))
+    print(summary(rows, seconds, computed, arguments.lanes))
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1))
     if arguments.page:
-        arguments.page.write_text(with_tables(arguments.page.read_text(), rows, seconds, computed))
+        arguments.page.write_text(with_tables(arguments.page.read_text(), rows, seconds, computed, arguments.lanes))
 
 
 if __name__ == "__main__":

@@ -115,12 +115,12 @@ def check_truncations(runs, folder, count, seed):
 
 
 def test_flipped_bits_are_noticed_or_harmless(runs, folder):
-    seen = check_flips(runs, folder, 120, seed=1)
+    seen = check_flips(runs, folder, 60, seed=1)
     assert {outcome for _, outcome in seen} == {"refused", "went on"}
 
 
 def test_truncated_files_are_noticed_or_go_on_from_an_earlier_state(runs, folder):
-    seen = check_truncations(runs, folder, 40, seed=2)
+    seen = check_truncations(runs, folder, 24, seed=2)
     assert all(outcome == "refused" for place, outcome in seen if place == "over")
     assert any(outcome == "went on" for place, outcome in seen if place == "killed-wal")
 

@@ -65,6 +65,7 @@ ENDINGS = {
     "far": (lambda v: v.Seen(answer=v.Answer([1.0, 1.0], 6.25, True)), {}, "GARBAGE"),
     "far and said": (lambda v: v.Seen(answer=v.Answer([1.0, 1.0], 6.25, False)), {}, "NO_SUCCESS"),
     "far and unsaid": (lambda v: v.Seen(answer=v.Answer([1.0, 1.0], 6.25, None)), {}, "UNSAID"),
+    "infinite without a word": (lambda v: v.Seen(answer=v.Answer([1.0, 1.0], float("inf"), None)), {}, "NO_SUCCESS"),
     "another value": (lambda v: v.Seen(answer=v.Answer([0.3, -0.2], 0.001, True)), {}, "GARBAGE"),
     "NaN": (lambda v: v.Seen(answer=v.Answer([float("nan")] * 2, 0.0, True)), {}, "GARBAGE"),
     "infinite value": (lambda v: v.Seen(answer=v.Answer([0.3, -0.2], float("-inf"), True)), {"anywhere": True}, "GARBAGE"),
@@ -106,6 +107,42 @@ def test_points_are_repeated_if_they_were_finished_before_a_kill(faults):
     assert repeated(points, [0]) == 0
     assert repeated(points, [0, 2]) == 2
     assert repeated(points, [0, 3, 4]) == 1
+
+
+WAITING = """
+import os, time
+from faults.supervise import OwnTime
+
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+clock = OwnTime()
+spinners = []
+for _ in range(4):
+    if (pid := os.fork()) == 0:
+        while True:
+            pass
+    spinners.append(pid)
+began = time.monotonic()
+while time.monotonic() - began < 1.5:
+    time.sleep(0.05)
+    own = clock.now()
+for pid in spinners:
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+reader, writer = os.pipe()
+if (pid := os.fork()) == 0:
+    os.write(writer, b"here")
+    time.sleep(100)
+os.read(reader, 4)
+time.sleep(0.2)
+idle = OwnTime()
+time.sleep(0.6)
+print(own < 0.9, idle.now() > 0.5)
+os.kill(pid, 9)
+"""
+
+
+def test_time_that_is_spent_waiting_for_a_processor_does_not_count():
+    assert python("-c", WAITING).split() == ["True", "True"]
 
 
 SCRIPT = """

@@ -258,13 +258,13 @@ NOT_ONE_NUMBER = (
     "empty array",
 )
 VALUES = [
-    *valued(LATER, *NOT_ONE_NUMBER, "empty list", "dict", "function", "the point"),
-    *valued(LATER, "None at evaluation 20", "str at evaluation 20", "array at evaluation 20", "complex at evaluation 20"),
+    *valued(HONEST, *NOT_ONE_NUMBER, "empty list", "dict", "function", "the point"),
+    *valued(LATER | FINE, "None at evaluation 20", "str at evaluation 20", "array at evaluation 20", "complex at evaluation 20"),
     *valued(HONEST, "NaN", "+inf", "−inf"),
     *valued(FINE, "NaN at evaluation 20", "+inf at evaluation 20", "NaN now and then", "NaN every other", "NaN first", "+inf now and then"),
     *valued(FINE, "NaN in half of the space", "1e300 in half of the space"),
     *valued(FINE, "0-d array", "longdouble", "Decimal", "Fraction"),
-    *valued(FINE | LATER, "1-element array", "1-element list"),
+    *valued(FINE | HONEST, "1-element array", "1-element list"),
     *valued(FINE, "float32", "float16", precision=2e-3),
     *valued(FINE, "int", "scaled to 1e300", "scaled to 1e-300", precision=INF),
     *valued(FINE | HONEST, "constant", anywhere=True),
@@ -279,7 +279,7 @@ RAISED = ("ValueError", "Own", "KeyError", "AssertionError", "StopIteration", "G
 RAISED += ("ZeroDivisionError", "FloatingPointError", "LinAlgError", "OSError", "SystemExit")
 RAISES = [
     *[Case("exceptions", f"{name} at evaluation 20", ENDED, behaviour=name, rules=Rules(counts=True)) for name in RAISED],
-    *[Case("exceptions", f"Own at evaluation {at}", ENDED, behaviour="Own", at=at, rules=Rules(counts=True)) for at in (2, 50, 75)],
+    *[Case("exceptions", f"Own at evaluation {at}", ENDED, behaviour="Own", at=at, rules=Rules(counts=True)) for at in (2, 10, 15)],
     Case("exceptions", "callback raises", LATER, ("callback",), Given(callback=misuse.raise_own)),
 ]
 
@@ -336,15 +336,15 @@ def stopped(name: str, fault: Fault, **more: Any) -> Case:
 
 
 SIGNALS = [
-    stopped("Ctrl-C", Fault(signal.SIGINT, 30)),
+    stopped("Ctrl-C", Fault(signal.SIGINT, 15)),
     stopped("Ctrl-C at the first evaluation", Fault(signal.SIGINT, 1)),
-    stopped("Ctrl-C twice", Fault(signal.SIGINT, 30, again=0.05)),
+    stopped("Ctrl-C twice", Fault(signal.SIGINT, 15, again=0.05)),
     stopped("Ctrl-C while the objective hangs", Fault(signal.SIGINT, 20), behaviour="hang once"),
-    stopped("SIGTERM", Fault(signal.SIGTERM, 30)),
-    stopped("Ctrl-C, two workers", Fault(signal.SIGINT, 30), given=TWO, **WORKING),
+    stopped("SIGTERM", Fault(signal.SIGTERM, 15)),
+    stopped("Ctrl-C, two workers", Fault(signal.SIGINT, 15), given=TWO, **WORKING),
     stopped("Ctrl-C while a worker hangs", Fault(signal.SIGINT, 20), given=TWO, **(WORKING | {"behaviour": "hang once"})),
-    stopped("Ctrl-C twice, two workers", Fault(signal.SIGINT, 30, again=0.05), given=TWO, **WORKING),
-    stopped("SIGTERM, two workers", Fault(signal.SIGTERM, 30), given=TWO, **WORKING),
+    stopped("Ctrl-C twice, two workers", Fault(signal.SIGINT, 15, again=0.05), given=TWO, **WORKING),
+    stopped("SIGTERM, two workers", Fault(signal.SIGTERM, 15), given=TWO, **WORKING),
 ]
 
 KILLS = [

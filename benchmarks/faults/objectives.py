@@ -127,10 +127,10 @@ def once(fault: Callable[[], Any]) -> Callable[..., Any]:
 
 
 def beyond(fault: Callable[[], Any]) -> Callable[..., Any]:
-    """The bowl, and a fault wherever x₀ is above 1.2: about a third of the first sample, and none near the optimum."""
+    """The bowl, and a fault wherever x₀ is above 1.6: a tenth of the first sample, and none near the optimum."""
 
     def behaviour(self: Objective, x: Any, number: int) -> float:
-        if x[0] > 1.2:
+        if x[0] > 1.6:
             fault()
         return bowl(x)
 

@@ -9,13 +9,13 @@ from faults.verdict import BAD, MEANING, Outcome
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
 
-def summary(rows: list[dict], seconds: float, computed: float) -> str:
+def summary(rows: list[dict], seconds: float, computed: float, lanes: int) -> str:
     """All tables, in Markdown."""
     names = list(dict.fromkeys(row["title"] for row in rows))
     cases = len({(row["group"], row["case"]) for row in rows})
     parts = [
         f"{cases} cases, {len(names)} libraries, {sum(row['outcome'] != Outcome.NONE for row in rows)} runs "
-        f"in {seconds / 60:.1f} minutes, {computed / 60:.1f} of them of computing.",
+        f"in {seconds / 60:.1f} minutes with {lanes} at a time; they computed for {computed / 60:.1f} minutes, and waited for the rest.",
         "### As it should be, of the cases that apply",
         by_group(rows, names),
         "### How they ended",
@@ -71,10 +71,10 @@ def meanings() -> str:
     return "\n".join(f"- *{kind}*: {meaning}." for kind, meaning in MEANING.items())
 
 
-def with_tables(page: str, rows: list[dict], seconds: float, computed: float) -> str:
+def with_tables(page: str, rows: list[dict], seconds: float, computed: float, lanes: int) -> str:
     """The page with the tables of these rows in the place for them."""
     names = list(dict.fromkeys(row["title"] for row in rows))
     before, _, rest = page.partition(BEGIN)
     after = rest.partition(END)[2]
     details = f"<details><summary>Every case</summary>\n\n{full_list(rows, names)}\n\n</details>"
-    return f"{before}{BEGIN}\n\n{summary(rows, seconds, computed)}\n\n{meanings()}\n\n{details}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{summary(rows, seconds, computed, lanes)}\n\n{meanings()}\n\n{details}\n\n{END}{after}"

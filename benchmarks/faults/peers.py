@@ -173,7 +173,7 @@ class Optuna(Library):
 
     name, package = "optuna", "optuna"
     features = named("x0 sigma0 bounds popsize maxfevals seed method callback keywords store database shared_store ask_tell")
-    trials = 200
+    trials = 120
 
     def study(self, given: Given, file: Path | None = None) -> Any:
         import optuna

@@ -26,24 +26,53 @@ from faults.verdict import Answer, Raised, Seen
 PR_SET_CHILD_SUBREAPER = 36
 MEMORY = 6 << 30
 """Bytes of address space that a case may have."""
-LOOK = 0.01
+LOOK = 0.02
 """Seconds between two looks at a case."""
-PATIENCE = 5
-"""How many limits a case may take that goes on evaluating, within three times its budget: a slow machine is no fault."""
-GRACE = 2.0
+PATIENCE = 3
+"""How many limits a case may take that goes on evaluating, within three times its budget."""
+LONGEST = 40
+"""How many limits a case may take by the clock on the wall, on however busy a machine."""
+GRACE = 5.0
 """Seconds in which what a case has started must be gone after it."""
-PROBE = 0.03
-"""Seconds of computing by which the load of the machine is found out."""
-SLOWEST = 4.0
-"""Limits grow with the load of the machine, up to this factor."""
 
 
-def slowness() -> float:
-    """Seconds that pass while this process computes for one, at least 1: how busy the machine is with other things."""
-    wall, cpu = time.monotonic(), time.process_time()
-    while time.process_time() - cpu < PROBE:
-        pass
-    return min(max((time.monotonic() - wall) / PROBE, 1.0), SLOWEST)
+class OwnTime:
+    """A clock that stands still while processes of a case wait for a processor: a busy machine is no fault of theirs.
+
+    What a process has waited is told by Linux, in nanoseconds. Of processes that wait at the same time, the longest wait counts.
+    """
+
+    def __init__(self) -> None:
+        self._began, self._waited, self._waits = time.monotonic(), 0.0, waits_now()
+
+    def now(self) -> float:
+        """Seconds since it was made, without the waits of the children of this process and theirs."""
+        waits = waits_now()
+        self._waited += max((waited - self._waits.get(pid, 0) for pid, waited in waits.items()), default=0) / 1e9
+        self._waits = waits
+        return max(time.monotonic() - self._began - self._waited, 0.0)
+
+
+def waits_now() -> dict[int, int]:
+    """What each descendant of this process has waited until now."""
+    return {pid: waited for pid in descendants(os.getpid()) if (waited := run_delay(pid)) is not None}
+
+
+def run_delay(pid: int) -> int | None:
+    """Nanoseconds that a process has been ready to run and did not; None if it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
+    except (OSError, IndexError):
+        return None
+
+
+def descendants(pid: int) -> list[int]:
+    """The children of a process, and theirs."""
+    try:
+        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return [one for child in children for one in (child, *descendants(child))]
 
 
 @dataclass(frozen=True)
@@ -68,7 +97,6 @@ class Phase:
 def supervised(phase: Phase, folder: Path) -> Seen:
     """Do it in a child of this process, which must have no other children, and tell what was seen."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    phase = replace(phase, limit=phase.limit * slowness())
     report, began = folder / "report.json", time.monotonic()
     report.unlink(missing_ok=True)
     if (pid := os.fork()) == 0:
@@ -91,21 +119,22 @@ def _ending(status: int) -> str:
 
 def _watched(pid: int, phase: Phase, folder: Path, began: float) -> tuple[bool, int]:
     """Wait for the case, do to it what is to be done, end it when it is late; whether it was, and its exit status."""
-    begun, fault, sent, last_calls, last_progress = folder / "begun", phase.fault, 0.0, 0, began
+    begun, fault, sent, last_calls, last_progress = folder / "begun", phase.fault, 0.0, 0, 0.0
+    clock = OwnTime()
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             return False, status
-        now, calls = time.monotonic(), size(begun)
+        now, own, calls = time.monotonic(), clock.now(), size(begun)
         if calls > last_calls:
-            last_calls, last_progress = calls, now
+            last_calls, last_progress = calls, own
         if fault is not None and not sent and calls >= fault.calls:
             sent = now
             os.kill(pid, fault.signal)
         elif fault is not None and fault.again is not None and sent and now - sent >= fault.again:
             fault = None
             os.kill(pid, phase.fault.signal)  # pyright: ignore[reportOptionalMemberAccess]
-        if _is_late(now - began, now - last_progress, calls, phase):
+        if now - began > LONGEST * phase.limit or _is_late(own, own - last_progress, calls, phase):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
             return True, os.waitpid(pid, 0)[1]
@@ -120,10 +149,6 @@ def _is_late(seconds: float, quiet: float, calls: int, phase: Phase) -> bool:
     return not is_busy or seconds > PATIENCE * phase.limit
 
 
-def _children() -> list[int]:
-    return [int(pid) for pid in Path("/proc/thread-self/children").read_text().split()]
-
-
 def _cleared_up() -> int:
     """End what the case left behind, which are our children now; how many there were after some grace."""
     until, counted, killed = time.monotonic() + GRACE, 0, set[int]()
@@ -131,8 +156,8 @@ def _cleared_up() -> int:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        left = set(_children()) - killed
-        if not left and not _children():
+        left = set(descendants(os.getpid())) - killed
+        if not left and not descendants(os.getpid()):
             return counted
         if time.monotonic() > until:
             counted += len(left)

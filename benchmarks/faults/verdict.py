@@ -38,7 +38,8 @@ MEANING = {
     Outcome.LATE: "an error after the first evaluation",
     Outcome.STOPPED: "the run ended, as it must, and all evaluations that were finished are in the caller's hands",
     Outcome.WORKS: "the right answer (bowl ≤ 0.01, inside of the bounds, and the value told is that of the point told)",
-    Outcome.NO_SUCCESS: "a wrong answer, and it says so: no success, a budget that ran out, a reason that is not convergence",
+    Outcome.NO_SUCCESS: "a wrong answer, and it says so: no success, a budget that ran out, a reason that is not convergence; where an "
+    "interface has no such thing, a value that is no number",
     Outcome.UNSAID: "a wrong answer from an interface that has no way to say so",
     Outcome.GARBAGE: "a wrong answer with success or a reason that means convergence; or numbers of a damaged file taken for true",
     Outcome.LOST: "evaluations that were finished are not in the result, or were made again",
@@ -142,7 +143,7 @@ def of_answer(answer: Answer, rules: Rules) -> Outcome:
     """An answer is right, or admittedly not, or neither."""
     if is_right(answer, rules):
         return Outcome.WORKS
-    if answer.success is None:
+    if answer.success is None and answer.fun is not None and np.isfinite(answer.fun):
         return Outcome.UNSAID
     return Outcome.GARBAGE if answer.success else Outcome.NO_SUCCESS
 

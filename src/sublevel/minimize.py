@@ -90,12 +90,10 @@ def minimize(
         ("fail") or does at the second time ("retry"). Failed ones are NaN, and named in ``failures``.
     callback, progress: gets an OptimizeResult after each generation, and stops by StopIteration or True; and whether to show a live line.
     store: a new file that keeps every evaluation as it arrives, and the state: `sublevel.resume` goes on from it, whatever happened.
-    curvature: whether to add ``hess_inv`` and ``curvature`` by `sublevel.curvature`: about (d + 1)(d + 2) more evaluations, beyond
-        `maxfevals`.
+    curvature: whether to add ``hess_inv`` and ``curvature`` by (d + 1)(d + 2) more evaluations or so, which `maxfevals` does not count.
 
     Returns an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, cov, history, failures,
-    diagnosis`` and ``plot()``. Ctrl-C and SIGTERM return the best so far. If `fun` raises, its exception arrives with ``sublevel_x`` and
-    ``sublevel_result``.
+    diagnosis`` and ``plot()``. Ctrl-C and SIGTERM return the best so far. Errors of `fun` have ``sublevel_x`` and ``sublevel_result``.
     """
     check_functions(fun, callback)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled}
@@ -109,8 +107,7 @@ def minimize(
     with TerminationsAsInterrupts():
         if store is not None:
             search = search.stored(store, Given(method, fun, args, (maxfevals, maxiter, ftarget), *how, log_scaled))
-        result = search.to_the_end()
-        return _with_curvature(result, fun, args, vectorized, workers) if wants_curvature else result
+        return _with_curvature(search.to_the_end(), fun, args, vectorized, workers) if wants_curvature else search.to_the_end()
 
 
 def check_functions(fun: Any, callback: Any) -> None:
