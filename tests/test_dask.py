@@ -16,7 +16,9 @@ import pytest
 import sublevel as sl
 from objectives import Once, Slow, sphere
 from sublevel import cluster
+from sublevel.failures import Failure
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 psutil = pytest.importorskip("psutil")
 
@@ -40,7 +42,9 @@ def client():
 def processes(count):
     """A client of worker processes, which are replaced when they die."""
     where = {"host": "127.0.0.1", "dashboard_address": LOOPBACK, "worker_dashboard_address": LOOPBACK}
+    patient = {"distributed.deploy.lost-worker-timeout": "1 hour"}  # a busy machine may take more than the default 15 s to start one
     with (
+        dask.config.set(patient),
         distributed.LocalCluster(n_workers=count, threads_per_worker=1, **where) as local,
         distributed.Client(local) as client,
     ):
@@ -114,6 +118,26 @@ def test_a_point_that_dask_gave_up_counts_as_failed():
     assert cluster.answered(future, (ValueError, error, None)) is error
 
 
+def test_what_dask_gave_up_gets_a_second_chance(client, monkeypatch):
+    given_up, answered = [], cluster.answered
+
+    def giving_up(future, answer):
+        """The first two are given up, and one of them again."""
+        given_up.append(future.key)
+        return Failure("worker lost", "") if len(given_up) in (1, 2, 7) else answered(future, answer)
+
+    monkeypatch.setattr(cluster, "answered", giving_up)
+    result = run(sphere, maxiter=1, workers=client)
+    assert len(given_up) == 8
+    assert (result.nfev, result.failures.counts) == (6, {"worker lost": 1})
+    given_up.clear()
+    names = [f"chance-{k}" for k in range(6)]
+    with pytest.raises(cluster.ClusterLost):
+        cluster.gathered(client, abs, [(k,) for k in range(6)], names, [""] * 6)
+    given_up[:] = [""] * 7
+    assert cluster.gathered(client, abs, [(-k,) for k in range(6)], names, [""] * 6) == list(range(6))
+
+
 def test_nothing_is_a_client_before_dask_is_imported(monkeypatch, client):
     assert cluster.is_client(client)
     monkeypatch.delitem(sys.modules, "distributed")
@@ -147,7 +171,7 @@ class Killer(threading.Thread):
             if done > until and running:
                 os.kill(self.random.choice(running).pid, signal.SIGKILL)
                 self.kills += 1
-                until = done + self.random.randint(0, 3)
+                until = done + self.random.randint(2, 6)
 
     def __enter__(self):
         self.start()

@@ -12,6 +12,8 @@ from typing import Any
 from sublevel.arrays import Array
 from sublevel.failures import LOST, Failure
 
+ATTEMPTS = 2
+"""How often a task is submitted that Dask gives up."""
 PAUSES = (0.0005, 0.005)
 """Seconds between two looks for results, at first and at most."""
 LOOK, PATIENCE = 5.0, 120.0
@@ -31,16 +33,32 @@ def is_client(thing: Any) -> bool:
 def answers(client: Any, fun: Callable[[Array], Any], points: Array) -> Generator[tuple[int, Any]]:
     """What `fun` returns or raises for each of the points (n, d) by its index, or how that failed, as it comes in.
 
-    What a dead worker had to do is done by another: that is Dask's business. A point that ends more workers than the cluster's
-    `distributed.scheduler.allowed-failures` is given up by Dask, and counts as failed here.
+    What a dead worker had to do is done by another: that is Dask's business. It gives up what was on more workers that died than the
+    cluster's `distributed.scheduler.allowed-failures`, be it the cause or not; such points get a second chance before they count as failed.
     """
-    futures: list[Any] = client.map(fun, list(points), pure=False)
-    indices: dict[Any, int] = {future.key: index for index, future in enumerate(futures)}
-    try:
-        for future, answer in _completed(client, futures):
-            yield indices[future.key], answered(future, answer)
-    finally:
-        _cancel_the_rest(client, futures)
+
+    def submitted(indices: Sequence[int], attempt: int) -> list[Any]:
+        return client.map(fun, [points[index] for index in indices], pure=False)
+
+    return _tried(client, submitted, len(points))
+
+
+def _tried(client: Any, submitted: Callable[[Sequence[int], int], list[Any]], count: int) -> Generator[tuple[int, Any]]:
+    """Answers to `count` tasks, by their index, as they come in; those that Dask gave up are submitted once more."""
+    left: Sequence[int] = range(count)
+    for attempt in range(ATTEMPTS):
+        futures, again = submitted(left, attempt), list[int]()
+        indices: dict[Any, int] = {future.key: index for future, index in zip(futures, left, strict=True)}
+        try:
+            for future, answer in _completed(client, futures):
+                index, answer = indices[future.key], answered(future, answer)
+                if isinstance(answer, Failure) and answer.kind == LOST and attempt + 1 < ATTEMPTS:
+                    again.append(index)
+                else:
+                    yield index, answer
+        finally:
+            _cancel_the_rest(client, futures)
+        left = again
 
 
 def _completed(client: Any, futures: Sequence[Any]) -> Generator[tuple[Any, Any]]:
@@ -88,15 +106,17 @@ def gathered(
 
     If a worker dies, Dask computes again what it held.
     """
-    futures: list[Any] = []
-    try:
-        for call, name, place in zip(calls, names, places, strict=True):
-            somewhere = {"workers": [place], "allow_other_workers": True} if place else {}
-            futures.append(client.submit(function, *call, key=name, **somewhere))
-        results = {future.key: _result(answered(future, answer)) for future, answer in _completed(client, futures)}
-        return [results[name] for name in names]
-    finally:
-        _cancel_the_rest(client, futures)
+
+    def submitted(indices: Sequence[int], attempt: int) -> list[Any]:
+        return [client.submit(function, *calls[k], key=f"{names[k]}-{attempt}", **_preferred(places[k])) for k in indices]
+
+    results = {index: _result(answer) for index, answer in _tried(client, submitted, len(calls))}
+    return [results[index] for index in range(len(calls))]
+
+
+def _preferred(place: str) -> dict[str, Any]:
+    """How Dask is told of a place that is the best one, if there is."""
+    return {"workers": [place], "allow_other_workers": True} if place else {}
 
 
 def _result(answer: Any) -> Any:
