@@ -9,7 +9,7 @@ import numpy as np
 
 from sublevel.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.method import Method
-from sublevel.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
+from sublevel.recipes import cma, ngd, pbil, rank_mu, shape_only, with_adapted_rates, xnes
 
 GAUSSIANS = [FullGaussian, DiagonalGaussian, IsotropicGaussian]
 FAMILIES = [*GAUSSIANS, Bernoulli]
@@ -85,7 +85,8 @@ def lra_xnes(**parts):
 # Fewer points than dimensions, more of them, and the range where the engine goes through k×k matrices (d > 64).
 SIZES = [(5, 4), (5, 12), (70, 8)]
 RECIPES = [ngd, rank_mu, cma, xnes, lra_cma, lra_xnes]
-SEARCHES = [Case(recipe(family=family), d, n) for recipe in RECIPES for family in GAUSSIANS for d, n in SIZES]
+SHAPES = [Case(shape_only(span=5.0, settled=10), d, n) for d, n in SIZES]
+SEARCHES = [*(Case(recipe(family=family), d, n) for recipe in RECIPES for family in GAUSSIANS for d, n in SIZES), *SHAPES]
 BITS = [Case(pbil(), 12, 20)]
 METHODS = [*SEARCHES, *BITS]
 

@@ -11,7 +11,8 @@ import sublevel as sl
 
 
 def _by_name(table):
-    return {f"{case.method.name}-{case.method.family.__name__}": case.method for case in table}
+    """The methods of a table that come to rest at a minimum."""
+    return {f"{case.method.name}-{case.method.family.__name__}": case.method for case in table if case not in cases.SHAPES}
 
 
 GAUSSIAN = _by_name(cases.SEARCHES)

@@ -24,7 +24,7 @@ LAYERS = [
     {"failures", "cluster"},
     {"door", "start", "workers", "evaluate", "stop", "optimizer", "record"},
     {"store"},
-    {"diagnosis", "plots", "progress", "result", "minimize"},
+    {"diagnosis", "plots", "progress", "result", "curvature", "minimize"},
 ]
 HARD_DEPENDENCIES = {"numpy", "scipy", "sublevel"}
 LONGEST_FUNCTION = 60

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import random
+import signal
 import sys
 import threading
-from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import sublevel as sl
-from objectives import DEATHS, Deadly, Once, number, sphere
+from objectives import Once, Slow, sphere
 from sublevel import cluster
 
 distributed = pytest.importorskip("distributed")
@@ -126,43 +128,65 @@ def test_all_that_listens_here_does_so_on_loopback(client):
 # ---------------------------------------------------------------------------------------------------- deaths
 
 
+class Killer(threading.Thread):
+    """Kills a worker process of a local cluster whenever a few more calls were made.
+
+    Only one whose nanny knows that it is running: Dask never replaces a worker that dies while its nanny waits for its first word.
+    """
+
+    def __init__(self, local, calls):
+        super().__init__()
+        self.local, self.calls = local, calls
+        self.kills, self.over, self.random = 0, threading.Event(), random.Random(1)
+
+    def run(self):
+        until = 0
+        while not self.over.wait(0.01):
+            running = [nanny for nanny in self.local.workers.values() if nanny.status == distributed.Status.running and nanny.pid]
+            done = self.calls.stat().st_size if self.calls.exists() else 0
+            if done > until and running:
+                os.kill(self.random.choice(running).pid, signal.SIGKILL)
+                self.kills += 1
+                until = done + self.random.randint(0, 3)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.join()
+
+
 @pytest.mark.slow
 def test_fifty_deaths_of_worker_processes_change_no_bit(tmp_path):
-    with processes(2) as client:
+    with processes(2) as client, Killer(client.cluster, tmp_path / "calls") as killer:
         assert listening(psutil.Process()) == {"127.0.0.1"}
-        result = run(Deadly(tmp_path, 5), maxiter=50, workers=client)
-    deaths = sum(file.name.isdecimal() for file in tmp_path.iterdir())
-    assert deaths >= 50
-    assert facts(result) == facts(run(sphere, maxiter=50))
-    assert len(result.failures) == 0
-    calls = Counter(map(int, (tmp_path / "calls").read_text().split()))
-    assert len(calls) == 300  # every candidate, and each counted once
-    assert result.nfev == 300
-
-
-class DeadlyShards:
-    """The sphere of a shard, which ends its process the first time that it sees some of the shards."""
-
-    def __init__(self, folder, every):
-        self.folder, self.every = folder, every
-
-    def __call__(self, X):
-        mine = number(X)
-        if mine % self.every == 0:
-            with contextlib.suppress(FileExistsError):
-                (self.folder / str(mine)).touch(exist_ok=False)
-                DEATHS[mine % len(DEATHS)]()
-        return sphere(X)
+        result = run(Slow(tmp_path, 0.1), workers=client, callback=lambda _: killer.kills >= 50)
+    assert killer.kills >= 50
+    assert facts(result)[:-1] == facts(run(sphere, maxiter=result.nit))[:-1]
+    assert (result.nfev, len(result.failures)) == (6 * result.nit, 0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["ngd", "rank-mu", "cma"])
 def test_deaths_during_a_sharded_run_change_no_bit(tmp_path, method):
-    settings = {"x0": np.ones(10), "sigma0": 0.5, "popsize": 4000, "shards": 6, "rng": 1, "maxiter": 12, "method": method}
-    with processes(2) as client:
-        result = sl.minimize_sharded(DeadlyShards(tmp_path, 7), workers=client, **settings)
-    assert len(list(tmp_path.iterdir())) >= 5
-    assert facts(result) == facts(sl.minimize_sharded(sphere, **settings))
+    settings = {"x0": np.ones(10), "sigma0": 0.5, "popsize": 4000, "shards": 6, "rng": 1, "method": method}
+    with processes(2) as client, Killer(client.cluster, tmp_path / "calls") as killer:
+        result = sl.minimize_sharded(Slow(tmp_path, 0.1), workers=client, callback=lambda _: killer.kills >= 8, **settings)
+    assert killer.kills >= 8
+    assert facts(result)[:-1] == facts(sl.minimize_sharded(sphere, maxiter=result.nit, **settings))[:-1]
+
+
+def test_a_cluster_without_workers_is_an_error_after_a_while(monkeypatch):
+    monkeypatch.setattr(cluster, "LOOK", 0.05)
+    monkeypatch.setattr(cluster, "PATIENCE", 0.2)
+    with (
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=LOOPBACK) as local,
+        distributed.Client(local) as client,
+        pytest.raises(cluster.ClusterLost, match="no workers"),
+    ):
+        run(sphere, workers=client)
 
 
 class PeakMemory:

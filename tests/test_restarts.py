@@ -42,9 +42,8 @@ def test_ipop_multiplies_the_population(popsize, restarts, factor, spent):
 @given(popsizes, costs, st.integers(0, 1000))
 def test_bipop_gives_both_regimes_the_same_budget(popsize, spent, seed):
     done = made(sl.BIPOP(restarts=5), popsize, spent, seed=seed)
-    large, small = popsize, 0  # evaluations so far, of each regime
     first, *rest = done
-    large = first[1]
+    large, small = 0, first[1]  # evaluations so far, of each regime
     for run, evaluations in rest:
         if run.maxfevals < np.inf:
             assert small < large  # it was the small ones' turn
@@ -64,12 +63,12 @@ def test_bipops_large_runs_double_the_population(popsize, spent, seed):
 @given(popsizes, costs, st.integers(0, 1000))
 def test_bipops_small_runs_have_few_points_smaller_steps_and_half_of_what_the_large_ones_spent(popsize, spent, seed):
     spent_by_large, widest = 0, popsize
-    for run, evaluations in made(sl.BIPOP(restarts=5), popsize, spent, seed=seed):
+    for run, evaluations in made(sl.BIPOP(restarts=5), popsize, spent, seed=seed)[1:]:
         if run.maxfevals == np.inf:
             spent_by_large, widest = spent_by_large + evaluations, run.popsize
             assert run.sigma_factor == 1
         else:
-            assert 2 <= run.popsize <= max(widest / 2, popsize)
+            assert popsize <= run.popsize <= widest
             assert 0.01 <= run.sigma_factor <= 1
             assert run.maxfevals == max(spent_by_large / 2, 2 * popsize)
 
@@ -137,8 +136,8 @@ def test_the_best_point_of_all_runs_is_kept():
 
 @pytest.mark.parametrize("restarts", ["ipop", "bipop"])
 def test_ask_and_tell_restart_as_minimize_does(restarts):
-    result = sl.minimize(rastrigin, np.full(3, 3.0), 2.0, restarts=restarts, vectorized=True, rng=5, maxfevals=20_000, ftarget=1e-9)
-    optimizer = sl.Optimizer(np.full(3, 3.0), 2.0, restarts=restarts, rng=5)
+    result = sl.minimize(rastrigin, np.full(3, 3.0), 2.0, restarts=restarts, vectorized=True, rng=1, maxfevals=20_000, ftarget=1e-9)
+    optimizer = sl.Optimizer(np.full(3, 3.0), 2.0, restarts=restarts, rng=1)
     sizes = set()
     while optimizer.best_fun > 1e-9 or np.isnan(optimizer.best_fun):
         assert not optimizer.stop()

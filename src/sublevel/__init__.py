@@ -2,6 +2,7 @@
 
 from sublevel import plots
 from sublevel.adapters.scipy import scipy_method
+from sublevel.curvature import Curvature, RankShape, curvature, shape_from_ranks
 from sublevel.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.method import Method, Outcome
 from sublevel.minimize import minimize
@@ -22,6 +23,7 @@ __all__ = [
     "BIPOP",
     "IPOP",
     "Bernoulli",
+    "Curvature",
     "DiagonalGaussian",
     "FullGaussian",
     "History",
@@ -29,10 +31,12 @@ __all__ = [
     "Method",
     "Optimizer",
     "Outcome",
+    "RankShape",
     "Result",
     "StoreError",
     "StoredRun",
     "cma",
+    "curvature",
     "load",
     "minimize",
     "minimize_sharded",
@@ -42,6 +46,7 @@ __all__ = [
     "rank_mu",
     "resume",
     "scipy_method",
+    "shape_from_ranks",
     "warm_start",
     "with_adapted_rates",
     "xnes",

@@ -62,6 +62,30 @@ class Streams:
         return out
 
 
+@dataclass(frozen=True, slots=True)
+class MirroredFrames:
+    """Normals in orthogonal frames ±Q·r: each row is N(0, I), and the rows of a frame share their length and sum up to 0.
+
+    Σ zzᵀ over a frame is 2r²·I exactly, so that at a C that fits the noise of a natural gradient cancels within each frame, where that of
+    independent points has to be averaged out.
+    """
+
+    generator: np.random.Generator
+
+    def standard_normal(self, size: tuple[int, ...], /) -> Array:
+        """Rows (..., n, d) of ⌈n/2d⌉ independent frames, the last of them cut off where n ends."""
+        *batch, n, d = size
+        shape = (*batch, -(-n // (2 * d)))
+        q, r = np.linalg.qr(self.generator.standard_normal((*shape, d, d)))
+        signs = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)  # makes Q uniform over all rotations and reflections
+        half = q * signs[..., None, :] * np.sqrt(self.generator.chisquare(d, shape))[..., None, None]
+        return np.concatenate([half, -half], axis=-2).reshape(*batch, -1, d)[..., :n, :]
+
+    def random(self, size: tuple[int, ...], /) -> Array:
+        """Uniforms on [0, 1), independent."""
+        return self.generator.random(size)
+
+
 def spread(per_trial: PerTrial, axes: int) -> Any:
     """Numbers per trial (...,) with `axes` trailing axes of length 1, ready to multiply arrays; a single number as it is."""
     return per_trial if per_trial.ndim == 0 else per_trial.reshape(per_trial.shape + (1,) * axes)

@@ -30,7 +30,7 @@ TOUCHING = 1e-6
 """A variable is at a bound if it is this part of the box away from it."""
 WINDOW = 40
 """Generations, at least, from which a trend is read."""
-NO_TREND, STEADY = 0.3, 0.1
+NO_TREND, STEADY = 0.3, 1e-4
 """A search is lost in noise if the rank correlation of values and time is weaker than this while the step keeps this part of its size."""
 DISTINCT = 0.5
 """An objective has plateaus if the best values of the generations are fewer different ones than this part of the generations."""

@@ -174,6 +174,22 @@ def checked_target(ftarget: Any) -> float:
     return float(array.item())
 
 
+def checked_positive(name: str, given: Any, or_zero: bool = False) -> float:
+    """One positive, finite number, or 0 if that is allowed."""
+    number = checked_numbers(name, given)
+    if number.size != 1 or not (number.item() > 0 or (or_zero and number.item() == 0)):
+        raise ValueError(f"`{name}` must be one {'number of at least 0' if or_zero else 'positive number'}, got {shown(given)}.")
+    return float(number.item())
+
+
+def checked_names(names: Any, d: int) -> tuple[str, ...]:
+    """A name for each of d variables; x[0] … x[d − 1] if None."""
+    called = tuple(f"x[{i}]" for i in range(d)) if names is None else tuple(map(str, names))
+    if len(called) != d:
+        raise ValueError(f"`names` must hold a name for each of the {d} variables, got {shown(names)}.")
+    return called
+
+
 def plain_array(name: str, given: Any) -> NDArray[Any]:
     """`given` as an array without a mask: what was masked is NaN."""
     try:

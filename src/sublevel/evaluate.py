@@ -7,13 +7,15 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from dataclasses import dataclass
+from functools import cmp_to_key, partial
+from itertools import pairwise
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from sublevel import cluster
 from sublevel.arrays import Array
-from sublevel.door import Workers, checked_value, checked_values, shown
+from sublevel.door import Workers, checked_flag, checked_value, checked_values, shown
 from sublevel.failures import ATTEMPTS, Failure, Failures, OnError
 from sublevel.workers import Processes, WorkerLost, available_cores
 
@@ -229,6 +231,34 @@ class InProcesses:
         self.processes.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A function better(x, y) that only says whether one point is better than another: a point's value is its rank among the others.
+
+    About n·log₂n questions. Points of which none is better share a rank.
+    """
+
+    better: Callable[..., Any]
+
+    def __call__(self, points: Array) -> Arrivals:
+        """Ranks (n,) of points (n, d), all at once."""
+
+        def wins(i: int, j: int) -> bool:
+            try:
+                return checked_flag("the answer of a comparison", self.better(points[i], points[j]))
+            except BaseException as error:
+                _name_sample(error, points[[i, j]])
+                raise
+
+        order = sorted(range(len(points)), key=cmp_to_key(lambda i, j: -wins(i, j)))
+        ranks = np.zeros(len(points))
+        ranks[order[1:]] = np.cumsum([wins(i, j) or wins(j, i) for i, j in pairwise(order)])
+        yield slice(None), ranks
+
+    def close(self) -> None:
+        """Nobody works for it."""
+
+
 def _value(answer: Any, point: Array, failures: Failures) -> float:
     """The value that an answer is, NaN for a failure; an exception is raised here."""
     if isinstance(answer, float):
@@ -240,6 +270,24 @@ def _value(answer: Any, point: Array, failures: Failures) -> float:
             _name_point(answer, point)
         raise answer
     return checked_value(answer)
+
+
+def all_values(evaluate: Evaluator, points: Array) -> Array:
+    """The values (n,) of points (n, d), once all have arrived; the points become read-only."""
+    points.setflags(write=False)
+    values = np.empty(len(points))
+    for index, arrived in evaluate(points):
+        values[index] = arrived
+    return values
+
+
+def with_args(fun: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
+    """The objective of points alone."""
+    return partial(_called_with, fun, args) if args else fun
+
+
+def _called_with(fun: Callable[..., Any], args: tuple[Any, ...], *points: Array) -> Any:
+    return fun(*points, *args)
 
 
 def _name_point(error: BaseException, point: Array) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult
 
 from sublevel.arrays import Array
+from sublevel.curvature.values import curvature as curvature_at
 from sublevel.diagnosis import diagnosed
 from sublevel.door import (
     checked_budget,
@@ -29,8 +29,9 @@ from sublevel.door import (
     checked_timeout,
     checked_workers,
 )
-from sublevel.evaluate import Evaluator, as_raised, evaluator, tell_about
+from sublevel.evaluate import Evaluator, as_raised, evaluator, tell_about, with_args
 from sublevel.failures import Failures, OnError
+from sublevel.families import Bernoulli
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.progress import Progress
@@ -70,6 +71,7 @@ def minimize(
     callback: Callable[[OptimizeResult], Any] | None = None,
     progress: bool = False,
     store: Any = None,
+    curvature: bool = False,
 ) -> Result:
     """Minimise `fun` from N(x0, sigma0²·cov0), using only the order of its values.
 
@@ -88,14 +90,15 @@ def minimize(
         ("fail") or does at the second time ("retry"). Failed ones are NaN, and named in ``failures``.
     callback, progress: gets an OptimizeResult after each generation, and stops by StopIteration or True; and whether to show a live line.
     store: a new file that keeps every evaluation as it arrives, and the state: `sublevel.resume` goes on from it, whatever happened.
+    curvature: whether to add ``hess_inv`` and ``curvature`` by (d + 1)(d + 2) more evaluations or so, which `maxfevals` does not count.
 
     Returns an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, cov, history, failures,
-    diagnosis`` and ``plot()``. Ctrl-C and SIGTERM return the best so far. If `fun` raises, its exception arrives with ``sublevel_x`` and
-    ``sublevel_result``.
+    diagnosis`` and ``plot()``. Ctrl-C and SIGTERM return the best so far. Errors of `fun` have ``sublevel_x`` and ``sublevel_result``.
     """
     check_functions(fun, callback)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
+    wants_curvature = _checked_curvature(curvature, optimizer)
     limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget)
     show = Progress(maxfevals) if checked_flag("progress", progress) else None
     how = checked_flag("vectorized", vectorized), checked_workers(workers), checked_timeout(timeout), checked_on_error(on_error)
@@ -104,7 +107,7 @@ def minimize(
     with TerminationsAsInterrupts():
         if store is not None:
             search = search.stored(store, Given(method, fun, args, (maxfevals, maxiter, ftarget), *how, log_scaled))
-        return search.to_the_end()
+        return _with_curvature(search.to_the_end(), fun, args, vectorized, workers) if wants_curvature else search.to_the_end()
 
 
 def check_functions(fun: Any, callback: Any) -> None:
@@ -113,13 +116,27 @@ def check_functions(fun: Any, callback: Any) -> None:
         checked_callable("callback", callback)
 
 
-def with_args(fun: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
-    """The objective as a function of the point alone."""
-    return partial(_called, fun, args) if args else fun
+def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
+    wanted = checked_flag("curvature", curvature)
+    if wanted and isinstance(optimizer.theta, Bernoulli):
+        raise ValueError("a method on bits has no `curvature`, got curvature=True.")
+    return wanted
 
 
-def _called(fun: Callable[..., Any], args: tuple[Any, ...], point: Array) -> Any:
-    return fun(point, *args)
+def _with_curvature(result: Result, fun: Callable[..., Any], args: tuple[Any, ...], vectorized: bool, workers: Any) -> Result:
+    """The result with its inverse Hessian; both are None if there is no minimum to look at or Ctrl-C ended the look."""
+    result.update(curvature=None, hess_inv=None)
+    if "interrupted" in result.reasons or not np.isfinite(result.fun):
+        return result
+    try:
+        found = curvature_at(fun, result, args=args, vectorized=vectorized, workers=workers)
+    except KeyboardInterrupt:
+        return result
+    except BaseException as error:
+        tell_about(error, sublevel_result=result)
+        raise
+    result.update(curvature=found, hess_inv=found.hess_inv, nfev=result.nfev + found.nfev)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

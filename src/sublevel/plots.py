@@ -52,7 +52,7 @@ def convergence(run: Any, file: str | Path | None = None) -> Any:
     history = _history(run)
     trace = history.trace()
     with mpl.rc_context(STYLE):
-        figure = _figure(file, (11.0, 7.4))
+        figure = new_figure(file, (11.0, 7.4))
         axes = figure.subplots(2, 2, sharex=True)
         names = _variable_names(history)
         _values_panel(axes[0, 0], history, trace)
@@ -64,7 +64,7 @@ def convergence(run: Any, file: str | Path | None = None) -> Any:
             _mark_restarts(axis, trace)
         for axis in axes[1]:
             axis.set_xlabel("evaluations")
-        _finish(figure, file)
+        finish(figure, file)
     return axes
 
 
@@ -78,21 +78,26 @@ def correlation(run: Any, file: str | Path | None = None) -> Any:
     matrix = cov / deviations / deviations[:, None]
     with mpl.rc_context(STYLE):
         size = float(np.clip(2.2 + 0.5 * len(names), 3.6, 9.0))
-        figure = _figure(file, (size + 0.8, size), "compressed")
+        figure = new_figure(file, (size + 0.8, size), "compressed")
         axis = figure.subplots()
-        image = axis.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
-        axis.spines[:].set_visible(False)
-        axis.tick_params(length=0)
-        if len(names) <= 2 * NAMED:
-            axis.set_xticks(range(len(names)), names, rotation=90 if len(names) > 6 else 0)
-            axis.set_yticks(range(len(names)), names)
-        if len(names) <= NAMED:
-            for (row, column), value in np.ndenumerate(matrix):
-                axis.text(column, row, f"{value:.2f}", ha="center", va="center", color="white" if abs(value) > 0.6 else INK, fontsize=8)
-        axis.set_title("correlations in the search distribution")
-        figure.colorbar(image, ax=axis, fraction=0.046, pad=0.04).outline.set_visible(False)
-        _finish(figure, file)
+        matrix_panel(axis, matrix, names, "correlations in the search distribution")
+        finish(figure, file)
     return axis
+
+
+def matrix_panel(axis: Any, matrix: Array, names: list[str], title: str) -> None:
+    """Correlations (k, k) as colours, with names and numbers if there are few."""
+    image = axis.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0)
+    if len(names) <= 2 * NAMED:
+        axis.set_xticks(range(len(names)), names, rotation=90 if len(names) > 6 else 0)
+        axis.set_yticks(range(len(names)), names)
+    if len(names) <= NAMED:
+        for (row, column), value in np.ndenumerate(matrix):
+            axis.text(column, row, f"{value:.2f}", ha="center", va="center", color="white" if abs(value) > 0.6 else INK, fontsize=8)
+    axis.set_title(title)
+    axis.figure.colorbar(image, ax=axis, fraction=0.046, pad=0.04).outline.set_visible(False)
 
 
 def animate(
@@ -119,7 +124,7 @@ def animate(
     moments = np.linspace(0.0, 1.0, frames) ** EARLY * (len(history.snapshots) - 1)
     chosen = np.unique(moments.round().astype(int))
     with mpl.rc_context(STYLE):
-        figure = _figure(file, (8.4, 4.5), None)
+        figure = new_figure(file, (8.4, 4.5), None)
         axes = figure.subplots(1, 2, gridspec_kw={"left": 0.09, "right": 0.99, "bottom": 0.11, "top": 0.92, "wspace": 0.08})
         plane.show_contours(axes[0], plane.whole_view())
 
@@ -144,7 +149,7 @@ def _variable_names(history: History) -> list[str]:
     return [f"ln x[{i}]" if is_log else f"x[{i}]" for i, is_log in zip(np.flatnonzero(space.free), space.is_log, strict=True)]
 
 
-def _figure(file: str | Path | None, size: tuple[float, float], layout: Any = "constrained") -> Any:
+def new_figure(file: str | Path | None, size: tuple[float, float], layout: Any = "constrained") -> Any:
     """A figure of pyplot's, which a screen can show; one that nobody else holds if it goes to a file."""
     if file is None:
         from matplotlib import pyplot
@@ -155,7 +160,8 @@ def _figure(file: str | Path | None, size: tuple[float, float], layout: Any = "c
     return Figure(figsize=size, layout=layout)
 
 
-def _finish(figure: Any, file: str | Path | None) -> None:
+def finish(figure: Any, file: str | Path | None) -> None:
+    """Write the figure to the file if there is one."""
     if file is not None:
         figure.savefig(file, dpi=130, facecolor="white")
 
@@ -173,7 +179,7 @@ def _values_panel(axis: Any, history: History, trace: Trace) -> None:
     axis.plot(nfev, _positive(best - floor), color=BLUE, lw=1.8, label=label)
     _broken(axis, trace, trace.sigma, color=GREEN, lw=1.5, label="step size σ")
     _broken(axis, trace, trace.axis_ratio, color=ORANGE, lw=1.5, label="axis ratio")
-    _tidy(axis, log=True)
+    tidy(axis, log=True)
     axis.legend(ncols=3, loc="lower left", bbox_to_anchor=(-0.01, 0.99), handlelength=1.4, borderaxespad=0.0)
 
 
@@ -188,7 +194,7 @@ def _curves(axis: Any, trace: Trace, columns: Array, title: str, names: list[str
     colours = _colours(columns.shape[1])
     for column, colour in zip(columns.T, colours, strict=True):
         _broken(axis, trace, column, color=colour, lw=1.3)
-    _tidy(axis, log)
+    tidy(axis, log)
     if len(names) > NAMED:
         title += f", {names[0]} dark … {names[-1]} light"
     elif names:
@@ -223,7 +229,8 @@ def _mark_restarts(axis: Any, trace: Trace) -> None:
         axis.axvline(nfev, color=GRID, lw=0.8, zorder=0)
 
 
-def _tidy(axis: Any, log: bool) -> None:
+def tidy(axis: Any, log: bool) -> None:
+    """A grid behind the curves, and little room beside them."""
     if log:
         axis.set_yscale("log")
     axis.grid(True, color=GRID, lw=0.6)

@@ -7,7 +7,16 @@ from typing import Any
 
 from sublevel.families import Bernoulli, FullGaussian
 from sublevel.method import Method
-from sublevel.transforms import AdaptedRates, Cumulation, ExponentialRates, FixedRates, HansenKernRates, SpectralRates
+from sublevel.transforms import (
+    AdaptedRates,
+    Cumulation,
+    ExponentialRates,
+    FadingRates,
+    FixedRates,
+    HansenKernRates,
+    KeptVolume,
+    SpectralRates,
+)
 from sublevel.weights import Active, Quantile, Truncation, Utilities, Volume
 from sublevel.weights.quantile import Scheme
 
@@ -30,6 +39,11 @@ def with_adapted_rates(method: Method) -> Method:
 def ngd(*, c_cov: float = 0.1, exponent: float | None = None, popsize: int | None = None, family: type[Any] = FullGaussian) -> Method:
     """The paper's stochastic natural gradient descent: volume cost, spectral rates."""
     return Method("ngd", Volume(exponent), (SpectralRates(c_cov),), popsize, family)
+
+
+def shape_only(*, span: float, settled: int, popsize: int | None = None) -> Method:
+    """Natural gradient descent at a fixed volume, its rates falling like span/t until they are `settled`: learns H⁻¹ up to a factor."""
+    return Method("shape", Volume(), (FadingRates(span, settled), KeptVolume()), popsize)
 
 
 def rank_mu(

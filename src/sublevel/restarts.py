@@ -45,7 +45,8 @@ class IPOP:
 class BIPOP:
     """Two regimes with equal budgets: larger and larger samples, and small ones with smaller steps (Hansen, BBOB workshop 2009).
 
-    `restarts` counts the large runs after the first; small runs come in between.
+    `restarts` counts the large runs; small runs come in between. As in the package `cma` 4, the first run belongs to the small ones, and small
+    samples may be as large as the last large one: large samples come earlier, which helps where there are many minima.
     """
 
     restarts: int = 9
@@ -53,12 +54,12 @@ class BIPOP:
 
     def runs(self, popsize: int, rng: np.random.Generator) -> Runs:
         """The first run, then whichever regime has spent less."""
-        spent_large = yield Run(popsize)
-        spent_small, doublings = 0, 0
+        spent_small = yield Run(popsize)
+        spent_large, doublings = 0, 0
         while doublings < self.restarts or spent_small < spent_large:
             if spent_small < spent_large:
-                shrink = (0.5 * self.factor**doublings) ** (rng.random() ** 2)
-                small = Run(max(int(popsize * shrink), 2), 10.0 ** (-2.0 * rng.random()), max(spent_large / 2, 2.0 * popsize))
+                growth = self.factor ** (doublings * rng.random() ** 2)
+                small = Run(max(int(popsize * growth), 2), 10.0 ** (-2.0 * rng.random()), max(spent_large / 2, 2.0 * popsize))
                 spent_small += yield small
             else:
                 doublings += 1

@@ -11,9 +11,9 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from sublevel.door import Workers, checked_flag, checked_on_error, checked_timeout, checked_workers
-from sublevel.evaluate import evaluator
+from sublevel.evaluate import evaluator, with_args
 from sublevel.failures import Failures, OnError
-from sublevel.minimize import Limits, Search, check_functions, with_args
+from sublevel.minimize import Limits, Search, check_functions
 from sublevel.optimizer import Optimizer
 from sublevel.progress import Progress
 from sublevel.record import History

@@ -20,12 +20,12 @@ from scipy.optimize import OptimizeResult
 from sublevel import cluster
 from sublevel.arrays import Array
 from sublevel.door import checked_count, checked_flag, checked_values, checked_workers, shown
-from sublevel.evaluate import AtOnce, tell_about
+from sublevel.evaluate import AtOnce, tell_about, with_args
 from sublevel.failures import Failures
 from sublevel.families import Bernoulli, Family
 from sublevel.linalg import combination
 from sublevel.method import Method
-from sublevel.minimize import Limits, Search, check_functions, with_args
+from sublevel.minimize import Limits, Search, check_functions
 from sublevel.optimizer import Optimizer
 from sublevel.progress import Progress
 from sublevel.record import History

@@ -55,6 +55,14 @@ class Space:
             u = np.where(low < self.below, self.lower - self.below + 2 * np.sqrt(self.below * np.maximum(low, 0.0)), u)
             return np.where(high < self.above, self.upper + self.above - 2 * np.sqrt(self.above * np.maximum(high, 0.0)), u)
 
+    def slopes(self, x: Array) -> Array:
+        """dx/du (..., k) at the user's points x (..., d): how far the free variables move with the searched ones; 0 at a bound."""
+        x = np.clip(x[..., self.free], self.box[0][self.free], self.box[1][self.free])
+        with np.errstate(divide="ignore"):
+            v = np.where(self.is_log, np.log(np.where(self.is_log, x, 1.0)), x)
+        inward = np.minimum((v - self.lower) / self.below, (self.upper - v) / self.above)
+        return np.sqrt(np.clip(inward, 0.0, 1.0)) * np.where(self.is_log, x, 1.0)
+
     def _folded(self, u: Array) -> Array:
         """u mirrored at the vertices lower − below and upper + above until it lies between them."""
         left, right = self.lower - self.below, self.upper + self.above

@@ -59,8 +59,11 @@ SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point", "tolfun"})
 STAGNATION = (0.2, 20_000)
 """Stagnation looks at this part of a run's generations, and at no more than this many (Hansen, arXiv:1604.00772, appendix B.3).
 
-How many it takes at least is the larger of what is said there and in the package `cma` 4, which also has a first generation for it.
+How many it takes at least, and in which generation it may be found first, is as in the package `cma` 4: with a large sample on a rugged
+function a search stands still for hundreds of generations at the beginning, before it finds its way down.
 """
+SLOW = 0.5
+"""A search whose adapted rates are below this part of the usual ones is not said to stagnate."""
 CONDITION = 1e18
 """Cond(C) beyond which floats no longer tell the axes apart."""
 GROWTH = 1e20
@@ -76,8 +79,8 @@ class Watch:
         self.initial_deviations = initial_deviations
         self.recent = 10 + -(-30 * initial_deviations.size // popsize)
         d = initial_deviations.size
-        self.patience = max(120 + 30 * d / popsize, 20 + 20 * d**1.5 / popsize)
-        self.earliest = d * (5 + 100 / popsize)
+        self.patience = 100 + 100 * d**1.5 / popsize
+        self.earliest = max(500, d * (5 + 100 / popsize))
         self.seen = 0  # generations
         self.best = array("d")  # of each generation, the last `kept` at least
         self.medians = array("d")
@@ -121,7 +124,7 @@ class Watch:
             self._read()
 
     def reasons(self, theta: Family, deviations: Array, pace: float = 1.0) -> dict[str, float]:
-        """Reasons to end the run with the numbers they saw; empty means go on. At a slower `pace` than 1, stagnation needs longer."""
+        """Reasons to end the run with the numbers they saw; empty means go on. At a slow `pace` there is no stagnation."""
         spread = self._read()
         reasons = converged(theta.mean, deviations, self.initial_deviations)
         if not reasons and self._standstill is not None and self._standing_for >= PATIENCE[self._standstill]:
@@ -165,9 +168,14 @@ class Watch:
         return {"tolfun": max(recent) - min(recent)} if max(recent) - min(recent) <= size else {}
 
     def _stagnant(self, pace: float) -> dict[str, float]:
-        """Neither the best nor the median values got better over the last fifth of the run: their order says so, not their size."""
-        length = int(min(max(STAGNATION[0] * self.seen, self.patience / pace), STAGNATION[1]))
-        if self.seen < max(length, self.earliest):
+        """Neither the best nor the median values got better over the last fifth of the run: their order says so, not their size.
+
+        Nor was the best of all found in its second half. A search at a slow pace goes through noise or over hills, and is left to it.
+        """
+        length = int(min(max(STAGNATION[0] * self.seen, self.patience), STAGNATION[1]))
+        if pace < SLOW or self.seen < max(length, self.earliest):
+            return {}
+        if np.nanmin(self.best[-(length // 2) :], initial=np.inf) <= self.lowest:
             return {}
         part = max(int(0.3 * length), 1)
         for history in (self.best, self.medians):

@@ -105,6 +105,7 @@ class Worker:
             answer = self.pipe.recv() if self.pipe.poll() else None
         except (EOFError, OSError):
             answer, is_alive = None, False
+            self.process.join(LOOK)  # it is about to end, and its exit code says why
         if isinstance(answer, Raised):
             return self._exception(answer)
         if answer is None and not is_alive:
@@ -121,7 +122,8 @@ class Worker:
             error = None
         if not isinstance(error, BaseException):
             return RuntimeError("the objective raised:\n" + raised.text)
-        error.add_note("in a worker process:\n" + raised.text)
+        with contextlib.suppress(Exception):  # some exceptions take no notes
+            error.add_note("in a worker process:\n" + raised.text)
         return error
 
     def end(self, patience: float = 0.0) -> None:
@@ -174,7 +176,7 @@ class Processes:
     def _assign(self, waiting: deque[int], points: Array, left: int) -> None:
         """Points to those who are free, and new workers for those who are missing."""
         for worker in self._workers:
-            if waiting and worker.is_free:
+            if waiting and worker.is_free and worker.process.is_alive():
                 index = waiting.popleft()
                 worker.begin(index, points[index], self.timeout)
         while len(self._workers) < min(self.count, left):

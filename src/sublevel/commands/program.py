@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import re
-import signal
 import subprocess
 import threading
 import time
@@ -17,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from sublevel.arrays import Array
+from sublevel.workers import kill_group
 
 NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
 LONGEST_OUTPUT = 4096
@@ -106,7 +105,7 @@ def _finished(process: Process, reader: threading.Thread, deadline: float) -> bo
                 process.wait(min(0.2, max(deadline - time.monotonic(), 0.0)))
     reader.join(GRACE)
     if reader.is_alive():  # its children hold the pipe
-        _kill_group(process)
+        kill_group(process)
     return True
 
 
@@ -139,16 +138,8 @@ def _pipe(pipe: IO[bytes] | None) -> Any:
 def _end(process: Process) -> None:
     """Kill the program and what it started, if it still runs."""
     if process.poll() is None:
-        _kill_group(process)
+        kill_group(process)
         process.wait()
-
-
-def _kill_group(process: Process) -> None:
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()
 
 
 def _printable(text: str) -> str:

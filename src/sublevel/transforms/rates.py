@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sublevel.arrays import PerTrial
+from sublevel.arrays import PerTrial, larger
 from sublevel.constants import hansen_kern_rate, xnes_rate
 from sublevel.families.protocol import Family
 from sublevel.tangent import Tangent
@@ -38,6 +38,34 @@ class SpectralRates:
         """The tangent at these rates; a tangent without a covariance part stays where it is."""
         rate = reciprocal(tangent.spectral_norm)
         return tangent.scaled(mean=self.c_mean * rate, cov=0.5 * self.c_cov * rate), None
+
+
+@dataclass(frozen=True, slots=True)
+class FadingRates:
+    """η_m = η_C = c/(2·max(σ₁(Z), ‖mean part‖)) with c = min(1, span/t) up to iteration t = settled, and constant from there on.
+
+    Spectral rates but where f is a slope: there Z may vanish and the mean part does not, and no step may be longer than c/2.
+    Large steps forget a bad start, small ones average the noise: the gains of Robbins & Monro (Ann. Math. Stat. 22, 1951). The iterations
+    after `settled` can be averaged (Polyak & Juditsky, SIAM J. Control Optim. 30, 1992).
+    """
+
+    span: float
+    settled: int
+
+    def __post_init__(self) -> None:
+        if not (0 < self.span < np.inf and self.settled >= 1):
+            raise ValueError(f"`span` must be positive and `settled` at least 1, got {self.span!r} and {self.settled!r}.")
+
+    def init(self, theta: Family, sample_size: int) -> PerTrial:
+        """Iterations so far (...,)."""
+        return np.zeros(theta.mean.shape[:-1])[()]
+
+    def __call__(self, tangent: Tangent, memory: PerTrial, theta: Family, /) -> tuple[Tangent, PerTrial]:
+        """The tangent at the rate of this iteration."""
+        age = memory + 1.0
+        size = larger(tangent.spectral_norm, np.sqrt(np.vecdot(tangent.mean, tangent.mean)))
+        rate = 0.5 * np.minimum(1.0, self.span / np.minimum(age, self.settled)) * reciprocal(size)
+        return tangent.scaled(mean=rate, cov=rate), age
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,58 @@
+"""sublevel, as the cases use it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sublevel as sl
+from faults.library import ALL, BUDGET, Given, Library, Stepper, keeping
+from faults.verdict import Answer
+from sublevel.store.file import insertion, summed
+
+
+def answer_of(result: Any) -> Answer:
+    return Answer(result.x, result.fun, bool(result.success), result.nfev, result.message)
+
+
+class Sublevel(Library):
+    """`minimize`, `resume`, `load` and `Optimizer`."""
+
+    name, package = "sublevel", "sublevel"
+    features = ALL
+
+    def minimize(self, fun: Any, given: Given) -> Answer:
+        arguments = {"x0": [1.0, 1.0], "sigma0": 0.5, "maxfevals": BUDGET, "rng": 1} | given.renamed(seed="rng")
+        with keeping(lambda error: vars(error)["sublevel_result"].nfev):
+            return answer_of(sl.minimize(fun, **arguments))
+
+    def stepper(self) -> Stepper:
+        optimizer = sl.Optimizer([1.0, 1.0], 0.5, rng=1)
+
+        def finished() -> Answer:
+            return Answer(optimizer.best_x, optimizer.best_fun, bool(optimizer.stop()), optimizer.nfev)
+
+        return Stepper(optimizer.ask, optimizer.tell, lambda: bool(optimizer.stop()), finished, optimizer.popsize)
+
+    def store(self, fun: Any, file: Path, given: Given) -> Answer:
+        return self.minimize(fun, Given({"store": file, **given}))
+
+    def resume(self, fun: Any, file: Path, given: Given) -> Answer:
+        return answer_of(sl.resume(file, fun, **given))
+
+    def numbers(self, file: Path) -> list[float]:
+        run = sl.load(file)
+        result = run.result
+        return [result.nfev, result.fun, *result.x, *result.mean, *np.ravel(result.cov), *np.ravel(run.points), *run.values]
+
+    def forge(self, file: Path, payload: bytes, well: bool) -> None:
+        """The pickle instead of all arrays of the state; if `well`, with checksums that fit."""
+        with sqlite3.connect(file) as connection:
+            rows = connection.execute("SELECT name, facts, layout, crc FROM parts").fetchall()
+            forged = [summed(*row[:3], payload) if well else (*row[:3], payload, row[3]) for row in rows]
+            connection.execute("DELETE FROM parts")
+            connection.executemany(insertion("parts"), forged)
+        connection.close()

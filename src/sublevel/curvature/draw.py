@@ -1,0 +1,104 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""A curvature in pictures. They need matplotlib: `pip install 'sublevel[plot]'`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sublevel.arrays import Array
+from sublevel.curvature.report import deviations, main_parts, strongest_pairs
+from sublevel.plots import BLUE, CIRCLE, FAINT, INK, NAMED, ORANGE, STYLE, finish, matrix_panel, new_figure, tidy
+
+ELLIPSES = 4
+"""Pairs of variables that get an ellipse."""
+LEVELS = ((2.447746830680816, 0.12), (1.5095921854516636, 0.3))
+"""Radii of the ellipses that hold 95 % and 68 % of a two-dimensional normal distribution, √(−2 ln(1 − level)), and how dark they are."""
+
+
+def overview(found: Any, file: str | Path | None = None) -> dict[str, Any]:
+    """Parameters, stiff-to-sloppy spectrum, correlations and ellipses; returns the axes by these names, the ellipses' in a list."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(STYLE):
+        figure = new_figure(file, (11.0, 8.2))
+        upper, lower = figure.subfigures(2, 1, height_ratios=(0.85, 1.0))
+        axes: dict[str, Any] = dict(zip(("parameters", "spectrum"), upper.subplots(1, 2), strict=True))
+        left, right = lower.subfigures(1, 2)
+        axes["correlations"] = left.subplots()
+        _parameters_panel(axes["parameters"], found)
+        _spectrum_panel(axes["spectrum"], found)
+        names = [name for name, is_free in zip(found.names, found.free, strict=True) if is_free]
+        matrix_panel(axes["correlations"], found.correlation[np.ix_(found.free, found.free)], names, "correlations")
+        axes["ellipses"] = _ellipse_panels(right, found)
+        finish(figure, file)
+    return axes
+
+
+def _parameters_panel(axis: Any, found: Any) -> None:
+    """How large each variable's error is, in units of the variable: which are well known, and which hardly."""
+    free = np.flatnonzero(found.free)
+    errors, x = deviations(found)[free], np.abs(found.x[free])
+    known = np.isfinite(errors) & (x > 0)
+    relative = np.where(known, errors / np.where(x > 0, x, 1.0), np.nan)
+    rows = np.arange(free.size)
+    axis.scatter(relative, rows, color=BLUE, s=22, zorder=3)
+    axis.set_xscale("log")
+    if known.any():
+        axis.set_xlim(0.3 * np.nanmin(relative), 3.0 * np.nanmax(relative))
+    if free.size <= 2 * NAMED:
+        axis.set_yticks(rows, [f"{found.names[i]} = {found.x[i]:.4g} ± {e:.2g}" for i, e in zip(free, errors, strict=True)], color=INK)
+    axis.invert_yaxis()
+    axis.grid(True, axis="x", color="#e4e6e9", lw=0.6)
+    axis.set_title("error of each variable as a part of its value" if found.kind else "distance to a rise of 1/2 as a part of the value")
+
+
+def _spectrum_panel(axis: Any, found: Any) -> None:
+    """Curvatures from stiff to sloppy, with their standard errors; those that are not positive are marked below."""
+    rank, values = np.arange(1, found.curvatures.size + 1), found.curvatures
+    shown = values > 0
+    tidy(axis, log=True)
+    if shown.any():
+        low = np.minimum(found.curvatures_error[shown], 0.9 * values[shown])
+        axis.errorbar(rank[shown], values[shown], yerr=[low, found.curvatures_error[shown]], fmt="o", ms=4, color=BLUE, ecolor=FAINT, lw=1)
+    for i in rank[~shown]:
+        axis.annotate("≤ 0", (i, 0.03), xycoords=("data", "axes fraction"), ha="center", color=ORANGE)
+    if rank.size <= NAMED:
+        axis.set_xticks(rank)
+        for i in {0, rank.size - 1} if shown.any() else set():
+            height = values[i] if shown[i] else np.min(values[shown])
+            side = {"xytext": (8, 0), "ha": "left", "va": "center"} if i == 0 else {"xytext": (-8, 0), "ha": "right", "va": "center"}
+            axis.annotate(main_parts(found, i, 2), (rank[i], height), textcoords="offset points", fontsize=8, color=FAINT, **side)
+    axis.set(xlabel="principal direction, stiff to sloppy", title="curvature along the principal directions", xlim=(0.4, rank.size + 0.6))
+
+
+def _ellipse_panels(figure: Any, found: Any) -> list[Any]:
+    """The most correlated pairs of variables, with the regions that hold 68 % and 95 %."""
+    cov = found.covariance if found.kind else found.hess_inv
+    pairs = [pair for pair in strongest_pairs(found) if np.isfinite(cov[np.ix_(pair, pair)]).all()][:ELLIPSES]
+    if not pairs:
+        return []
+    rows = 1 if len(pairs) < 3 else 2
+    axes = np.ravel(figure.subplots(rows, -(-len(pairs) // rows), squeeze=False))
+    for axis in axes[len(pairs) :]:
+        axis.set_axis_off()
+    for axis, pair in zip(axes, pairs, strict=False):
+        centre = found.x[list(pair)][:, None]
+        for radius, alpha in LEVELS:
+            axis.fill(*(centre + radius * ellipse(cov[np.ix_(pair, pair)])), color=BLUE, alpha=alpha, lw=0)
+        axis.plot(*centre, "+", color=INK)
+        axis.set(xlabel=found.names[pair[0]], ylabel=found.names[pair[1]])
+        axis.locator_params(nbins=4)
+        axis.tick_params(labelsize=8)
+    figure.suptitle("68 % and 95 % regions" if found.kind else "rise of 1.14 and of 3", x=0.02, ha="left", fontsize=10.5)
+    return list(axes[: len(pairs)])
+
+
+def ellipse(cov: Array) -> Array:
+    """One standard deviation around 0 of a covariance (2, 2): points (2, 181)."""
+    deviations = np.sqrt(np.diagonal(cov))
+    correlation = float(np.clip(cov[0, 1] / deviations[0] / deviations[1], -1.0, 1.0))
+    root = np.array([[1.0, 0.0], [correlation, np.sqrt(1.0 - correlation**2)]])
+    return deviations[:, None] * (root @ CIRCLE)

@@ -1,0 +1,180 @@
+"""Where the curvature is asked for, and the frame in which the valley is round: x = centre + root·z."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.arrays import Array
+from sublevel.diagnosis import TOUCHING, log_size
+from sublevel.door import checked_box, checked_x0, shown
+from sublevel.families import Bernoulli, Family, FullGaussian
+from sublevel.families.full import power_of_two_near
+from sublevel.optimizer import Optimizer
+from sublevel.record import History, Snapshot
+from sublevel.space import Space
+
+EPS = float(np.finfo(np.float64).eps)
+COARSE = 1e-5
+"""Part of a radius that rounding of x may be when an axis is made longer."""
+CLEAR = 100.0
+"""Spacings of floats above the best value from which on a rise is more than rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A minimum as somebody found it, in the user's coordinates."""
+
+    x: Array  # (d,), the best point
+    fun: float  # its value, NaN if not known
+    mean: Array  # (d,), the mean of the search: under noise a better estimate than the best point
+    root: Array  # (d, k), of the learned covariance, C = root·rootᵀ
+    box: tuple[Array, Array]  # (d,) each
+    curvature: float = np.nan  # about what f″ is along a whitened direction, if the history tells
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Whitened coordinates z (..., k) of the free directions around a centre."""
+
+    centre: Array  # (d,)
+    root: Array  # (d, k); rows of variables that are not free are 0
+    free: NDArray[np.bool_]  # (d,)
+    box: tuple[Array, Array]  # (d,) each
+
+    @property
+    def size(self) -> int:
+        """k, the number of free directions."""
+        return self.root.shape[1]
+
+    @property
+    def inverse(self) -> Array:
+        """B (k, k) with z = B·(x − centre) over the free variables."""
+        return np.linalg.inv(self.root[self.free]).astype(np.float64)
+
+    def points(self, z: Array) -> Array:
+        """The user's points (..., d), within the box whatever the rounding."""
+        return np.clip(self.centre + z @ self.root.T, *self.box)
+
+    @property
+    def rounding(self) -> float:
+        """What rounding of x makes of z, at the points that two axes lead to."""
+        largest = np.abs(self.centre[self.free]) + np.max(np.abs(self.root[self.free]), axis=1)
+        return EPS * float(np.linalg.norm(self.inverse * largest))
+
+    def turned(self, matrix: Array) -> Frame:
+        """The frame with root·matrix for a root, matrix (k, k)."""
+        return replace(self, root=self.root @ matrix)
+
+    @property
+    def reach(self) -> Array:
+        """How far each axis (k,) may go such that the sum of two such steps stays within the box, and rounding of x within COARSE radii."""
+        room = np.minimum(self.centre - self.box[0], self.box[1] - self.centre)
+        fine = COARSE / (EPS * np.linalg.norm(self.inverse, axis=0))
+        room[self.free] = np.minimum(room[self.free], np.maximum(fine, np.max(np.abs(self.root[self.free]), axis=1)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.min(np.where(self.root == 0, np.inf, room[:, None] / (2.0 * np.abs(self.root))), axis=0)
+
+
+def found_place(found: Any, bounds: Any) -> Place:
+    """The place that an Optimizer, a result of `minimize`, or any other OptimizeResult stands for."""
+    if isinstance(found, Optimizer):
+        return _searched_place(found.best_x, found.best_fun, found.mean, found.theta, found.space, bounds)
+    if not hasattr(found, "x"):
+        raise TypeError(f"the curvature is asked at a result of `minimize` or at an Optimizer, got {shown(found)}.")
+    if getattr(found, "history", None) is not None and hasattr(found, "mean"):
+        snapshots = _telling(found.history, _best_run(found.history))
+        place = _searched_place(found.x, found.fun, found.mean, snapshots[-1].theta, found.history.space, bounds)
+        return replace(place, curvature=_seen_curvature(found.history, snapshots))
+    x = checked_x0(found.x)
+    return Place(x, float(getattr(found, "fun", np.nan)), x, _foreign_root(found, x), _box(bounds, x.size))
+
+
+def _best_run(history: History) -> list[Snapshot]:
+    """The snapshots of the run that found the best value."""
+    values = np.array([run.fun for run in history.runs])
+    best = int(np.nanargmin(values)) if np.isfinite(values).any() else values.size - 1
+    return [snapshot for snapshot in history.snapshots if snapshot.run == best] or history.snapshots[-1:]
+
+
+def _telling(history: History, snapshots: list[Snapshot]) -> list[Snapshot]:
+    """The snapshots up to the last at which values differed by more than rounding: after that a search forgets the shape it has learned."""
+    is_clear = np.flatnonzero(_rises(history, snapshots)[1])
+    return snapshots[: is_clear[-1] + 1] if is_clear.size else snapshots
+
+
+def _rises(history: History, snapshots: list[Snapshot]) -> tuple[Array, NDArray[np.bool_]]:
+    """How far the best of a generation lay above the best of all when each snapshot (s,) was made, and where that is more than rounding."""
+    columns = history.arrays()
+    best = float(np.nanmin(columns["best"], initial=np.inf))
+    rows = np.minimum(np.searchsorted(columns["nfev"], [snapshot.nfev for snapshot in snapshots]), len(history) - 1)
+    rises = columns["generation_best"][rows] - best
+    return rises, np.isfinite(rises) & (rises > CLEAR * np.spacing(abs(best)))
+
+
+def _seen_curvature(history: History, snapshots: list[Snapshot]) -> float:
+    """A guess at f″ in the last whitened frame, from how far the values of generations lay above the best while the frame shrank.
+
+    The best of a generation lies about d/4 curvatures above the minimum; within a factor of ten is good enough here, so it is made a
+    power of two, which scales with f and x without rounding.
+    """
+    last, later = snapshots[-1].theta, snapshots[len(snapshots) // 2 :]
+    rises, usable = _rises(history, later)
+    sizes = np.exp([2.0 * (log_size(last) - log_size(snapshot.theta)) for snapshot in later])
+    return float(power_of_two_near(np.median((4.0 / last.dimension) * (rises * sizes)[usable]))) if usable.any() else np.nan
+
+
+def _searched_place(x: Array, fun: float, mean: Array, theta: Family, space: Space | None, bounds: Any) -> Place:
+    if isinstance(theta, Bernoulli):
+        raise ValueError("bits have no curvature: the search was over 0 and 1.")
+    root = theta.scale * theta.root if isinstance(theta, FullGaussian) else np.diag(theta.deviations)
+    if space is None:
+        return Place(x, fun, mean, root, _box(bounds, x.size))
+    full = np.zeros((x.size, theta.dimension))
+    full[space.free] = space.slopes(x)[:, None] * root
+    return Place(x, fun, mean, full, space.box if bounds is None else _box(bounds, x.size))
+
+
+def _box(bounds: Any, d: int) -> tuple[Array, Array]:
+    return checked_box([(None, None)] * d if bounds is None else bounds, d)
+
+
+def _foreign_root(found: Any, x: Array) -> Array:
+    """A root of another method's `hess_inv` if that is one, else steps of the size of x."""
+    inverse: Any = getattr(found, "hess_inv", None)
+    inverse = inverse.todense() if hasattr(inverse, "todense") else inverse
+    if np.shape(inverse) == (x.size, x.size) and np.isfinite(inverse).all():
+        matrix: Array = np.asarray(inverse, dtype=np.float64)
+        values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+        if values[0] > 0:
+            return vectors * np.sqrt(values)
+    return np.diag(1e-3 * np.maximum(np.abs(x), 1e-3 * np.max(np.abs(x), initial=0.0) + (not np.any(x))))
+
+
+def variables_at_bounds(x: Array, box: tuple[Array, Array], deviations: Array) -> NDArray[np.bool_]:
+    """Which variables (d,) lie at a bound, or are fixed; a lone bound is measured by the standard deviations (d,)."""
+    width = np.where(np.isfinite(box[1] - box[0]), box[1] - box[0], np.maximum(deviations, np.abs(x)))
+    return np.minimum(x - box[0], box[1] - x) <= TOUCHING * width
+
+
+def free_frame(place: Place, centre: Array) -> Frame:
+    """The frame of the variables that are not at a bound: the learned covariance given the others."""
+    deviations = np.sqrt(np.vecdot(place.root, place.root))
+    free = ~variables_at_bounds(centre, place.box, deviations) & (deviations > 0)
+    root = np.zeros((centre.size, np.count_nonzero(free)))
+    held = place.root[~free & (deviations > 0)]
+    root[free] = _square(place.root[free] @ _complement(held, place.root.shape[1]))
+    return Frame(centre, root, free, place.box)
+
+
+def _complement(rows: Array, k: int) -> Array:
+    """Orthonormal columns (k, k − m) that are orthogonal to m rows (m, k)."""
+    return np.linalg.qr(rows.T, mode="complete")[0][:, len(rows) :] if len(rows) else np.eye(k)
+
+
+def _square(root: Array) -> Array:
+    """A root (k, k) of the covariance that has the root (k, m), m ≥ k."""
+    return root if root.shape[0] == root.shape[1] else np.linalg.qr(root.T)[1].T

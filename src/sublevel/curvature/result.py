@@ -1,0 +1,134 @@
+"""What `sublevel.curvature` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm, t
+
+from sublevel.arrays import Array
+from sublevel.curvature import draw, report
+from sublevel.curvature.profile import STEPS, Profile, profiled
+from sublevel.diagnosis import Finding
+
+HARMLESS = frozenset({"at_bound"})
+"""Findings that leave the numbers of the free variables as good as they are."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curvature:
+    """The minimum, its curvature, and how sure that is. d variables, k of them free (neither fixed nor at a bound).
+
+    In `hessian`, `gradient` and their errors NaN stands for what belongs to a variable that is not free, in `hess_inv` and what follows
+    from it 0: such a variable does not vary. Where f has no curvature to invert, `hess_inv` is NaN and `problems` says why.
+    """
+
+    x: Array  # (d,), the minimum of the fitted quadratic, or the given point if that is no minimum
+    fun: float  # the fitted value there
+    centre: Array  # (d,), where f was looked at
+    gradient: Array  # (d,), at the centre
+    gradient_error: Array  # (d,), standard errors
+    hessian: Array  # (d, d)
+    hessian_error: Array  # (d, d)
+    hess_inv: Array  # (d, d)
+    hess_inv_error: Array  # (d, d)
+    curvatures: Array  # (k,), eigenvalues of the Hessian of the free variables, stiff to sloppy
+    curvatures_error: Array  # (k,)
+    directions: Array  # (d, k), their directions in columns
+    free: NDArray[np.bool_]  # (d,)
+    delta_f: float  # rise of f over the region that was looked at
+    noise: float  # standard deviation of a value, as far as the quadratic does not explain it
+    dof: int  # degrees of freedom of that
+    lack: float  # largest relative change of a curvature between half the radius and the radius: what is not quadratic, and noise
+    nfev: int
+    kind: str | None = None
+    data: int | None = None  # number of residuals, for kind="least_squares"
+    problems: tuple[Finding, ...] = ()
+    names: tuple[str, ...] = ()
+    box: tuple[Array, Array] = (np.array(-np.inf), np.array(np.inf))  # (d,) each
+
+    @property
+    def success(self) -> bool:
+        """Whether nothing stands against taking `hess_inv` at its word."""
+        return not {problem.name for problem in self.problems} - HARMLESS
+
+    @property
+    def correlation(self) -> Array:
+        """Correlations (d, d) of the variables in `hess_inv`; 0 for those that are not free, 1 on the diagonal."""
+        deviations = np.sqrt(np.diagonal(self.hess_inv))
+        safe = np.where(deviations == 0, 1.0, deviations)
+        matrix = self.hess_inv / safe / safe[:, None]
+        np.fill_diagonal(matrix, np.where(np.isnan(deviations), np.nan, 1.0))
+        return matrix
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance (d, d) of the fitted parameters, 0 for those that are not free."""
+        return self._variance * self.hess_inv
+
+    @property
+    def stderr(self) -> Array:
+        """Standard deviations (d,) of the fitted parameters."""
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(np.diagonal(self.covariance))
+
+    def intervals(self, level: float = 0.95) -> Array:
+        """Confidence intervals (d, 2) of the parameters: normal for a likelihood, Student's t where the variance was estimated."""
+        if not 0 < level < 1:
+            raise ValueError(f"`level` must lie between 0 and 1, got {level!r}. 0.95 gives 95 % intervals.")
+        quantile = float(norm.ppf(0.5 + 0.5 * level) if self.data is None else t.ppf(0.5 + 0.5 * level, self._residual_dof))
+        return self.x[:, None] + quantile * self.stderr[:, None] * np.array([-1.0, 1.0])
+
+    @property
+    def _residual_dof(self) -> int:
+        return (self.data or 0) - int(np.count_nonzero(self.free))
+
+    @property
+    def _variance(self) -> float:
+        """What `hess_inv` is to be multiplied with to be a covariance of parameters."""
+        if self.kind == "nll":
+            return 1.0
+        if self.kind == "least_squares":
+            return 2.0 * self.fun / self._residual_dof
+        raise ValueError(
+            'what a rise of f means for the parameters depends on what f is: say kind="nll" for a negative log-likelihood, or '
+            'kind="least_squares" and data=n for a sum of n squared residuals. `hess_inv` is there without it.'
+        )
+
+    @property
+    def unit_rise(self) -> float:
+        """The rise of f at one standard deviation if f has a kind; delta_f if not."""
+        return self.delta_f if self.kind is None else 0.5 * self._variance
+
+    def profile(
+        self,
+        fun: Callable[..., Any],
+        *,
+        steps: Any = STEPS,
+        tolerance: float = 0.1,
+        args: tuple[Any, ...] = (),
+        vectorized: bool = False,
+        workers: int | Callable[..., Any] = 1,
+    ) -> Profile:
+        """How far the quadratic holds: `fun` along each principal direction, against what the quadratic says.
+
+        `steps` are taken to both sides, in units in which the quadratic rises by `unit_rise`: one standard deviation if f has a kind. The
+        quadratic holds as far as the two rises differ by no more than `tolerance`. It costs 2 evaluations for each step and direction.
+        """
+        mainly = tuple(report.main_parts(self, i) for i in range(self.curvatures.size))
+        return profiled(self, fun, steps, tolerance, mainly, args, vectorized, workers)
+
+    def summary(self) -> str:
+        """One page of text: parameters, spectrum, correlations, and what to mind."""
+        return report.summary(self)
+
+    def plot(self, file: str | Path | None = None) -> dict[str, Any]:
+        """Parameters, spectrum, correlations and ellipses in one figure, written to `file` if there is one; returns the axes by name."""
+        return draw.overview(self, file)
+
+    __str__ = summary

@@ -1,0 +1,222 @@
+"""Curvature from values of f: a quadratic regression in the whitened frame, at a scale where f tells most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sublevel.curvature.answer import described, nothing_free
+from sublevel.curvature.findings import TRUSTED, Spectrum, spectrum_of
+from sublevel.curvature.frame import Frame, Place, found_place, free_frame
+from sublevel.curvature.look import (
+    NOISE_SIGNAL,
+    REPEATS,
+    ROUND_FOR_NOISE,
+    Ground,
+    Look,
+    Objective,
+    ground_at,
+    looked,
+    probed_curvature,
+    quadratic_axes,
+    scaled_axes,
+    settled,
+    telling_rise,
+)
+from sublevel.curvature.result import Curvature
+from sublevel.door import (
+    checked_budget,
+    checked_callable,
+    checked_count,
+    checked_flag,
+    checked_names,
+    checked_positive,
+    checked_workers,
+    shown,
+)
+from sublevel.evaluate import evaluator, with_args
+
+KINDS = ("nll", "least_squares")
+ONE_SIGMA, WIDEST = 0.5, 2.0
+"""Rise of a negative log-likelihood at one standard deviation, where it is looked at, and at two, where it may be under noise."""
+PASSES = 5
+"""Looks at most, each in the frame that the one before has made rounder."""
+ROUND = 0.01
+"""Ratio of the smallest to the largest curvature from which on a frame is round enough."""
+WIDER = 10.0
+"""Where the minimum keeps away, the region is made so many times as wide as it was off."""
+NOISY_BUDGET = 500
+"""Default budget under noise, beside 10·(d + 1)(d + 2) evaluations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked, checked."""
+
+    delta: float | None
+    noise: float | None
+    kind: str | None
+    data: int | None
+
+    @classmethod
+    def checked(cls, delta_f: Any, noise: Any, kind: Any, data: Any) -> Question:
+        """From what the user gave."""
+        if kind is not None and kind not in KINDS:
+            raise ValueError(f"`kind` must be None, {' or '.join(map(repr, KINDS))}, got {shown(kind)}.")
+        if (kind == "least_squares") != (data is not None):
+            raise ValueError(
+                f'`data`, the number of residuals, belongs to kind="least_squares", got kind={kind!r} and data={data!r}. '
+                "f is then the sum of their squares."
+            )
+        return cls(
+            delta=None if delta_f is None else checked_positive("delta_f", delta_f),
+            noise=None if noise is None else checked_positive("noise", noise, or_zero=True),
+            kind=kind,
+            data=None if data is None else checked_count("data", data),
+        )
+
+    def rise(self, ground: Ground, size: int) -> float | None:
+        """The rise of f to look at, None if any will do: the user's, or the one that means one standard deviation."""
+        if self.delta is not None or self.kind is None:
+            return self.delta
+        unit = 1.0 if self.data is None else 2.0 * ground.value / (self.data - size)
+        rise = float(np.clip(NOISE_SIGNAL * ground.noise, ONE_SIGMA * unit, WIDEST * unit))
+        return rise if rise > 0 else None
+
+
+def curvature(
+    fun: Callable[..., Any],
+    result_or_optimizer: Any,
+    *,
+    delta_f: float | None = None,
+    noise: float | None = None,
+    maxfevals: float | None = None,
+    kind: str | None = None,
+    data: int | None = None,
+    names: Sequence[str] | None = None,
+    args: tuple[Any, ...] = (),
+    bounds: Any = None,
+    vectorized: bool = False,
+    workers: int | Callable[..., Any] = 1,
+) -> Curvature:
+    """Hessian, inverse Hessian, error bars and principal directions of `fun` at a minimum that was found.
+
+    fun, args, vectorized, workers
+        As for `minimize`.
+    result_or_optimizer
+        What `minimize` returned, an `Optimizer`, or any OptimizeResult with an `x`. The better the frame that the search has learned, the
+        fewer evaluations it takes: (d + 1)(d + 2) of them for a smooth function after a search with a full covariance.
+    delta_f
+        How much f rises over the region to look at. By default as little as rounding lets one see; a hundred times the noise if there is
+        noise; one standard deviation for a `kind`.
+    noise
+        Standard deviation of a value, 0 for none. By default it is measured if f does not return the same value at the same point.
+    kind, data
+        For `stderr`, `covariance` and `intervals()`: "nll" if f is a negative log-likelihood (a rise of 1/2 is one standard deviation),
+        "least_squares" if it is the sum of `data` squared residuals, whose variance is then estimated.
+    maxfevals, names
+        Evaluations that it may cost; under noise 500 + 10·(d + 1)(d + 2) by default. And what to call the variables in what is printed.
+    bounds
+        As for `minimize`; known already if the result is one of ours. Nothing outside is ever evaluated.
+
+    >>> import sublevel as sl
+    >>> valley = lambda x: (x[0] - 1) ** 2 + 100 * (x[1] - x[0]) ** 2
+    >>> found = sl.curvature(valley, sl.minimize(valley, [0, 0], 0.5, rng=1))
+    >>> found.hessian.round(3)
+    array([[ 202., -200.],
+           [-200.,  200.]])
+    """
+    checked_callable("fun", fun)
+    question = Question.checked(delta_f, noise, kind, data)
+    place = found_place(result_or_optimizer, bounds)
+    called = checked_names(names, place.x.size)
+    frame = free_frame(place, place.x)
+    if not frame.size:
+        return nothing_free(place, frame, called, question.kind, question.data)
+    _check_data(frame, question)
+    least = (frame.size + 1) * (frame.size + 2) + REPEATS + 4
+    budget = np.inf if maxfevals is None else checked_budget("maxfevals", maxfevals)
+    if budget < least:
+        raise ValueError(f"`maxfevals` must allow {least} evaluations for {frame.size} free variables, got {maxfevals!r}.")
+    evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers))
+    try:
+        look = _looked_at(Objective(evaluate, budget), place, frame, question)
+    finally:
+        evaluate.close()
+    return described(look, called, question.kind, question.data)
+
+
+def _check_data(frame: Frame, question: Question) -> None:
+    if question.data is not None and question.data <= frame.size:
+        raise ValueError(f"`data` must exceed the number of free variables, {frame.size}, to estimate a variance, got {question.data}.")
+
+
+def _looked_at(objective: Objective, place: Place, frame: Frame, question: Question) -> Look:
+    """The last of several looks, each in a frame that the one before made rounder; one is enough if the search has learned its frame."""
+    ground = ground_at(objective, frame, place.fun, question.noise)
+    if ground.is_noisy:  # the best point is the luckiest one
+        frame = free_frame(place, np.clip(place.mean, *place.box))
+        ground = ground_at(objective, frame, np.nan, ground.noise)
+    size = frame.size
+    if ground.is_noisy and not np.isfinite(objective.maxfevals):
+        objective.maxfevals = NOISY_BUDGET + 10 * (size + 1) * (size + 2)
+    asked = question.rise(ground, size)
+    seen = probed_curvature(objective, frame, ground, asked, place.curvature)
+    delta = asked or telling_rise(frame, ground, seen)
+    frame = frame.turned(np.sqrt(2.0 * delta / seen) * np.eye(size)) if seen > 0 else frame
+    is_fixed, turn = asked is not None or ground.is_noisy, 0
+    while True:
+        axes = scaled_axes(objective, frame, ground, delta, size if is_fixed or turn else _checks(objective, size))
+        look = looked(objective, axes if is_fixed else quadratic_axes(objective, axes, ground), ground)
+        last = turn + 1 == PASSES or objective.left < 2 * axes.star.evaluations
+        better = None if last else _better(look, moved=look.frame.centre is not place.x)
+        if better is None:
+            return settled(objective, look)
+        is_fixed |= better.delta > look.delta
+        if better.frame.centre is not look.frame.centre:
+            value, ground = ground.value, ground_at(objective, better.frame, np.nan, ground.noise)
+            if not ground.value < value:
+                return settled(objective, look)
+        frame, delta, turn = better.frame, better.delta, turn + 1
+
+
+def _checks(objective: Objective, size: int) -> int:
+    """How many axes get inner points: all, but one or two fewer where (d + 1)(d + 2) evaluations would not do."""
+    return int(np.clip(((size + 1) * (size + 2) - objective.nfev - 2 * size - size * (size - 1)) // 2, 1, size))
+
+
+class _Aim(NamedTuple):
+    """Where to look next."""
+
+    frame: Frame
+    delta: float
+
+
+def _better(look: Look, moved: bool) -> _Aim | None:
+    """Where to look next, such that curvatures are equal and the minimum lies in the middle; None if it is so already, or hopeless.
+
+    Where the minimum lies outside, the centre is moved to it; if that was done before, f is not the quadratic it seemed: look wider.
+    """
+    frame, size = look.frame, look.frame.size
+    if not np.isfinite(look.fit.matrix).all():
+        return _Aim(frame.turned(0.25 * np.eye(size)), look.delta / 16.0)
+    spectrum = spectrum_of(look)
+    sizes = np.abs(spectrum.values)
+    distance = float(np.linalg.norm(look.newton)) if spectrum.is_minimum else look.slope
+    if distance > TRUSTED and not look.ground.is_noisy:
+        if spectrum.is_minimum and not moved:
+            return _Aim(replace(_rounder(look, spectrum), centre=frame.points(look.newton)), look.delta)
+        wider = WIDER * distance if moved else distance
+        return _Aim(frame.turned(wider * np.eye(size)), look.delta * wider**2)
+    if spectrum.is_negative.any() or np.min(sizes) >= (ROUND_FOR_NOISE if look.ground.is_noisy else ROUND) * np.max(sizes):
+        return None
+    return _Aim(_rounder(look, spectrum), look.delta)
+
+
+def _rounder(look: Look, spectrum: Spectrum) -> Frame:
+    """The frame in which the curvatures that were seen are equal."""
+    sizes = np.abs(spectrum.values)
+    return look.frame.turned(spectrum.vectors / np.sqrt(np.maximum(sizes, np.maximum(spectrum.errors, ROUND**2 * np.max(sizes)))))
