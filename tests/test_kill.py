@@ -19,7 +19,7 @@ import sublevel as sl
 from sublevel.store.reader import fingerprint
 
 WORKERS = 2
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Forked:

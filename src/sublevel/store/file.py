@@ -20,6 +20,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from sublevel.store.errors import StoreError
+from sublevel.store.lock import check_lockable
 
 APPLICATION = int.from_bytes(b"subl")
 VERSION = 1
@@ -177,7 +178,7 @@ def insertion(table: str, replacing: bool = False) -> str:
 
 def create(path: Path, changes: Sequence[tuple[str, Sequence[Row]]]) -> None:
     """A new file with these rows: it is there with all of them or not at all, and no file that was there is touched."""
-    _check_byte_order()
+    _check_machine()
     unfinished = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     try:
         _check_new(path)
@@ -235,14 +236,15 @@ def _sync_directory(directory: Path) -> None:
         os.close(handle)
 
 
-def _check_byte_order() -> None:
+def _check_machine() -> None:
+    check_lockable()
     if sys.byteorder != "little":  # pragma: no cover
         raise StoreError("stored runs hold little-endian numbers, and this machine has others.")
 
 
 def _connected(path: Path, writing: bool) -> sqlite3.Connection:
     """A connection to a file that is there, in which nothing of the file's own is ever run."""
-    _check_byte_order()
+    _check_machine()
     try:
         is_file = stat.S_ISREG(os.stat(path).st_mode)
     except OSError as error:

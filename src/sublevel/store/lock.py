@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import time
 from contextlib import suppress
@@ -19,7 +20,7 @@ class Lock:
 
     def __init__(self, path: Path) -> None:
         """Take it at once or raise."""
-        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._file = os.open(path, os.O_RDONLY)  # not inherited by programs that are started
         until = time.monotonic() + PATIENCE
         while not _taken(self._file, exclusive=True):
             if time.monotonic() > until:
@@ -46,18 +47,22 @@ def _left(lock: Lock) -> None:
 
 def is_driven(path: Path) -> bool:
     """Whether some process drives the file now."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    file = os.open(path, os.O_RDONLY)
     try:
         return not _taken(file, exclusive=False)
     finally:
         os.close(file)
 
 
+def check_lockable() -> None:
+    """There are locks that die with their process."""
+    if importlib.util.find_spec("fcntl") is None:  # pragma: no cover
+        raise StoreError("stored runs need `flock`, which this operating system does not have.")
+
+
 def _taken(file: int, exclusive: bool) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # pragma: no cover
-        raise StoreError("stored runs need `flock`, which this operating system does not have.") from None
+    import fcntl
+
     try:
         fcntl.flock(file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
