@@ -45,8 +45,8 @@ class IPOP:
 class BIPOP:
     """Two regimes with equal budgets: larger and larger samples, and small ones with smaller steps (Hansen, BBOB workshop 2009).
 
-    `restarts` counts the large runs; small runs come in between. As in the package `cma` 4, the first run belongs to the small ones, and small
-    samples may be as large as the last large one: large samples come earlier, which helps where there are many minima.
+    `restarts` counts the large runs; small runs come in between. As in the package `cma` 4, the first run belongs to the small ones, and
+    small samples may be as large as the last large one: large samples come earlier, which helps where there are many minima.
     """
 
     restarts: int = 9
