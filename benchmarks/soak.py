@@ -73,6 +73,7 @@ def minimized(iterations: int, store: Path | None) -> str:
         samples.see()
 
     sl.minimize(ellipsoid, np.ones(D), 0.5, popsize=N, vectorized=True, rng=1, callback=callback, **settings, **with_store)
+    assert samples.count == iterations
     return samples.verdict("minimize with restarts" + ("" if store is None else ", stored"))
 
 

@@ -33,8 +33,10 @@ class Forked:
 
     def kill(self, alone):
         """The driver, alone or with its workers; how many evaluations its pool may still have had: two at work, three waiting for them."""
-        with contextlib.suppress(ProcessLookupError):
-            (os.kill if alone else os.killpg)(self.process.pid, signal.SIGKILL)
+        if not alone:
+            self.tidy()
+        with contextlib.suppress(ProcessLookupError):  # also if it has no group of its own yet
+            os.kill(self.process.pid, signal.SIGKILL)
         self.process.join()
         return 5 if alone else WORKERS
 
@@ -112,6 +114,7 @@ def check_kills(folder, driver, kills, maxfevals, longest, seed):
         running.tidy()
     running = driver(file, log, maxfevals)
     assert running.wait() == 0
+    running.tidy()
     assert fingerprint(file) == fingerprint(whole)
     extra = len(times(log, "call")) - sl.load(file).values.size
     assert 0 <= extra <= in_flight
