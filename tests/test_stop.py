@@ -10,7 +10,7 @@ import pytest
 import sublevel as sl
 from functions import ellipsoid, sphere
 from sublevel.restarts import Run
-from sublevel.stop import SUCCESSES
+from sublevel.stop import SUCCESSES, Watch
 
 METHODS = ["cma", "sep-cma", "iso-cma", "xnes", "lra-cma"]
 FUNCTIONS = {"sphere": sphere, "ellipsoid": ellipsoid}
@@ -162,3 +162,15 @@ def test_steady_progress_is_no_stagnation(method):
         return 100 * np.square(X[:, 1:] - np.square(X[:, :-1])).sum(axis=1) + np.square(1 - X[:, :-1]).sum(axis=1)
 
     assert "stagnation" not in solved(valley, 8, x0=0.0, method=method, maxfevals=2e4).reasons
+
+
+def test_one_axis_below_the_spacing_of_floats_is_enough_to_end():
+    """The other axes are long, and turned such that no variable is narrow; a longer axis, or a mean at 0, has room left."""
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3)))[0]
+
+    def reasons(mean, shortest):
+        theta = sl.FullGaussian(np.full(3, mean), turn * np.array([1.0, 1.0, shortest]), np.float64(1e-8))
+        return Watch(np.ones(3), 7)._degenerate(theta, theta.deviations)
+
+    assert list(reasons(3.0, 1e-8)) == ["no_effect"]
+    assert reasons(3.0, 1e-6) == reasons(0.0, 1e-8) == {}

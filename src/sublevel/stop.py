@@ -32,7 +32,7 @@ PATIENCE = {"flat": 2, "refused": 2, "all_failed": 10, "unselective": 10, "one_p
 MESSAGES = {
     "ftarget": "the target was reached: fun = {value:.6g}",
     "tolx": "converged: every standard deviation fell to {value:.3g} of its initial value or below",
-    "no_effect": "converged to the precision of floats: a step changes no coordinate of the mean any more",
+    "no_effect": "converged to the precision of floats: a step, along the shortest axis at least, does not change the mean any more",
     "one_point": "converged: all points of a sample were the same in {value:.0f} generations in a row",
     "tolfun": "converged: values differ by {value:.3g} only, which is rounding",
     "stagnation": "nothing got better over {value:.0f} generations; the values may be noisy or the minimum may not be smooth",
@@ -189,9 +189,12 @@ class Watch:
         if growth > GROWTH:
             return {"diverged": growth}
         if isinstance(theta, FullGaussian) and self.seen % (10 * theta.dimension) == 0:
-            condition = float(np.linalg.cond(theta.root)) ** 2
+            axes, lengths, _ = np.linalg.svd(theta.root)
+            condition = float((lengths[0] / lengths[-1]) ** 2)
             if condition > CONDITION:
                 return {"ill_conditioned": condition}
+            if np.array_equal(theta.mean + 0.2 * theta.scale * lengths[-1] * axes[:, -1], theta.mean):
+                return {"no_effect": float(np.max(deviations / self.initial_deviations))}
         return {}
 
 
