@@ -34,10 +34,8 @@ def sentence(run: dict) -> str:
     """What a run took."""
     minutes, computed = run["seconds"] / 60, run["computed"] / 60
     some = f" ({', '.join(text.strip(': ') for text in run['only'])})" if run["only"] else ""
-    return (
-        f"{', '.join(run['libraries'])}{some}: {minutes:.1f} minutes with {run['lanes']} cases at a time, of which {computed:.1f} minutes of "
-        "computing."
-    )
+    took = f"{minutes:.1f} minutes with {run['lanes']} cases at a time, of which {computed:.1f} minutes of computing."
+    return f"{', '.join(run['libraries'])}{some}: {took}"
 
 
 def table(head: list[str], lines: list[list[str]]) -> str:
