@@ -1,6 +1,6 @@
 """What happens when something is wrong, here and elsewhere: bad input, bad objectives, dead workers, signals, damaged files.
 
-    python benchmarks/reliability.py [--library NAME ...] [--only TEXT ...] [--page docs/reliability.md] [--json FILE]
+    python benchmarks/reliability.py [--library NAME ...] [--only TEXT ...] [--page docs/reliability.md] [--json FILE] [--keep FILE]
 
 Every case runs in a process of its own with a limit of a few seconds, two at a time. The objective counts its calls itself, in files.
 How a case ended is decided by the rules in `faults/verdict.py`, and which endings are right by the table in `faults/cases.py`.
@@ -120,20 +120,39 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, default=2, help="cases at a time")
     parser.add_argument("--page", type=Path, help="write the tables into this page")
     parser.add_argument("--json", type=Path, help="write all rows into this file")
+    parser.add_argument("--keep", type=Path, help="take all rows that are not made now from this file, which --json wrote")
     arguments = parser.parse_args()
     from faults.page import summary, with_tables
 
-    began, rows = time.monotonic(), []
-    for name in arguments.library or LIBRARIES:
-        if is_installed(name):
-            rows += in_a_process(name, arguments.only, arguments.lanes)
-    seconds = time.monotonic() - began
+    names = [name for name in arguments.library or LIBRARIES if is_installed(name)]
+    began, rows = time.monotonic(), [row for name in names for row in in_a_process(name, arguments.only, arguments.lanes)]
     computed = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
-    print(summary(rows, seconds, computed, arguments.lanes))
+    run = {
+        "libraries": names,
+        "only": arguments.only or [],
+        "seconds": time.monotonic() - began,
+        "computed": computed,
+        "lanes": arguments.lanes,
+    }
+    told = {"runs": [run], "rows": rows}
+    if arguments.keep:
+        told = joined(json.loads(arguments.keep.read_text()), told)
+    print(summary(told))
     if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1))
+        arguments.json.write_text(json.dumps(told, indent=1))
     if arguments.page:
-        arguments.page.write_text(with_tables(arguments.page.read_text(), rows, seconds, computed, arguments.lanes))
+        arguments.page.write_text(with_tables(arguments.page.read_text(), told))
+
+
+def joined(kept: dict, told: dict) -> dict:
+    """What was told at an earlier time, with the rows that were told now in the place of their elders; and both runs."""
+    now = {key(row): row for row in told["rows"]}
+    rows = [now.pop(key(row), row) for row in kept["rows"]]
+    return {"runs": [*kept["runs"], *told["runs"]], "rows": [*rows, *now.values()]}
+
+
+def key(row: dict) -> tuple[str, str, str]:
+    return row["library"], row["group"], row["case"]
 
 
 if __name__ == "__main__":

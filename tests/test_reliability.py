@@ -201,7 +201,7 @@ def ended(library, names, folder):
     """How some cases ended with a library, and what the benchmark printed."""
     chosen = [part for name in names for part in ("--only", name)]
     told = python(str(BENCHMARKS / "reliability.py"), "--library", library, *chosen, "--json", str(folder / "rows.json"))
-    rows = json.loads((folder / "rows.json").read_text())
+    rows = json.loads((folder / "rows.json").read_text())["rows"]
     endings = {f"{row['group']}: {row['case']}": row for row in rows}
     return {name: endings[name] for name in names}, told
 

@@ -365,7 +365,7 @@ KILLS = [
 
 FILES = [
     Case(
-        "files", name, frozenset(damage.right), damage.needs, Given(maxfevals=60), damage=damage, rules=Rules(WORDS["file"], anywhere=True)
+        "files", name, frozenset(damage.right), damage.needs, Given(maxfevals=30), damage=damage, rules=Rules(WORDS["file"], anywhere=True)
     )
     for name, damage in DAMAGES.items()
 ]

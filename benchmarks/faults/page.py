@@ -9,19 +9,33 @@ from faults.verdict import BAD, MEANING, Outcome
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
 
-def summary(rows: list[dict], seconds: float, computed: float, lanes: int) -> str:
+def summary(told: dict) -> str:
     """All tables, in Markdown."""
-    names = list(dict.fromkeys(row["title"] for row in rows))
+    rows = told["rows"]
+    names = titles(rows)
     cases = len({(row["group"], row["case"]) for row in rows})
+    applied = sum(row["outcome"] != Outcome.NONE for row in rows)
     parts = [
-        f"{cases} cases, {len(names)} libraries, {sum(row['outcome'] != Outcome.NONE for row in rows)} runs "
-        f"in {seconds / 60:.1f} minutes with {lanes} at a time; they computed for {computed / 60:.1f} minutes, and waited for the rest.",
+        " ".join([f"{cases} cases, {len(names)} libraries, {applied} of their combinations apply.", *map(sentence, told["runs"])]),
         "### As it should be, of the cases that apply",
         by_group(rows, names),
         "### How they ended",
         by_outcome(rows, names),
     ]
     return "\n\n".join(parts)
+
+
+def titles(rows: list[dict]) -> list[str]:
+    """The libraries with their versions, in order."""
+    return list(dict.fromkeys(row["title"] for row in rows))
+
+
+def sentence(run: dict) -> str:
+    """What a run took."""
+    minutes, computed = run["seconds"] / 60, run["computed"] / 60
+    some = f" ({', '.join(text.strip(': ') for text in run['only'])})" if run["only"] else ""
+    took = f"{minutes:.1f} minutes with {run['lanes']} cases at a time, of which {computed:.1f} minutes of computing."
+    return f"{', '.join(run['libraries'])}{some}: {took}"
 
 
 def table(head: list[str], lines: list[list[str]]) -> str:
@@ -71,10 +85,9 @@ def meanings() -> str:
     return "\n".join(f"- *{kind}*: {meaning}." for kind, meaning in MEANING.items())
 
 
-def with_tables(page: str, rows: list[dict], seconds: float, computed: float, lanes: int) -> str:
-    """The page with the tables of these rows in the place for them."""
-    names = list(dict.fromkeys(row["title"] for row in rows))
+def with_tables(page: str, told: dict) -> str:
+    """The page with the tables of a run in the place for them."""
     before, _, rest = page.partition(BEGIN)
     after = rest.partition(END)[2]
-    details = f"<details><summary>Every case</summary>\n\n{full_list(rows, names)}\n\n</details>"
-    return f"{before}{BEGIN}\n\n{summary(rows, seconds, computed, lanes)}\n\n{meanings()}\n\n{details}\n\n{END}{after}"
+    details = f"<details><summary>Every case</summary>\n\n{full_list(told['rows'], titles(told['rows']))}\n\n</details>"
+    return f"{before}{BEGIN}\n\n{summary(told)}\n\n{meanings()}\n\n{details}\n\n{END}{after}"

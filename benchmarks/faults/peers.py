@@ -175,7 +175,7 @@ class Optuna(Library):
     features = named("x0 sigma0 bounds popsize maxfevals seed method callback keywords store database shared_store ask_tell")
     trials = 120
 
-    def study(self, given: Given, file: Path | None = None) -> Any:
+    def study(self, given: Given, file: Path | None = None, is_new: bool = False) -> Any:
         import optuna
 
         optuna.logging.disable_default_handler()
@@ -186,8 +186,10 @@ class Optuna(Library):
         except TypeError:
             own["x0"] = x0
         sampler = given["method"] if "method" in given else optuna.samplers.CmaEsSampler(**({"sigma0": 0.5, "seed": 1} | own))
-        storage = None if file is None else f"sqlite:///{file}"
-        return optuna.create_study(sampler=sampler, storage=storage, study_name="run", load_if_exists=True)
+        if file is None:
+            return optuna.create_study(sampler=sampler)
+        maker = optuna.create_study if is_new else optuna.load_study
+        return maker(sampler=sampler, storage=f"sqlite:///{file}", study_name="run")
 
     def objective(self, fun: Any, given: Given) -> Any:
         bounds = given.get("bounds", BOX)
@@ -239,16 +241,14 @@ class Optuna(Library):
         return Stepper(ask, tell, lambda: len(study.trials) >= self.trials, lambda: self.answer(study), 6, point)
 
     def store(self, fun: Any, file: Path, given: Given) -> Answer:
-        return self.driven(self.study(Given(), file), fun, given)
+        return self.driven(self.study(Given(), file, is_new=True), fun, given)
 
     def resume(self, fun: Any, file: Path, given: Given) -> Answer:
-        file.stat()
         study = self.study(Given(), file)
         left = given.get("maxfevals", self.trials) - len(study.trials)
         return self.driven(study, fun, Given({**given, "maxfevals": max(left, 1)}))
 
     def numbers(self, file: Path) -> list[float]:
-        file.stat()
         done = self.study(Given(), file).get_trials(states=self.complete)
         return [len(done), *(trial.value for trial in done), *(trial.params[name] for trial in done for name in ("x0", "x1"))]
 

@@ -94,7 +94,7 @@ def damaged(case: Case, library: Library, folder: Path) -> Seen:
     if stored.answer is None or before.answer is None:
         return replace(before, notes="it could not be stored or read in the first place")
     case.damage.do(library, file, flag)
-    more = Given(maxfevals=200)
+    more = Given(maxfevals=60)
     seen = supervised(Phase(lambda: reopened(library, objective(case, folder), file, more), case.limit), folder)
     differs = seen.answer is not None and seen.answer.message != before.answer.message
     return replace(seen, ran_code=flag.exists(), differs=differs)
