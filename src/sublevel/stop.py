@@ -68,8 +68,8 @@ CONDITION = 1e18
 """Cond(C) beyond which floats no longer tell the axes apart."""
 GROWTH = 1e20
 """A run diverges when a standard deviation has grown by this factor."""
-RESOLUTION = 8 * np.finfo(np.float64).eps
-"""Values that differ by less than this part of their size are one value."""
+RESOLUTION = 256 * np.finfo(np.float64).eps
+"""Values that differ by less than this part of their size are one value: sums and functions of functions round more than once."""
 
 
 class Watch:
