@@ -137,6 +137,6 @@ def evaluations(fun, m, sigma, target, budget, rng, n):
         if reached.size:
             return generation * n + int(reached[0]) + 1
         state = step(state, z, values, constants=constants)
-        if state.sigma * sqrt(np.max(np.diag(state.C))) < 1e-8:
+        if state.sigma * sqrt(np.max(np.diag(state.C))) < 1e-12:
             break
     return np.inf

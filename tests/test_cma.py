@@ -202,7 +202,7 @@ def evaluations_of_the_engine(fun, x0, sigma0, target, budget, n, trials):
         reached = (values <= target).any(axis=-1) & goes_on
         needed[reached] = generation * n + np.argmax(values[reached] <= target, axis=-1) + 1
         state, _ = method.tell(state, sample, values)
-        goes_on &= ~reached & (np.max(state.theta.deviations, axis=-1) >= 1e-8)
+        goes_on &= ~reached & (np.max(state.theta.deviations, axis=-1) >= 1e-12)
         if not goes_on.any():
             break
     return needed
