@@ -197,6 +197,17 @@ def test_a_near_miss_of_a_name_is_suggested():
         sl.Optimizer([0.0], 1.0, method="Rank_mu")
 
 
+def test_what_a_function_for_x0_raises_says_who_called_it():
+    with pytest.raises(TypeError, match="has no len") as caught:
+        sl.Optimizer(len, 1.0)
+    (note,) = caught.value.__notes__
+    assert "raised by `x0`" in note
+    assert "Generator" in note
+    with pytest.raises(ValueError, match="`x0` must be finite") as caught:
+        sl.Optimizer(lambda rng: [NAN, 0.0], 1.0)
+    assert not hasattr(caught.value, "__notes__")
+
+
 def test_a_message_does_not_repeat_a_million_numbers():
     with pytest.raises(ValueError, match="`x0` must be finite") as caught:
         sl.Optimizer([NAN] * 100_000, 1.0)

@@ -122,6 +122,7 @@ STARTS = [
             ("set", {1.0, 2.0}),
             ("dates", np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]")),
             ("10**400", [10**400, 1]),
+            ("the function len", len),
         ],
     ),
     *given(

@@ -201,7 +201,7 @@ def _told(phase: Phase, folder: Path) -> dict[str, Any]:
         calls = size(folder / "begun")
         traceback.print_exc()
         kept = getattr(error, "kept", None)
-        message = " ".join([str(error), *getattr(error, "__notes__", [])][0].split())[:1000]
+        message = " ".join(" ".join([str(error), *getattr(error, "__notes__", [])]).split())[:1000]
         return {"answer": None, "raised": asdict(Raised(type(error).__name__, message, calls, kept))}
     x = None if answer.x is None else [_number(value) for value in np.ravel(np.asarray(answer.x, dtype=object))]
     plain = replace(answer, x=x, fun=None if answer.fun is None else _number(answer.fun), nfev=answer.nfev and int(answer.nfev))

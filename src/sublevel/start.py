@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +42,7 @@ class Start:
         Bits begin with the same probabilities again: a drawn point is 0 or 1, and nothing would ever change.
         """
         if self.another is not None:
-            point = checked_x0(self.another(rng))
+            point = drawn(self.another, rng)
             if point.size != self.x0.size:
                 raise ValueError(f"`x0` must give points of one length, got {point.size} variables after {self.x0.size}.")
             return point
@@ -53,10 +54,21 @@ class Start:
         return (point if self.space is None else self.space.points(point))[0]
 
 
+def drawn(x0: Callable[[np.random.Generator], Any], rng: np.random.Generator) -> Array:
+    """The starting point (d,) that a function makes. What it raises says who called it, and with what."""
+    try:
+        point = x0(rng)
+    except Exception as error:
+        with suppress(Exception):  # some exceptions take no notes
+            error.add_note(f"sublevel: raised by `x0`, {shown(x0)}, a function that is called with a numpy Generator and returns a point.")
+        raise
+    return checked_x0(point)
+
+
 def checked_beginning(family: type[Any], x0: Any, sigma0: Any, cov0: Any, bounds: Any, log_scaled: Any, rng: np.random.Generator) -> Start:
     """The start, with everything the user gave checked."""
     another = x0 if callable(x0) else None
-    point = checked_x0(another(rng) if another else x0)
+    point = drawn(another, rng) if another else checked_x0(x0)
     if bounds is None and not np.any(log_scaled):
         return Start(family, point, another, sigma0, cov0, None)
     if family is Bernoulli:
