@@ -51,6 +51,8 @@ WORDS = {
         "malformed",
         "truncated",
         "no such file",
+        "does not exist",
+        "unable to open",
         "is a directory",
         "version",
         "driven",

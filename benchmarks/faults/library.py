@@ -25,7 +25,7 @@ def named(text: str) -> frozenset[str]:
 
 ALL = named(
     "x0 sigma0 bounds popsize maxfevals maxiter ftarget seed method restarts callback keywords vectorized workers timeout on_error store "
-    "database stored_workers shared_store ask_tell"
+    "database checksums stored_workers shared_store ask_tell"
 )
 
 

@@ -173,7 +173,7 @@ class Optuna(Library):
 
     name, package = "optuna", "optuna"
     features = named("x0 sigma0 bounds popsize maxfevals seed method callback keywords store database shared_store ask_tell")
-    trials = 120
+    trials = 200
 
     def study(self, given: Given, file: Path | None = None, is_new: bool = False) -> Any:
         import optuna
