@@ -44,6 +44,9 @@ class CmaConstants(NamedTuple):
     c_c: float
     c_sigma: float
     d_sigma: float
+    damped: float  # c_σ/d_σ
+    keep_sigma: float  # 1 − c_σ
+    keep_c: float  # 1 − c_c
     fade: float  # (1 − c_σ)²
     chi: float  # E‖N(0, I)‖
     gain_sigma: float  # √(c_σ(2 − c_σ)µ_eff)
@@ -69,6 +72,7 @@ def cma_constants(d: int, n: int) -> CmaConstants:
     repulsion = min(1 + c_1 / c_mu, 1 + 2 * mu_eff_bad / (mu_eff + 2), (1 - c_1 - c_mu) / (d * c_mu))
     weights = np.where(raw >= 0, raw / np.sum(raw[raw > 0]), raw * repulsion / max(-np.sum(raw[raw < 0]), 1e-300))
     c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)
+    d_sigma = 1 + 2 * max(0.0, caution * sqrt((mu_eff - 1) / (d + 1)) - 1) + c_sigma
     return CmaConstants(
         weights=_locked(weights),
         attracting=_locked(np.maximum(weights, 0.0)),
@@ -81,7 +85,10 @@ def cma_constants(d: int, n: int) -> CmaConstants:
         c_1_stalled=c_1 * c_c * (2 - c_c),
         c_c=c_c,
         c_sigma=c_sigma,
-        d_sigma=1 + 2 * max(0.0, caution * sqrt((mu_eff - 1) / (d + 1)) - 1) + c_sigma,
+        d_sigma=d_sigma,
+        damped=c_sigma / d_sigma,
+        keep_sigma=1 - c_sigma,
+        keep_c=1 - c_c,
         fade=(1 - c_sigma) ** 2,
         chi=sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d)),
         gain_sigma=sqrt(c_sigma * (2 - c_sigma) * mu_eff),

@@ -55,6 +55,14 @@ def updated(matrix: Array, left: Array, right: Array) -> Array:
     return moved
 
 
+def with_square(matrix: Array, weight: PerTrial, vector: Array) -> Array:
+    """matrix + weight·vvᵀ (..., d, d) of a vector v (..., d); the matrix, which must be symmetric, is overwritten."""
+    if matrix.ndim == 2:
+        return blas.dger(weight, vector, vector, a=matrix.T, overwrite_a=1).T
+    matrix += spread(weight, 2) * vector[..., :, None] * vector[..., None, :]
+    return matrix
+
+
 def solve(matrix: Array, right: Array) -> Array:
     """matrix⁻¹·right (..., d, n)."""
     return np.linalg.solve(matrix, right).astype(np.float64, copy=False)
@@ -70,7 +78,7 @@ def lower_solve(lower: Array, vector: Array) -> Array:
 def cholesky(matrix: Array) -> tuple[Array, Mask]:
     """Lower Cholesky factor (..., d, d), and whether the matrix was positive definite (...)."""
     if matrix.ndim == 2:
-        factor, info = lapack.dpotrf(matrix, lower=1, clean=1)
+        factor, info = lapack.dpotrf(matrix.T, lower=1, clean=1)  # symmetric; the transposed is in LAPACK's order
         return factor, np.bool_(info == 0)
     try:
         return np.linalg.cholesky(matrix).astype(np.float64, copy=False), np.ones(matrix.shape[:-2], dtype=np.bool_)

@@ -82,7 +82,7 @@ class Optimizer:
     def _begin(self, run: Run, theta: Family) -> None:
         self.run, self.popsize = run, run.popsize
         self.state = self.method.init(theta, run.popsize)
-        self.watch = Watch.begun(theta, run.popsize)
+        self.watch = Watch.begun(theta, run.popsize, self.best_fun)
         self.last: Info | None = None
         self._run_began = self.nfev
         self._pending: Sample | None = None
@@ -176,8 +176,7 @@ class Optimizer:
         """Reasons to stop with the numbers they saw; empty means go on. With restarts, a run that ends makes way for the next one here."""
         if self._over or self._pending is not None or self.last is None:
             return self._over
-        pace = min((float(kept.pace) for kept in self.state.memory if hasattr(kept, "pace")), default=1.0)
-        reasons = self.watch.reasons(self.state.theta, self.deviations, pace)
+        reasons = self.watch.reasons(self.state.theta, self.deviations, self._pace)
         spent = self.nfev - self._run_began
         if not reasons and spent >= self.run.maxfevals:
             reasons = {"run_budget": float(spent)}
@@ -191,6 +190,10 @@ class Optimizer:
                 self.endings.append(reasons)
                 self._begin(run, self.start.theta(self.start.point(self.rng), run.sigma_factor))
         return self._over
+
+    def _pace(self) -> float:
+        """How fast the search goes, as a part of its usual speed."""
+        return min((float(kept.pace) for kept in self.state.memory if hasattr(kept, "pace")), default=1.0)
 
     def saved(self) -> Saved:
         """All there is to store of it between two generations."""

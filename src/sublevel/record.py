@@ -141,7 +141,7 @@ class History:
             self._begins.append((len(self), done.popsize))
             self._endings = list(done.endings)
             self._in_row = self._per_row
-        self.last = (done.nfev, done.best_fun, done.generation_best, float(np.maximum.reduce(done.deviations)))
+        self.last = (done.nfev, done.best_fun, done.generation_best, max(done.deviations.tolist()))
         self._add(self.last)
         if done.nfev >= self._next:
             self.snapshots.append(Snapshot(done.nfev, len(self._begins) - 1, done.theta))
