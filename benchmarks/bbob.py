@@ -22,6 +22,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
@@ -107,15 +108,21 @@ def algorithm(name: str) -> Callable[[Counted, int, int], None]:
     return ALGORITHMS[name] if name in ALGORITHMS else run_sublevel(name)
 
 
-def optimal_value(function: int, d: int, instance: int) -> float:
-    """f_opt, which COCO tells through a file only."""
+def bbob_problem(function: int, d: int, instance: int) -> Any:
+    """A problem of the suite, any instance: without its option COCO has 1 to 5 and 101 to 110 only, and looks for others for ever."""
     import cocoex
 
+    suite = cocoex.Suite("bbob", f"instances: {instance}", f"dimensions: {d} function_indices: {function}")
+    return suite.get_problem_by_function_dimension_instance(function, d, instance)
+
+
+def optimal_value(function: int, d: int, instance: int) -> float:
+    """f_opt, which COCO tells through a file only."""
     here = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
-            problem = cocoex.Suite("bbob", "", "").get_problem_by_function_dimension_instance(function, d, instance)
+            problem = bbob_problem(function, d, instance)
             problem._best_parameter("print")
             return float(problem(np.loadtxt("._bbob_problem_best_parameter.txt")))
         finally:
@@ -124,10 +131,8 @@ def optimal_value(function: int, d: int, instance: int) -> float:
 
 def solved(name: str, function: int, d: int, instance: int, budget: int) -> list[object]:
     """One row of the table: evaluations to each target."""
-    import cocoex
-
     warnings.simplefilter("ignore")
-    problem = cocoex.Suite("bbob", "", "").get_problem_by_function_dimension_instance(function, d, instance)
+    problem = bbob_problem(function, d, instance)
     fun = Counted(problem, optimal_value(function, d, instance), budget * d)
     start = time.perf_counter()
     with suppress(Finished):

@@ -24,6 +24,11 @@ def hansen_kern_rate(d: int, mu_eff: float) -> float:
     return min(1.0, (2 * mu_eff - 1) / ((d + 2) ** 2 + mu_eff)) if mu_eff > 0 else 0.0
 
 
+def longest_run(d: int, n: int) -> float:
+    """Generations that a run takes at most if others may follow, 100 + 50(d + 3)²/√n: Hansen, BBOB workshop at GECCO 2009, section 2.1."""
+    return 100 + 50 * (d + 3) ** 2 / sqrt(n)
+
+
 def xnes_rate(d: int) -> float:
     """η_σ = η_B = (9 + 3 ln d)/(5d√d): Glasmachers et al., GECCO 2010, Table 1."""
     return (9 + 3 * log(d)) / (5 * d * sqrt(d))

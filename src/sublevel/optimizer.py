@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array
+from sublevel.constants import longest_run
 from sublevel.door import checked_method, checked_popsize, checked_restarts, checked_rng, checked_values, plain_array, shown
 from sublevel.families import Family, Sample
 from sublevel.method import Info, Method, State
-from sublevel.restarts import Run
+from sublevel.restarts import Once, Run
 from sublevel.space import Space
 from sublevel.start import checked_beginning
-from sublevel.stop import Watch
+from sublevel.stop import SLOW, SUCCESSES, Earlier, Watch
 from sublevel.weights import Ranking, ranking
 
 
@@ -70,6 +71,7 @@ class Optimizer:
         self.best_fun = float("nan")
         self.endings: list[dict[str, float]] = []  # why earlier runs ended
         self._over: dict[str, float] = {}
+        self._settled = False  # whether the run that found the best point had converged
         self._begin(self._next_run(None), theta)
 
     def _next_run(self, spent: int | None) -> Run:
@@ -82,12 +84,19 @@ class Optimizer:
     def _begin(self, run: Run, theta: Family) -> None:
         self.run, self.popsize = run, run.popsize
         self.state = self.method.init(theta, run.popsize)
-        self.watch = Watch.begun(theta, run.popsize, self.best_fun)
+        self.watch = Watch(theta.deviations, run.popsize, self._earlier)
         self.last: Info | None = None
         self._run_began = self.nfev
         self._pending: Sample | None = None
         self._shown: Array | None = None
         self._deviations: Array | None = None
+
+    @property
+    def _earlier(self) -> Earlier | None:
+        """The best so far, for a run that begins."""
+        if self.best_fun != self.best_fun:
+            return None
+        return Earlier(self.best_fun, self.best_x if self.start.space is None else self.start.space.searched(self.best_x), self._settled)
 
     @property
     def theta(self) -> Family:
@@ -178,9 +187,11 @@ class Optimizer:
             return self._over
         reasons = self.watch.reasons(self.state.theta, self.deviations, self._pace)
         spent = self.nfev - self._run_began
-        if not reasons and spent >= self.run.maxfevals:
+        if not reasons and spent >= self._allowance():
             reasons = {"run_budget": float(spent)}
         if reasons:
+            if self.watch.earlier is None or self.best_fun < self.watch.earlier.fun:
+                self._settled = not SUCCESSES.isdisjoint(reasons)
             try:
                 run = self._next_run(spent)
             except StopIteration:
@@ -190,6 +201,12 @@ class Optimizer:
                 self.endings.append(reasons)
                 self._begin(run, self.start.theta(self.start.point(self.rng), run.sigma_factor))
         return self._over
+
+    def _allowance(self) -> float:
+        """Evaluations of a run that others may follow, unless it goes slowly on purpose."""
+        if isinstance(self.strategy, Once) or self._pace() < SLOW:
+            return self.run.maxfevals
+        return min(self.run.maxfevals, self.popsize * longest_run(self.state.theta.dimension, self.popsize))
 
     def _pace(self) -> float:
         """How fast the search goes, as a part of its usual speed."""
@@ -204,6 +221,7 @@ class Optimizer:
             "best_fun": self.best_fun,
             "run": [self.run.popsize, float(self.run.sigma_factor), float(self.run.maxfevals)],
             "run_began": self._run_began,
+            "settled": self._settled,
             "sent": [list(pair) for pair in self._sent],
             "endings": [dict(ending) for ending in self.endings],
             "over": dict(self._over),
@@ -219,7 +237,7 @@ class Optimizer:
         self.best_x, self.best_fun = _locked(saved.best_x), float(facts["best_fun"])
         self.endings = [dict(ending) for ending in facts["endings"]]
         self._begin(run, saved.state.theta)
-        self._over, self._run_began = dict(facts["over"]), int(facts["run_began"])
+        self._over, self._run_began, self._settled = dict(facts["over"]), int(facts["run_began"]), bool(facts["settled"])
         self.state = saved.state
         self.watch = Watch(saved.initial_deviations, run.popsize)
         self.watch.restore(facts["watch"], best, medians)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sublevel.arrays import Array
-from sublevel.families import Family, FullGaussian
+from sublevel.families import Bernoulli, Family, FullGaussian
 from sublevel.method import Info, Outcome
 from sublevel.weights import Ranking
 
@@ -50,11 +51,12 @@ MESSAGES = {
     "refused": "a step would leave the range of floats or make C indefinite, {value:.0f} generations in a row; f may be unbounded",
     "interrupted": "interrupted in iteration {value:.0f}; this is what was found until then",
     "overtaken": "the run came within {value:.2g} of the best value of an earlier one and comes no nearer",
+    "revisited": "the run came back to the minimum of an earlier one, {value:.2g} standard deviations away, and finds nothing better there",
 }
 """What each reason says, with the number it saw."""
 
 STATUS = {name: code for code, name in enumerate(MESSAGES)}
-SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point", "tolfun", "overtaken"})
+SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point", "tolfun", "overtaken", "revisited"})
 
 
 STAGNATION = (0.2, 20_000)
@@ -69,19 +71,30 @@ CONDITION = 1e18
 """Cond(C) beyond which floats no longer tell the axes apart."""
 GROWTH = 1e20
 """A run diverges when a standard deviation has grown by this factor."""
-HOPE = 1e-3
+HOPE = 1e-2
 """A run is given up for the next one if its values differ by less than this part of what it lacks to the best value of an earlier run."""
+NEAR_BY = (1e-3, 2.0)
+"""A run that has narrowed to this part of its initial width goes to a point within this many times √d standard deviations of it."""
 RESOLUTION = 256 * np.finfo(np.float64).eps
 """Values that differ by less than this part of their size are one value: sums and functions of functions round more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The best that earlier runs have found."""
+
+    fun: float
+    point: Array  # (k,), in the space that is searched
+    settled: bool  # whether the run that found it had converged
 
 
 class Watch:
     """What the reasons to end a run depend on. None of them changes when f is scaled, or x scaled or shifted."""
 
-    def __init__(self, initial_deviations: Array, popsize: int, to_beat: float = np.nan) -> None:
-        """A run that begins with these standard deviations (d,), after others whose best value is `to_beat`."""
+    def __init__(self, initial_deviations: Array, popsize: int, earlier: Earlier | None = None) -> None:
+        """A run that begins with these standard deviations (d,), after others if there were any."""
         self.initial_deviations = initial_deviations
-        self.to_beat = to_beat
+        self.earlier = earlier
         self.recent = 10 + -(-30 * initial_deviations.size // popsize)
         d = initial_deviations.size
         self.patience = 100 + 100 * d**1.5 / popsize
@@ -105,20 +118,17 @@ class Watch:
             "highest": self.highest,
             "standstill": self._standstill,
             "standing_for": self._standing_for,
-            "to_beat": self.to_beat,
+            "earlier": None if self.earlier is None else [self.earlier.fun, self.earlier.point.tolist(), self.earlier.settled],
         }
 
     def restore(self, saved: Mapping[str, Any], best: Array, medians: Array) -> None:
         """Go on from what was saved, and from the best and median values of the generations before, the last `kept` of them at least."""
         self.seen, self.lowest, self.highest = int(saved["seen"]), float(saved["lowest"]), float(saved["highest"])
         self._standstill, self._standing_for = saved["standstill"], int(saved["standing_for"])
-        self.to_beat = float(saved["to_beat"])
+        if saved["earlier"] is not None:
+            fun, point, settled = saved["earlier"]
+            self.earlier = Earlier(float(fun), np.array(point, dtype=np.float64), bool(settled))
         self.best, self.medians = array("d", best[-self.kept :].tolist()), array("d", medians[-self.kept :].tolist())
-
-    @classmethod
-    def begun(cls, theta: Family, popsize: int, to_beat: float) -> Watch:
-        """The watch of a run that begins at θ, after others whose best value is `to_beat`, NaN if there are none."""
-        return cls(theta.deviations, popsize, to_beat)
 
     def see(self, info: Info, values: Array, points: Array) -> None:
         """Take note of a generation's values (n,) and search points (n, d)."""
@@ -141,7 +151,7 @@ class Watch:
         if not reasons:
             reasons = self._narrow_in_values(spread)
         if not reasons and self.seen % 10 == 0:
-            reasons = self._stagnant(pace()) or self._degenerate(theta, deviations)
+            reasons = self._stagnant(pace()) or self._revisiting(theta, deviations) or self._degenerate(theta, deviations)
         return reasons
 
     def _read(self) -> float:
@@ -164,16 +174,16 @@ class Watch:
     def _came_down(self, deviations: Array) -> bool:
         """Whether the equal values of a sample are the best ones of a run that has narrowed: it has converged, and began on no plateau."""
         low, high = self.lowest, self.highest
-        return bool(low < high and self.best[-1] <= low and np.all(deviations < self.initial_deviations))
+        return bool(low < high and self.best[-1] <= low + RESOLUTION * abs(low) and np.all(deviations < self.initial_deviations))
 
     def _narrow_in_values(self, spread: float) -> dict[str, float]:
         """The values of the sample and the best ones of recent generations are equal but for rounding, or too near to each other to hope.
 
-        Too near is what differs by a thousandth of the distance to an earlier run's best value: at this pace it would take a thousand times
+        Too near is what differs by a hundredth of the distance to an earlier run's best value: at this pace it would take a hundred times
         as long to get there.
         """
         best = self.best[-1]
-        lacks = best - self.to_beat  # NaN without an earlier run
+        lacks = np.nan if self.earlier is None else best - self.earlier.fun
         rounding, hopeless = RESOLUTION * abs(best), HOPE * lacks
         if self.seen < self.recent or not (spread <= rounding or spread <= hopeless):
             return {}
@@ -199,6 +209,16 @@ class Watch:
             if np.median(window[-part:]) < np.median(window[:part]):
                 return {}
         return {"stagnation": float(length)}
+
+    def _revisiting(self, theta: Family, deviations: Array) -> dict[str, float]:
+        """The run has narrowed around the point where an earlier one had converged, and found nothing better."""
+        earlier, (width, reach) = self.earlier, NEAR_BY
+        if earlier is None or not earlier.settled or not self.lowest >= earlier.fun:
+            return {}
+        if np.max(deviations / self.initial_deviations) > width or isinstance(theta, Bernoulli):
+            return {}
+        distance = float(np.linalg.norm(theta.whiten(earlier.point[None])))
+        return {"revisited": distance} if distance <= reach * np.sqrt(theta.dimension) else {}
 
     def _degenerate(self, theta: Family, deviations: Array) -> dict[str, float]:
         growth = float(np.max(deviations / self.initial_deviations))
