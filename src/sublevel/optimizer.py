@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from sublevel.method import Info, Method, State
 from sublevel.restarts import Once, Run
 from sublevel.space import Space
 from sublevel.start import checked_beginning
-from sublevel.stop import SLOW, SUCCESSES, Earlier, Watch
+from sublevel.stop import SLOW, Endings, Watch
 from sublevel.weights import Ranking, ranking
 
 
@@ -64,39 +65,38 @@ class Optimizer:
         theta = self.start.theta(self.start.x0)
         size = checked_popsize(self.method.popsize if popsize is None else popsize, theta.dimension)
         self.strategy, self._size = checked_restarts(restarts), size
-        self._runs = self.strategy.runs(size, self.rng)
-        self._sent: list[tuple[Any, int | None]] = []  # to the strategy, with the generator's state if it drew from it
+        self._forget_runs()
         self.nfev = self.nit = self.restarts = 0
         self.best_x = _locked(self.start.x0)
         self.best_fun = float("nan")
-        self.endings: list[dict[str, float]] = []  # why earlier runs ended
+        self.endings = Endings()  # why earlier runs ended
         self._over: dict[str, float] = {}
-        self._settled = False  # whether the run that found the best point had converged
         self._begin(self._next_run(None), theta)
 
+    def _forget_runs(self) -> None:
+        """Begin anew with the restart strategy."""
+        self._runs = self.strategy.runs(self._size, self.rng)
+        self._spent = array("q")  # what the strategy was told: evaluations of each run that ended
+        self._draws: dict[int, Any] = {}  # the generator's states before the runs for which it drew
+
     def _next_run(self, spent: int | None) -> Run:
-        before = self.rng.bit_generator.state
+        before, number = self.rng.bit_generator.state, len(self._spent) + (spent is not None)
         run = next(self._runs) if spent is None else self._runs.send(spent)
-        drew = not _same(before, self.rng.bit_generator.state)
-        self._sent.append((before if drew else None, spent))
+        if not _same(before, self.rng.bit_generator.state):
+            self._draws[number] = before
+        if spent is not None:
+            self._spent.append(spent)
         return run
 
     def _begin(self, run: Run, theta: Family) -> None:
         self.run, self.popsize = run, run.popsize
         self.state = self.method.init(theta, run.popsize)
-        self.watch = Watch(theta.deviations, run.popsize, self._earlier)
+        self.watch = Watch(theta.deviations, run.popsize, self.best_fun)
         self.last: Info | None = None
         self._run_began = self.nfev
         self._pending: Sample | None = None
         self._shown: Array | None = None
         self._deviations: Array | None = None
-
-    @property
-    def _earlier(self) -> Earlier | None:
-        """The best so far, for a run that begins."""
-        if self.best_fun != self.best_fun:
-            return None
-        return Earlier(self.best_fun, self.best_x if self.start.space is None else self.start.space.searched(self.best_x), self._settled)
 
     @property
     def theta(self) -> Family:
@@ -190,8 +190,6 @@ class Optimizer:
         if not reasons and spent >= self._allowance():
             reasons = {"run_budget": float(spent)}
         if reasons:
-            if self.watch.earlier is None or self.best_fun < self.watch.earlier.fun:
-                self._settled = not SUCCESSES.isdisjoint(reasons)
             try:
                 run = self._next_run(spent)
             except StopIteration:
@@ -221,8 +219,7 @@ class Optimizer:
             "best_fun": self.best_fun,
             "run": [self.run.popsize, float(self.run.sigma_factor), float(self.run.maxfevals)],
             "run_began": self._run_began,
-            "settled": self._settled,
-            "sent": [list(pair) for pair in self._sent],
+            "sent": [[self._draws.get(number), spent] for number, spent in enumerate([None, *self._spent])],
             "endings": [dict(ending) for ending in self.endings],
             "over": dict(self._over),
             "watch": self.watch.saved,
@@ -235,9 +232,9 @@ class Optimizer:
         facts, run = saved.facts, Run(*saved.facts["run"])
         self.nfev, self.nit, self.restarts = (int(facts[name]) for name in ("nfev", "nit", "restarts"))
         self.best_x, self.best_fun = _locked(saved.best_x), float(facts["best_fun"])
-        self.endings = [dict(ending) for ending in facts["endings"]]
+        self.endings = Endings(facts["endings"])
         self._begin(run, saved.state.theta)
-        self._over, self._run_began, self._settled = dict(facts["over"]), int(facts["run_began"]), bool(facts["settled"])
+        self._over, self._run_began = dict(facts["over"]), int(facts["run_began"])
         self.state = saved.state
         self.watch = Watch(saved.initial_deviations, run.popsize)
         self.watch.restore(facts["watch"], best, medians)
@@ -245,7 +242,8 @@ class Optimizer:
 
     def replay(self, saved: Saved) -> None:
         """Bring the restart strategy to where it was: it hears again what it heard before, with the same randomness."""
-        self._runs, self._sent, run = self.strategy.runs(self._size, self.rng), [], None
+        self._forget_runs()
+        run = None
         for state, spent in saved.facts["sent"]:
             if state is not None:
                 self.rng.bit_generator.state = state

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, overload
 
 import numpy as np
 
 from sublevel.arrays import Array
-from sublevel.families import Bernoulli, Family, FullGaussian
+from sublevel.families import Family, FullGaussian
 from sublevel.method import Info, Outcome
 from sublevel.weights import Ranking
 
@@ -51,12 +50,12 @@ MESSAGES = {
     "refused": "a step would leave the range of floats or make C indefinite, {value:.0f} generations in a row; f may be unbounded",
     "interrupted": "interrupted in iteration {value:.0f}; this is what was found until then",
     "overtaken": "the run came within {value:.2g} of the best value of an earlier one and comes no nearer",
-    "revisited": "the run came back to the minimum of an earlier one, {value:.2g} standard deviations away, and finds nothing better there",
 }
 """What each reason says, with the number it saw."""
 
-STATUS = {name: code for code, name in enumerate(MESSAGES)}
-SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point", "tolfun", "overtaken", "revisited"})
+NAMES = tuple(MESSAGES)
+STATUS = {name: code for code, name in enumerate(NAMES)}
+SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point", "tolfun", "overtaken"})
 
 
 STAGNATION = (0.2, 20_000)
@@ -73,28 +72,46 @@ GROWTH = 1e20
 """A run diverges when a standard deviation has grown by this factor."""
 HOPE = 1e-2
 """A run is given up for the next one if its values differ by less than this part of what it lacks to the best value of an earlier run."""
-NEAR_BY = (1e-3, 2.0)
-"""A run that has narrowed to this part of its initial width goes to a point within this many times √d standard deviations of it."""
 RESOLUTION = 256 * np.finfo(np.float64).eps
 """Values that differ by less than this part of their size are one value: sums and functions of functions round more than once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """The best that earlier runs have found."""
+class Endings(Sequence[Mapping[str, float]]):
+    """Why runs ended: one reason each with its number, in nine bytes, because there may be many runs."""
 
-    fun: float
-    point: Array  # (k,), in the space that is searched
-    settled: bool  # whether the run that found it had converged
+    def __init__(self, endings: Iterable[Mapping[str, float]] = ()) -> None:
+        self._statuses, self._numbers = array("B"), array("d")
+        for reasons in endings:
+            self.append(reasons)
+
+    def append(self, reasons: Mapping[str, float]) -> None:
+        """One more run ended."""
+        ((name, number),) = reasons.items()
+        self._statuses.append(STATUS[name])
+        self._numbers.append(number)
+
+    def __len__(self) -> int:
+        """Runs that ended."""
+        return len(self._statuses)
+
+    @overload
+    def __getitem__(self, which: int) -> dict[str, float]: ...
+    @overload
+    def __getitem__(self, which: slice) -> list[dict[str, float]]: ...
+    def __getitem__(self, which: int | slice) -> dict[str, float] | list[dict[str, float]]:
+        """Why a run ended, or some of them."""
+        if isinstance(which, slice):
+            return [self[index] for index in range(*which.indices(len(self)))]
+        return {NAMES[self._statuses[which]]: self._numbers[which]}
 
 
 class Watch:
     """What the reasons to end a run depend on. None of them changes when f is scaled, or x scaled or shifted."""
 
-    def __init__(self, initial_deviations: Array, popsize: int, earlier: Earlier | None = None) -> None:
-        """A run that begins with these standard deviations (d,), after others if there were any."""
+    def __init__(self, initial_deviations: Array, popsize: int, to_beat: float = np.nan) -> None:
+        """A run that begins with these standard deviations (d,), after others whose best value is `to_beat`, NaN if there are none."""
         self.initial_deviations = initial_deviations
-        self.earlier = earlier
+        self.to_beat = to_beat
         self.recent = 10 + -(-30 * initial_deviations.size // popsize)
         d = initial_deviations.size
         self.patience = 100 + 100 * d**1.5 / popsize
@@ -118,16 +135,14 @@ class Watch:
             "highest": self.highest,
             "standstill": self._standstill,
             "standing_for": self._standing_for,
-            "earlier": None if self.earlier is None else [self.earlier.fun, self.earlier.point.tolist(), self.earlier.settled],
+            "to_beat": self.to_beat,
         }
 
     def restore(self, saved: Mapping[str, Any], best: Array, medians: Array) -> None:
         """Go on from what was saved, and from the best and median values of the generations before, the last `kept` of them at least."""
         self.seen, self.lowest, self.highest = int(saved["seen"]), float(saved["lowest"]), float(saved["highest"])
         self._standstill, self._standing_for = saved["standstill"], int(saved["standing_for"])
-        if saved["earlier"] is not None:
-            fun, point, settled = saved["earlier"]
-            self.earlier = Earlier(float(fun), np.array(point, dtype=np.float64), bool(settled))
+        self.to_beat = float(saved["to_beat"])
         self.best, self.medians = array("d", best[-self.kept :].tolist()), array("d", medians[-self.kept :].tolist())
 
     def see(self, info: Info, values: Array, points: Array) -> None:
@@ -151,7 +166,7 @@ class Watch:
         if not reasons:
             reasons = self._narrow_in_values(spread)
         if not reasons and self.seen % 10 == 0:
-            reasons = self._stagnant(pace()) or self._revisiting(theta, deviations) or self._degenerate(theta, deviations)
+            reasons = self._stagnant(pace()) or self._degenerate(theta, deviations)
         return reasons
 
     def _read(self) -> float:
@@ -183,7 +198,7 @@ class Watch:
         as long to get there.
         """
         best = self.best[-1]
-        lacks = np.nan if self.earlier is None else best - self.earlier.fun
+        lacks = best - self.to_beat
         rounding, hopeless = RESOLUTION * abs(best), HOPE * lacks
         if self.seen < self.recent or not (spread <= rounding or spread <= hopeless):
             return {}
@@ -209,16 +224,6 @@ class Watch:
             if np.median(window[-part:]) < np.median(window[:part]):
                 return {}
         return {"stagnation": float(length)}
-
-    def _revisiting(self, theta: Family, deviations: Array) -> dict[str, float]:
-        """The run has narrowed around the point where an earlier one had converged, and found nothing better."""
-        earlier, (width, reach) = self.earlier, NEAR_BY
-        if earlier is None or not earlier.settled or not self.lowest >= earlier.fun:
-            return {}
-        if np.max(deviations / self.initial_deviations) > width or isinstance(theta, Bernoulli):
-            return {}
-        distance = float(np.linalg.norm(theta.whiten(earlier.point[None])))
-        return {"revisited": distance} if distance <= reach * np.sqrt(theta.dimension) else {}
 
     def _degenerate(self, theta: Family, deviations: Array) -> dict[str, float]:
         growth = float(np.max(deviations / self.initial_deviations))

@@ -149,8 +149,7 @@ def checked_facts(facts: dict[str, Any], optimizer: Optimizer) -> dict[str, Any]
     checked["run"] = [size, _real(factor), _real(budget)]
     checked["endings"] = [_reasons(ending) for ending in _listed(facts, "endings")]
     checked["over"] = _reasons(facts.get("over"))
-    checked["settled"] = _flag(facts, "settled")
-    checked["watch"] = _checked_watch(facts.get("watch"), optimizer.theta.dimension)
+    checked["watch"] = _checked_watch(facts.get("watch"))
     checked["rng"] = state_like(template, facts.get("rng"))
     checked["sent"] = [_checked_sent(pair, template) for pair in _listed(facts, "sent")]
     if not all(type(part) is int and part >= 0 for part in _listed(facts, "pace", 2)) or len(checked["endings"]) != checked["restarts"]:
@@ -158,32 +157,16 @@ def checked_facts(facts: dict[str, Any], optimizer: Optimizer) -> dict[str, Any]
     return checked
 
 
-def _checked_watch(watch: Any, dimension: int) -> dict[str, Any]:
+def _checked_watch(watch: Any) -> dict[str, Any]:
     if not isinstance(watch, dict):
         raise Misfit("its checkpoint has parts of another kind")
     known = cast(dict[str, Any], watch)
     checked: dict[str, Any] = {name: _count(known, name) for name in ("seen", "standing_for")}
-    checked |= {name: _real(known.get(name)) for name in ("lowest", "highest")}
+    checked |= {name: _real(known.get(name)) for name in ("lowest", "highest", "to_beat")}
     standstill = known.get("standstill")
     if standstill is not None and standstill not in MESSAGES:
         raise Misfit("its checkpoint has parts of another kind")
-    return checked | {"standstill": standstill, "earlier": _checked_earlier(known.get("earlier", ()), dimension)}
-
-
-def _checked_earlier(earlier: Any, dimension: int) -> list[Any] | None:
-    """What earlier runs had found, if there were any: value, point, and whether they had converged there."""
-    if earlier is None:
-        return None
-    fun, point, settled = _listed({"earlier": earlier}, "earlier", 3)
-    numbers = [_real(number) for number in _listed({"point": point}, "point", dimension)]
-    return [_real(fun), numbers, _flag({"settled": settled}, "settled")]
-
-
-def _flag(facts: dict[str, Any], name: str) -> bool:
-    found = facts.get(name)
-    if not isinstance(found, bool):
-        raise Misfit("its checkpoint has parts of another kind")
-    return found
+    return checked | {"standstill": standstill}
 
 
 def _checked_sent(pair: Any, template: Any) -> tuple[Any, int | None]:
