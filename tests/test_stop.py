@@ -259,3 +259,17 @@ def test_endings_are_kept_as_they_were():
     assert list(endings) == given
     assert endings[1:] == given[1:]
     assert endings[-1] == given[-1]
+
+
+@pytest.mark.parametrize(("start", "spares", "ends"), [(3.0, True, "tolx"), (-3.0, True, "run_budget"), (3.0, False, "run_budget")])
+def test_a_run_that_leads_is_left_to_converge_if_the_strategy_says_so(start, spares, ends):
+    """The strategy gives the second run too few evaluations; it may go on if it has found a better value than the first."""
+
+    class Short:
+        def runs(self, popsize, rng):
+            yield Run(popsize)
+            yield Run(popsize, maxfevals=200, spares_leaders=spares)
+
+    points = iter([np.full(3, -2.9), np.full(3, start)])
+    result = sl.minimize(two_funnels(1.0), lambda rng: next(points), 0.01, restarts=Short(), vectorized=True, rng=1)
+    assert list(result.history.runs[1].reasons) == [ends]

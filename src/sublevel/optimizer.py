@@ -201,10 +201,12 @@ class Optimizer:
         return self._over
 
     def _allowance(self) -> float:
-        """Evaluations of a run that others may follow, unless it goes slowly on purpose."""
+        """Evaluations that the run may take: as the strategy says, and not too many if others follow, unless it goes slowly on purpose."""
         if isinstance(self.strategy, Once) or self._pace() < SLOW:
             return self.run.maxfevals
-        return min(self.run.maxfevals, self.popsize * longest_run(self.state.theta.dimension, self.popsize))
+        longest = self.popsize * longest_run(self.state.theta.dimension, self.popsize)
+        leads = self.watch.lowest < self.watch.to_beat
+        return longest if leads and self.run.spares_leaders else min(self.run.maxfevals, longest)
 
     def _pace(self) -> float:
         """How fast the search goes, as a part of its usual speed."""
@@ -217,7 +219,7 @@ class Optimizer:
             "nit": self.nit,
             "restarts": self.restarts,
             "best_fun": self.best_fun,
-            "run": [self.run.popsize, float(self.run.sigma_factor), float(self.run.maxfevals)],
+            "run": [self.run.popsize, float(self.run.sigma_factor), float(self.run.maxfevals), self.run.spares_leaders],
             "run_began": self._run_began,
             "sent": [[self._draws.get(number), spent] for number, spent in enumerate([None, *self._spent])],
             "endings": [dict(ending) for ending in self.endings],
