@@ -46,6 +46,7 @@ class CmaConstants(NamedTuple):
     c_1: np.float64
     c_mu: np.float64
     c_1_stalled: float  # c_1·c_c(2 − c_c): the decay that is given back while the rank-one path waits
+    c_1_waiting: float  # c_1 − c_1_stalled: what is left then
     c_c: float
     c_sigma: float
     d_sigma: float
@@ -88,6 +89,7 @@ def cma_constants(d: int, n: int) -> CmaConstants:
         c_1=np.float64(c_1),
         c_mu=np.float64(c_mu),
         c_1_stalled=c_1 * c_c * (2 - c_c),
+        c_1_waiting=c_1 * (1 - c_c * (2 - c_c)),
         c_c=c_c,
         c_sigma=c_sigma,
         d_sigma=d_sigma,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from sublevel.arrays import Array, Mask, PerTrial, everywhere, spread
+from sublevel.arrays import Array, Mask, PerTrial, everywhere, ones, spread
 
 
 def product(a: Array, b: Array) -> Array:
@@ -32,8 +32,12 @@ def inner(a: Array, b: Array) -> PerTrial:
 
 def add_to_diagonal(matrix: Array, number: PerTrial) -> None:
     """Add a number (...,) to the diagonal of a matrix (..., d, d), in place."""
-    diagonal = diagonal_of(matrix)
-    diagonal += number if matrix.ndim == 2 else spread(number, 1)
+    if matrix.ndim == 2:
+        d = len(matrix)
+        blas.daxpy(ones(d), matrix.reshape(-1), d, number, 0, 1, 0, d + 1)
+    else:
+        diagonal = diagonal_of(matrix)
+        diagonal += spread(number, 1)
 
 
 def diagonal_of(matrix: Array) -> Array:

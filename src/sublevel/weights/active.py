@@ -29,4 +29,5 @@ class Active:
         attracting = ranks.assigned(constants.attracting, average_ties=True)
         repelling = ranks.assigned(constants.repelling, average_ties=True)
         repelling /= sample.squares + NEAR
-        return Weighting(attracting, attracting + repelling, constants.weight_sum)
+        repelling += attracting
+        return Weighting(attracting, repelling, constants.weight_sum)
