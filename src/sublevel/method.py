@@ -82,7 +82,8 @@ class Method:
 
     def advanced(self, state: State, tangent: Tangent, wanted: Any = np.True_) -> tuple[State, Any]:
         """The state after a step along a tangent, and where it was taken (...): where it was `wanted` and stays in the family."""
-        theta, memory = state.theta, list[Memory]()
+        theta = state.theta
+        memory: list[Memory] = []
         for transform, remembered in zip(self.transforms, state.memory, strict=True):
             tangent, kept = transform(tangent, remembered, theta)
             memory.append(kept)

@@ -138,8 +138,10 @@ class Optimizer:
     def ask(self) -> Array:
         """Points to evaluate (popsize, d), read-only; an earlier sample that was not told is forgotten."""
         self._pending = sample = self.method.ask(self.state, self.rng, self.popsize)
-        self._shown = _locked(self._points(sample.x))
-        return self._shown
+        space = self.start.space
+        self._shown = shown_points = sample.x if space is None else space.points(sample.x)
+        shown_points.setflags(write=False)
+        return shown_points
 
     def _points(self, searched: Array) -> Array:
         return searched if self.start.space is None else self.start.space.points(searched)

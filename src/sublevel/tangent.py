@@ -50,7 +50,7 @@ def is_thin(k: int, d: int) -> bool:
 
     Exactness asks for k < d alone; in few dimensions one d×d Cholesky beats the longer k×k formula anyway.
     """
-    return k < d and d > THIN_FROM
+    return d > THIN_FROM and k < d
 
 
 class Cloud:
