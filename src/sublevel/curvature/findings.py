@@ -10,18 +10,19 @@ from numpy.typing import NDArray
 
 from sublevel.arrays import Array
 from sublevel.curvature.look import Look
+from sublevel.curvature.radii import VERY_SURE
 from sublevel.diagnosis import Finding
 
 SURE = 3.0
 """A curvature differs from 0 if it is so many standard errors away."""
-VERY_SURE = 4.0
-"""The largest of many changes is more than noise if it is so many standard errors."""
 NEGLIGIBLE = 1e-8
 """A curvature of less than this part of the largest, in a frame that was made round, is none."""
 TOO_NOISY = 0.2
 """Typical relative error of a curvature from which on noise is too large."""
 NOT_QUADRATIC = 0.1
 """Part of a curvature that changes between half the radius and the radius from which on f is not quadratic at this scale."""
+HIDDEN = 0.5
+"""Part of a curvature whose change must not stay hidden under noise."""
 TRUSTED = 1.5
 """The minimum of the quadratic is believed if it lies within so many radii."""
 
@@ -138,6 +139,31 @@ def not_quadratic(evidence: Evidence) -> Finding | None:
     return Finding("not_quadratic", sentence, {"change": largest, "delta_f": look.delta})
 
 
+def unseen(evidence: Evidence) -> Finding | None:
+    """Noise hides whether f is quadratic."""
+    look = evidence.look
+    least = float(np.max(VERY_SURE * look.lack_error, initial=0.0))
+    if not look.ground.is_noisy or look.inner is not None or least < HIDDEN or noise(evidence):
+        return None
+    sentence = (
+        f"noise hides whether f is quadratic where it rises by {look.delta:.3g}: a curvature that changes by {100 * least:.3g} % between "
+        "half the radius and the radius would not be seen, and errors do not tell of it; give more evaluations by `maxfevals`"
+    )
+    return Finding("unseen", sentence, {"change": least, "delta_f": look.delta})
+
+
+def drift(evidence: Evidence) -> Finding | None:
+    """The curvature is another one at the minimum than where it was looked at."""
+    look = evidence.look
+    if not NOT_QUADRATIC < look.drift < np.inf:
+        return None
+    sentence = (
+        f"f bends so much that a curvature changes by about {100 * look.drift:.2g} % between `centre`, where it was looked at, and the "
+        "minimum `x`, which noise hid from the search: ask again at `x`, or give more evaluations by `maxfevals`"
+    )
+    return Finding("drift", sentence, {"change": look.drift})
+
+
 def not_converged(evidence: Evidence) -> Finding | None:
     """The minimum of the quadratic lies outside of the region that was looked at."""
     look = evidence.look
@@ -166,4 +192,4 @@ def at_bound(evidence: Evidence) -> Finding | None:
     return Finding("at_bound", sentence, {"variables": held.size})
 
 
-CHECKS: tuple[Callable[[Evidence], Finding | None], ...] = (saddle, noise, flat, not_converged, not_quadratic, at_bound)
+CHECKS: tuple[Callable[[Evidence], Finding | None], ...] = (saddle, noise, flat, not_converged, not_quadratic, unseen, drift, at_bound)

@@ -23,9 +23,9 @@ from sublevel.curvature.look import (
     probed_curvature,
     quadratic_axes,
     scaled_axes,
-    settled,
     telling_rise,
 )
+from sublevel.curvature.radii import settled
 from sublevel.curvature.result import Curvature
 from sublevel.door import (
     checked_budget,
@@ -174,12 +174,12 @@ def _looked_at(objective: Objective, place: Place, frame: Frame, question: Quest
         last = turn + 1 == PASSES or objective.left < 2 * axes.star.evaluations
         better = None if last else _better(look, moved=look.frame.centre is not place.x)
         if better is None:
-            return settled(objective, look)
+            return settled(objective, look, asked is not None)
         is_fixed |= better.delta > look.delta
         if better.frame.centre is not look.frame.centre:
             value, ground = ground.value, ground_at(objective, better.frame, np.nan, ground.noise)
             if not ground.value < value:
-                return settled(objective, look)
+                return settled(objective, look, asked is not None)
         frame, delta, turn = better.frame, better.delta, turn + 1
 
 
