@@ -14,7 +14,7 @@ from sublevel.curvature.radii import VERY_SURE
 from sublevel.diagnosis import Finding
 
 SURE = 3.0
-"""A curvature differs from 0 if it is so many standard errors away."""
+"""A curvature differs from 0 if it is so many standard errors away, or 2√k: so far eigenvalues of mere noise reach (Wigner 1955)."""
 NEGLIGIBLE = 1e-8
 """A curvature of less than this part of the largest, in a frame that was made round, is none."""
 TOO_NOISY = 0.2
@@ -38,7 +38,8 @@ class Spectrum:
     @property
     def is_sure(self) -> NDArray[np.bool_]:
         """Where the curvature differs from 0 (k,)."""
-        return np.abs(self.values) > np.maximum(SURE * self.errors, NEGLIGIBLE * np.max(np.abs(self.values)))
+        least = max(SURE, 2.0 * np.sqrt(self.values.size)) * self.errors
+        return np.abs(self.values) > np.maximum(least, NEGLIGIBLE * np.max(np.abs(self.values)))
 
     @property
     def is_negative(self) -> NDArray[np.bool_]:
@@ -53,10 +54,9 @@ class Spectrum:
 
 def spectrum_of(look: Look) -> Spectrum:
     """Of a look whose numbers are finite."""
-    values, vectors = np.linalg.eigh(look.fit.matrix)
-    errors = np.sqrt(look.variance * look.fit.errors.of_curvatures(vectors))
-    unit = 2.0 * look.delta
-    return Spectrum(values / unit, errors / unit, vectors)
+    values, vectors = np.linalg.eigh(look.relative)
+    errors = np.sqrt(look.scatter * look.fit.errors.of_curvatures(vectors))
+    return Spectrum(values, errors / (2.0 * look.delta), vectors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def saddle(evidence: Evidence) -> Finding | None:
 def noise(evidence: Evidence) -> Finding | None:
     """Noise hides the curvature."""
     look, spectrum = evidence.look, evidence.spectrum
-    error, deviation = float(np.median(spectrum.errors)), float(np.sqrt(look.variance))
+    error, deviation = float(np.median(spectrum.errors)), float(np.sqrt(look.scatter))
     if error < TOO_NOISY or not look.ground.is_noisy:
         return None
     factor = np.square(error / (0.25 * TOO_NOISY))

@@ -35,6 +35,8 @@ CLEAR, CLEAR_NOISE = 100.0, 5.0
 """A rise is told from rounding, or from noise, if it is so many times as large."""
 LARGEST_GROWTH = 1e3
 """An axis along which f does not rise is made longer by no more than this."""
+LARGEST_VALUE = float(np.sqrt(np.finfo(np.float64).max))
+"""Values from here on are none: there is no arithmetic with them."""
 REPEATS = 10
 """Evaluations of the centre from which noise is measured."""
 PROBES = 12
@@ -53,12 +55,12 @@ class Objective:
         self.spends = bool(np.isfinite(maxfevals))  # a budget that somebody gave is there to be spent on noise
 
     def at(self, points: Array) -> Array:
-        """Values (n,) of points (n, d), NaN where f is not finite."""
+        """Values (n,) of points (n, d), NaN where f is not finite, or so large that its square is not."""
         if not len(points):
             return np.empty(0)
         self.nfev += len(points)
         values = all_values(self.evaluate, points)
-        return np.where(np.isfinite(values), values, np.nan)
+        return np.where(np.abs(values) < LARGEST_VALUE, values, np.nan)
 
     def centre(self, frame: Frame, times: int = 1) -> Array:
         """Values (times,) at the centre."""
@@ -167,21 +169,33 @@ class Look:
     fit: Quadratic
     nfev: int
     inner: Rounds | None = None  # of the star of half the radius, if the fit extrapolates from there
+    bias: float = 0.0  # square of what is probably wrong with the relative curvatures (k, k) besides noise, all together
+    widening: float = 1.0  # what that makes of variances
     drift: float = np.inf  # part by which a curvature may differ between the centre and the minimum, if that is known
 
     @property
-    def variance(self) -> float:
-        """Of a value about the quadratic: noise and rounding, or what is not quadratic if that matters more and f has no noise."""
+    def relative(self) -> Array:
+        """The whitened Hessian (k, k) in units in which 1 means that f rises by delta at one radius: those are the same at all radii."""
+        return self.fit.matrix / (2.0 * self.delta)
+
+    @property
+    def scatter(self) -> float:
+        """Variance of a value about the quadratic: noise and rounding, or what is not quadratic if that matters more and f has no noise."""
         change = self.fit.bend.change
         bent = 0.0 if self.ground.is_noisy or not change.size else np.square(BIAS) * np.mean(np.square(change))
-        return max(self._variance(*self.fit.even), float(bent))
+        return max(self._scatter(*self.fit.even), float(bent))
+
+    @property
+    def variance(self) -> float:
+        """The same as standard errors of curvatures are made of it."""
+        return self.widening * self.scatter
 
     @property
     def odd_variance(self) -> float:
         """The same as the gradient sees it, with cubic terms."""
-        return self._variance(*self.fit.odd)
+        return self._scatter(*self.fit.odd)
 
-    def _variance(self, squares: float, dof: int) -> float:
+    def _scatter(self, squares: float, dof: int) -> float:
         rounding = max(0.0 if self.ground.is_noisy else self.ground.grain, 2.0 * self.delta * self.frame.rounding)
         return max(squares / max(dof, 1), np.square(rounding))
 

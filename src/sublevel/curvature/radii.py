@@ -1,12 +1,13 @@
 """How often to look under noise, and from which radii: the nearer, the more noise; the wider, the more f is no quadratic.
 
-At radius r a curvature is q + βr² + γr⁴ + …, with noise of variance v/r⁴. Two radii tell β and take it out (`design.extrapolated`) for 16/9 of
-the variance at the inner one. Whichever radii leave the smallest mean squared error when all evaluations are spent are taken.
+At radius r a curvature is seen as q + βr² + γr⁴ + …, with noise of variance v/r⁴. Two radii tell β and take it out
+(`design.extrapolated`) for 16/9 of the variance at the inner one. Those radii are taken that promise the smallest mean squared error.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +27,9 @@ SEEN = 2.0
 """Standard deviations from which on a difference is not taken for noise."""
 WIDEST_RADIUS = 4.0
 """Radius up to which f is looked at, in units of that at which it rises by a hundred times the noise."""
-MOVES = 3
+FLAT = 0.01
+"""Part of the largest curvature from which on a change of the smallest one is told."""
+MOVES = 4
 """Times that the centre is moved to the minimum at most."""
 ENOUGH = 4
 """Rounds that must be left for another radius to be tried: that one, a pair around the minimum, and one more."""
@@ -44,7 +47,7 @@ def settled(objective: Objective, look: Look, is_fixed: bool) -> Look:
     if not is_fixed and look.rounds.star.both and (objective.spends or is_bent(look)):
         look = recentred(objective, with_least_error(objective, look))
     count = look.rounds.count if look.inner is None else look.inner.count
-    return repeated(objective, look, MOST_ROUNDS if objective.spends else np.ceil(count * np.square(look.spread / PRECISION)))
+    return with_bias(repeated(objective, look, MOST_ROUNDS if objective.spends else np.ceil(count * np.square(look.spread / PRECISION))))
 
 
 def repeated(objective: Objective, look: Look, wanted: float) -> Look:
@@ -57,6 +60,14 @@ def repeated(objective: Objective, look: Look, wanted: float) -> Look:
     return replace(look, rounds=rounds, fit=fitted(rounds.star, rounds.values, exact=False), nfev=objective.nfev)
 
 
+def with_bias(look: Look) -> Look:
+    """With errors such that, all curvatures together, they hold the bias too."""
+    if not look.bias:
+        return look
+    noise = float(np.sum(_variances(look, _metric(look))))
+    return replace(look, widening=1.0 + look.bias / noise)
+
+
 def is_bent(look: Look) -> bool:
     """Whether a curvature changes with the radius, by more than noise and PRECISION."""
     return bool(np.any(look.lack > np.maximum(PRECISION, VERY_SURE * look.lack_error)))
@@ -65,28 +76,56 @@ def is_bent(look: Look) -> bool:
 def with_least_error(objective: Objective, plain: Look) -> Look:
     """The plain look or one extrapolated from two radii, whichever is to be expected to have the smaller mean squared error.
 
-    The pair of radii begins at half the radius if f is seen to bend, and is doubled while what it says of the curvatures stays the same.
+    The pair of radii begins at half the radius if f is seen to bend, and is doubled while that makes the error smaller.
     """
     bent = is_bent(plain)
     other = _from_radius(objective, plain, INNER if bent else 1.0 / INNER) if _can_pay(objective, plain, ENOUGH) else None
     if other is None:
         return plain
     inner, outer = (other, plain) if bent else (plain, other)
-    best, bias = _paired(outer, inner.rounds), 0.0
+    best, seen = _paired(outer, inner.rounds), 0.0
     metric = _metric(best)
-    # β from the two radii: a plain curvature is off by βr², r being 1 or INNER in units of the outer one
-    plain_bias = _excess(outer, inner, metric) * np.square((1.0 if bent else INNER**2) / (1.0 - INNER**2))
+    slope = _difference(outer, inner, metric)
+    plain_bias = slope.seen * np.square((1.0 if bent else INNER**2) / (1.0 - INNER**2))
+    best = replace(best, bias=_next_term(slope))
     while outer.delta < 0.9 * WIDEST_RADIUS**2 * plain.delta and _can_pay(objective, plain, ENOUGH):
         wider = _from_radius(objective, outer, 1.0 / INNER)
         if wider is None:
             break
         pair = _paired(wider, outer.rounds)
-        pair_bias = _excess(pair, best, metric)
-        if _noise(objective, pair, metric) + pair_bias > _noise(objective, best, metric) + bias:
+        apart = _difference(pair, best, metric)
+        if _noise(objective, pair, metric) + apart.seen > _noise(objective, best, metric) + seen:
             break
-        outer, best, bias = wider, pair, pair_bias
-    is_better = _noise(objective, best, metric) + bias < _noise(objective, plain, metric) + plain_bias
-    return replace(best if is_better else plain, nfev=objective.nfev)
+        bias = min(_next_term(_difference(wider, outer, metric)), apart.square + apart.deviation)
+        outer, best, seen = wider, replace(pair, bias=bias), apart.seen
+    is_better = _noise(objective, best, metric) + seen < _noise(objective, plain, metric) + plain_bias
+    return replace(best if is_better else replace(plain, bias=plain_bias), nfev=objective.nfev)
+
+
+class _Difference(NamedTuple):
+    """Of the relative curvatures of two looks."""
+
+    most: float  # of any direction
+    square: float  # of all together, less what noise makes of it
+    deviation: float  # its standard deviation
+
+    @property
+    def seen(self) -> float:
+        """The square, or 0 if it may all be noise."""
+        return self.square if self.square > SEEN * self.deviation else 0.0
+
+
+def _difference(one: Look, other: Look, metric: Array) -> _Difference:
+    """The sum of squares of a symmetric matrix with entries of variances v has a standard deviation of 2‖v‖ at most."""
+    variances = _variances(one, metric) + _variances(other, metric)
+    matrix = metric.T @ (one.relative - other.relative) @ metric
+    square = max(float(np.sum(np.square(matrix)) - np.sum(variances)), 0.0)
+    return _Difference(float(np.linalg.norm(matrix, 2)), square, 2.0 * float(np.linalg.norm(variances)))
+
+
+def _next_term(change: _Difference) -> float:
+    """Square of what r⁴ leaves in the extrapolation if the terms of f fall as in a geometric series: INNER² times the square of βr²."""
+    return float(np.square(INNER**2 * change.most) * change.seen / (1.0 - INNER**2) ** 4)
 
 
 def recentred(objective: Objective, look: Look) -> Look:
@@ -104,7 +143,7 @@ def recentred(objective: Objective, look: Look) -> Look:
         if outer is None or inner is None:
             break
         pair = _paired(outer, inner.rounds)
-        look = replace(pair, drift=_drift(look, pair), nfev=objective.nfev)
+        look = replace(pair, drift=_drift(look, pair), bias=look.bias, nfev=objective.nfev)
     return look
 
 
@@ -115,9 +154,9 @@ def _is_inside(look: Look) -> bool:
 
 def _drift(before: Look, after: Look) -> float:
     """By what part a curvature changes on the way to the new minimum, if it goes on as on the way from the old centre to the new one."""
-    metric = _metric(before)
-    change = metric.T @ (after.fit.matrix - before.fit.matrix) @ metric / (2.0 * after.delta)
-    return float(np.linalg.norm(change, 2) * np.linalg.norm(after.newton) / np.linalg.norm(before.newton))
+    change = after.relative - before.relative
+    most = max(float(np.linalg.norm(metric.T @ change @ metric, 2)) for metric in (_metric(before, FLAT), _metric(after, FLAT)))
+    return most * float(np.linalg.norm(after.newton) / np.linalg.norm(before.newton))
 
 
 def _can_pay(objective: Objective, look: Look, rounds: int) -> bool:
@@ -141,11 +180,11 @@ def _paired(outer: Look, inner: Rounds) -> Look:
     return replace(outer, inner=inner, fit=extrapolated(outer.rounds.star, outer.rounds.values, inner.values))
 
 
-def _metric(look: Look) -> Array:
-    """W (k, k) such that WᵀQW is the relative error of curvatures if Q is that of the whitened ones, at all radii."""
-    values, vectors = np.linalg.eigh(look.fit.matrix / (2.0 * look.delta))
+def _metric(look: Look, least: float = ROUND_FOR_NOISE) -> Array:
+    """W (k, k) such that WᵀQW is relative to the curvatures for a change Q of them, none taken for less than this part of the largest."""
+    values, vectors = np.linalg.eigh(look.relative)
     sizes = np.abs(values)
-    return vectors / np.sqrt(np.maximum(sizes, ROUND_FOR_NOISE * np.max(sizes)))
+    return vectors / np.sqrt(np.maximum(sizes, least * np.max(sizes)))
 
 
 def _variances(look: Look, metric: Array) -> Array:
@@ -156,20 +195,8 @@ def _variances(look: Look, metric: Array) -> Array:
 def _noise(objective: Objective, look: Look, metric: Array) -> float:
     """The same of all curvatures together when all evaluations are spent: on the inner star if there are two."""
     variance = float(np.sum(_variances(look, metric)))
-    more = objective.left // look.rounds.star.evaluations
-    outer = 1.0 / look.rounds.count
+    more, outer = objective.left // look.rounds.star.evaluations, 1.0 / look.rounds.count
     if look.inner is None:
         return variance / (1.0 + more * outer)
     now, then = (extrapolated_unit(outer, 1.0 / count, 2) for count in (look.inner.count, look.inner.count + more))
     return variance * then / now
-
-
-def _excess(one: Look, other: Look, metric: Array) -> float:
-    """Square of the difference between relative curvatures of two looks, less what noise makes of it; 0 if it may all be noise.
-
-    The sum of squares of a symmetric matrix with entries of variances v has a standard deviation of 2‖v‖ at most.
-    """
-    difference = one.fit.matrix / (2.0 * one.delta) - other.fit.matrix / (2.0 * other.delta)
-    variances = _variances(one, metric) + _variances(other, metric)
-    excess = float(np.sum(np.square(metric.T @ difference @ metric)) - np.sum(variances))
-    return excess if excess > 2.0 * SEEN * np.linalg.norm(variances) else 0.0

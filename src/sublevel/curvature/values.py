@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,7 +144,7 @@ def curvature(
         raise ValueError(f"`maxfevals` must allow {least} evaluations for {frame.size} free variables, got {maxfevals!r}.")
     evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers))
     try:
-        look = _looked_at(Objective(evaluate, budget), place, frame, question)
+        look = _looked_at(Objective(evaluate, budget), partial(found_place, result_or_optimizer, bounds), frame, question)
     finally:
         evaluate.close()
     return described(look, called, question.kind, question.data)
@@ -154,10 +155,12 @@ def _check_data(frame: Frame, question: Question) -> None:
         raise ValueError(f"`data` must exceed the number of free variables, {frame.size}, to estimate a variance, got {question.data}.")
 
 
-def _looked_at(objective: Objective, place: Place, frame: Frame, question: Question) -> Look:
+def _looked_at(objective: Objective, place_for: Callable[[float], Place], frame: Frame, question: Question) -> Look:
     """The last of several looks, each in a frame that the one before made rounder; one is enough if the search has learned its frame."""
+    place = place_for(0.0)
     ground = ground_at(objective, frame, place.fun, question.noise)
     if ground.is_noisy:  # the best point is the luckiest one
+        place = place_for(ground.noise)
         frame = free_frame(place, np.clip(place.mean, *place.box))
         ground = ground_at(objective, frame, np.nan, ground.noise)
     size = frame.size
