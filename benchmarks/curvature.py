@@ -1,6 +1,6 @@
 """How accurate a curvature is, beside numdifftools, Minuit's HESSE, the `hess_inv` of BFGS and the covariance of the package `cma`.
 
-    python benchmarks/curvature.py [--quick] [--figure docs/pictures/curvature-benchmark.png]      (about 20 minutes on one core)
+    python benchmarks/curvature.py [--quick] [--figure docs/pictures/curvature-benchmark.png]      (about 15 minutes on one core)
 
 Everyone is asked at the same point: where `sublevel.minimize` ended from the same start, with the same noise. BFGS and `cma` have no such
 question; they make their own run from the same start, and their evaluations are those of the run.
@@ -13,7 +13,8 @@ numdifftools and HESSE are there twice: as they are by default, and told what ou
 as much as where ours looks, and how much values scatter. Under noise they repeat themselves and average as long as they stay within our
 evaluations; where they need more than ours by default, ours gets as many ("curvature, nd").
 
-Median over up to 3 seeds, evaluations in brackets.
+Median over up to 3 seeds, evaluations in brackets. The last lines say in how many cases with noise or a condition number of at least 1e8
+nobody is nearer.
 """
 
 from __future__ import annotations
@@ -318,6 +319,7 @@ def outcomes(problem: Problem, seed: int) -> dict[str, Outcome]:
 
 SCATTER = {"Rosenbrock": 1e-6, "logistic regression": 1e-2, "compartment model": 1e-2}
 """Standard deviation of a value: where f rises by a hundred of it, each is still about quadratic."""
+SECTIONS = {"ellipsoids": "Ellipsoids", "curved": "Functions that are not quadratic", "transforms": "Under transforms of f"}
 SEEDS = {2: 3, 5: 3, 10: 2, 20: 1, 50: 1}
 """Ellipsoids of each dimension."""
 
@@ -334,7 +336,7 @@ def problems(quick: bool) -> Iterator[tuple[str, Problem, int]]:
         yield "transforms", problem.composed("√(f − f*)", partial(root_above, problem.least)), 0
         yield "transforms", problem.composed("log f", logarithm), 0
     for d, seeds in SEEDS.items():
-        conditions = (1e2, 1e8) if quick else (1e2, 1e4, 1e6, 1e8, 1e10, 1e12) if d < 50 else (1e2, 1e8)
+        conditions = (1e2, 1e8) if quick else (1e2, 1e4, 1e6, 1e8, 1e10, 1e12) if d < 50 else (1e2, 1e8, 1e12)
         for condition, seed in product(conditions, range(1 if quick else seeds)):
             if not quick or d <= 5:
                 yield "ellipsoids", ellipsoid(d, condition, seed), seed
@@ -373,12 +375,15 @@ def loses_to(seen: dict[str, list[Outcome]]) -> list[str]:
 
 def table_of(results: dict[tuple[str, str, int, float, bool], dict[str, list[Outcome]]]) -> Iterator[str]:
     """Lines of Markdown."""
-    yield "| case | d | " + " | ".join(COLUMNS) + " | nearer than ours |"
-    yield "|---" * (len(COLUMNS) + 3) + "|"
-    for (_, name, d, noise, _), seen in results.items():
-        case = name + (f", noise {noise:g}" if noise else "")
-        cells = [cell(seen.get(column, [])) for column in COLUMNS]
-        yield f"| {case} | {d} | " + " | ".join(cells) + " | " + ", ".join(loses_to(seen)) + " |"
+    for kind, heading in SECTIONS.items():
+        yield f"\n## {heading}\n"
+        yield "| case | d | " + " | ".join(COLUMNS) + " | nearer than ours |"
+        yield "|---" * (len(COLUMNS) + 3) + "|"
+        for (group, name, d, noise, _), seen in results.items():
+            if group.startswith(kind):
+                case = name + (f", noise {noise:g}" if noise else "")
+                cells = [cell(seen.get(column, [])) for column in COLUMNS]
+                yield f"| {case} | {d} | " + " | ".join(cells) + " | " + ", ".join(loses_to(seen)) + " |"
 
 
 def draw(results: dict[tuple[str, str, int, float, bool], dict[str, list[Outcome]]], file: str) -> None:
@@ -440,6 +445,7 @@ def main() -> None:
     for (_, name, d, noise, _), peers in must.items():
         if peers:
             print(f"  not: {name}, d = {d}, noise {noise:g}: {', '.join(peers)}")
+    print(f"{time.process_time():.0f} seconds of processor time")
     if given.figure:
         draw(results, given.figure)
 

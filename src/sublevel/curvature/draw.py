@@ -60,11 +60,11 @@ def _parameters_panel(axis: Any, found: Any) -> None:
 
 def _label_log(axis: Any, ratio: float) -> None:
     """Numbers that do not run into each other on a logarithmic axis: at 1, 2 and 5 as well if its data span less than a decade."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     if ratio < SHORT:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
