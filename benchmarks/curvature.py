@@ -1,6 +1,6 @@
 """How accurate a curvature is, beside numdifftools, Minuit's HESSE, the `hess_inv` of BFGS and the covariance of the package `cma`.
 
-    python benchmarks/curvature.py [--quick] [--figure docs/pictures/curvature-benchmark.png]      (about 15 minutes on one core)
+    python benchmarks/curvature.py [--quick] [--figure docs/pictures/curvature-benchmark.png]      (about 6 minutes on one core)
 
 Everyone is asked at the same point: where `sublevel.minimize` ended from the same start, with the same noise. BFGS and `cma` have no such
 question; they make their own run from the same start, and their evaluations are those of the run.
@@ -316,10 +316,11 @@ def outcomes(problem: Problem, seed: int) -> dict[str, Outcome]:
 # All cases, the table and the figure
 
 
-SCATTER = {"Rosenbrock": 1e-6, "logistic regression": 1e-2, "compartment model": 1e-2}
-"""Standard deviation of a value: where f rises by a hundred of it, each is still about quadratic."""
+SCATTER = {"Rosenbrock": (1e-6, 1e-2), "logistic regression": (1e-2,), "compartment model": (1e-2,)}
+"""Standard deviations of a value: where f rises by a hundred of it, logistic regression and Rosenbrock with the smaller one are nearly
+quadratic, the other two are not."""
 SECTIONS = {"ellipsoids": "Ellipsoids", "curved": "Functions that are not quadratic", "transforms": "Under transforms of f"}
-SEEDS = {2: 3, 5: 3, 10: 2, 20: 1, 50: 1}
+SEEDS = {2: 3, 5: 3, 10: 3, 20: 2, 50: 1}
 """Ellipsoids of each dimension."""
 
 
@@ -330,12 +331,13 @@ def problems(quick: bool) -> Iterator[tuple[str, Problem, int]]:
         if make is not pharmacokinetics or d == 5:
             problem = make(d, seed)
             yield "curved", problem, seed
-            yield "curved, noise", problem.noisy(SCATTER[problem.name]), seed
+            for scatter in SCATTER[problem.name]:
+                yield "curved, noise", problem.noisy(scatter), seed
     for problem in (ellipsoid(5, 1e6, 0), *(make(5, 0) for make in curved)):
         yield "transforms", problem.composed("√(f − f*)", partial(root_above, problem.least)), 0
         yield "transforms", problem.composed("log f", logarithm), 0
     for d, seeds in SEEDS.items():
-        conditions = (1e2, 1e8) if quick else (1e2, 1e4, 1e6, 1e8, 1e10, 1e12) if d < 50 else (1e2, 1e12)
+        conditions = (1e2, 1e8) if quick else (1e2, 1e4, 1e6, 1e8, 1e10, 1e12) if d < 50 else (1e2, 1e8, 1e12)
         for condition, seed in product(conditions, range(1 if quick else seeds)):
             if not quick or d <= 5:
                 yield "ellipsoids", ellipsoid(d, condition, seed), seed

@@ -89,8 +89,8 @@ def with_least_error(objective: Objective, plain: Look) -> Look:
     metric = _metric(best)
     slope = _difference(outer, inner, metric)
     share = np.square((1.0 if bent else INNER**2) / (1.0 - INNER**2))  # of the slope that is the bias of the plain look
-    bias = _next_term(slope)
-    expected = bias if np.isfinite(bias) else 0.0
+    term = _next_term(slope)
+    expected = term if np.isfinite(term) else 0.0  # nothing is known of it
     best = replace(best, bias=expected)
     while outer.delta < 0.9 * WIDEST_RADIUS**2 * plain.delta and _can_pay(objective, plain, ENOUGH):
         wider = _from_radius(objective, outer, 1.0 / INNER)
@@ -98,11 +98,12 @@ def with_least_error(objective: Objective, plain: Look) -> Look:
             break
         pair = _paired(wider, outer.rounds)
         apart = _difference(pair, best, metric)
-        bias = min(_next_term(_difference(wider, outer, metric)), apart.at_most)
-        pair_expected = bias if np.isfinite(_next_term(_difference(wider, outer, metric))) else apart.seen
-        if _noise(objective, pair, metric) + pair_expected > _noise(objective, best, metric) + expected:
+        term = _next_term(_difference(wider, outer, metric))
+        bias = min(term, apart.at_most)
+        wider_expected = bias if np.isfinite(term) else apart.seen
+        if _noise(objective, pair, metric) + wider_expected > _noise(objective, best, metric) + expected:
             break
-        outer, best, expected = wider, replace(pair, bias=bias), pair_expected
+        outer, best, expected = wider, replace(pair, bias=bias), wider_expected
     is_better = _noise(objective, best, metric) + expected < _noise(objective, plain, metric) + share * slope.seen
     return replace(best if is_better else replace(plain, bias=share * slope.at_most), nfev=objective.nfev)
 

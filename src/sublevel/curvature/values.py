@@ -112,7 +112,7 @@ def curvature(
         fewer evaluations it takes: (d + 1)(d + 2) of them for a smooth function after a search with a full covariance.
     delta_f
         How much f rises over the region to look at. By default as little as rounding lets one see; a hundred times the noise if there is
-        noise; one standard deviation for a `kind`.
+        noise, and from other radii where f bends; one standard deviation for a `kind`.
     noise
         Standard deviation of a value, 0 for none. By default it is measured if f does not return the same value at the same point.
     kind, data
