@@ -9,8 +9,9 @@ import pytest
 
 import sublevel as sl
 from functions import ellipsoid, sphere
+from sublevel.constants import longest_run
 from sublevel.restarts import Run
-from sublevel.stop import SUCCESSES, Watch
+from sublevel.stop import SUCCESSES, Endings, Watch
 
 METHODS = ["cma", "sep-cma", "iso-cma", "xnes", "lra-cma"]
 FUNCTIONS = {"sphere": sphere, "ellipsoid": ellipsoid}
@@ -174,3 +175,101 @@ def test_one_axis_below_the_spacing_of_floats_is_enough_to_end():
 
     assert list(reasons(3.0, 1e-8)) == ["no_effect"]
     assert reasons(3.0, 1e-6) == reasons(0.0, 1e-8) == {}
+
+
+# Restarts: a run that cannot win makes way for the next
+
+
+def two_funnels(depth):
+    """A wide funnel with the bottom 1 at −3, and a narrow one with the bottom 0 at 3, both as flat as `depth` says."""
+
+    def fun(X):
+        left, right = np.square(X + 3).sum(axis=1), np.square(X - 3).sum(axis=1)
+        return np.minimum(1 + depth * left, 4 * depth * right)
+
+    return fun
+
+
+def from_each_side(fun, restarts=1, **options):
+    """A first run from the better side and then others from the worse one, as `x0` makes them."""
+    points = iter([np.full(3, 3.0)] + restarts * [np.full(3, -3.0)])
+    settings = {"restarts": sl.IPOP(restarts, 1.0), "vectorized": True, "rng": 1} | options
+    return sl.minimize(fun, lambda rng: next(points), 0.3, **settings)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**60, 2.0**-60])
+@pytest.mark.parametrize("offset", [0.0, 7.0])
+def test_a_run_that_an_earlier_one_has_overtaken_is_given_up(scale, offset):
+    fun = two_funnels(1.0)
+    result = from_each_side(lambda X: scale * (offset + fun(X)))
+    first, second = result.history.runs
+    assert list(second.reasons) == ["overtaken"]
+    assert second.reasons["overtaken"] == pytest.approx(scale, rel=0.02)  # what it lacks
+    assert result.fun == first.fun
+    assert result.success
+    length, full = second.rows.stop - second.rows.start, first.rows.stop - first.rows.start
+    assert length < 0.6 * full
+
+
+def test_a_run_that_may_still_win_goes_on():
+    """From the worse side first: the second run is ahead, or comes nearer by more than a hundredth of what it lacks."""
+    fun = two_funnels(1.0)
+    points = iter([np.full(3, -3.0), np.full(3, 3.0)])
+    result = sl.minimize(fun, lambda rng: next(points), 0.3, restarts=sl.IPOP(1, 1.0), vectorized=True, rng=1)
+    assert "overtaken" not in result.history.runs[1].reasons
+    assert result.fun < 1e-15
+
+
+@pytest.mark.parametrize("fun", [ellipsoid, lambda X: 100 * np.square(X[:, 1:] - X[:, :-1] ** 2).sum(1) + np.square(1 - X[:, :-1]).sum(1)])
+def test_slow_but_steady_runs_are_not_overtaken(fun):
+    """The first run reaches the minimum, and the second has to learn a condition number of 1e6, or to follow a bent valley, once more."""
+    result = sl.minimize(fun, np.zeros(6) - 0.5, 0.2, restarts=sl.IPOP(2, 1.0), vectorized=True, rng=2)
+    assert [list(run.reasons) for run in result.history.runs if "overtaken" in run.reasons] == []
+
+
+def test_nothing_is_overtaken_where_an_earlier_run_found_minus_infinity_or_nothing():
+    watch = Watch(np.ones(2), 6, -np.inf)
+    watch.best.extend(np.ones(100))
+    watch.seen = 100
+    assert watch._narrow_in_values(1e-3) == {}
+    watch.to_beat = np.nan
+    assert watch._narrow_in_values(1e-3) == {}
+    watch.to_beat = 0.0
+    assert watch._narrow_in_values(1e-3) == {"overtaken": 1.0}
+
+
+def test_a_run_that_others_may_follow_does_not_take_for_ever():
+    """Values that fall for ever at a steady pace: alone, such a run takes what it is given."""
+
+    def downhill():
+        times = iter(range(10**9))
+        return lambda X: X[:, 0] * 1e-3 - next(times)
+
+    followed = sl.minimize(downhill(), np.zeros(2), 1.0, restarts=1, vectorized=True, rng=1, popsize=6, method="rank-mu", maxiter=2000)
+    alone = sl.minimize(downhill(), np.zeros(2), 1.0, vectorized=True, rng=1, popsize=6, method="rank-mu", maxiter=2000)
+    first = followed.history.runs[0]
+    assert list(first.reasons) == ["run_budget"]
+    assert first.rows.stop == np.ceil(longest_run(2, 6)) < alone.nit
+    assert "run_budget" not in alone.reasons
+
+
+def test_endings_are_kept_as_they_were():
+    given = [{"tolx": 1e-12}, {"run_budget": 300.0}, {"overtaken": 0.5}]
+    endings = Endings(given)
+    assert list(endings) == given
+    assert endings[1:] == given[1:]
+    assert endings[-1] == given[-1]
+
+
+@pytest.mark.parametrize(("start", "spares", "ends"), [(3.0, True, "tolx"), (-3.0, True, "run_budget"), (3.0, False, "run_budget")])
+def test_a_run_that_leads_is_left_to_converge_if_the_strategy_says_so(start, spares, ends):
+    """The strategy gives the second run too few evaluations; it may go on if it has found a better value than the first."""
+
+    class Short:
+        def runs(self, popsize, rng):
+            yield Run(popsize)
+            yield Run(popsize, maxfevals=200, spares_leaders=spares)
+
+    points = iter([np.full(3, -2.9), np.full(3, start)])
+    result = sl.minimize(two_funnels(1.0), lambda rng: next(points), 0.01, restarts=Short(), vectorized=True, rng=1)
+    assert list(result.history.runs[1].reasons) == [ends]

@@ -93,19 +93,31 @@ def spread(per_trial: PerTrial, axes: int) -> Any:
 
 def total(numbers: Array) -> PerTrial:
     """Sum over the last axis (..., n); one run's n numbers by a dot product, which starts three times faster than a reduction."""
-    return numbers.dot(_constant(1.0, numbers.size)) if numbers.ndim == 1 else np.add.reduce(numbers, axis=-1)
+    return numbers.dot(ones(numbers.size)) if numbers.ndim == 1 else np.add.reduce(numbers, axis=-1)
 
 
 def finite(numbers: Array) -> Any:
     """Where all of the numbers along the last axis (..., n) are finite."""
     if numbers.ndim > 1:
         return np.isfinite(np.add.reduce(numbers, axis=-1))
-    return numbers.dot(_constant(0.0, numbers.size)) == 0.0  # inf·0 and NaN·0 are NaN
+    return numbers.dot(_zeros(numbers.size)) == 0.0  # inf·0 and NaN·0 are NaN
 
 
 @lru_cache(maxsize=64)
-def _constant(value: float, size: int) -> Array:
-    return np.full(size, value)
+def constant(number: float) -> Array:
+    """A number as an array (), made once: it multiplies arrays a third faster."""
+    return np.array(number)
+
+
+@lru_cache(maxsize=64)
+def ones(size: int) -> Array:
+    """A vector of ones, made once; not to be written to."""
+    return np.ones(size)
+
+
+@lru_cache(maxsize=64)
+def _zeros(size: int) -> Array:
+    return np.zeros(size)
 
 
 def rows(per_trial: Array) -> Array:

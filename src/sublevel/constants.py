@@ -24,13 +24,18 @@ def hansen_kern_rate(d: int, mu_eff: float) -> float:
     return min(1.0, (2 * mu_eff - 1) / ((d + 2) ** 2 + mu_eff)) if mu_eff > 0 else 0.0
 
 
+def longest_run(d: int, n: int) -> float:
+    """Generations that a run takes at most if others may follow, 100 + 50(d + 3)²/√n: Hansen, BBOB workshop at GECCO 2009, section 2.1."""
+    return 100 + 50 * (d + 3) ** 2 / sqrt(n)
+
+
 def xnes_rate(d: int) -> float:
     """η_σ = η_B = (9 + 3 ln d)/(5d√d): Glasmachers et al., GECCO 2010, Table 1."""
     return (9 + 3 * log(d)) / (5 * d * sqrt(d))
 
 
 class CmaConstants(NamedTuple):
-    """The constants of CMA-ES for d variables and n points."""
+    """The constants of CMA-ES for d variables and n points. What multiplies vectors is an array (): a third faster than a number."""
 
     weights: Array  # (n,), from best to worst; the positive ones sum to 1
     attracting: Array  # (n,), the positive ones
@@ -41,13 +46,17 @@ class CmaConstants(NamedTuple):
     c_1: np.float64
     c_mu: np.float64
     c_1_stalled: float  # c_1·c_c(2 − c_c): the decay that is given back while the rank-one path waits
+    c_1_waiting: float  # c_1 − c_1_stalled: what is left then
     c_c: float
     c_sigma: float
     d_sigma: float
+    damped: float  # c_σ/d_σ
+    keep_sigma: Array  # 1 − c_σ
+    keep_c: Array  # 1 − c_c
     fade: float  # (1 − c_σ)²
     chi: float  # E‖N(0, I)‖
-    gain_sigma: float  # √(c_σ(2 − c_σ)µ_eff)
-    gain_c: float  # √(c_c(2 − c_c)µ_eff)
+    gain_sigma: Array  # √(c_σ(2 − c_σ)µ_eff)
+    gain_c: Array  # √(c_c(2 − c_c)µ_eff)
     stall: float  # the rank-one path waits while the other is longer than this times E‖N(0, I)‖
 
 
@@ -69,6 +78,7 @@ def cma_constants(d: int, n: int) -> CmaConstants:
     repulsion = min(1 + c_1 / c_mu, 1 + 2 * mu_eff_bad / (mu_eff + 2), (1 - c_1 - c_mu) / (d * c_mu))
     weights = np.where(raw >= 0, raw / np.sum(raw[raw > 0]), raw * repulsion / max(-np.sum(raw[raw < 0]), 1e-300))
     c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)
+    d_sigma = 1 + 2 * max(0.0, caution * sqrt((mu_eff - 1) / (d + 1)) - 1) + c_sigma
     return CmaConstants(
         weights=_locked(weights),
         attracting=_locked(np.maximum(weights, 0.0)),
@@ -79,13 +89,17 @@ def cma_constants(d: int, n: int) -> CmaConstants:
         c_1=np.float64(c_1),
         c_mu=np.float64(c_mu),
         c_1_stalled=c_1 * c_c * (2 - c_c),
+        c_1_waiting=c_1 * (1 - c_c * (2 - c_c)),
         c_c=c_c,
         c_sigma=c_sigma,
-        d_sigma=1 + 2 * max(0.0, caution * sqrt((mu_eff - 1) / (d + 1)) - 1) + c_sigma,
+        d_sigma=d_sigma,
+        damped=c_sigma / d_sigma,
+        keep_sigma=np.array(1 - c_sigma),
+        keep_c=np.array(1 - c_c),
         fade=(1 - c_sigma) ** 2,
         chi=sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d)),
-        gain_sigma=sqrt(c_sigma * (2 - c_sigma) * mu_eff),
-        gain_c=sqrt(c_c * (2 - c_c) * mu_eff),
+        gain_sigma=np.array(sqrt(c_sigma * (2 - c_sigma) * mu_eff)),
+        gain_c=np.array(sqrt(c_c * (2 - c_c) * mu_eff)),
         stall=1.4 + 2 / (d + 1),
     )
 

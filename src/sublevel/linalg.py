@@ -1,6 +1,7 @@
 """The LAPACK calls of one step, for one matrix or a batch; a failure is an answer here, never an exception.
 
-A single small matrix goes straight to LAPACK, because the checks of the general wrappers cost more than the work.
+A single small matrix goes straight to LAPACK, because the checks of the general wrappers cost more than the work; its options are given by
+their place, which costs half as much as by their name.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from sublevel.arrays import Array, Mask, PerTrial, everywhere, spread
+from sublevel.arrays import Array, Mask, PerTrial, everywhere, ones, spread
 
 
 def product(a: Array, b: Array) -> Array:
@@ -31,8 +32,12 @@ def inner(a: Array, b: Array) -> PerTrial:
 
 def add_to_diagonal(matrix: Array, number: PerTrial) -> None:
     """Add a number (...,) to the diagonal of a matrix (..., d, d), in place."""
-    diagonal = diagonal_of(matrix)
-    diagonal += number if matrix.ndim == 2 else spread(number, 1)
+    if matrix.ndim == 2:
+        d = len(matrix)
+        blas.daxpy(ones(d), matrix.reshape(-1), d, number, 0, 1, 0, d + 1)
+    else:
+        diagonal = diagonal_of(matrix)
+        diagonal += spread(number, 1)
 
 
 def diagonal_of(matrix: Array) -> Array:
@@ -55,6 +60,14 @@ def updated(matrix: Array, left: Array, right: Array) -> Array:
     return moved
 
 
+def with_square(matrix: Array, weight: PerTrial, vector: Array) -> Array:
+    """matrix + weight·vvᵀ (..., d, d) of a vector v (..., d); the matrix, which must be symmetric, is overwritten."""
+    if matrix.ndim == 2:
+        return blas.dger(weight, vector, vector, 1, 1, matrix.T, 1, 1, 1).T  # strides, and what may be overwritten
+    matrix += spread(weight, 2) * vector[..., :, None] * vector[..., None, :]
+    return matrix
+
+
 def solve(matrix: Array, right: Array) -> Array:
     """matrix⁻¹·right (..., d, n)."""
     return np.linalg.solve(matrix, right).astype(np.float64, copy=False)
@@ -63,14 +76,14 @@ def solve(matrix: Array, right: Array) -> Array:
 def lower_solve(lower: Array, vector: Array) -> Array:
     """L⁻¹v (..., d) for a lower triangular L (..., d, d)."""
     if lower.ndim == 2:
-        return lapack.dtrtrs(lower, vector, lower=1)[0]
+        return lapack.dtrtrs(lower, vector, 1)[0]
     return solve(lower, vector[..., None])[..., 0]
 
 
 def cholesky(matrix: Array) -> tuple[Array, Mask]:
     """Lower Cholesky factor (..., d, d), and whether the matrix was positive definite (...)."""
     if matrix.ndim == 2:
-        factor, info = lapack.dpotrf(matrix, lower=1, clean=1)
+        factor, info = lapack.dpotrf(matrix.T, 1, 1)  # lower, clean; the transposed of a symmetric matrix is in LAPACK's order
         return factor, np.bool_(info == 0)
     try:
         return np.linalg.cholesky(matrix).astype(np.float64, copy=False), np.ones(matrix.shape[:-2], dtype=np.bool_)
@@ -81,7 +94,7 @@ def cholesky(matrix: Array) -> tuple[Array, Mask]:
 def eigh(matrix: Array) -> tuple[Array, Array]:
     """Ascending eigenvalues (..., d) and eigenvectors in columns (..., d, d); NaN where LAPACK did not converge."""
     if matrix.ndim == 2:
-        values, vectors, info = lapack.dsyevd(matrix, lower=1)
+        values, vectors, info = lapack.dsyevd(matrix, 1, 1)
         return (values, vectors) if info == 0 else (np.full_like(values, np.nan), np.full_like(vectors, np.nan))
     try:
         return np.linalg.eigh(matrix)
@@ -92,7 +105,7 @@ def eigh(matrix: Array) -> tuple[Array, Array]:
 def eigvalsh(matrix: Array) -> Array:
     """Ascending eigenvalues (..., d) of a symmetric matrix; NaN where LAPACK did not converge."""
     if matrix.ndim == 2:
-        values, _, info = lapack.dsyev(matrix, compute_v=0, lower=1)
+        values, _, info = lapack.dsyev(matrix, 0, 1)
         return values if info == 0 else np.full_like(values, np.nan)
     try:
         return np.linalg.eigvalsh(matrix).astype(np.float64, copy=False)

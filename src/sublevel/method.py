@@ -82,10 +82,11 @@ class Method:
 
     def advanced(self, state: State, tangent: Tangent, wanted: Any = np.True_) -> tuple[State, Any]:
         """The state after a step along a tangent, and where it was taken (...): where it was `wanted` and stays in the family."""
-        theta, memory = state.theta, list[Memory]()
+        theta = state.theta
+        memory: list[Memory] = []
         for transform, remembered in zip(self.transforms, state.memory, strict=True):
-            tangent, remembered = transform(tangent, remembered, theta)
-            memory.append(remembered)
+            tangent, kept = transform(tangent, remembered, theta)
+            memory.append(kept)
         move = theta.moved(tangent)
         taken = move.usable & wanted
         everyone = everywhere(taken)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array
+from sublevel.constants import longest_run
 from sublevel.door import checked_method, checked_popsize, checked_restarts, checked_rng, checked_values, plain_array, shown
 from sublevel.families import Family, Sample
 from sublevel.method import Info, Method, State
-from sublevel.restarts import Run
+from sublevel.restarts import Once, Run
 from sublevel.space import Space
 from sublevel.start import checked_beginning
-from sublevel.stop import Watch
+from sublevel.stop import SLOW, Endings, Watch
 from sublevel.weights import Ranking, ranking
 
 
@@ -63,26 +65,33 @@ class Optimizer:
         theta = self.start.theta(self.start.x0)
         size = checked_popsize(self.method.popsize if popsize is None else popsize, theta.dimension)
         self.strategy, self._size = checked_restarts(restarts), size
-        self._runs = self.strategy.runs(size, self.rng)
-        self._sent: list[tuple[Any, int | None]] = []  # to the strategy, with the generator's state if it drew from it
+        self._forget_runs()
         self.nfev = self.nit = self.restarts = 0
         self.best_x = _locked(self.start.x0)
         self.best_fun = float("nan")
-        self.endings: list[dict[str, float]] = []  # why earlier runs ended
+        self.endings = Endings()  # why earlier runs ended
         self._over: dict[str, float] = {}
         self._begin(self._next_run(None), theta)
 
+    def _forget_runs(self) -> None:
+        """Begin anew with the restart strategy."""
+        self._runs = self.strategy.runs(self._size, self.rng)
+        self._spent = array("q")  # what the strategy was told: evaluations of each run that ended
+        self._draws: dict[int, Any] = {}  # the generator's states before the runs for which it drew
+
     def _next_run(self, spent: int | None) -> Run:
-        before = self.rng.bit_generator.state
+        before, number = self.rng.bit_generator.state, len(self._spent) + (spent is not None)
         run = next(self._runs) if spent is None else self._runs.send(spent)
-        drew = not _same(before, self.rng.bit_generator.state)
-        self._sent.append((before if drew else None, spent))
+        if not _same(before, self.rng.bit_generator.state):
+            self._draws[number] = before
+        if spent is not None:
+            self._spent.append(spent)
         return run
 
     def _begin(self, run: Run, theta: Family) -> None:
         self.run, self.popsize = run, run.popsize
         self.state = self.method.init(theta, run.popsize)
-        self.watch = Watch.begun(theta, run.popsize)
+        self.watch = Watch(theta.deviations, run.popsize, self.best_fun)
         self.last: Info | None = None
         self._run_began = self.nfev
         self._pending: Sample | None = None
@@ -129,8 +138,10 @@ class Optimizer:
     def ask(self) -> Array:
         """Points to evaluate (popsize, d), read-only; an earlier sample that was not told is forgotten."""
         self._pending = sample = self.method.ask(self.state, self.rng, self.popsize)
-        self._shown = _locked(self._points(sample.x))
-        return self._shown
+        space = self.start.space
+        self._shown = shown_points = sample.x if space is None else space.points(sample.x)
+        shown_points.setflags(write=False)
+        return shown_points
 
     def _points(self, searched: Array) -> Array:
         return searched if self.start.space is None else self.start.space.points(searched)
@@ -176,10 +187,9 @@ class Optimizer:
         """Reasons to stop with the numbers they saw; empty means go on. With restarts, a run that ends makes way for the next one here."""
         if self._over or self._pending is not None or self.last is None:
             return self._over
-        pace = min((float(kept.pace) for kept in self.state.memory if hasattr(kept, "pace")), default=1.0)
-        reasons = self.watch.reasons(self.state.theta, self.deviations, pace)
+        reasons = self.watch.reasons(self.state.theta, self.deviations, self._pace)
         spent = self.nfev - self._run_began
-        if not reasons and spent >= self.run.maxfevals:
+        if not reasons and spent >= self._allowance():
             reasons = {"run_budget": float(spent)}
         if reasons:
             try:
@@ -192,6 +202,18 @@ class Optimizer:
                 self._begin(run, self.start.theta(self.start.point(self.rng), run.sigma_factor))
         return self._over
 
+    def _allowance(self) -> float:
+        """Evaluations that the run may take: as the strategy says, and not too many if others follow, unless it goes slowly on purpose."""
+        if isinstance(self.strategy, Once) or self._pace() < SLOW:
+            return self.run.maxfevals
+        longest = self.popsize * longest_run(self.state.theta.dimension, self.popsize)
+        leads = self.watch.lowest < self.watch.to_beat
+        return longest if leads and self.run.spares_leaders else min(self.run.maxfevals, longest)
+
+    def _pace(self) -> float:
+        """How fast the search goes, as a part of its usual speed."""
+        return min((float(kept.pace) for kept in self.state.memory if hasattr(kept, "pace")), default=1.0)
+
     def saved(self) -> Saved:
         """All there is to store of it between two generations."""
         facts = {
@@ -199,9 +221,9 @@ class Optimizer:
             "nit": self.nit,
             "restarts": self.restarts,
             "best_fun": self.best_fun,
-            "run": [self.run.popsize, float(self.run.sigma_factor), float(self.run.maxfevals)],
+            "run": [self.run.popsize, float(self.run.sigma_factor), float(self.run.maxfevals), self.run.spares_leaders],
             "run_began": self._run_began,
-            "sent": [list(pair) for pair in self._sent],
+            "sent": [[self._draws.get(number), spent] for number, spent in enumerate([None, *self._spent])],
             "endings": [dict(ending) for ending in self.endings],
             "over": dict(self._over),
             "watch": self.watch.saved,
@@ -214,7 +236,7 @@ class Optimizer:
         facts, run = saved.facts, Run(*saved.facts["run"])
         self.nfev, self.nit, self.restarts = (int(facts[name]) for name in ("nfev", "nit", "restarts"))
         self.best_x, self.best_fun = _locked(saved.best_x), float(facts["best_fun"])
-        self.endings = [dict(ending) for ending in facts["endings"]]
+        self.endings = Endings(facts["endings"])
         self._begin(run, saved.state.theta)
         self._over, self._run_began = dict(facts["over"]), int(facts["run_began"])
         self.state = saved.state
@@ -224,7 +246,8 @@ class Optimizer:
 
     def replay(self, saved: Saved) -> None:
         """Bring the restart strategy to where it was: it hears again what it heard before, with the same randomness."""
-        self._runs, self._sent, run = self.strategy.runs(self._size, self.rng), [], None
+        self._forget_runs()
+        run = None
         for state, spent in saved.facts["sent"]:
             if state is not None:
                 self.rng.bit_generator.state = state

@@ -97,8 +97,8 @@ class History:
         self._next = self._stride = 0  # evaluations until the next snapshot, and between two
         self._numbers = array("d")
         self._per_row, self._in_row = 1, 0  # generations in a row, and those in the last one
-        self._begins = [(0, popsize)]  # first row and sample size of each run
-        self._endings: list[Mapping[str, float]] = []
+        self._begins, self._popsizes = array("q", [0]), array("q", [popsize])  # first row and sample size of each run
+        self._endings: Sequence[Mapping[str, float]] = ()
         self.last: tuple[float, float, float, float] = (0.0, np.nan, np.nan, np.nan)  # numbers of the last generation
 
     @property
@@ -130,18 +130,19 @@ class History:
                 history._per_row *= 2
             table, rows = merged(seen.table, firsts, history._per_row)
             history._numbers = array("d", table.tobytes())
-            history._begins = [(int(row), int(popsize)) for row, popsize in zip(rows, seen.popsizes[firsts], strict=True)]
-            history._endings = list(endings[: len(firsts) - 1])
+            history._begins, history._popsizes = array("q", rows.tolist()), array("q", seen.popsizes[firsts].tolist())
+            history._endings = endings[: len(firsts) - 1]
             history._in_row = (len(seen.table) - int(firsts[-1]) - 1) % history._per_row + 1
         return history
 
     def see(self, done: Optimizer) -> None:
         """Take note of the generation that was just told: evaluations, best value so far and of it, largest standard deviation."""
         if done.restarts >= len(self._begins):
-            self._begins.append((len(self), done.popsize))
-            self._endings = list(done.endings)
+            self._begins.append(len(self))
+            self._popsizes.append(done.popsize)
+            self._endings = done.endings
             self._in_row = self._per_row
-        self.last = (done.nfev, done.best_fun, done.generation_best, float(np.maximum.reduce(done.deviations)))
+        self.last = (done.nfev, done.best_fun, done.generation_best, max(done.deviations.tolist()))
         self._add(self.last)
         if done.nfev >= self._next:
             self.snapshots.append(Snapshot(done.nfev, len(self._begins) - 1, done.theta))
@@ -161,12 +162,12 @@ class History:
             self._numbers[-width:] = array("d", (*numbers[:2], lowest, numbers[3]))
         self._in_row += 1
         while len(self._numbers) > ROWS * width and self._per_row < LONGEST_ROW:
-            table, rows = merged(np.array(self._numbers).reshape(-1, width), np.array([row for row, _ in self._begins]), 2)
-            even = (len(self) - self._begins[-1][0]) % 2 == 0
+            table, rows = merged(np.array(self._numbers).reshape(-1, width), np.array(self._begins), 2)
+            even = (len(self) - self._begins[-1]) % 2 == 0
             self._in_row += self._per_row if even else 0
             self._per_row *= 2
             self._numbers = array("d", table.tobytes())
-            self._begins = [(int(row), popsize) for row, (_, popsize) in zip(rows, self._begins, strict=True)]
+            self._begins = array("q", rows.tolist())
 
     def end(self, done: Optimizer, reasons: Mapping[str, float]) -> None:
         """Take note of how it ended."""
@@ -196,11 +197,11 @@ class History:
     def runs(self) -> list[RunSummary]:
         """The runs so far, each with its best value and why it ended."""
         values = self["generation_best"]
-        ends = [row for row, _ in self._begins[1:]] + [len(self)]
-        endings: list[Mapping[str, float]] = [*self._endings, {}]
+        ends = [*self._begins[1:], len(self)]
+        endings: list[Mapping[str, float]] = [*self._endings[: len(ends)], {}]
         return [
             RunSummary(slice(row, end), popsize, float(np.fmin.reduce(values[row:end], initial=np.nan)), reasons)
-            for (row, popsize), end, reasons in zip(self._begins, ends, endings, strict=False)
+            for row, end, popsize, reasons in zip(self._begins, ends, self._popsizes, endings, strict=False)
         ]
 
     def trace(self) -> Trace:

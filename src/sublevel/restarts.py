@@ -16,6 +16,7 @@ class Run:
     popsize: int
     sigma_factor: float = 1.0
     maxfevals: float = np.inf
+    spares_leaders: bool = False  # whether it may take more than that once it has found a better value than all runs before
 
 
 Runs = Generator[Run, int, None]
@@ -46,7 +47,8 @@ class BIPOP:
     """Two regimes with equal budgets: larger and larger samples, and small ones with smaller steps (Hansen, BBOB workshop 2009).
 
     `restarts` counts the large runs; small runs come in between. As in the package `cma` 4, the first run belongs to the small ones, and
-    small samples may be as large as the last large one: large samples come earlier, which helps where there are many minima.
+    small samples may be as large as the last large one: large samples come earlier, which helps where there are many minima. A small run is
+    given half of what the large ones have spent, but one that leads is left to converge.
     """
 
     restarts: int = 9
@@ -59,7 +61,7 @@ class BIPOP:
         while doublings < self.restarts or spent_small < spent_large:
             if spent_small < spent_large:
                 growth = self.factor ** (doublings * rng.random() ** 2)
-                small = Run(max(int(popsize * growth), 2), 10.0 ** (-2.0 * rng.random()), max(spent_large / 2, 2.0 * popsize))
+                small = Run(max(int(popsize * growth), 2), 10.0 ** (-2.0 * rng.random()), max(spent_large / 2, 2.0 * popsize), True)
                 spent_small += yield small
             else:
                 doublings += 1

@@ -69,7 +69,7 @@ class Seen(NamedTuple):
     """What is known of a shard's points after their evaluation."""
 
     values: Array  # (size,)
-    squares: Array  # (size,), ‖z‖²
+    squares: Array | None  # (size,), ‖z‖² if that is wanted
     best_x: Array  # (d,), the user's point with the best value
     ends: Array  # (2, k), the first and the last search point
     place: str  # where that was
@@ -105,7 +105,7 @@ class Memory:
 MEMORY = Memory(REMEMBERED)
 
 
-def seen(fun: Callable[..., Any], space: Space | None, theta: Family, shard: Shard) -> Seen:
+def seen(fun: Callable[..., Any], space: Space | None, theta: Family, wants_squares: bool, shard: Shard) -> Seen:
     """Draw and evaluate a shard."""
     z = shard.drawn()
     u = theta.sample_at(z).x
@@ -118,7 +118,7 @@ def seen(fun: Callable[..., Any], space: Space | None, theta: Family, shard: Sha
         raise
     MEMORY.keep(shard, z)
     best = 0 if np.isnan(values).all() else int(np.nanargmin(values))
-    return Seen(values, np.vecdot(z, z), x[best].copy(), u[[0, -1]], cluster.place())
+    return Seen(values, np.vecdot(z, z) if wants_squares else None, x[best].copy(), u[[0, -1]], cluster.place())
 
 
 def sums(shard: Shard, mean_weights: Array, cov_weights: Array | None) -> Sums:
@@ -134,16 +134,16 @@ def sums(shard: Shard, mean_weights: Array, cov_weights: Array | None) -> Sums:
 class Whereabouts:
     """What weight rules ask of a sample whose points are elsewhere: of z and x (n, d) only the shape is here."""
 
-    squares: Array  # (n,), ‖z‖²
+    squares: Array  # (n,), ‖z‖²; nowhere if the rule does not need it
     z: Array
     x: Array
     images: None = None
 
     @classmethod
-    def of(cls, squares: Array, dimension: int) -> Whereabouts:
-        """Squares (n,) of points in some dimension."""
-        nowhere = np.broadcast_to(np.nan, (squares.size, dimension))
-        return cls(squares, nowhere, nowhere)
+    def of(cls, squares: Array | None, size: int, dimension: int) -> Whereabouts:
+        """Squares (size,), if they are known, of points in some dimension."""
+        nowhere = np.broadcast_to(np.nan, (size, dimension))
+        return cls(nowhere[:, 0] if squares is None else squares, nowhere, nowhere)
 
     @property
     def surprise(self) -> Array:
@@ -165,11 +165,11 @@ class Sharding:
         """One generation."""
         theta, method = optimizer.theta, optimizer.method
         shards = self.shards(optimizer)
-        reports = self._reports(shards, theta, optimizer.space)
+        reports = self._reports(shards, optimizer)
         values = np.concatenate([report.values for report in reports])
-        squares = np.concatenate([report.squares for report in reports])
+        squares = [report.squares for report in reports if report.squares is not None]
         ranks = ranking(values)
-        weighting = method.weights(ranks, Whereabouts.of(squares, theta.dimension))
+        weighting = method.weights(ranks, Whereabouts.of(np.concatenate(squares) if squares else None, values.size, theta.dimension))
         tangent = self._tangent(shards, weighting, [report.place for report in reports])
         state, info = method.told(optimizer.state, ranks, weighting, tangent)
         part = int(np.argmax(_ends(shards) > ranks.order[0]))
@@ -181,8 +181,9 @@ class Sharding:
         sizes = [n // count + (part < n % count) for part in range(count)]
         return [Shard(self.seed, optimizer.restarts, optimizer.nit, part, size, d) for part, size in enumerate(sizes)]
 
-    def _reports(self, shards: Sequence[Shard], theta: Family, space: Space | None) -> list[Seen]:
-        calls = [(self.fun, space, theta, shard) for shard in shards]
+    def _reports(self, shards: Sequence[Shard], optimizer: Optimizer) -> list[Seen]:
+        wants_squares = getattr(optimizer.method.weights, "needs_squares", True)
+        calls = [(self.fun, optimizer.space, optimizer.theta, wants_squares, shard) for shard in shards]
         return self.everyone(seen, calls, self._names("seen", shards), [""] * len(shards))
 
     def _tangent(self, shards: Sequence[Shard], weighting: Weighting, places: Sequence[str]) -> Tangent:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, overload
 
 import numpy as np
 
@@ -49,11 +49,13 @@ MESSAGES = {
     "unselective": "nothing was selected in {value:.0f} generations in a row, for a small sample or many ties; give a larger `popsize`",
     "refused": "a step would leave the range of floats or make C indefinite, {value:.0f} generations in a row; f may be unbounded",
     "interrupted": "interrupted in iteration {value:.0f}; this is what was found until then",
+    "overtaken": "the run came within {value:.2g} of the best value of an earlier one and comes no nearer",
 }
 """What each reason says, with the number it saw."""
 
-STATUS = {name: code for code, name in enumerate(MESSAGES)}
-SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point", "tolfun"})
+NAMES = tuple(MESSAGES)
+STATUS = {name: code for code, name in enumerate(NAMES)}
+SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point", "tolfun", "overtaken"})
 
 
 STAGNATION = (0.2, 20_000)
@@ -68,15 +70,48 @@ CONDITION = 1e18
 """Cond(C) beyond which floats no longer tell the axes apart."""
 GROWTH = 1e20
 """A run diverges when a standard deviation has grown by this factor."""
+HOPE = 1e-2
+"""A run is given up for the next one if its values differ by less than this part of what it lacks to the best value of an earlier run."""
 RESOLUTION = 256 * np.finfo(np.float64).eps
 """Values that differ by less than this part of their size are one value: sums and functions of functions round more than once."""
+
+
+class Endings(Sequence[Mapping[str, float]]):
+    """Why runs ended: one reason each with its number, in nine bytes, because there may be many runs."""
+
+    def __init__(self, endings: Iterable[Mapping[str, float]] = ()) -> None:
+        self._statuses, self._numbers = array("B"), array("d")
+        for reasons in endings:
+            self.append(reasons)
+
+    def append(self, reasons: Mapping[str, float]) -> None:
+        """One more run ended."""
+        ((name, number),) = reasons.items()
+        self._statuses.append(STATUS[name])
+        self._numbers.append(number)
+
+    def __len__(self) -> int:
+        """Runs that ended."""
+        return len(self._statuses)
+
+    @overload
+    def __getitem__(self, which: int) -> dict[str, float]: ...
+    @overload
+    def __getitem__(self, which: slice) -> list[dict[str, float]]: ...
+    def __getitem__(self, which: int | slice) -> dict[str, float] | list[dict[str, float]]:
+        """Why a run ended, or some of them."""
+        if isinstance(which, slice):
+            return [self[index] for index in range(*which.indices(len(self)))]
+        return {NAMES[self._statuses[which]]: self._numbers[which]}
 
 
 class Watch:
     """What the reasons to end a run depend on. None of them changes when f is scaled, or x scaled or shifted."""
 
-    def __init__(self, initial_deviations: Array, popsize: int) -> None:
+    def __init__(self, initial_deviations: Array, popsize: int, to_beat: float = np.nan) -> None:
+        """A run that begins with these standard deviations (d,), after others whose best value is `to_beat`, NaN if there are none."""
         self.initial_deviations = initial_deviations
+        self.to_beat = to_beat
         self.recent = 10 + -(-30 * initial_deviations.size // popsize)
         d = initial_deviations.size
         self.patience = 100 + 100 * d**1.5 / popsize
@@ -100,18 +135,15 @@ class Watch:
             "highest": self.highest,
             "standstill": self._standstill,
             "standing_for": self._standing_for,
+            "to_beat": self.to_beat,
         }
 
     def restore(self, saved: Mapping[str, Any], best: Array, medians: Array) -> None:
         """Go on from what was saved, and from the best and median values of the generations before, the last `kept` of them at least."""
         self.seen, self.lowest, self.highest = int(saved["seen"]), float(saved["lowest"]), float(saved["highest"])
         self._standstill, self._standing_for = saved["standstill"], int(saved["standing_for"])
+        self.to_beat = float(saved["to_beat"])
         self.best, self.medians = array("d", best[-self.kept :].tolist()), array("d", medians[-self.kept :].tolist())
-
-    @classmethod
-    def begun(cls, theta: Family, popsize: int) -> Watch:
-        """The watch of a run that begins at θ."""
-        return cls(theta.deviations, popsize)
 
     def see(self, info: Info, values: Array, points: Array) -> None:
         """Take note of a generation's values (n,) and search points (n, d)."""
@@ -123,7 +155,7 @@ class Watch:
         if len(self._unread) > 100:  # nobody asks for reasons
             self._read()
 
-    def reasons(self, theta: Family, deviations: Array, pace: float = 1.0) -> dict[str, float]:
+    def reasons(self, theta: Family, deviations: Array, pace: Callable[[], float]) -> dict[str, float]:
         """Reasons to end the run with the numbers they saw; empty means go on. At a slow `pace` there is no stagnation."""
         spread = self._read()
         reasons = converged(theta.mean, deviations, self.initial_deviations)
@@ -132,9 +164,9 @@ class Watch:
             if self._standstill == "flat" and self._came_down(deviations):
                 reasons = {"tolfun": 0.0}
         if not reasons:
-            reasons = self._flat_in_floats(spread)
+            reasons = self._narrow_in_values(spread)
         if not reasons and self.seen % 10 == 0:
-            reasons = self._stagnant(pace) or self._degenerate(theta, deviations)
+            reasons = self._stagnant(pace()) or self._degenerate(theta, deviations)
         return reasons
 
     def _read(self) -> float:
@@ -157,15 +189,24 @@ class Watch:
     def _came_down(self, deviations: Array) -> bool:
         """Whether the equal values of a sample are the best ones of a run that has narrowed: it has converged, and began on no plateau."""
         low, high = self.lowest, self.highest
-        return bool(low < high and self.best[-1] <= low and np.all(deviations < self.initial_deviations))
+        return bool(low < high and self.best[-1] <= low + RESOLUTION * abs(low) and np.all(deviations < self.initial_deviations))
 
-    def _flat_in_floats(self, spread: float) -> dict[str, float]:
-        """All values of the sample and the best ones of recent generations are equal but for rounding."""
-        size = RESOLUTION * abs(self.best[-1])
-        if not spread <= size or self.seen < self.recent:
+    def _narrow_in_values(self, spread: float) -> dict[str, float]:
+        """The values of the sample and the best ones of recent generations are equal but for rounding, or too near to each other to hope.
+
+        Too near is what differs by a hundredth of the distance to an earlier run's best value: at this pace it would take a hundred times
+        as long to get there.
+        """
+        best = self.best[-1]
+        lacks = best - self.to_beat
+        rounding, hopeless = RESOLUTION * abs(best), HOPE * lacks
+        if self.seen < self.recent or not (spread <= rounding or spread <= hopeless):
             return {}
         recent = self.best[-self.recent :]
-        return {"tolfun": max(recent) - min(recent)} if max(recent) - min(recent) <= size else {}
+        change = max(recent) - min(recent)
+        if spread <= rounding and change <= rounding:
+            return {"tolfun": change}
+        return {"overtaken": lacks} if spread <= hopeless and change <= hopeless < np.inf else {}
 
     def _stagnant(self, pace: float) -> dict[str, float]:
         """Neither the best nor the median values got better over the last fifth of the run: their order says so, not their size.
@@ -193,7 +234,7 @@ class Watch:
             condition = float((lengths[0] / lengths[-1]) ** 2)
             if condition > CONDITION:
                 return {"ill_conditioned": condition}
-            if np.array_equal(theta.mean + 0.2 * theta.scale * lengths[-1] * axes[:, -1], theta.mean):
+            if np.array_equal(theta.mean + EFFECT * theta.scale * lengths[-1] * axes[:, -1], theta.mean):
                 return {"no_effect": float(np.max(deviations / self.initial_deviations))}
         return {}
 
@@ -207,8 +248,10 @@ def _standstill(outcome: Any, points: Array) -> str:
 
 def converged(mean: Array, deviations: Array, initial_deviations: Array) -> dict[str, float]:
     """Reasons from the width of the distribution, relative to where it began and to the spacing of floats."""
+    if deviations[0] > TOLX * initial_deviations[0] and mean[0] + EFFECT * deviations[0] != mean[0]:
+        return {}  # one is enough, and there is almost always the first
     wide = deviations > TOLX * initial_deviations
-    if np.count_nonzero(wide & (mean + 0.2 * deviations != mean)):
+    if np.count_nonzero(wide & (mean + EFFECT * deviations != mean)):
         return {}
     width = float(np.max(deviations / initial_deviations))
     return {("too_narrow" if width >= 1 else "no_effect") if wide.any() else "tolx": width}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sublevel.arrays import Array, PerTrial, larger, rows, spread, total, value
-from sublevel.linalg import combination, eigh, eigvalsh, product, semidefinite_root
+from sublevel.arrays import Array, PerTrial, larger, spread, total, value
+from sublevel.linalg import combination, eigh, eigvalsh, product, semidefinite_root, with_square
 
 ZERO = np.float64(0.0)
 ONE = np.float64(1.0)
@@ -50,7 +50,7 @@ def is_thin(k: int, d: int) -> bool:
 
     Exactness asks for k < d alone; in few dimensions one d×d Cholesky beats the longer k×k formula anyway.
     """
-    return k < d and d > THIN_FROM
+    return d > THIN_FROM and k < d
 
 
 class Cloud:
@@ -151,9 +151,7 @@ class Dense:
 
     def joined(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Dense:
         """rate·moment + weight·vvᵀ − decay·I with one more vector v (..., d)."""
-        moment = spread(rate, 2) * self.moment
-        moment += (spread(weight, 1) * vector)[..., :, None] * rows(vector)
-        return Dense(moment, decay, self.size)
+        return Dense(with_square(spread(rate, 2) * self.moment, weight, vector), decay, self.size)
 
     @property
     def extremes(self) -> tuple[PerTrial, PerTrial]:

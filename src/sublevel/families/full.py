@@ -167,7 +167,7 @@ class FullGaussian:
 
 def _thick_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:
     """A·L with LLᵀ = M = I + rate·(moment − decay·I) (..., d, d), the growth of the scale, and where M is definite."""
-    matrix = spread(rate, 2) * cloud.moment
+    matrix = cloud.moment.copy() if rate is ONE else spread(rate, 2) * cloud.moment
     add_to_diagonal(matrix, 1.0 - rate * cloud.decay)
     factor, definite = cholesky(matrix)
     return product(root, factor), ONE, definite, lambda vector: lower_solve(factor, vector)

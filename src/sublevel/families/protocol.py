@@ -13,6 +13,7 @@ from sublevel.tangent import ONE, Tangent
 
 LOG_2PI = log(2 * pi)
 SQRT_HALF = sqrt(0.5)
+HALF = np.array(0.5)
 SCALE_RANGE = (2.0**-1000, 2.0**1000)
 """Standard deviations a state may have, about 1e-301 to 1e301: beyond, a step is refused and named."""
 
@@ -48,7 +49,7 @@ class GaussianSample:
     @property
     def surprise(self) -> Array:
         """−log p(xᵢ) = ‖zᵢ‖²/2 (..., n), up to a constant."""
-        return 0.5 * self.squares
+        return HALF * self.squares
 
 
 Transport = Callable[[Array], Array]

@@ -142,11 +142,11 @@ def checked_facts(facts: dict[str, Any], optimizer: Optimizer) -> dict[str, Any]
     template = optimizer.rng.bit_generator.state
     checked: dict[str, Any] = {name: _count(facts, name) for name in ("nfev", "nit", "restarts", "run_began")}
     checked["best_fun"] = _real(facts.get("best_fun"))
-    popsize, factor, budget = _listed(facts, "run", 3)
+    popsize, factor, budget, spares_leaders = _listed(facts, "run", 4)
     size = _count({"popsize": popsize}, "popsize")
     if size < 2 or 8 * size * optimizer.best_x.size > LARGEST_GENERATION:
         raise Misfit(f"its run has an impossible sample size of {size}")
-    checked["run"] = [size, _real(factor), _real(budget)]
+    checked["run"] = [size, _real(factor), _real(budget), spares_leaders is True]
     checked["endings"] = [_reasons(ending) for ending in _listed(facts, "endings")]
     checked["over"] = _reasons(facts.get("over"))
     checked["watch"] = _checked_watch(facts.get("watch"))
@@ -162,7 +162,7 @@ def _checked_watch(watch: Any) -> dict[str, Any]:
         raise Misfit("its checkpoint has parts of another kind")
     known = cast(dict[str, Any], watch)
     checked: dict[str, Any] = {name: _count(known, name) for name in ("seen", "standing_for")}
-    checked |= {name: _real(known.get(name)) for name in ("lowest", "highest")}
+    checked |= {name: _real(known.get(name)) for name in ("lowest", "highest", "to_beat")}
     standstill = known.get("standstill")
     if standstill is not None and standstill not in MESSAGES:
         raise Misfit("its checkpoint has parts of another kind")

@@ -44,15 +44,17 @@ class Cumulation:
         """The tangent with CMA-ES's rates, one more vector and a change of scale."""
         cloud, step = tangent.cloud, tangent.mean
         c = cma_constants(step.shape[-1], cloud.size)
-        p_sigma = (1.0 - c.c_sigma) * memory.sigma + c.gain_sigma * step
+        p_sigma = c.keep_sigma * memory.sigma
+        p_sigma += c.gain_sigma * step
         fading = memory.fading * c.fade
         length = inner(p_sigma, p_sigma) ** 0.5 / c.chi
         goes_on = as_number(length < c.stall * (1.0 - fading) ** 0.5)  # h_σ
         gain = spread(c.gain_c * goes_on, 1)
-        p_c = (1.0 - c.c_c) * memory.cov + gain * step
-        image = None if memory.image is None or tangent.mean_image is None else (1.0 - c.c_c) * memory.image + gain * tangent.mean_image
-        decay = c.c_mu * cloud.decay + c.c_1 - c.c_1_stalled * (1.0 - goes_on)
+        p_c = c.keep_c * memory.cov
+        p_c += gain * step
+        image = None if memory.image is None or tangent.mean_image is None else c.keep_c * memory.image + gain * tangent.mean_image
+        decay = c.c_mu * cloud.decay + c.c_1_waiting + c.c_1_stalled * goes_on
         joined = cloud.joined(c.c_mu, p_c, c.c_1, decay, image)
-        log_scale = smaller(c.c_sigma / c.d_sigma * (length - 1.0), 1.0)
+        log_scale = smaller(c.damped * (length - 1.0), 1.0)
         moved = Tangent(step, joined, ONE, log_scale, mean_image=tangent.mean_image)
         return (moved if self.c_mean == 1.0 else moved.scaled(mean=np.float64(self.c_mean), cov=ONE)), Paths(p_sigma, p_c, fading, image)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from sublevel.constants import cma_constants
 from sublevel.families.protocol import Sample
 from sublevel.tangent import Weighting
 from sublevel.weights.ranking import Ranking
 
-NEAR = 1e-10
+NEAR = np.array(1e-10)
 """Keeps a bad point at the mean from taking more variance than there is."""
 
 
@@ -27,4 +29,5 @@ class Active:
         attracting = ranks.assigned(constants.attracting, average_ties=True)
         repelling = ranks.assigned(constants.repelling, average_ties=True)
         repelling /= sample.squares + NEAR
-        return Weighting(attracting, attracting + repelling, constants.weight_sum)
+        repelling += attracting
+        return Weighting(attracting, repelling, constants.weight_sum)

@@ -10,6 +10,10 @@ from sublevel.weights.ranking import Ranking
 
 
 class Weights(Protocol):
-    """Ranks to weights. Knows the order of the points and where they lie in the whitened frame, not f and not C."""
+    """Ranks to weights. Knows the order of the points and where they lie in the whitened frame, not f and not C.
+
+    A rule for which only the number and the order of the points matter may say so by `needs_squares = False`: then a sharded run need not
+    send their ‖z‖².
+    """
 
     def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting: ...

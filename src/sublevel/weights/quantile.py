@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -63,6 +64,8 @@ class Quantile:
     With `average_ties` they share the weights of their ranks equally instead, which is IGO's own rule (Ollivier et al.,
     JMLR 18, 2017, eq. 14) and the one to use where ties are the rule, as on bits.
     """
+
+    needs_squares: ClassVar[bool] = False
 
     scheme: Scheme = Truncation()
     average_ties: bool = False

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from sublevel.arrays import Array, Mask, PerTrial, value
 
+FEW = 64
+"""Values up to which Python's set finds ties faster than arrays do."""
+
 
 @value
 class Ranking:
@@ -83,10 +86,14 @@ def _averages(by_rank: Array, last: NDArray[np.intp]) -> Array:
 def ranking(values: Array) -> Ranking:
     """The ranking of f-values (..., n)."""
     order = values.argsort(axis=-1)  # puts NaN last
+    if order.ndim == 1 and order.size <= FEW:
+        numbers = values.tolist()
+        if len(set(numbers)) == order.size and numbers[order[-1]] == numbers[order[-1]]:  # all different, and none is NaN
+            return Ranking(order, None, values[order[0]])
     ascending = values[order] if values.ndim == 1 else np.take_along_axis(values, order, axis=-1)
     best = ascending[..., 0]
-    rises = ascending[1:] > ascending[:-1] if order.ndim == 1 else ascending[..., 1:] > ascending[..., :-1]
-    if b"\0" not in rises.tobytes():  # `all` costs three times as much on a small sample
+    rises = ascending[..., 1:] > ascending[..., :-1]
+    if rises.all():
         return Ranking(order, None, best)
     order = values.argsort(axis=-1, kind="stable")  # equals in the order of the points, be they NaN, inf or finite
     is_nan = np.isnan(ascending)

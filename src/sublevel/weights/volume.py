@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sublevel.arrays import Array, anywhere, spread, total
+from sublevel.arrays import Array, anywhere, constant, spread, total
 from sublevel.families.protocol import Sample
 from sublevel.tangent import ZERO, Weighting
 from sublevel.weights.ranking import Ranking
@@ -33,13 +33,13 @@ class Volume:
         cost = self.cost(ranks, sample)
         size = cost.shape[-1]
         cost -= spread(total(cost) / size, 1)
-        cost *= -1.0 / size
+        cost *= constant(-1.0 / size)
         return Weighting(cost, cost, ZERO)
 
     def cost(self, ranks: Ranking, sample: Sample) -> Array:
         """V̂ᵢ/V̂_max − 1 (..., n), in [−1, 0] and exact however small the differences are."""
         exponent = 2.0 / sample.z.shape[-1] if self.exponent is None else self.exponent
-        return ranks.unsorted(np.expm1(exponent * log_shares(ranks, sample.surprise)))
+        return ranks.unsorted(np.expm1(constant(exponent) * log_shares(ranks, sample.surprise)))
 
 
 def log_shares(ranks: Ranking, surprise: Array) -> Array:
