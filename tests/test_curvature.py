@@ -9,8 +9,8 @@ from scipy.optimize import OptimizeResult, curve_fit, minimize, rosen, rosen_hes
 from scipy.special import expit
 
 import sublevel as sl
-from sublevel.curvature.design import Star, Values, fitted
-from sublevel.curvature.frame import Frame
+from sublevel.curvature.design import INNER, Star, Values, extrapolated, fitted
+from sublevel.curvature.frame import Frame, found_place
 
 
 def turned(d, condition, rng):
@@ -92,6 +92,46 @@ def test_an_exact_fit_takes_cubic_terms_out_of_the_gradient():
     values = Values(np.array([5.0]), *((f(rows)[None], f(-rows)[None]) for rows in (star.axis_rows, star.couple_rows)))
     assert_allclose(fitted(star, values, exact=True).gradient, slope, atol=1e-14)
     assert np.abs(fitted(star, values, exact=False).gradient - slope).max() > 0.1  # what least squares makes of them
+
+
+def values_of(f, star, radius):
+    """f at the points of a star of this radius, once."""
+    rows = [radius * star.axis_rows, radius * star.couple_rows]
+    return Values(f(np.zeros((1, star.size))), *((f(part)[None], f(-part)[None]) for part in rows))
+
+
+def test_extrapolation_takes_cubic_and_quartic_terms_out(rng):
+    star, hessian, slope = Star(3, 3, both=True), turned(3, 5.0, rng), rng.standard_normal(3)
+    cubic, quartic = rng.standard_normal((3, 3)), rng.standard_normal((3, 3))
+    bent = lambda z: np.einsum("ni,ij,nj->n", z**2, cubic, z) + np.einsum("ni,ij,nj->n", z**2, quartic, z**2)  # noqa: E731
+    f = lambda z: 7.0 + z @ slope + bowl(hessian, 0.0)(z) + bent(z)  # noqa: E731
+    outer, inner = values_of(f, star, 1.0), values_of(f, star, INNER)
+    fit, plain = extrapolated(star, outer, inner), fitted(star, inner, exact=False)
+    assert_allclose(fit.constant, 7.0, atol=1e-12)
+    assert_allclose(fit.matrix, hessian, atol=1e-11)
+    assert_allclose(fit.gradient, slope, atol=1e-12)
+    assert_allclose(fit.bend.change, 0.0, atol=1e-11)
+    assert np.abs(plain.matrix / INNER**2 - hessian).max() > 0.1  # what is left at the inner radius alone
+    assert np.abs(plain.bend.change).max() > 0.01
+
+
+def test_errors_of_an_extrapolation_are_what_noise_in_each_value_makes_of_it(rng):
+    star, counts = Star(3, 3, both=True), (1, 2)  # rounds of the outer star, and of the inner one
+    w, i = rng.standard_normal((3, 2)), 0
+    variance, gradient, change = 0.0, 0.0, 0.0
+    sizes = [
+        (n, (n, len(star.axis_rows)), (n, len(star.axis_rows)), (n, len(star.couple_rows)), (n, len(star.couple_rows))) for n in counts
+    ]
+    total = sum(int(np.prod(shape)) for level in sizes for shape in level)
+    for i in range(total):  # coefficients are linear in values: the variance is the sum of squares over them
+        numbers = iter(np.eye(total)[i])
+        levels = [[np.reshape([next(numbers) for _ in range(int(np.prod(shape)))], shape) for shape in level] for level in sizes]
+        fit = extrapolated(star, *(Values(part[0], (part[1], part[2]), (part[3], part[4])) for part in levels))
+        variance = variance + np.square(w.T @ fit.matrix @ w)
+        gradient, change = gradient + np.outer(fit.gradient, fit.gradient), change + np.square(fit.bend.change)
+    assert_allclose(fit.errors.of_form(w), variance, rtol=1e-10)
+    assert_allclose(fit.errors.gradient, gradient, atol=1e-10)
+    assert_allclose(fit.bend.units, change, rtol=1e-10)
 
 
 # --- accuracy without noise ---------------------------------------------------------------------------------------------------------
@@ -180,6 +220,20 @@ def test_the_run_that_found_the_best_is_the_one_that_is_looked_at():
     result = sl.minimize(f, np.full(2, 3.0), 1.0, vectorized=True, restarts=3, rng=3)
     assert len(result.history.runs) > 1
     assert_allclose(sl.curvature(f, result, vectorized=True).hessian, (200 if result.fun < 0.5 else 2) * np.eye(2), atol=1e-3)
+
+
+def rastrigin(rng):
+    """A valley at every point of whole numbers, deeper towards 0, with noise."""
+    return lambda X: np.sum(X**2 + 10 * (1 - np.cos(2 * np.pi * X)), axis=1) + 1e-3 * rng.standard_normal(len(X))
+
+
+def test_under_noise_the_mean_is_that_of_the_run_that_found_the_best():
+    f = rastrigin(np.random.default_rng(1))
+    result = sl.minimize(f, np.full(2, 1.6), 0.5, vectorized=True, restarts=2, rng=1, maxfevals=20_000)
+    assert np.linalg.norm(result.mean - result.x) > 0.5  # the last run ended elsewhere
+    found = sl.curvature(f, result, vectorized=True)
+    assert_allclose(found.centre, result.x, atol=0.05)
+    assert found.success
 
 
 def test_values_with_few_digits_are_looked_at_from_afar(rng):
@@ -281,6 +335,95 @@ def test_errors_are_calibrated_for_four_hundred_small_problems():
     trials = [noisy_trial(seed, d=3, condition=100.0) for seed in range(400)]
     shares = np.mean([within_two(found, hessian) for found, hessian in trials], axis=(0, 2))
     assert_allclose(shares, 0.95, atol=0.03)
+
+
+def noisy_rosenbrock(seed, deviation):
+    """The curvature of Rosenbrock's function in 5 dimensions from values with noise, and how far its curvatures are off at most."""
+    rng = np.random.default_rng(seed)
+    f = lambda X: np.sum(100 * (X[:, 1:] - X[:, :-1] ** 2) ** 2 + (1 - X[:, :-1]) ** 2, axis=1) + deviation * rng.standard_normal(len(X))  # noqa: E731
+    result = sl.minimize(f, np.full(5, 0.8), 0.1, vectorized=True, maxfevals=10_000, rng=seed)
+    return f, result
+
+
+def factor_off(found, truth):
+    values = relative(found, truth)
+    return max(values.max(), 1 / values.min()) if values.min() > 0 else np.inf
+
+
+def test_evaluations_that_are_given_under_noise_make_the_hessian_of_a_bent_valley_precise():
+    truth = rosen_hess(np.ones(5))
+    for seed in range(3):
+        f, result = noisy_rosenbrock(seed, 1e-6)
+        found = sl.curvature(f, result, maxfevals=751, vectorized=True)
+        fixed = sl.curvature(f, result, delta_f=found.delta_f, maxfevals=751, vectorized=True)
+        assert found.success
+        assert found.nfev <= 751
+        assert factor_off(found, truth) < 1.01
+        assert factor_off(fixed, truth) > 1.01  # one radius as wide as that is too wide
+
+
+def test_where_noise_hides_the_minimum_of_a_bent_valley_that_is_named_or_the_hessian_is_right():
+    truth, named = rosen_hess(np.ones(5)), []
+    for seed in range(10):
+        found = sl.curvature(*noisy_rosenbrock(seed, 1e-2), vectorized=True)
+        named.append(names(found))
+        assert not found.success or factor_off(found, truth) < 1.4
+    assert ["drift"] in named
+    assert [] in named
+
+
+def test_a_bent_valley_is_extrapolated_by_default(rng):
+    f = lambda X: np.sum(X**2 + X**4, axis=1) + 0.01 * rng.standard_normal(len(X))  # noqa: E731
+    place = OptimizeResult(x=np.zeros(3), hess_inv=0.5 * np.eye(3))
+    assert_allclose(sl.curvature(f, place, vectorized=True).hessian, 2 * np.eye(3), atol=0.3)
+    plain = sl.curvature(f, place, delta_f=1.0, vectorized=True)
+    assert "not_quadratic" in names(plain)
+    assert plain.hessian[0, 0] > 2.5
+
+
+def test_a_frame_that_noise_has_spoiled_is_not_used():
+    conditions = []
+    for seed in range(9):
+        rng = np.random.default_rng(seed)
+        hessian = turned(2, 1e6, rng)
+        f = lambda X: bowl(hessian, np.ones(2))(X) + 0.01 * rng.standard_normal(len(X))  # noqa: B023, E731
+        result = sl.minimize(f, np.zeros(2), 0.5, vectorized=True, maxfevals=10_000, rng=seed)
+        roots = [found_place(result, None, deviation).root for deviation in (0.01, 0.0)]
+        conditions.append([np.linalg.cond(root.T @ hessian @ root) for root in roots])
+        assert_allclose(relative(sl.curvature(f, result, vectorized=True), hessian), 1.0, atol=0.1)
+    kept, last = np.median(conditions, axis=0)
+    assert kept < 30
+    assert last > 1e3
+
+
+def shares_with_a_budget(case, delta_f=None):
+    """Shares of entries of H and of H⁻¹ within two standard errors when 750 evaluations are given, over 200 searches."""
+    shares = []
+    for seed in range(200):
+        f, hessian = case(seed)
+        rng = np.random.default_rng(seed)
+        noisy = lambda X, f=f, rng=rng: f(X) + 0.01 * rng.standard_normal(len(X))  # noqa: E731
+        result = sl.minimize(noisy, np.zeros(len(hessian)), 0.5, vectorized=True, maxfevals=10_000, rng=seed)
+        found = sl.curvature(noisy, result, maxfevals=750, delta_f=delta_f, vectorized=True)
+        shares.append(np.mean(within_two(found, hessian), axis=1))
+    return np.mean(shares, axis=0)
+
+
+def turned_bowl(seed):
+    hessian = turned(5, 1e6, np.random.default_rng(seed))
+    return bowl(hessian, np.ones(5)), hessian
+
+
+@pytest.mark.slow
+def test_errors_are_calibrated_where_a_budget_was_given():
+    assert_allclose(shares_with_a_budget(turned_bowl), 0.95, atol=0.03)
+
+
+@pytest.mark.slow
+def test_errors_hold_the_bias_of_what_is_not_quadratic():
+    # a bias has a sign and is no noise: an error of its size holds it, but 95 % is not to be had
+    assert shares_with_a_budget(logistic_with_minimum).min() > 0.85
+    assert shares_with_a_budget(logistic_with_minimum, delta_f=4.0).max() < 0.5  # the same width without extrapolation
 
 
 def test_a_value_that_comes_again_is_no_noise_and_one_that_does_not_is(rng):
@@ -403,6 +546,31 @@ def test_a_search_that_noise_stopped_far_away_is_named(rng):
     assert_array_equal(found.x, 0.0)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_alone_is_no_saddle(seed):
+    rng = np.random.default_rng(seed)
+    found = sl.curvature(lambda X: rng.standard_normal(len(X)), at(np.zeros(12)), vectorized=True)
+    assert "saddle" not in names(found)  # the smallest eigenvalue of such a matrix is about seven standard errors below 0
+    assert not found.success
+
+
+def test_noise_that_hides_whether_f_is_quadratic_is_named(rng):
+    f = lambda X: np.sum(X**2, axis=1) + 0.1 * rng.standard_normal(len(X))  # noqa: E731
+    found = sl.curvature(f, at(np.zeros(3)), delta_f=0.5, maxfevals=600, vectorized=True)
+    assert names(found) == ["unseen"]
+    assert "maxfevals" in str(found.problems[0])
+    assert names(sl.curvature(f, at(np.zeros(3)), delta_f=0.5, maxfevals=60_000, vectorized=True)) == []
+
+
+@pytest.mark.parametrize("deviation", [0.0, 0.01])
+@pytest.mark.parametrize("gap", [np.nan, np.inf, 1e308])
+def test_values_that_are_missing_here_and_there_are_named_without_a_warning(gap, deviation, rng):
+    for share in (0.02, 0.3, 1.0):
+        f = lambda X: np.where(rng.random(len(X)) < share, gap, np.sum((X - 0.3) ** 2, axis=1)) + deviation * rng.standard_normal(len(X))  # noqa: B023, E731
+        found = sl.curvature(f, at(np.full(5, 0.3)), vectorized=True)
+        assert "undefined" in names(found) or np.isfinite(found.hessian).all()
+
+
 def test_what_has_no_value_nearby_is_named():
     found = sl.curvature(lambda x: x @ x if (x >= 0).all() else np.nan, at(np.zeros(2), 0.0))
     assert names(found) == ["undefined"]
@@ -430,6 +598,17 @@ def test_nothing_outside_the_bounds_is_evaluated(rng):
     assert (points <= high).all()
     assert found.free.all()
     assert_allclose(relative(found, hessian), 1.0, atol=0.01)
+
+
+def test_other_radii_stay_within_the_bounds_too(rng):
+    seen = []
+    f = lambda X: seen.append(X) or np.sum((X - 1) ** 2 + (X - 1) ** 4, axis=1) + 0.01 * rng.standard_normal(len(X))  # noqa: E731
+    low, high = [-1.0, -5.0, -5.0], [5.0, 3.0, 5.0]
+    found = sl.curvature(f, at(np.ones(3)), bounds=list(zip(low, high, strict=True)), maxfevals=2000, vectorized=True)
+    points = np.concatenate(seen)
+    assert (points >= low).all()
+    assert (points <= high).all()
+    assert_allclose(found.hessian, 2 * np.eye(3), atol=0.1)
 
 
 def test_log_scaled_variables_have_the_hessian_of_the_users_coordinates():
@@ -475,6 +654,13 @@ def logistic(seed, n=200):
 
 
 TRUTH = np.array([0.5, 1.0, -1.0, 0.3])
+
+
+def logistic_with_minimum(seed):
+    """The negative log-likelihood, and its Hessian at the minimum."""
+    nll, information = logistic(seed)
+    best = minimize(lambda b: nll(b[None])[0], TRUTH, method="BFGS", options={"gtol": 1e-7}).x
+    return nll, information(best)
 
 
 def test_errors_of_a_likelihood_are_those_of_its_information():

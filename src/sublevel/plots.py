@@ -34,6 +34,8 @@ STYLE: dict[Any, Any] = {
     "ytick.color": FAINT,
     "legend.frameon": False,
 }
+WIDE = 30
+"""Letters of names that a row of labels below a panel holds."""
 NAMED = 12
 """Up to so many curves are named one by one."""
 EARLY = 1.5
@@ -87,11 +89,12 @@ def correlation(run: Any, file: str | Path | None = None) -> Any:
 
 def matrix_panel(axis: Any, matrix: Array, names: list[str], title: str) -> None:
     """Correlations (k, k) as colours, with names and numbers if there are few."""
-    image = axis.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
+    image = axis.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")  # squares would be laid out before their labels
     axis.spines[:].set_visible(False)
     axis.tick_params(length=0)
     if len(names) <= 2 * NAMED:
-        axis.set_xticks(range(len(names)), names, rotation=90 if len(names) > 6 else 0)
+        slant = {"rotation": 90} if len(names) > 6 else {"rotation": 30, "ha": "right"} if sum(map(len, names)) > WIDE else {}
+        axis.set_xticks(range(len(names)), names, **slant)
         axis.set_yticks(range(len(names)), names)
     if len(names) <= NAMED:
         for (row, column), value in np.ndenumerate(matrix):

@@ -42,7 +42,7 @@ def described(look: Look, names: tuple[str, ...], kind: str | None, data: int | 
         directions=_rows(frame, directions),
         free=frame.free,
         delta_f=look.delta,
-        noise=float(np.sqrt(look.variance)),
+        noise=float(np.sqrt(look.scatter)),
         dof=fit.even[1],
         lack=float(np.max(look.lack, initial=0.0)),
         nfev=look.nfev,

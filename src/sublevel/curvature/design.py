@@ -7,7 +7,7 @@ only (f₀, Q₁₁ … Q_dd) and g are systems of equations, of d + 1 and d unk
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,32 +105,119 @@ class Quadratic:
     errors: Errors
     even: tuple[float, int]  # sum of squared residuals and their degrees of freedom: noise and quartic terms
     odd: tuple[float, int]  # noise and cubic terms
-    rounds: int
-    change: Array  # (checks,), by how much the rise at the outer end of an axis differs from what the inner one lets expect
+    pure: tuple[float, int]  # of values at the same points: noise alone
+    bend: Bend
+
+
+@dataclass(frozen=True, slots=True)
+class Bend:
+    """What is not quadratic: rises of f (n,) along axes and couples beside what a quadratic lets expect."""
+
+    change: Array  # (n,)
+    units: Array  # (n,), their variances, in units of the variance of one value
+    lift: Array  # (n,), times that f₀ was counted in them
+
+    def above(self, constant: float, unit: float) -> Bend:
+        """With f₀ known, and its variance."""
+        return Bend(self.change - self.lift * constant, self.units + np.square(self.lift) * unit, np.zeros_like(self.lift))
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """Half sums and half differences of antithetic values, means over rounds, of the axes (k + checks,) and the couples."""
+
+    even: tuple[Array, Array]  # ½zᵀQz + lift·f₀, f₀ measured from the mean at the centre
+    odd: tuple[Array, Array]  # gᵀz
+    units: tuple[float, float]  # twice the variance of an even one, and of an odd one, in units of the variance of one value
+    lift: float = 1.0
 
 
 def fitted(star: Star, values: Values, exact: bool) -> Quadratic:
     """Least squares over all rounds; through the value at the centre if that is exact."""
-    base, rounds = float(values.centre.mean()), values.rounds
-    even = [0.5 * (plus + minus) - base for plus, minus in (values.axes, values.couples)]
-    odd = [0.5 * (plus - minus) for plus, minus in (values.axes, values.couples)]
-    couples = even[1].mean(axis=0)
-    design, seen, weight = _block_design(star, even[0].mean(axis=0), couples)
-    weight[0] = values.centre.size / rounds
-    coefficients, block = _solved(design, seen, weight, exact)
+    halves = _halves(values, float(values.centre.mean()))
+    axes, k = halves.even[0], star.size
+    unit = 0.5 * (1.0 + INNER**-4) * halves.units[0]
+    bend = _bend(star, halves, axes[: star.checks] - axes[k:] / INNER**2, unit, 1.0 - INNER**-2)
+    return _regression(star, halves, (values,), bend, exact)
+
+
+def extrapolated(star: Star, outer: Values, inner: Values) -> Quadratic:
+    """The same from stars of radius 1 and s = INNER, to which quartic terms of f, and cubic ones, make no difference.
+
+    Even halves are f₀ + a + c outside and f₀ + s²a + s⁴c inside, of which (inner − s⁴·outer)/(s² − s⁴) = a + (1 + 1/s²)·f₀ is left; odd
+    ones a + c and sa + s³c, of which (inner − s³·outer)/(s − s³) = a is: Richardson's extrapolation to radius 0. Whether that depends
+    on the radius is seen along the axes, where there are points of radius s² too. The stars have `both` kinds of couples.
+    """
+    base = float(np.concatenate([outer.centre, inner.centre]).mean())
+    wide, near = _halves(outer, base), _halves(inner, base)
+    k, lift = star.size, 1.0 + INNER**-2
+    halves = Halves(
+        even=(_without(wide.even[0][:k], near.even[0][:k], 2), _without(wide.even[1], near.even[1], 2)),
+        odd=(_without(wide.odd[0][:k], near.odd[0][:k], 1), _without(wide.odd[1], near.odd[1], 1)),
+        units=(extrapolated_unit(wide.units[0], near.units[0], 2), extrapolated_unit(wide.units[1], near.units[1], 1)),
+        lift=lift,
+    )
+    nearer = _without(near.even[0][: star.checks], near.even[0][k:], 2) / INNER**2
+    unit = 0.5 * extrapolated_unit(wide.units[0], ((1.0 + INNER**2) ** 2 + INNER**-4) * near.units[0], 2)
+    bend = _bend(star, halves, halves.even[0][: star.checks] - nearer, unit, lift * (1.0 - INNER**-2))
+    return _regression(replace(star, checks=0), halves, (outer, inner), bend, exact=False)
+
+
+def _bend(star: Star, halves: Halves, change: Array, unit: float, lift: float) -> Bend:
+    """The change (checks,) along axes with its variance and times of f₀; under noise also what couples rise by beside half their axes."""
+    units, lifts = np.full(len(change), unit), np.full(len(change), lift)
+    if not star.both:
+        return Bend(change, units, lifts)
+    i, j = star.couples
+    axes, couples = halves.even
+    between = 0.5 * (couples[: i.size] + couples[i.size :]) - 0.5 * (axes[i] + axes[j])
+    return Bend(
+        np.concatenate([change, between]),
+        np.concatenate([units, np.full(i.size, 0.5 * halves.units[0])]),
+        np.concatenate([lifts, np.zeros(i.size)]),
+    )
+
+
+def _without(outer: Array, inner: Array, power: int) -> Array:
+    """What goes with s^power in halves at radius 1 and s = INNER, without what goes with s^(power + 2)."""
+    return (inner - INNER ** (power + 2) * outer) / (INNER**power - INNER ** (power + 2))
+
+
+def extrapolated_unit(outer: float, inner: float, power: int) -> float:
+    """What that makes of the variances of the outer and the inner ones."""
+    return (inner + INNER ** (2 * power + 4) * outer) / np.square(INNER**power - INNER ** (power + 2))
+
+
+def _halves(values: Values, base: float) -> Halves:
+    """Of values above a base."""
+    (axes_plus, axes_minus), (couples_plus, couples_minus) = values.axes, values.couples
+    return Halves(
+        even=((0.5 * (axes_plus + axes_minus) - base).mean(axis=0), (0.5 * (couples_plus + couples_minus) - base).mean(axis=0)),
+        odd=((0.5 * (axes_plus - axes_minus)).mean(axis=0), (0.5 * (couples_plus - couples_minus)).mean(axis=0)),
+        units=(1.0 / values.rounds, 1.0 / values.rounds),
+    )
+
+
+def _regression(star: Star, halves: Halves, seen: tuple[Values, ...], bend: Bend, exact: bool) -> Quadratic:
+    """All coefficients from the halves of what was seen."""
+    centre = np.concatenate([values.centre for values in seen])
+    (even_unit, odd_unit), couples = halves.units, halves.even[1]
+    design, rises, weight = _block_design(star, halves)
+    weight[0] = centre.size * even_unit
+    coefficients, block = _solved(design, rises, weight, exact)
     constant, diagonal = float(coefficients[0]), coefficients[1:]
-    gradient, gradient_errors, odd_left = (_exact_odd_fit if exact else _odd_fit)(star, [part.mean(axis=0) for part in odd])
-    even_left = float(np.sum(weight * np.square(seen - design @ coefficients)))
-    pure = _scatter([values.centre[:, None]], 1.0), _scatter(even, 2.0), _scatter(odd, 2.0)
+    gradient, gradient_errors, odd_left = (_exact_odd_fit if exact else _odd_fit)(star, halves.odd)
+    even_left = float(np.sum(weight * np.square(rises - design @ coefficients)))
+    at_centre, even, odd = _scatter([centre[:, None]], 1.0), _pure(seen, 1.0), _pure(seen, -1.0)
     return Quadratic(
-        constant=base + constant,
+        constant=float(centre.mean()) + constant,
         gradient=gradient,
         matrix=_matrix(star, constant, diagonal, couples),
-        errors=Errors(block / rounds, (1.0 if star.both else 2.0) / rounds, star.both, gradient_errors / rounds),
-        even=(rounds * even_left + pure[0][0] + pure[1][0], len(seen) - star.size - 1 + pure[0][1] + pure[1][1]),
-        odd=(rounds * odd_left[0] + pure[2][0], odd_left[1] + pure[2][1]),
-        rounds=rounds,
-        change=_change(star, even[0].mean(axis=0), constant),
+        errors=Errors(even_unit * block, (1.0 if star.both else 2.0) * even_unit, star.both, odd_unit * gradient_errors),
+        even=(even_left / even_unit + at_centre[0] + even[0], len(rises) - star.size - 1 + at_centre[1] + even[1]),
+        odd=(odd_left[0] / odd_unit + odd[0], odd_left[1] + odd[1]),
+        pure=(at_centre[0] + even[0] + odd[0], at_centre[1] + even[1] + odd[1]),
+        bend=bend.above(constant, even_unit * float(block[0, 0])),
     )
 
 
@@ -152,10 +239,11 @@ def _matrix(star: Star, constant: float, diagonal: Array, couples: Array) -> Arr
     return matrix
 
 
-def _block_design(star: Star, axes: Array, couples: Array) -> tuple[Array, Array, Array]:
-    """Design (n, k + 1), means above the centre (n,) and weights (n,) of what tells about f₀ and the diagonal of Q, the centre first."""
+def _block_design(star: Star, halves: Halves) -> tuple[Array, Array, Array]:
+    """Design (n, k + 1), even halves (n,) and weights (n,) of what tells about f₀ and the diagonal of Q, the centre first."""
     eye = np.eye(star.size)
     i, j = star.couples
+    axes, couples = halves.even
     rows = [np.zeros((1, star.size)), 0.5 * np.square(star.axis_rows)]
     seen, weight = [np.zeros(1), axes], [np.ones(1), np.full(len(axes), 2.0)]
     if star.both and i.size:
@@ -163,10 +251,12 @@ def _block_design(star: Star, axes: Array, couples: Array) -> tuple[Array, Array
         seen.append(0.5 * (couples[: i.size] + couples[i.size :]))
         weight.append(np.full(i.size, 4.0))
     design = np.concatenate(rows)
-    return np.column_stack([np.ones(len(design)), design]), np.concatenate(seen), np.concatenate(weight)
+    lifts = np.full(len(design), halves.lift)
+    lifts[0] = 1.0
+    return np.column_stack([lifts, design]), np.concatenate(seen), np.concatenate(weight)
 
 
-def _odd_fit(star: Star, odd: list[Array]) -> tuple[Array, Array, tuple[float, int]]:
+def _odd_fit(star: Star, odd: tuple[Array, Array]) -> tuple[Array, Array, tuple[float, int]]:
     """g, its covariance in units of the variance of one value, and the squares of the residuals in these units with their number."""
     rows, seen = np.concatenate([star.axis_rows, star.couple_rows]), np.concatenate(odd)
     covariance = np.linalg.inv(2.0 * rows.T @ rows).astype(np.float64)
@@ -174,7 +264,7 @@ def _odd_fit(star: Star, odd: list[Array]) -> tuple[Array, Array, tuple[float, i
     return gradient, covariance, (2.0 * float(np.sum(np.square(seen - rows @ gradient))), len(seen) - star.size)
 
 
-def _exact_odd_fit(star: Star, odd: list[Array]) -> tuple[Array, Array, tuple[float, int]]:
+def _exact_odd_fit(star: Star, odd: tuple[Array, Array]) -> tuple[Array, Array, tuple[float, int]]:
     """The same without noise, from the axes alone: of those with inner points the cubic term is taken out, s·g + s³·c at two radii s."""
     gradient, variances = odd[0][: star.size].copy(), np.full(star.size, 0.5)
     inner = odd[0][star.size :] / INNER
@@ -184,12 +274,12 @@ def _exact_odd_fit(star: Star, odd: list[Array]) -> tuple[Array, Array, tuple[fl
     return gradient, np.diag(variances), (2.0 * float(np.sum(np.square(left))), len(left))
 
 
+def _pure(seen: tuple[Values, ...], sign: float) -> tuple[float, int]:
+    """Squares of even (sign 1) or odd (sign −1) halves about the means of their points, in units of one value, and degrees of freedom."""
+    return _scatter([0.5 * (plus + sign * minus) for values in seen for plus, minus in (values.axes, values.couples)], 2.0)
+
+
 def _scatter(parts: list[Array], weight: float) -> tuple[float, int]:
     """Weighted squares of rounds (m, n) about their means, and their degrees of freedom."""
     squares = sum(float(np.sum(np.square(part - part.mean(axis=0)))) for part in parts)
     return weight * squares, sum((len(part) - 1) * part.shape[1] for part in parts)
-
-
-def _change(star: Star, axes: Array, constant: float) -> Array:
-    """Outer minus inner rise of each axis that has both, the inner one extrapolated."""
-    return (axes[: star.checks] - constant) - (axes[star.size :] - constant) / INNER**2

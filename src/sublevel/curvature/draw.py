@@ -14,6 +14,8 @@ from sublevel.plots import BLUE, CIRCLE, FAINT, INK, NAMED, ORANGE, STYLE, finis
 
 ELLIPSES = 4
 """Pairs of variables that get an ellipse."""
+SHORT = 10.0
+"""Ratio of the largest to the smallest number below which powers of ten are too few to label an axis."""
 LEVELS = ((2.447746830680816, 0.12), (1.5095921854516636, 0.3))
 """Radii of the ellipses that hold 95 % and 68 % of a two-dimensional normal distribution, √(−2 ln(1 − level)), and how dark they are."""
 
@@ -48,11 +50,22 @@ def _parameters_panel(axis: Any, found: Any) -> None:
     axis.set_xscale("log")
     if known.any():
         axis.set_xlim(0.3 * np.nanmin(relative), 3.0 * np.nanmax(relative))
+        _label_log(axis.xaxis, float(np.nanmax(relative) / np.nanmin(relative)))
     if free.size <= 2 * NAMED:
         axis.set_yticks(rows, [f"{found.names[i]} = {found.x[i]:.4g} ± {e:.2g}" for i, e in zip(free, errors, strict=True)], color=INK)
     axis.invert_yaxis()
     axis.grid(True, axis="x", color="#e4e6e9", lw=0.6)
     axis.set_title("error of each variable as a part of its value" if found.kind else "distance to a rise of 1/2 as a part of the value")
+
+
+def _label_log(axis: Any, ratio: float) -> None:
+    """Numbers that do not run into each other on a logarithmic axis: at 1, 2 and 5 as well if its data span less than a decade."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    if ratio < SHORT:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _spectrum_panel(axis: Any, found: Any) -> None:
@@ -63,14 +76,16 @@ def _spectrum_panel(axis: Any, found: Any) -> None:
     if shown.any():
         low = np.minimum(found.curvatures_error[shown], 0.9 * values[shown])
         axis.errorbar(rank[shown], values[shown], yerr=[low, found.curvatures_error[shown]], fmt="o", ms=4, color=BLUE, ecolor=FAINT, lw=1)
+        _label_log(axis.yaxis, float(np.max(values[shown]) / np.min(values[shown])))
     for i in rank[~shown]:
         axis.annotate("≤ 0", (i, 0.03), xycoords=("data", "axes fraction"), ha="center", color=ORANGE)
     if rank.size <= NAMED:
         axis.set_xticks(rank)
         for i in {0, rank.size - 1} if shown.any() else set():
             height = values[i] if shown[i] else np.min(values[shown])
-            side = {"xytext": (8, 0), "ha": "left", "va": "center"} if i == 0 else {"xytext": (-8, 0), "ha": "right", "va": "center"}
-            axis.annotate(main_parts(found, i, 2), (rank[i], height), textcoords="offset points", fontsize=8, color=FAINT, **side)
+            side = {"xytext": (8, 4), "ha": "left", "va": "top"} if i == 0 else {"xytext": (-8, -4), "ha": "right", "va": "bottom"}
+            parts = main_parts(found, i, 2).replace(" +", "\n+").replace(" -", "\n-")
+            axis.annotate(parts, (rank[i], height), textcoords="offset points", fontsize=8, color=FAINT, **side)
     axis.set(xlabel="principal direction, stiff to sloppy", title="curvature along the principal directions", xlim=(0.4, rank.size + 0.6))
 
 

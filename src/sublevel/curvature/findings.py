@@ -10,18 +10,19 @@ from numpy.typing import NDArray
 
 from sublevel.arrays import Array
 from sublevel.curvature.look import Look
+from sublevel.curvature.radii import VERY_SURE
 from sublevel.diagnosis import Finding
 
 SURE = 3.0
-"""A curvature differs from 0 if it is so many standard errors away."""
-VERY_SURE = 4.0
-"""The largest of many changes is more than noise if it is so many standard errors."""
+"""A curvature differs from 0 if it is so many standard errors away, or 2√k: so far eigenvalues of mere noise reach (Wigner 1955)."""
 NEGLIGIBLE = 1e-8
 """A curvature of less than this part of the largest, in a frame that was made round, is none."""
 TOO_NOISY = 0.2
 """Typical relative error of a curvature from which on noise is too large."""
 NOT_QUADRATIC = 0.1
 """Part of a curvature that changes between half the radius and the radius from which on f is not quadratic at this scale."""
+HIDDEN = 0.5
+"""Part of a curvature whose change must not stay hidden under noise."""
 TRUSTED = 1.5
 """The minimum of the quadratic is believed if it lies within so many radii."""
 
@@ -37,7 +38,8 @@ class Spectrum:
     @property
     def is_sure(self) -> NDArray[np.bool_]:
         """Where the curvature differs from 0 (k,)."""
-        return np.abs(self.values) > np.maximum(SURE * self.errors, NEGLIGIBLE * np.max(np.abs(self.values)))
+        least = max(SURE, 2.0 * np.sqrt(self.values.size)) * self.errors
+        return np.abs(self.values) > np.maximum(least, NEGLIGIBLE * np.max(np.abs(self.values)))
 
     @property
     def is_negative(self) -> NDArray[np.bool_]:
@@ -52,10 +54,9 @@ class Spectrum:
 
 def spectrum_of(look: Look) -> Spectrum:
     """Of a look whose numbers are finite."""
-    values, vectors = np.linalg.eigh(look.fit.matrix)
-    errors = np.sqrt(look.variance * look.fit.errors.of_curvatures(vectors))
-    unit = 2.0 * look.delta
-    return Spectrum(values / unit, errors / unit, vectors)
+    values, vectors = np.linalg.eigh(look.relative)
+    errors = np.sqrt(look.scatter * look.fit.errors.of_curvatures(vectors))
+    return Spectrum(values, errors / (2.0 * look.delta), vectors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def saddle(evidence: Evidence) -> Finding | None:
 def noise(evidence: Evidence) -> Finding | None:
     """Noise hides the curvature."""
     look, spectrum = evidence.look, evidence.spectrum
-    error, deviation = float(np.median(spectrum.errors)), float(np.sqrt(look.variance))
+    error, deviation = float(np.median(spectrum.errors)), float(np.sqrt(look.scatter))
     if error < TOO_NOISY or not look.ground.is_noisy:
         return None
     factor = np.square(error / (0.25 * TOO_NOISY))
@@ -138,6 +139,31 @@ def not_quadratic(evidence: Evidence) -> Finding | None:
     return Finding("not_quadratic", sentence, {"change": largest, "delta_f": look.delta})
 
 
+def unseen(evidence: Evidence) -> Finding | None:
+    """Noise hides whether f is quadratic."""
+    look = evidence.look
+    least = float(np.max(VERY_SURE * look.lack_error, initial=0.0))
+    if not look.ground.is_noisy or look.inner is not None or least < HIDDEN or noise(evidence):
+        return None
+    sentence = (
+        f"noise hides whether f is quadratic where it rises by {look.delta:.3g}: a curvature that changes by {100 * least:.3g} % between "
+        "half the radius and the radius would not be seen, and errors do not tell of it; give more evaluations by `maxfevals`"
+    )
+    return Finding("unseen", sentence, {"change": least, "delta_f": look.delta})
+
+
+def drift(evidence: Evidence) -> Finding | None:
+    """The curvature is another one at the minimum than where it was looked at."""
+    look = evidence.look
+    if not NOT_QUADRATIC < look.drift < np.inf:
+        return None
+    sentence = (
+        f"f bends so much that a curvature changes by about {100 * look.drift:.2g} % between `centre`, where it was looked at, and the "
+        "minimum `x`, which noise hid from the search: ask again at `x`, or give more evaluations by `maxfevals`"
+    )
+    return Finding("drift", sentence, {"change": look.drift})
+
+
 def not_converged(evidence: Evidence) -> Finding | None:
     """The minimum of the quadratic lies outside of the region that was looked at."""
     look = evidence.look
@@ -166,4 +192,4 @@ def at_bound(evidence: Evidence) -> Finding | None:
     return Finding("at_bound", sentence, {"variables": held.size})
 
 
-CHECKS: tuple[Callable[[Evidence], Finding | None], ...] = (saddle, noise, flat, not_converged, not_quadratic, at_bound)
+CHECKS: tuple[Callable[[Evidence], Finding | None], ...] = (saddle, noise, flat, not_converged, not_quadratic, unseen, drift, at_bound)

@@ -22,6 +22,8 @@ COARSE = 1e-5
 """Part of a radius that rounding of x may be when an axis is made longer."""
 CLEAR = 100.0
 """Spacings of floats above the best value from which on a rise is more than rounding."""
+CLEAR_OF_NOISE = 10.0
+"""Standard deviations of noise above the best value from which on it does not matter: the best of 1e4 values is 4 of them too low."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +81,17 @@ class Frame:
             return np.min(np.where(self.root == 0, np.inf, room[:, None] / (2.0 * np.abs(self.root))), axis=0)
 
 
-def found_place(found: Any, bounds: Any) -> Place:
-    """The place that an Optimizer, a result of `minimize`, or any other OptimizeResult stands for."""
+def found_place(found: Any, bounds: Any, noise: float = 0.0) -> Place:
+    """The place that an Optimizer, a result of `minimize`, or any other OptimizeResult stands for, if values scatter by so much."""
     if isinstance(found, Optimizer):
-        return _searched_place(found.best_x, found.best_fun, found.mean, found.theta, found.space, bounds)
+        return _searched_place(found.best_x, found.best_fun, found.theta, found.space, bounds)
     if not hasattr(found, "x"):
         raise TypeError(f"the curvature is asked at a result of `minimize` or at an Optimizer, got {shown(found)}.")
     if getattr(found, "history", None) is not None and hasattr(found, "mean"):
-        snapshots = _telling(found.history, _best_run(found.history))
-        place = _searched_place(found.x, found.fun, found.mean, snapshots[-1].theta, found.history.space, bounds)
-        return replace(place, curvature=_seen_curvature(found.history, snapshots))
+        run = _best_run(found.history)
+        snapshots = _telling(found.history, run, noise)
+        last, learned = (_searched_place(found.x, found.fun, seen[-1].theta, found.history.space, bounds) for seen in (run, snapshots))
+        return replace(last, root=learned.root, curvature=_seen_curvature(found.history, snapshots, noise))
     x = checked_x0(found.x)
     return Place(x, float(getattr(found, "fun", np.nan)), x, _foreign_root(found, x), _box(bounds, x.size))
 
@@ -100,42 +103,42 @@ def _best_run(history: History) -> list[Snapshot]:
     return [snapshot for snapshot in history.snapshots if snapshot.run == best] or history.snapshots[-1:]
 
 
-def _telling(history: History, snapshots: list[Snapshot]) -> list[Snapshot]:
-    """The snapshots up to the last at which values differed by more than rounding: after that a search forgets the shape it has learned."""
-    is_clear = np.flatnonzero(_rises(history, snapshots)[1])
+def _telling(history: History, snapshots: list[Snapshot], noise: float) -> list[Snapshot]:
+    """The snapshots up to the last at which values differed by more than rounding or noise: after that a search forgets its shape."""
+    is_clear = np.flatnonzero(_rises(history, snapshots, noise)[1])
     return snapshots[: is_clear[-1] + 1] if is_clear.size else snapshots
 
 
-def _rises(history: History, snapshots: list[Snapshot]) -> tuple[Array, NDArray[np.bool_]]:
-    """How far the best of a generation lay above the best of all when each snapshot (s,) was made, and where that is more than rounding."""
+def _rises(history: History, snapshots: list[Snapshot], noise: float) -> tuple[Array, NDArray[np.bool_]]:
+    """How far the best of a generation lay above the best of all at each snapshot (s,), and where that is more than rounding and noise."""
     columns = history.arrays()
     best = float(np.nanmin(columns["best"], initial=np.inf))
     rows = np.minimum(np.searchsorted(columns["nfev"], [snapshot.nfev for snapshot in snapshots]), len(history) - 1)
     rises = columns["generation_best"][rows] - best
-    return rises, np.isfinite(rises) & (rises > CLEAR * np.spacing(abs(best)))
+    return rises, np.isfinite(rises) & (rises > max(CLEAR * np.spacing(abs(best)), CLEAR_OF_NOISE * noise))
 
 
-def _seen_curvature(history: History, snapshots: list[Snapshot]) -> float:
+def _seen_curvature(history: History, snapshots: list[Snapshot], noise: float) -> float:
     """A guess at f″ in the last whitened frame, from how far the values of generations lay above the best while the frame shrank.
 
     The best of a generation lies about d/4 curvatures above the minimum; within a factor of ten is good enough here, so it is made a
     power of two, which scales with f and x without rounding.
     """
     last, later = snapshots[-1].theta, snapshots[len(snapshots) // 2 :]
-    rises, usable = _rises(history, later)
+    rises, usable = _rises(history, later, noise)
     sizes = np.exp([2.0 * (log_size(last) - log_size(snapshot.theta)) for snapshot in later])
     return float(power_of_two_near(np.median((4.0 / last.dimension) * (rises * sizes)[usable]))) if usable.any() else np.nan
 
 
-def _searched_place(x: Array, fun: float, mean: Array, theta: Family, space: Space | None, bounds: Any) -> Place:
+def _searched_place(x: Array, fun: float, theta: Family, space: Space | None, bounds: Any) -> Place:
     if isinstance(theta, Bernoulli):
         raise ValueError("bits have no curvature: the search was over 0 and 1.")
     root = theta.scale * theta.root if isinstance(theta, FullGaussian) else np.diag(theta.deviations)
     if space is None:
-        return Place(x, fun, mean, root, _box(bounds, x.size))
+        return Place(x, fun, theta.mean, root, _box(bounds, x.size))
     full = np.zeros((x.size, theta.dimension))
     full[space.free] = space.slopes(x)[:, None] * root
-    return Place(x, fun, mean, full, space.box if bounds is None else _box(bounds, x.size))
+    return Place(x, fun, space.points(theta.mean), full, space.box if bounds is None else _box(bounds, x.size))
 
 
 def _box(bounds: Any, d: int) -> tuple[Array, Array]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,20 +35,16 @@ CLEAR, CLEAR_NOISE = 100.0, 5.0
 """A rise is told from rounding, or from noise, if it is so many times as large."""
 LARGEST_GROWTH = 1e3
 """An axis along which f does not rise is made longer by no more than this."""
+LARGEST_VALUE = float(np.sqrt(np.finfo(np.float64).max))
+"""Values from here on are none: there is no arithmetic with them."""
 REPEATS = 10
 """Evaluations of the centre from which noise is measured."""
 PROBES = 12
 """Pairs of points that are tried at most to find out how steep f is."""
 ROUND_FOR_NOISE = 0.2
 """Ratio of the smallest to the largest curvature from which on a frame is round enough for noisy values."""
-PRECISION = 0.07
-"""Relative error of an eigenvalue of the whitened Hessian that noise may leave."""
 BIAS = float(np.sqrt(2.0) * (1.0 + INNER**6) / np.sqrt(1.0 + INNER**4) / (1.0 - INNER**2))
 """A quartic term, seen as the change between the two radii, biases a curvature by one standard error of values that scatter by so much."""
-MOST_ROUNDS = 10_000
-"""Rounds at most."""
-DOF = 30
-"""Degrees of freedom from which the noise is to be estimated: its standard deviation is then known to 13 %."""
 
 
 class Objective:
@@ -59,12 +55,12 @@ class Objective:
         self.spends = bool(np.isfinite(maxfevals))  # a budget that somebody gave is there to be spent on noise
 
     def at(self, points: Array) -> Array:
-        """Values (n,) of points (n, d), NaN where f is not finite."""
+        """Values (n,) of points (n, d), NaN where f is not finite, or so large that its square is not."""
         if not len(points):
             return np.empty(0)
         self.nfev += len(points)
         values = all_values(self.evaluate, points)
-        return np.where(np.isfinite(values), values, np.nan)
+        return np.where(np.abs(values) < LARGEST_VALUE, values, np.nan)
 
     def centre(self, frame: Frame, times: int = 1) -> Array:
         """Values (times,) at the centre."""
@@ -151,10 +147,11 @@ class Rounds:
             _joined(self.couples, [couples for _, _, couples in seen]),
         )
 
-    def fit(self, exact: bool) -> Quadratic:
-        """The quadratic through all of them."""
+    @property
+    def values(self) -> Values:
+        """By rounds."""
         axes, couples = ((plus.reshape(self.count, -1), minus.reshape(self.count, -1)) for plus, minus in (self.axes, self.couples))
-        return fitted(self.star, Values(self.centre, axes, couples), exact)
+        return Values(self.centre, axes, couples)
 
 
 def _joined(first: tuple[Array, Array], others: list[tuple[Array, Array]]) -> tuple[Array, Array]:
@@ -171,21 +168,42 @@ class Look:
     rounds: Rounds
     fit: Quadratic
     nfev: int
+    inner: Rounds | None = None  # of the star of half the radius, if the fit extrapolates from there
+    bias: float = 0.0  # square of what is probably wrong with the relative curvatures (k, k) besides noise, all together
+    widening: float = 1.0  # what that makes of variances
+    drift: float = np.inf  # part by which a curvature may differ between the centre and the minimum, if that is known
+
+    @property
+    def relative(self) -> Array:
+        """The whitened Hessian (k, k) in units in which 1 means that f rises by delta at one radius: those are the same at all radii."""
+        return self.fit.matrix / (2.0 * self.delta)
+
+    @property
+    def scatter(self) -> float:
+        """Variance of a value about the quadratic: noise and rounding, or what is not quadratic if that matters more and f has no noise."""
+        change = self.fit.bend.change
+        bent = 0.0 if self.ground.is_noisy or not change.size else np.square(BIAS) * np.mean(np.square(change))
+        return max(self._scatter(*self.fit.even), float(bent))
 
     @property
     def variance(self) -> float:
-        """Of a value about the quadratic: noise and rounding, or what is not quadratic if that matters more and f has no noise."""
-        bent = 0.0 if self.ground.is_noisy or not self.fit.change.size else np.square(BIAS) * np.mean(np.square(self.fit.change))
-        return max(self._variance(*self.fit.even), float(bent))
+        """The same as standard errors of curvatures are made of it."""
+        return self.widening * self.scatter
 
     @property
     def odd_variance(self) -> float:
         """The same as the gradient sees it, with cubic terms."""
-        return self._variance(*self.fit.odd)
+        return self._scatter(*self.fit.odd)
 
-    def _variance(self, squares: float, dof: int) -> float:
+    def _scatter(self, squares: float, dof: int) -> float:
         rounding = max(0.0 if self.ground.is_noisy else self.ground.grain, 2.0 * self.delta * self.frame.rounding)
         return max(squares / max(dof, 1), np.square(rounding))
+
+    @property
+    def noise_variance(self) -> float:
+        """Of a value at one and the same point, as far as there were enough of them to tell."""
+        squares, dof = self.fit.pure
+        return squares / dof if dof >= REPEATS - 1 else np.square(self.ground.noise)
 
     @property
     def slope(self) -> float:
@@ -194,18 +212,21 @@ class Look:
 
     @property
     def lack(self) -> Array:
-        """Relative change (checks,) of each curvature between the two radii."""
-        return np.abs(self.fit.change) / self._rises
+        """Relative change (n,) of each curvature with the radius, and under noise between axes and couples."""
+        return np.abs(self.fit.bend.change) / self._rises
 
     @property
     def lack_error(self) -> Array:
-        """Its standard deviation under noise (checks,): half a variance from an outer pair, 1/INNER⁴ as much from an inner one."""
-        return np.sqrt(self.variance * (0.5 + 0.5 / INNER**4) / self.fit.rounds) / self._rises
+        """Its standard deviation under noise (n,)."""
+        return np.sqrt(self.noise_variance * self.fit.bend.units) / self._rises
 
     @property
     def _rises(self) -> Array:
-        """What f rises by along the axes that have inner points (checks,), not taken for less than the band allows."""
-        return np.maximum(0.5 * np.abs(np.diagonal(self.fit.matrix)[: self.fit.change.size]), self.delta / BAND)
+        """What f rises by along the axes that have inner points, and the couples (n,), not taken for less than the band allows."""
+        star = self.rounds.star
+        rises = np.maximum(0.5 * np.abs(np.diagonal(self.fit.matrix)), self.delta / BAND)
+        i, j = star.couples
+        return np.concatenate([rises[: star.checks], *([0.5 * (rises[i] + rises[j])] if star.both else [])])
 
     @property
     def spread(self) -> float:
@@ -335,18 +356,4 @@ def _is_rather(one: Axes, other: Axes, ground: Ground) -> bool:
 def looked(objective: Objective, axes: Axes, ground: Ground) -> Look:
     """The quadratic through all points of the star, once."""
     rounds = Rounds(axes.star, ground.values, axes.values, objective.pairs(axes.frame, axes.star.couple_rows))
-    return Look(axes.frame, axes.delta, ground, rounds, rounds.fit(exact=not ground.is_noisy), objective.nfev)
-
-
-def settled(objective: Objective, look: Look) -> Look:
-    """The same star so often that noise moves no curvature by more than PRECISION, and is itself known; all that a given budget allows."""
-    if not look.ground.is_noisy:
-        return look
-    residuals = 1 + look.rounds.star.checks + len(look.rounds.star.couple_rows) // 2
-    for wanted in (
-        np.ceil(DOF / residuals),
-        MOST_ROUNDS if objective.spends else np.ceil(look.rounds.count * np.square(look.spread / PRECISION)),
-    ):
-        rounds = look.rounds.more(objective, look.frame, int(min(wanted, MOST_ROUNDS)))
-        look = replace(look, rounds=rounds, fit=rounds.fit(exact=False), nfev=objective.nfev)
-    return look
+    return Look(axes.frame, axes.delta, ground, rounds, fitted(axes.star, rounds.values, exact=not ground.is_noisy), objective.nfev)

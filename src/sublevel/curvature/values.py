@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,9 +24,9 @@ from sublevel.curvature.look import (
     probed_curvature,
     quadratic_axes,
     scaled_axes,
-    settled,
     telling_rise,
 )
+from sublevel.curvature.radii import settled
 from sublevel.curvature.result import Curvature
 from sublevel.door import (
     checked_budget,
@@ -111,7 +112,7 @@ def curvature(
         fewer evaluations it takes: (d + 1)(d + 2) of them for a smooth function after a search with a full covariance.
     delta_f
         How much f rises over the region to look at. By default as little as rounding lets one see; a hundred times the noise if there is
-        noise; one standard deviation for a `kind`.
+        noise, and from other radii where f bends; one standard deviation for a `kind`.
     noise
         Standard deviation of a value, 0 for none. By default it is measured if f does not return the same value at the same point.
     kind, data
@@ -143,7 +144,7 @@ def curvature(
         raise ValueError(f"`maxfevals` must allow {least} evaluations for {frame.size} free variables, got {maxfevals!r}.")
     evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers))
     try:
-        look = _looked_at(Objective(evaluate, budget), place, frame, question)
+        look = _looked_at(Objective(evaluate, budget), partial(found_place, result_or_optimizer, bounds), frame, question)
     finally:
         evaluate.close()
     return described(look, called, question.kind, question.data)
@@ -154,10 +155,12 @@ def _check_data(frame: Frame, question: Question) -> None:
         raise ValueError(f"`data` must exceed the number of free variables, {frame.size}, to estimate a variance, got {question.data}.")
 
 
-def _looked_at(objective: Objective, place: Place, frame: Frame, question: Question) -> Look:
+def _looked_at(objective: Objective, place_for: Callable[[float], Place], frame: Frame, question: Question) -> Look:
     """The last of several looks, each in a frame that the one before made rounder; one is enough if the search has learned its frame."""
+    place = place_for(0.0)
     ground = ground_at(objective, frame, place.fun, question.noise)
     if ground.is_noisy:  # the best point is the luckiest one
+        place = place_for(ground.noise)
         frame = free_frame(place, np.clip(place.mean, *place.box))
         ground = ground_at(objective, frame, np.nan, ground.noise)
     size = frame.size
@@ -174,12 +177,12 @@ def _looked_at(objective: Objective, place: Place, frame: Frame, question: Quest
         last = turn + 1 == PASSES or objective.left < 2 * axes.star.evaluations
         better = None if last else _better(look, moved=look.frame.centre is not place.x)
         if better is None:
-            return settled(objective, look)
+            return settled(objective, look, asked is not None)
         is_fixed |= better.delta > look.delta
         if better.frame.centre is not look.frame.centre:
             value, ground = ground.value, ground_at(objective, better.frame, np.nan, ground.noise)
             if not ground.value < value:
-                return settled(objective, look)
+                return settled(objective, look, asked is not None)
         frame, delta, turn = better.frame, better.delta, turn + 1
 
 
