@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from pathlib import Path
 
@@ -154,3 +155,10 @@ def test_package_can_be_imported_with_numpy_and_scipy_alone():
     assert {"", "method", "weights.volume"} <= reached
     assert not {module: found for module in reached if (found := foreign_packages(imports_on_import(known[module])))}
     assert foreign_packages(["matplotlib.pyplot", "numpy.linalg", "ast"]) == {"matplotlib"}
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    """A worker process imports it too, when it takes the place of one that died."""
+    heavy = ["scipy.stats", "matplotlib", "distributed", "pandas", "pyarrow", "rich", "tqdm"]
+    code = f"import sys, sublevel; print([name for name in {heavy!r} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

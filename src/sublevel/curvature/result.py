@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, t
+from scipy.special import ndtri, stdtrit
 
 from sublevel.arrays import Array
 from sublevel.curvature import draw, report
@@ -81,7 +81,7 @@ class Curvature:
         """Confidence intervals (d, 2) of the parameters: normal for a likelihood, Student's t where the variance was estimated."""
         if not 0 < level < 1:
             raise ValueError(f"`level` must lie between 0 and 1, got {level!r}. 0.95 gives 95 % intervals.")
-        quantile = float(norm.ppf(0.5 + 0.5 * level) if self.data is None else t.ppf(0.5 + 0.5 * level, self._residual_dof))
+        quantile = float(ndtri(0.5 + 0.5 * level) if self.data is None else stdtrit(self._residual_dof, 0.5 + 0.5 * level))
         return self.x[:, None] + quantile * self.stderr[:, None] * np.array([-1.0, 1.0])
 
     @property
