@@ -137,6 +137,6 @@ def evaluations(fun, m, sigma, target, budget, rng, n):
         if reached.size:
             return generation * n + int(reached[0]) + 1
         state = step(state, z, values, constants=constants)
-        if state.sigma * sqrt(np.max(np.diag(state.C))) < 1e-12:
-            break
+        if state.sigma * sqrt(np.max(np.diag(state.C))) < 1e-12 or np.ptp(values) <= 1e-13 * np.max(np.abs(values)):
+            break  # in another minimum, where soon only rounding tells points apart
     return np.inf
