@@ -273,3 +273,12 @@ def test_a_run_that_leads_is_left_to_converge_if_the_strategy_says_so(start, spa
     points = iter([np.full(3, -2.9), np.full(3, start)])
     result = sl.minimize(two_funnels(1.0), lambda rng: next(points), 0.01, restarts=Short(), vectorized=True, rng=1)
     assert list(result.history.runs[1].reasons) == [ends]
+
+
+def test_equal_values_after_minus_infinity_are_no_convergence():
+    watch = Watch(np.ones(2), 6)
+    watch.lowest, watch.highest = -np.inf, 1.0
+    watch.best.extend([0.0])
+    assert not watch._came_down(np.full(2, 0.1))
+    watch.lowest = 0.0
+    assert watch._came_down(np.full(2, 0.1))

@@ -72,7 +72,7 @@ GROWTH = 1e20
 """A run diverges when a standard deviation has grown by this factor."""
 HOPE = 1e-2
 """A run is given up for the next one if its values differ by less than this part of what it lacks to the best value of an earlier run."""
-RESOLUTION = 256 * np.finfo(np.float64).eps
+RESOLUTION = 256 * float(np.finfo(np.float64).eps)
 """Values that differ by less than this part of their size are one value: sums and functions of functions round more than once."""
 
 
@@ -188,8 +188,9 @@ class Watch:
 
     def _came_down(self, deviations: Array) -> bool:
         """Whether the equal values of a sample are the best ones of a run that has narrowed: it has converged, and began on no plateau."""
-        low, high = self.lowest, self.highest
-        return bool(low < high and self.best[-1] <= low + RESOLUTION * abs(low) and np.all(deviations < self.initial_deviations))
+        low, high, best = self.lowest, self.highest, self.best[-1]
+        is_best = best <= low or best - low <= RESOLUTION * abs(low) < np.inf
+        return bool(low < high and is_best and np.all(deviations < self.initial_deviations))
 
     def _narrow_in_values(self, spread: float) -> dict[str, float]:
         """The values of the sample and the best ones of recent generations are equal but for rounding, or too near to each other to hope.
