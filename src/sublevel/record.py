@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
@@ -20,6 +21,8 @@ ROWS = 2**16
 """Rows that a history has at most: 2 MB. Beyond, each row stands for two generations, then for four and so on."""
 LONGEST_ROW = 2**32
 """Generations that a row stands for at most. Every run has a row, however many there are."""
+PIECE = 2**12
+"""Rows that are merged at a time."""
 SNAPSHOTS = (16, 256)
 """How many snapshots are kept at least and at most."""
 SNAPSHOT_FLOATS = 1_000_000
@@ -162,12 +165,11 @@ class History:
             self._numbers[-width:] = array("d", (*numbers[:2], lowest, numbers[3]))
         self._in_row += 1
         while len(self._numbers) > ROWS * width and self._per_row < LONGEST_ROW:
-            table, rows = merged(np.array(self._numbers).reshape(-1, width), np.array(self._begins), 2)
             even = (len(self) - self._begins[-1]) % 2 == 0
             self._in_row += self._per_row if even else 0
             self._per_row *= 2
-            self._numbers = array("d", table.tobytes())
-            self._begins = array("q", rows.tolist())
+            rows, self._begins = halved(np.frombuffer(self._numbers).reshape(-1, width), self._begins)
+            del self._numbers[rows * width :]
 
     def end(self, done: Optimizer, reasons: Mapping[str, float]) -> None:
         """Take note of how it ended."""
@@ -236,6 +238,18 @@ def merged(table: Array, firsts: NDArray[np.intp], count: int) -> tuple[Array, N
     result = table[np.append(heads[1:], len(table)) - 1].copy()
     result[:, 2] = np.fmin.reduceat(table[:, 2], heads)
     return result, np.searchsorted(heads, firsts)
+
+
+def halved(table: Array, firsts: array[int]) -> tuple[int, array[int]]:
+    """Each two rows of a run as one, in place and piece by piece, so that no memory is taken; how many are left, and where runs begin."""
+    rows, begins = 0, array("q")
+    for first, last in pairwise([*firsts, len(table)]):
+        begins.append(rows)
+        for start in range(first, last, PIECE):
+            piece, _ = merged(table[start : min(start + PIECE, last)], np.zeros(1, dtype=np.intp), 2)
+            table[rows : rows + len(piece)] = piece
+            rows += len(piece)
+    return rows, begins
 
 
 def principal_axes(theta: Family) -> Array:
