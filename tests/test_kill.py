@@ -136,7 +136,8 @@ def test_twenty_kills(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_hundred_kills_of_a_driver_with_two_worker_processes(tmp_path):
     extra, late = check_kills(tmp_path, Fresh, kills=100, maxfevals=60_000, longest=0.5, seed=2)
-    print(f"extra executions {extra}, restart {np.median(late):.2f} s, at most {late.max():.2f} s")
+    slow = np.count_nonzero(late > 1.0)
+    print(f"extra executions {extra}, restart {np.median(late):.2f} s, at most {late.max():.2f} s, {slow} of {late.size} above 1 s")
     assert np.median(late) < 1.0
 
 
