@@ -156,7 +156,7 @@ def compare_whole_runs(repeats: int) -> None:
                 start = time.perf_counter()
                 evaluations = run()
                 times[name].append((time.perf_counter() - start) / evaluations)
-        seconds = {name: float(np.median(list_of)) for name, list_of in times.items()}
+        seconds = {name: float(np.median(taken)) for name, taken in times.items()}
         cma, cmaes = seconds["the package cma"], seconds["the package cmaes"]
         for name in ("minimize", "ask, tell"):
             t = seconds[name]

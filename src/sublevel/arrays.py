@@ -86,6 +86,12 @@ class MirroredFrames:
         return self.generator.random(size)
 
 
+def locked(array: Array) -> Array:
+    """The array itself, read-only from now on."""
+    array.setflags(write=False)
+    return array
+
+
 def spread(per_trial: PerTrial, axes: int) -> Any:
     """Numbers per trial (...,) with `axes` trailing axes of length 1, ready to multiply arrays; a single number as it is."""
     return per_trial if per_trial.ndim == 0 else per_trial.reshape(per_trial.shape + (1,) * axes)
@@ -106,18 +112,18 @@ def finite(numbers: Array) -> Any:
 @lru_cache(maxsize=64)
 def constant(number: float) -> Array:
     """A number as an array (), made once: it multiplies arrays a third faster."""
-    return np.array(number)
+    return locked(np.array(number))
 
 
 @lru_cache(maxsize=64)
 def ones(size: int) -> Array:
-    """A vector of ones, made once; not to be written to."""
-    return np.ones(size)
+    """A vector of ones, made once."""
+    return locked(np.ones(size))
 
 
 @lru_cache(maxsize=64)
 def _zeros(size: int) -> Array:
-    return np.zeros(size)
+    return locked(np.zeros(size))
 
 
 def rows(per_trial: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sublevel.arrays import Array
+from sublevel.arrays import Array, constant, locked
 
 
 def default_popsize(d: int) -> int:
@@ -46,11 +46,9 @@ class CmaConstants(NamedTuple):
     c_1: np.float64
     c_mu: np.float64
     c_1_stalled: float  # c_1·c_c(2 − c_c): the decay that is given back while the rank-one path waits
-    c_1_waiting: float  # c_1 − c_1_stalled: what is left then
     c_c: float
     c_sigma: float
     d_sigma: float
-    damped: float  # c_σ/d_σ
     keep_sigma: Array  # 1 − c_σ
     keep_c: Array  # 1 − c_c
     fade: float  # (1 − c_σ)²
@@ -78,32 +76,24 @@ def cma_constants(d: int, n: int) -> CmaConstants:
     repulsion = min(1 + c_1 / c_mu, 1 + 2 * mu_eff_bad / (mu_eff + 2), (1 - c_1 - c_mu) / (d * c_mu))
     weights = np.where(raw >= 0, raw / np.sum(raw[raw > 0]), raw * repulsion / max(-np.sum(raw[raw < 0]), 1e-300))
     c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)
-    d_sigma = 1 + 2 * max(0.0, caution * sqrt((mu_eff - 1) / (d + 1)) - 1) + c_sigma
     return CmaConstants(
-        weights=_locked(weights),
-        attracting=_locked(np.maximum(weights, 0.0)),
-        repelling=_locked(d * np.minimum(weights, 0.0)),
+        weights=locked(weights),
+        attracting=locked(np.maximum(weights, 0.0)),
+        repelling=locked(d * np.minimum(weights, 0.0)),
         weight_sum=np.float64(np.sum(weights)),
         mu_eff=mu_eff,
         c_mean=1.0,
         c_1=np.float64(c_1),
         c_mu=np.float64(c_mu),
         c_1_stalled=c_1 * c_c * (2 - c_c),
-        c_1_waiting=c_1 * (1 - c_c * (2 - c_c)),
         c_c=c_c,
         c_sigma=c_sigma,
-        d_sigma=d_sigma,
-        damped=c_sigma / d_sigma,
-        keep_sigma=np.array(1 - c_sigma),
-        keep_c=np.array(1 - c_c),
+        d_sigma=1 + 2 * max(0.0, caution * sqrt((mu_eff - 1) / (d + 1)) - 1) + c_sigma,
+        keep_sigma=constant(1 - c_sigma),
+        keep_c=constant(1 - c_c),
         fade=(1 - c_sigma) ** 2,
         chi=sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d)),
-        gain_sigma=np.array(sqrt(c_sigma * (2 - c_sigma) * mu_eff)),
-        gain_c=np.array(sqrt(c_c * (2 - c_c) * mu_eff)),
+        gain_sigma=constant(sqrt(c_sigma * (2 - c_sigma) * mu_eff)),
+        gain_c=constant(sqrt(c_c * (2 - c_c) * mu_eff)),
         stall=1.4 + 2 / (d + 1),
     )
-
-
-def _locked(array: Array) -> Array:
-    array.setflags(write=False)
-    return array

@@ -16,7 +16,7 @@ import numpy as np
 from sublevel import cluster
 from sublevel.arrays import Array
 from sublevel.door import Workers, checked_flag, checked_value, checked_values, shown
-from sublevel.failures import ATTEMPTS, Failure, Failures, OnError
+from sublevel.failures import ATTEMPTS, Failure, Failures, OnError, tell_about
 from sublevel.workers import Processes, WorkerLost, available_cores
 
 BROKEN = (
@@ -301,12 +301,3 @@ def _name_sample(error: BaseException, points: Array) -> None:
 def as_raised(error: BaseException) -> BaseException:
     """The exception as the objective raised it: a StopIteration comes out of a generator as the cause of a RuntimeError."""
     return error.__cause__ if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration) else error
-
-
-def tell_about(error: BaseException, note: str | None = None, **facts: Any) -> None:
-    """Attach what we know to an exception, also to one that forbids attributes; it stays the one that is raised."""
-    with contextlib.suppress(Exception):
-        vars(error).update(facts)
-    with contextlib.suppress(Exception):
-        if note is not None:
-            error.add_note(note)

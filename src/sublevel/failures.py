@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sublevel.arrays import Array
 
@@ -51,3 +52,12 @@ class Failures:
     def __repr__(self) -> str:
         """How many of each kind."""
         return ", ".join(f"{count} {kind}" for kind, count in self.counts.most_common()) or "none"
+
+
+def tell_about(error: BaseException, note: str | None = None, **facts: Any) -> None:
+    """Attach what we know to an exception, also to one that forbids attributes; it stays the one that is raised."""
+    with contextlib.suppress(Exception):
+        vars(error).update(facts)
+    with contextlib.suppress(Exception):
+        if note is not None:
+            error.add_note(note)

@@ -29,8 +29,8 @@ from sublevel.door import (
     checked_timeout,
     checked_workers,
 )
-from sublevel.evaluate import Evaluator, as_raised, evaluator, tell_about, with_args
-from sublevel.failures import Failures, OnError
+from sublevel.evaluate import Evaluator, as_raised, evaluator, with_args
+from sublevel.failures import Failures, OnError, tell_about
 from sublevel.families import Bernoulli
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.arrays import Array
+from sublevel.arrays import Array, locked
 from sublevel.constants import longest_run
 from sublevel.door import checked_method, checked_popsize, checked_restarts, checked_rng, checked_values, plain_array, shown
 from sublevel.families import Family, Sample
@@ -67,7 +67,7 @@ class Optimizer:
         self.strategy, self._size = checked_restarts(restarts), size
         self._forget_runs()
         self.nfev = self.nit = self.restarts = 0
-        self.best_x = _locked(self.start.x0)
+        self.best_x = locked(self.start.x0)
         self.best_fun = float("nan")
         self.endings = Endings()  # why earlier runs ended
         self._over: dict[str, float] = {}
@@ -111,7 +111,7 @@ class Optimizer:
     @property
     def mean(self) -> Array:
         """Mean of the search distribution (d,), as a point of the user's space."""
-        return _locked(self._points(self.state.theta.mean[None])[0])
+        return locked(self._points(self.state.theta.mean[None])[0])
 
     @property
     def cov(self) -> Array:
@@ -127,7 +127,7 @@ class Optimizer:
     def deviations(self) -> Array:
         """Standard deviation of each free variable (k,)."""
         if self._deviations is None:
-            self._deviations = _locked(self.state.theta.deviations)
+            self._deviations = locked(self.state.theta.deviations)
         return self._deviations
 
     @property
@@ -138,10 +138,8 @@ class Optimizer:
     def ask(self) -> Array:
         """Points to evaluate (popsize, d), read-only; an earlier sample that was not told is forgotten."""
         self._pending = sample = self.method.ask(self.state, self.rng, self.popsize)
-        space = self.start.space
-        self._shown = shown_points = sample.x if space is None else space.points(sample.x)
-        shown_points.setflags(write=False)
-        return shown_points
+        self._shown = locked(self._points(sample.x))
+        return self._shown
 
     def _points(self, searched: Array) -> Array:
         return searched if self.start.space is None else self.start.space.points(searched)
@@ -181,7 +179,7 @@ class Optimizer:
         best = ranks.best
         if not self.best_fun <= best and best == best:  # the first value, or a better one; never NaN
             self.best_fun = float(best)
-            self.best_x = _locked(points[ranks.order[0]].copy())
+            self.best_x = locked(points[ranks.order[0]].copy())
 
     def stop(self) -> dict[str, float]:
         """Reasons to stop with the numbers they saw; empty means go on. With restarts, a run that ends makes way for the next one here."""
@@ -235,7 +233,7 @@ class Optimizer:
         """Go on from what an optimizer with this configuration saved, given the best and median values of its run's generations."""
         facts, run = saved.facts, Run(*saved.facts["run"])
         self.nfev, self.nit, self.restarts = (int(facts[name]) for name in ("nfev", "nit", "restarts"))
-        self.best_x, self.best_fun = _locked(saved.best_x), float(facts["best_fun"])
+        self.best_x, self.best_fun = locked(saved.best_x), float(facts["best_fun"])
         self.endings = Endings(facts["endings"])
         self._begin(run, saved.state.theta)
         self._over, self._run_began = dict(facts["over"]), int(facts["run_began"])
@@ -262,11 +260,6 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, dict):
         return all(_same(part, b[key]) for key, part in a.items())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return bool(np.all(a == b))
-
-
-def _locked(array: Array) -> Array:
-    array.setflags(write=False)
-    return array
 
 
 def _positions(X: Any, asked: Array) -> NDArray[np.intp] | slice:

@@ -20,8 +20,8 @@ from scipy.optimize import OptimizeResult
 from sublevel import cluster
 from sublevel.arrays import Array
 from sublevel.door import checked_count, checked_flag, checked_values, checked_workers, shown
-from sublevel.evaluate import AtOnce, tell_about, with_args
-from sublevel.failures import Failures
+from sublevel.evaluate import AtOnce, with_args
+from sublevel.failures import Failures, tell_about
 from sublevel.families import Bernoulli, Family
 from sublevel.linalg import combination
 from sublevel.method import Method

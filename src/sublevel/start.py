@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from sublevel.arrays import Array
 from sublevel.door import checked_box, checked_covariance_root, checked_deviations, checked_log_scaled, checked_start, checked_x0, shown
+from sublevel.failures import tell_about
 from sublevel.families import Bernoulli, Family
 from sublevel.space import Space, bounded_space
 
@@ -59,8 +59,7 @@ def drawn(x0: Callable[[np.random.Generator], Any], rng: np.random.Generator) ->
     try:
         point = x0(rng)
     except Exception as error:
-        with suppress(Exception):  # some exceptions take no notes
-            error.add_note(f"sublevel: raised by `x0`, {shown(x0)}, a function that is called with a numpy Generator and returns a point.")
+        tell_about(error, f"sublevel: raised by `x0`, {shown(x0)}, a function that is called with a numpy Generator and returns a point.")
         raise
     return checked_x0(point)
 

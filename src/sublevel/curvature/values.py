@@ -132,7 +132,7 @@ def curvature(
     """
     checked_callable("fun", fun)
     question = Question.checked(delta_f, noise, kind, data)
-    place = found_place(result_or_optimizer, bounds)
+    place = (place_under := partial(found_place, result_or_optimizer, bounds))(0.0)
     called = checked_names(names, place.x.size)
     frame = free_frame(place, place.x)
     if not frame.size:
@@ -144,7 +144,7 @@ def curvature(
         raise ValueError(f"`maxfevals` must allow {least} evaluations for {frame.size} free variables, got {maxfevals!r}.")
     evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers))
     try:
-        look = _looked_at(Objective(evaluate, budget), partial(found_place, result_or_optimizer, bounds), frame, question)
+        look = _looked_at(Objective(evaluate, budget), place, place_under, frame, question)
     finally:
         evaluate.close()
     return described(look, called, question.kind, question.data)
@@ -155,12 +155,14 @@ def _check_data(frame: Frame, question: Question) -> None:
         raise ValueError(f"`data` must exceed the number of free variables, {frame.size}, to estimate a variance, got {question.data}.")
 
 
-def _looked_at(objective: Objective, place_for: Callable[[float], Place], frame: Frame, question: Question) -> Look:
-    """The last of several looks, each in a frame that the one before made rounder; one is enough if the search has learned its frame."""
-    place = place_for(0.0)
+def _looked_at(objective: Objective, place: Place, place_under: Callable[[float], Place], frame: Frame, question: Question) -> Look:
+    """The last of several looks, each in a frame that the one before made rounder; one is enough if the search has learned its frame.
+
+    The place is another one `place_under` noise, of which the search cannot have learned.
+    """
     ground = ground_at(objective, frame, place.fun, question.noise)
     if ground.is_noisy:  # the best point is the luckiest one
-        place = place_for(ground.noise)
+        place = place_under(ground.noise)
         frame = free_frame(place, np.clip(place.mean, *place.box))
         ground = ground_at(objective, frame, np.nan, ground.noise)
     size = frame.size

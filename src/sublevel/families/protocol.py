@@ -8,12 +8,12 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from sublevel.arrays import Array, Mask, Noise, PerTrial, value
+from sublevel.arrays import Array, Mask, Noise, PerTrial, constant, value
 from sublevel.tangent import ONE, Tangent
 
 LOG_2PI = log(2 * pi)
 SQRT_HALF = sqrt(0.5)
-HALF = np.array(0.5)
+HALF = constant(0.5)
 SCALE_RANGE = (2.0**-1000, 2.0**1000)
 """Standard deviations a state may have, about 1e-301 to 1e301: beyond, a step is refused and named."""
 

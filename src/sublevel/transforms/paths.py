@@ -53,8 +53,8 @@ class Cumulation:
         p_c = c.keep_c * memory.cov
         p_c += gain * step
         image = None if memory.image is None or tangent.mean_image is None else c.keep_c * memory.image + gain * tangent.mean_image
-        decay = c.c_mu * cloud.decay + c.c_1_waiting + c.c_1_stalled * goes_on
+        decay = c.c_mu * cloud.decay + c.c_1 - c.c_1_stalled * (1.0 - goes_on)
         joined = cloud.joined(c.c_mu, p_c, c.c_1, decay, image)
-        log_scale = smaller(c.damped * (length - 1.0), 1.0)
+        log_scale = smaller(c.c_sigma / c.d_sigma * (length - 1.0), 1.0)
         moved = Tangent(step, joined, ONE, log_scale, mean_image=tangent.mean_image)
         return (moved if self.c_mean == 1.0 else moved.scaled(mean=np.float64(self.c_mean), cov=ONE)), Paths(p_sigma, p_c, fading, image)

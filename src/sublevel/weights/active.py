@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from sublevel.arrays import constant
 from sublevel.constants import cma_constants
 from sublevel.families.protocol import Sample
 from sublevel.tangent import Weighting
 from sublevel.weights.ranking import Ranking
 
-NEAR = np.array(1e-10)
+NEAR = constant(1e-10)
 """Keeps a bad point at the mean from taking more variance than there is."""
 
 

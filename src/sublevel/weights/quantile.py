@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sublevel.arrays import Array
+from sublevel.arrays import Array, locked
 from sublevel.families.protocol import Sample
 from sublevel.tangent import Weighting
 from sublevel.weights.ranking import Ranking
@@ -79,9 +79,7 @@ class Quantile:
 @lru_cache(maxsize=32)
 def scheme_weights(scheme: Scheme, size: int) -> Array:
     """The scheme's weights (size,), made once and read-only."""
-    weights = np.asarray(scheme(size), dtype=np.float64)
-    weights.setflags(write=False)
-    return weights
+    return locked(np.asarray(scheme(size), dtype=np.float64))
 
 
 def effective_size(weights: Array) -> float:
