@@ -97,7 +97,7 @@ def compare_with_peers(repeats: int) -> None:
         if d < 500:
             time_of = medians(makers | peer, repeats, block=60)
         else:  # one decomposition of the package `cma` in about fifty steps, and one in each step of `cmaes`
-            time_of = medians(makers, max(repeats // 4, 3), block=150) | medians(peer, 3, block=6)
+            time_of = medians(makers, max(repeats // 2, 3), block=150) | medians(peer, 3, block=6)
         for name in METHODS:
             t, cma, cmaes = time_of[name], time_of["the package cma"], time_of["the package cmaes"]
             print(f"{d:4} {n:3}  {name:8}{t * 1e6:7.1f} {cma * 1e6:7.0f} {cmaes * 1e6:7.0f} {t / cma:10.3f} {t / cmaes:11.4f}")

@@ -324,9 +324,11 @@ class FailingLapack:
 @pytest.mark.parametrize(("d", "n"), [(3, 4), (3, 12), (80, 8)])
 def test_when_lapack_fails_no_step_is_taken(method, d, n, monkeypatch):
     from sublevel import linalg
+    from sublevel.families import roots
 
     opt = started(method, d, n)
     before = bits(opt)
+    monkeypatch.setattr(roots, "SMALL_STEP", 0.0)  # else a small step of few vectors asks nothing of LAPACK
     monkeypatch.setattr(linalg, "lapack", FailingLapack(linalg.lapack))
     told(opt, cube, 2)
     assert opt.stop() == {"refused": 2.0}

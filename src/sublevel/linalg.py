@@ -51,6 +51,18 @@ def image(matrix: Array, vector: Array) -> Array:
     return matrix.dot(vector) if matrix.ndim == 2 else np.matvec(matrix, vector)
 
 
+def gram(vectors: Array) -> Array:
+    """VVᵀ (..., k, k) of vectors (..., k, d); one run's as a general product, which for few vectors is faster than the symmetric one."""
+    return blas.dgemm(1.0, vectors.T, vectors.T, 0.0, None, 1) if vectors.ndim == 2 else vectors @ vectors.mT
+
+
+def norm(matrix: Array) -> PerTrial:
+    """Frobenius norm (...) of a matrix (..., k, k), of which no square overflows."""
+    if matrix.ndim == 2:
+        return np.float64(blas.dnrm2(matrix.reshape(-1)))
+    return np.hypot.reduce(matrix.reshape(*matrix.shape[:-2], -1), axis=-1)
+
+
 def updated(matrix: Array, left: Array, right: Array) -> Array:
     """matrix + leftᵀ·right (..., d, d) for left and right (..., k, d); one run's without a matrix in between."""
     if matrix.ndim == 2:
@@ -58,6 +70,13 @@ def updated(matrix: Array, left: Array, right: Array) -> Array:
     moved = left.mT @ right
     moved += matrix
     return moved
+
+
+def with_row(matrix: Array, row: Array) -> Array:
+    """Rows (..., k, d) and one more (..., d) below them."""
+    longer = np.empty((*matrix.shape[:-2], matrix.shape[-2] + 1, matrix.shape[-1]))
+    longer[..., :-1, :], longer[..., -1, :] = matrix, row
+    return longer
 
 
 def with_square(matrix: Array, weight: PerTrial, vector: Array) -> Array:

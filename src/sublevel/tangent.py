@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from sublevel.arrays import Array, PerTrial, larger, spread, total, value
-from sublevel.linalg import combination, eigh, eigvalsh, product, semidefinite_root, with_square
+from sublevel.linalg import combination, eigh, eigvalsh, gram, product, semidefinite_root, with_row, with_square
 
 ZERO = np.float64(0.0)
 ONE = np.float64(1.0)
@@ -56,7 +56,7 @@ def is_thin(k: int, d: int) -> bool:
 class Cloud:
     """Σ wᵢ vᵢvᵢᵀ − decay·I as the vectors it is made of; what is computed from them is computed once."""
 
-    __slots__ = ("_eigen", "_gram_root", "_moment", "decay", "images", "is_thin", "vectors", "weights")
+    __slots__ = ("_eigen", "_gram", "_gram_root", "_moment", "decay", "images", "is_thin", "vectors", "weights")
 
     def __init__(self, vectors: Array, weights: Array, decay: PerTrial, images: Array | None = None) -> None:
         """Whitened `vectors` (..., k, d) and `weights` (..., k), of which positive attracts; `decay` (...,) is Σ wᵢ for an estimate.
@@ -66,6 +66,7 @@ class Cloud:
         self.vectors, self.weights, self.decay, self.images = vectors, weights, decay, images
         self.is_thin = is_thin(*vectors.shape[-2:])
         self._moment: Array | None = None
+        self._gram: Array | None = None
         self._gram_root: Array | None = None
         self._eigen: tuple[Array, Array] | None = None
 
@@ -82,10 +83,17 @@ class Cloud:
         return self._moment
 
     @property
+    def gram(self) -> Array:
+        """VVᵀ (..., k, k)."""
+        if self._gram is None:
+            self._gram = gram(self.vectors)
+        return self._gram
+
+    @property
     def gram_root(self) -> Array:
         """R (..., k, k) with RRᵀ = VVᵀ."""
         if self._gram_root is None:
-            self._gram_root = semidefinite_root(product(self.vectors, self.vectors.mT))
+            self._gram_root = semidefinite_root(self.gram)
         return self._gram_root
 
     @property
@@ -123,17 +131,17 @@ class Cloud:
     def with_decay(self, decay: PerTrial) -> Cloud:
         """The same vectors with another weight of −I."""
         cloud = Cloud(self.vectors, self.weights, decay, self.images)
-        cloud._moment, cloud._gram_root, cloud._eigen = self._moment, self._gram_root, self._eigen
+        cloud._moment, cloud._gram, cloud._gram_root, cloud._eigen = self._moment, self._gram, self._gram_root, self._eigen
         return cloud
 
     def joined(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Cloud | Dense:
         """rate·Σ wᵢ vᵢvᵢᵀ + weight·vvᵀ − decay·I with one more vector v (..., d), whose image is given where the others' are kept."""
         if not self.is_thin:
             return Dense(self.moment, decay, self.size).joined(rate, vector, weight, decay, image)
-        weights = np.concatenate([spread(rate, 1) * self.weights, np.broadcast_to(weight, vector.shape[:-1])[..., None]], axis=-1)
-        vectors = np.concatenate([self.vectors, vector[..., None, :]], axis=-2)
-        images = None if self.images is None or image is None else np.concatenate([self.images, image[..., None, :]], axis=-2)
-        return Cloud(vectors, weights, decay, images)
+        weights = np.empty((*self.weights.shape[:-1], self.size + 1))
+        weights[..., :-1], weights[..., -1] = spread(rate, 1) * self.weights, weight
+        images = None if self.images is None or image is None else with_row(self.images, image)
+        return Cloud(with_row(self.vectors, vector), weights, decay, images)
 
 
 class Dense:

@@ -6,15 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from sublevel.arrays import Array, Mask, Noise, PerTrial, everywhere, finite, rows, spread, value
-from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, Transport, in_range
-from sublevel.linalg import add_to_diagonal, cholesky, combination, diagonal_of, eigh, image, lower_solve, product, solve, updated
+from sublevel.arrays import Array, Noise, PerTrial, everywhere, finite, rows, spread, value
+from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, in_range
+from sublevel.families.roots import exponential_root, thick_root, thin_root
+from sublevel.linalg import add_to_diagonal, cholesky, image, product, solve
 from sublevel.tangent import ONE, ZERO, Tangent, is_thin
 
-LARGE_STEP = 1e6
-"""Growth of a variance in one step from which on k×k matrices lose digits that d×d ones keep."""
-LARGE_EXPONENT = 300.0
-"""An exponential step that changes a standard deviation by a factor of more than e^±300 is refused."""
 CHECK_EVERY = 16
 """Steps of a single run between two looks at all rows of its root; a row cannot leave the range of floats in fewer."""
 
@@ -66,7 +63,9 @@ class FullGaussian:
         return GaussianSample(z, images, None)
 
     def _placed(self, images: Array) -> Array:
-        return rows(self.mean) + spread(self.scale, 2) * images
+        points = spread(self.scale, 2) * images
+        points += rows(self.mean)
+        return points
 
     def push(self, z: Array) -> Array:
         """Points x = m + Az (..., n, d) from whitened ones."""
@@ -147,7 +146,7 @@ class FullGaussian:
 
         The root becomes A·M^{1/2} exactly: through k×k matrices for few vectors, else by Cholesky.
         """
-        moved_root = _exponential_root if tangent.exponential else _thin_moved_root if tangent.cloud.is_thin else _thick_moved_root
+        moved_root = exponential_root if tangent.exponential else thin_root if tangent.cloud.is_thin else thick_root
         root, growth, definite, transport = moved_root(self.root, tangent.cloud, tangent.rate)
         mean = spread(self.scale, 1) * (image(self.root, tangent.mean) if tangent.mean_image is None else tangent.mean_image)
         mean += self.mean
@@ -163,99 +162,6 @@ class FullGaussian:
             usable, unchecked = usable & rows_in_range(root, scale), 0
         stretch = growth if scale is before else growth * (scale / before)
         return Move(FullGaussian(mean, root, scale, unchecked), usable, transport, stretch)
-
-
-def _thick_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:
-    """A·L with LLᵀ = M = I + rate·(moment − decay·I) (..., d, d), the growth of the scale, and where M is definite."""
-    matrix = cloud.moment.copy() if rate is ONE else spread(rate, 2) * cloud.moment
-    add_to_diagonal(matrix, 1.0 - rate * cloud.decay)
-    factor, definite = cholesky(matrix)
-    return product(root, factor), ONE, definite, lambda vector: lower_solve(factor, vector)
-
-
-def _exponential_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:
-    """A·exp(½·rate·moment), the growth exp(−½·rate·decay) of the scale; every such step stays in the family."""
-    if cloud.is_thin and everywhere(_is_small(cloud.eigen[0], rate)):
-        return _thin_exponential_root(root, cloud, rate)
-    values, vectors = eigh(cloud.moment)
-    half, usable = _in_reach(spread(0.5 * rate, 1) * values)
-    moved = (root @ vectors) * np.exp(half)[..., None, :] @ vectors.mT
-    growth = np.exp(-0.5 * rate * cloud.decay)
-
-    def transport(vector: Array) -> Array:
-        """M^{-1/2}v."""
-        return image(vectors, np.exp(-half) * combination(vector, vectors)) / spread(growth, 1)
-
-    return moved, growth, usable, transport
-
-
-def _thin_exponential_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:
-    """The same for few vectors: exp(½VᵀDV) = I + ½VᵀDV + VᵀDRU·ψ(Λ/2)/4·UᵀRᵀDV, ψ(t) = (exp(t) − 1 − t)/t², in the notation below."""
-    values, vectors = cloud.eigen
-    half = spread(0.5 * rate, 1) * values
-    v, d = cloud.vectors, spread(rate, 2) * cloud.weights[..., None]
-    dru = d * (cloud.gram_root @ vectors)
-    images = v @ root.mT if cloud.images is None else cloud.images
-    moved = updated(root, images, 0.5 * (d * v) + (dru * _remainder(half)[..., None, :]) @ (dru.mT @ v))
-    growth = np.exp(-0.5 * rate * cloud.decay)
-
-    def transport(vector: Array) -> Array:
-        """M^{-1/2}v."""
-        u = v @ vector[..., None]
-        inner = (dru * _remainder(-half)[..., None, :]) @ (dru.mT @ u) - 0.5 * d * u
-        return (vector + (v.mT @ inner)[..., 0]) / spread(growth, 1)
-
-    return moved, growth, finite(half), transport
-
-
-def _is_small(values: Array, rate: PerTrial) -> Any:
-    """Where no exponent ½·rate·values (..., k) is so large that the sum for few vectors would cancel (...)."""
-    return np.logical_and.reduce(np.abs(spread(rate, 1) * values) < 4.0, axis=-1)
-
-
-def _in_reach(exponents: Array) -> tuple[Array, Mask]:
-    """Exponents (..., k) within ±LARGE_EXPONENT, and where they were there already (...)."""
-    usable = np.logical_and.reduce(np.abs(exponents) <= LARGE_EXPONENT, axis=-1)  # NaN is nowhere
-    return np.clip(exponents, -LARGE_EXPONENT, LARGE_EXPONENT), usable
-
-
-def _remainder(t: Array) -> Array:
-    """(exp(t) − 1 − t)/(2t)², which is 1/8 at 0."""
-    small = np.abs(t) < 1e-8
-    return np.where(small, 0.125, (np.expm1(t) - t) / np.square(2.0 * np.where(small, 1.0, t)))
-
-
-def _thin_moved_root(root: Array, cloud: Any, rate: PerTrial) -> tuple[Array, PerTrial, Mask, Transport]:
-    """A(I + VᵀSV) with (I + VᵀSV)² = I + VᵀDV, D = diag(w)·rate/α, its scale √α apart, and where the result is definite.
-
-    With RRᵀ = VVᵀ, RᵀDR = UΛUᵀ and s = √(1 + Λ): S = ½(D − DBBᵀD), B = R·U·(1 + s)⁻¹. No inverse of R, so V may lack full rank.
-    """
-    remainder = 1.0 - rate * cloud.decay
-    values, vectors = cloud.eigen
-    if not everywhere((remainder > 0) & (rate * values[..., -1] < LARGE_STEP * remainder)):
-        return _thick_moved_root(root, cloud, rate)  # the sum S would cancel
-    factor = spread(rate / remainder, 1)
-    growth = 1.0 + factor * values
-    definite = growth[..., 0] > 0
-    if not everywhere(definite):  # such a step is not taken: any root will do
-        growth = np.abs(growth)
-    s = np.sqrt(growth)[..., None, :]
-    v, d = cloud.vectors, (factor * cloud.weights)[..., None]
-    dru = d * (cloud.gram_root @ vectors)
-    db = dru / (1.0 + s)
-    images = v @ root.mT if cloud.images is None else cloud.images
-    middle = product(db, -0.5 * db.mT)
-    diagonal = diagonal_of(middle)
-    diagonal += 0.5 * d[..., 0]
-    moved = updated(root, images, product(middle, v))
-
-    def transport(vector: Array) -> Array:
-        """M^{-1/2}v = (I + VᵀTV)v/√α with T = −½D + DRU·(s + 2)/(2s(1 + s)²)·UᵀRᵀD."""
-        u = image(v, vector)
-        inner = image(dru * ((s + 2.0) / (2.0 * s * np.square(1.0 + s))), combination(u, dru)) - 0.5 * d[..., 0] * u
-        return (vector + combination(inner, v)) / np.sqrt(spread(remainder, 1))
-
-    return moved, np.sqrt(remainder), definite, transport
 
 
 def balanced(root: Array, scale: PerTrial) -> tuple[Array, PerTrial]:
