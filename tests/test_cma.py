@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 import cma_oracle
+import sublevel as sl
 from cases import GAUSSIANS, distance, member
 from functions import UNIMODAL
 from sublevel import DiagonalGaussian, FullGaussian, IsotropicGaussian, cma
 from sublevel.arrays import Streams
 from sublevel.constants import cma_constants, default_popsize
 from sublevel.linalg import image
-from sublevel.tangent import Weighting, natural_gradient
+from sublevel.tangent import Cloud, Weighting, natural_gradient
 from sublevel.transforms.paths import Cumulation
 from sublevel.weights import Active
 from sublevel.weights.ranking import ranking
@@ -224,3 +226,33 @@ def test_engine_needs_as_many_evaluations_as_the_tutorials_algorithm(name, d):
     (ours, our_share), (theirs, their_share) = medians_of_both(name, d)
     assert ours == pytest.approx(theirs, rel=0.05)
     assert min(our_share, their_share) == 1 or (name == "Rosenbrock" and min(our_share, their_share) > 0.7)  # it has another minimum
+
+
+# A restricted family needs the diagonal of a covariance step alone
+
+
+@pytest.mark.parametrize("name", ["sep-cma", "iso-cma", "lra-sep-cma"])
+@pytest.mark.parametrize(("d", "n"), [(5, 8), (70, 12), (70, 90)])
+def test_restricted_families_make_no_matrix(name, d, n, monkeypatch):
+    def no_matrix(vectors, weights):
+        raise AssertionError("a d×d matrix was made")
+
+    monkeypatch.setattr("sublevel.tangent.weighted_moment", no_matrix)
+    opt = sl.Optimizer(np.ones(d), 0.5, method=name, popsize=n, rng=1)
+    for _ in range(3):
+        X = opt.ask()
+        opt.tell(X, np.sum(X**2, axis=1))
+    full = sl.Optimizer(np.ones(d), 0.5, popsize=90, rng=1)
+    X = full.ask()
+    with pytest.raises(AssertionError, match="matrix"):  # the control
+        full.tell(X, np.sum(X**2, axis=1))
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_diagonal_of_a_joined_cloud_is_that_of_its_matrix(batch, rng):
+    d, k = 6, 9
+    cloud = Cloud(rng.standard_normal((*batch, k, d)), rng.standard_normal((*batch, k)), rng.random(batch)[()])
+    joined = cloud.joined(np.float64(0.3), rng.standard_normal((*batch, d)), np.float64(0.2), np.float64(0.5), None)
+    whole = np.diagonal(joined.moment, axis1=-2, axis2=-1) - 0.5
+    assert_allclose(joined.diagonal, whole, rtol=0, atol=1e-14)
+    assert np.max(np.abs(cloud.diagonal - whole)) > 1e-3  # the control: without the vector it is another

@@ -124,9 +124,14 @@ class Cloud:
         return low - self.decay, high - self.decay
 
     @property
+    def squares(self) -> Array:
+        """The diagonal (..., d) of Σ wᵢ vᵢvᵢᵀ."""
+        return combination(self.weights, np.square(self.vectors))
+
+    @property
     def diagonal(self) -> Array:
         """The diagonal (..., d) of Σ wᵢ vᵢvᵢᵀ − decay·I."""
-        return combination(self.weights, np.square(self.vectors)) - spread(self.decay, 1)
+        return self.squares - spread(self.decay, 1)
 
     def with_decay(self, decay: PerTrial) -> Cloud:
         """The same vectors with another weight of −I."""
@@ -137,7 +142,7 @@ class Cloud:
     def joined(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Cloud | Dense:
         """rate·Σ wᵢ vᵢvᵢᵀ + weight·vvᵀ − decay·I with one more vector v (..., d), whose image is given where the others' are kept."""
         if not self.is_thin:
-            return Dense(self.moment, decay, self.size).joined(rate, vector, weight, decay, image)
+            return Joined(self, rate, vector, weight, decay)
         weights = np.empty((*self.weights.shape[:-1], self.size + 1))
         weights[..., :-1], weights[..., -1] = spread(rate, 1) * self.weights, weight
         images = None if self.images is None or image is None else with_row(self.images, image)
@@ -147,11 +152,32 @@ class Cloud:
 class Dense:
     """moment − decay·I for a symmetric matrix (..., d, d): a cloud of `size` vectors of which only the sum is left."""
 
-    __slots__ = ("decay", "moment", "size")
+    __slots__ = ("_moment", "decay", "size")
     is_thin = False
 
     def __init__(self, moment: Array, decay: PerTrial, size: int) -> None:
-        self.moment, self.decay, self.size = moment, decay, size
+        self._moment, self.decay, self.size = moment, decay, size
+
+    @property
+    def moment(self) -> Array:
+        """The matrix (..., d, d)."""
+        return self._moment
+
+    @property
+    def squares(self) -> Array:
+        """The diagonal of the matrix (..., d)."""
+        return np.diagonal(self.moment, axis1=-2, axis2=-1)
+
+    @property
+    def diagonal(self) -> Array:
+        """The diagonal of moment − decay·I (..., d)."""
+        return self.squares - spread(self.decay, 1)
+
+    @property
+    def extremes(self) -> tuple[PerTrial, PerTrial]:
+        """Smallest and largest eigenvalue (...,) of moment − decay·I."""
+        values = eigvalsh(self.moment)
+        return values[..., 0] - self.decay, values[..., -1] - self.decay
 
     def with_decay(self, decay: PerTrial) -> Dense:
         """The same matrix with another weight of −I."""
@@ -159,18 +185,30 @@ class Dense:
 
     def joined(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Dense:
         """rate·moment + weight·vvᵀ − decay·I with one more vector v (..., d)."""
-        return Dense(with_square(spread(rate, 2) * self.moment, weight, vector), decay, self.size)
+        return Joined(self, rate, vector, weight, decay)
+
+
+class Joined(Dense):
+    """rate·moment + weight·vvᵀ − decay·I of a cloud and one more vector v (..., d); who needs its diagonal alone makes no matrix."""
+
+    __slots__ = ("_cloud", "_rate", "_sum", "_vector", "_weight")
+
+    def __init__(self, cloud: Cloud | Dense, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial) -> None:
+        self._cloud, self._rate, self._vector, self._weight = cloud, rate, vector, weight
+        self.decay, self.size = decay, cloud.size
+        self._sum: Array | None = None
 
     @property
-    def extremes(self) -> tuple[PerTrial, PerTrial]:
-        """Smallest and largest eigenvalue (...,)."""
-        values = eigvalsh(self.moment)
-        return values[..., 0] - self.decay, values[..., -1] - self.decay
+    def moment(self) -> Array:
+        """The matrix (..., d, d)."""
+        if self._sum is None:
+            self._sum = with_square(spread(self._rate, 2) * self._cloud.moment, self._weight, self._vector)
+        return self._sum
 
     @property
-    def diagonal(self) -> Array:
-        """The diagonal (..., d)."""
-        return np.diagonal(self.moment, axis1=-2, axis2=-1) - spread(self.decay, 1)
+    def squares(self) -> Array:
+        """The diagonal of the matrix (..., d)."""
+        return spread(self._rate, 1) * self._cloud.squares + spread(self._weight, 1) * np.square(self._vector)
 
 
 @value
