@@ -12,7 +12,7 @@ from scipy.optimize import Bounds
 
 import sublevel as sl
 from functions import ellipsoid, sphere
-from sublevel.space import MARGIN, bounded_space
+from sublevel.space import MARGIN, REACH, bounded_space
 
 INF = float("inf")
 ENDS = [-INF, -1e300, -1e9, -3.0, -1e-9, 0.0, 1e-300, 0.1, 2.0, 1e9, 1e300, INF]
@@ -73,9 +73,10 @@ def test_inside_the_margins_nothing_is_changed(pair, share):
 
 
 def test_the_margins_are_small_parts_of_the_box_or_of_the_standard_deviation():
-    space = space_of((0.0, 10.0), (0.0, 1e3), (0.0, INF), (-INF, 1.0), (-INF, INF))
-    np.testing.assert_array_equal(space.below[:3], [10 * MARGIN, 0.5, 0.5])
-    np.testing.assert_array_equal(space.above[[0, 1, 3]], [10 * MARGIN, 0.5, 0.5])
+    space = space_of((0.0, 2.0), (0.0, 1e3), (0.0, INF), (-INF, 1.0), (-INF, INF))
+    widest = MARGIN * REACH * 0.5
+    np.testing.assert_array_equal(space.below[:3], [2 * MARGIN, widest, widest])
+    np.testing.assert_array_equal(space.above[[0, 1, 3]], [2 * MARGIN, widest, widest])
 
 
 @pytest.mark.parametrize("pair", [(0.0, 1.0), (-3.0, 1e9), (0.0, INF), (-INF, 2.0), (1.0, 1.1)])
@@ -178,7 +179,7 @@ def median_evaluations(pair):
     bounds = None if pair is None else [pair] * 10
     results = [
         sl.minimize(ellipsoid, np.ones(10), 0.5, bounds=bounds, vectorized=True, ftarget=1e-10, rng=seed, maxfevals=1e5)
-        for seed in range(15)
+        for seed in range(101)  # medians of fewer differ by as much as the bounds cost
     ]
     assert all(result.fun <= 1e-10 for result in results)
     return np.median([result.nfev for result in results])
@@ -187,6 +188,36 @@ def median_evaluations(pair):
 @pytest.mark.parametrize("pair", [(-1.1, 1.3), (-0.1, 3), (-0.1, None)], ids=str)
 def test_a_box_around_the_optimum_of_an_ill_conditioned_ellipsoid_costs_nothing(pair):
     assert median_evaluations(pair) <= 1.05 * median_evaluations(None)
+
+
+TURN = np.linalg.qr(np.random.default_rng(0).standard_normal((10, 10)))[0]
+
+
+@cache
+def median_evaluations_to_a_turned_valley(pair, optimum):
+    """To 1e-10 on the ellipsoid in 10 dimensions, turned and moved to the optimum."""
+    bounds = None if pair is None else [pair] * 10
+
+    def fun(X):
+        return ellipsoid((X - optimum) @ TURN)
+
+    results = [sl.minimize(fun, np.full(10, 0.5), 0.5, bounds=bounds, vectorized=True, ftarget=1e-10, rng=seed) for seed in range(41)]
+    assert all(result.fun <= 1e-10 for result in results)
+    return np.median([result.nfev for result in results])
+
+
+TURNED = [((-1, 6), 2.0), ((-1, 6), -0.6), ((-1, None), -0.6)]
+
+
+@pytest.mark.parametrize(("pair", "optimum"), TURNED, ids=str)
+def test_bounds_near_a_turned_valley_cost_little(pair, optimum):
+    """Some points lie beyond the bound until σ is small, and those tell nothing of the valley."""
+    assert median_evaluations_to_a_turned_valley(pair, optimum) <= 1.3 * median_evaluations_to_a_turned_valley(None, optimum)
+
+
+def test_wide_margins_would_be_noticed(monkeypatch):
+    monkeypatch.setattr("sublevel.space.MARGIN", 0.05)
+    assert median_evaluations_to_a_turned_valley.__wrapped__((-1, 6), -0.6) > 1.4 * median_evaluations_to_a_turned_valley(None, -0.6)
 
 
 ON_THE_BOUNDARY = {
