@@ -213,7 +213,7 @@ def schema(*statements):
 
 ENDLESS = "AS WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT n, 0, 0, x'00', 0 FROM t"
 FORGED = {
-    "newer version": schema("PRAGMA user_version = 2"),
+    "newer version": schema(f"PRAGMA user_version = {VERSION + 1}"),
     "other application": schema("PRAGMA application_id = 7"),
     "endless view": schema("DROP TABLE generations", f"CREATE VIEW generations {ENDLESS}"),
     "huge view": schema("DROP TABLE evaluations", "CREATE VIEW evaluations AS SELECT 1, 0, zeroblob(900000000), x'00', 0"),
@@ -245,6 +245,8 @@ FORGED = {
     "settings too few": forged_part("configuration", facts=lambda facts: {"method": "cma"}),
     "a list for settings": forged_part("configuration", facts=lambda facts: "[]"),
     "deep nesting": forged_part("configuration", facts=lambda facts: "[" * 100_000),
+    "the best of a run to come": checkpoint(best_run=1),
+    "the best of no run": checkpoint(best_run=-1),
     "a million digits": forged_part("checkpoint", facts=lambda facts: '{"nit": ' + "9" * 1_000_000 + "}"),
     "long facts": forged_part("checkpoint", facts=lambda facts: json.dumps({"nit": "x" * 2**24})),
     "no JSON": forged_part("checkpoint", facts=lambda facts: "__import__('os')"),

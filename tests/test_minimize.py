@@ -287,3 +287,20 @@ def test_an_ellipsoid_is_solved_and_its_shape_learned(method):
     result = sl.minimize(lambda X: X**2 @ axes, [3.0, 3.0], 1.0, method=method, popsize=30, vectorized=True, ftarget=1e-12, rng=1)
     assert result.success
     assert np.sqrt(result.cov[0, 0] / result.cov[1, 1]) == pytest.approx(10, rel=0.7)
+
+
+# As SciPy has it
+
+
+@pytest.mark.parametrize("args", [3.0, (3.0,), np.array([3.0, 3.0])], ids=str)
+def test_a_single_further_argument_needs_no_tuple(args):
+    result = sl.minimize(lambda x, a: float(np.sum(a * x**2)), np.ones(2), 0.3, args=args, rng=1, maxiter=5)
+    expected = sl.minimize(lambda x: float(np.sum(3.0 * x**2)), np.ones(2), 0.3, rng=1, maxiter=5)
+    assert result.fun == expected.fun
+
+
+def test_a_callback_that_wants_the_result_by_its_name_gets_it():
+    def after_four(*, intermediate_result):
+        return intermediate_result.nit >= 4
+
+    assert sl.minimize(lambda x: float(np.sum(x**2)), np.ones(2), 0.3, callback=after_four, rng=1).reasons == {"callback": 4.0}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -366,3 +368,41 @@ def test_a_small_sample_of_few_bits_does_not_end_a_run_by_chance():
         while not opt.stop():
             told(opt, lambda X: X[:, 0])
         assert opt.mean[0] < 0.2
+
+
+# Copies
+
+
+def rugged(X):
+    return np.sum(X**2 - 10 * np.cos(2 * np.pi * X), axis=1)
+
+
+@pytest.mark.parametrize("copied", [lambda opt: pickle.loads(pickle.dumps(opt)), copy.deepcopy], ids=["pickled", "copied"])
+@pytest.mark.parametrize("method", ["cma", "sep-cma", "lra-cma"])
+def test_a_copy_goes_on_as_the_optimizer_does(method, copied):
+    """Between two generations and within one, over restarts that draw from the generator."""
+    straight = sl.Optimizer(np.full(2, 3.0), 2.0, method=method, restarts="bipop", rng=1)
+    broken = sl.Optimizer(np.full(2, 3.0), 2.0, method=method, restarts="bipop", rng=1)
+    for generation in range(400):
+        X = straight.ask()
+        straight.tell(X, rugged(X))
+        straight.stop()
+        X = broken.ask()
+        if generation % 7 == 0:
+            broken = copied(broken)
+        broken.tell(X, rugged(X))
+        if generation % 5 == 0:
+            broken = copied(broken)
+        broken.stop()
+    assert straight.restarts == broken.restarts
+    assert straight.restarts > 1 or method == "lra-cma"
+    assert straight.best_x.tobytes() == broken.best_x.tobytes()
+    assert straight.mean.tobytes() == broken.mean.tobytes()
+    assert not broken.best_x.flags.writeable
+
+
+def test_a_copy_leaves_the_optimizer_alone():
+    optimizer = sl.Optimizer(np.ones(2), 0.5, restarts=2, rng=1)
+    twin = copy.deepcopy(optimizer)
+    np.testing.assert_array_equal(optimizer.ask(), twin.ask())
+    assert (twin.ask() != optimizer.ask()).any() or twin.rng is not optimizer.rng

@@ -260,3 +260,67 @@ def test_bipop_solves_rastrigins_function(seed):
 def test_restarts_solve_rastrigins_function_in_ten_dimensions(restarts, seed):
     options = {"vectorized": True, "ftarget": 1e-8, "rng": seed, "maxfevals": 2e6}
     assert sl.minimize(rastrigin, np.full(10, 3.0), 2.0, restarts=restarts, **options).success
+
+
+# The result is that of the run which found the best point
+
+
+def two_valleys(X):
+    """The minimum at 0, and a worse one at 30."""
+    return np.minimum(sphere(X), 5.0 + sphere(X - 30))
+
+
+def test_mean_and_covariance_are_those_of_the_run_that_found_the_best_point():
+    starts = iter([1.0, 29.0, 31.0])
+    result = sl.minimize(two_valleys, lambda rng: np.full(2, next(starts)), 0.5, restarts=2, vectorized=True, rng=1)
+    assert [round(run.fun) for run in result.history.runs] == [0, 5, 5]
+    np.testing.assert_allclose(result.mean, 0.0, atol=1e-6)
+    np.testing.assert_allclose(result.history.snapshots[-1].theta.mean, 30.0, atol=1.0)  # the control: the last run is elsewhere
+    assert np.max(np.diag(result.cov)) < 1e-12
+    assert result.success
+    assert "`x` is from run 0" in result.message
+
+
+@pytest.mark.parametrize(("limit", "count"), [("maxfevals", "nfev"), ("maxiter", "nit")])
+def test_a_run_that_never_began_is_none(limit, count):
+    """The budget ends with the first run, and of the second there is its strategy's word only."""
+    free = sl.minimize(lambda X: sphere(X - 7), np.zeros(2), 1.0, rng=1, vectorized=True)
+    budget = {limit: free[count]}
+    result = sl.minimize(lambda X: sphere(X - 7), np.zeros(2), 1.0, rng=1, restarts="ipop", vectorized=True, **budget)
+    assert (result.restarts, len(result.history.runs)) == (0, 1)
+    np.testing.assert_allclose(result.mean, 7.0, atol=1e-6)
+    assert result.success
+
+
+def test_a_budget_that_ends_a_later_run_does_not_undo_what_was_found():
+    result = sl.minimize(rastrigin, np.full(3, 3.0), 2.0, restarts="bipop", vectorized=True, rng=0, maxfevals=20_000)
+    assert list(result.reasons) == ["maxfevals"]
+    assert result.fun < 1e-9
+    assert result.success
+
+
+def test_a_budget_that_ends_the_run_itself_does():
+    result = sl.minimize(rastrigin, np.full(3, 3.0), 2.0, restarts="bipop", vectorized=True, rng=0, maxfevals=200)
+    assert list(result.reasons) == ["maxfevals"]
+    assert not result.success
+
+
+def test_a_best_value_from_a_run_that_diverged_is_no_success():
+    def fun(x):
+        return float(-x[0]) if x[0] > 0 else 1e30 + float(np.sum(np.square(x)))
+
+    result = sl.minimize(fun, [0.2, 0.0], 0.3, restarts=1, rng=0)
+    assert [next(iter(run.reasons)) for run in result.history.runs] == ["diverged", "overtaken"]
+    assert not result.success
+
+
+@pytest.mark.parametrize(("restarts", "factor"), [(-1, 2.0), (2.5, 2.0), (3, 0.1), (3, -2.0), (3, float("inf")), (3, float("nan"))])
+@pytest.mark.parametrize("strategy", [sl.IPOP, sl.BIPOP])
+def test_a_strategy_that_cannot_be_is_refused(strategy, restarts, factor):
+    with pytest.raises(ValueError, match=r"`restarts`|`factor`"):
+        strategy(restarts, factor)
+
+
+def test_a_class_is_no_strategy():
+    with pytest.raises(TypeError, match=r"write IPOP\(\)"):
+        sl.minimize(sphere, np.ones(2), 1.0, restarts=sl.IPOP, vectorized=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import numpy as np
@@ -344,3 +345,49 @@ def test_what_cannot_be_is_refused_at_the_door(given, error, message):
     given = {"x0": [1.0, 1.0], "sigma0": 0.5} | given
     with pytest.raises(error, match=message):
         sl.minimize(sphere, given.pop("x0"), given.pop("sigma0"), vectorized=True, **given)
+
+
+# Restarts in a box, and the ends of a logarithm
+
+
+def restart_points(count, **given):
+    optimizer = sl.Optimizer(rng=1, **given)
+    return np.array([optimizer.start.point(optimizer.rng) for _ in range(count)])
+
+
+def test_restarts_are_uniform_in_the_logarithm_of_a_log_scaled_variable():
+    points = restart_points(4000, x0=[1e-3, 0.5], sigma0=1.0, bounds=[(1e-8, 1), (0, 1)], log_scaled=[True, False])
+    decades, _ = np.histogram(np.log10(points[:, 0]), bins=8, range=(-8, 0))
+    tenths, _ = np.histogram(points[:, 1], bins=8, range=(0, 1))
+    assert np.all(np.abs(decades - 500) < 5 * np.sqrt(500))
+    assert np.all(np.abs(tenths - 500) < 5 * np.sqrt(500))
+
+
+def test_restarts_of_a_log_scaled_variable_without_a_lower_end_are_drawn_around_the_start():
+    points = restart_points(100, x0=[1e-3], sigma0=1.0, bounds=[(0, 1)], log_scaled=True)
+    assert np.all((points > 0) & (points <= 1))
+    assert 1e-4 < np.median(points) < 1e-2
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_log_scaled_variable_stays_positive_and_finite(sign):
+    seen = []
+
+    def fun(x):
+        seen.append(x[0])
+        return sign * math.log(x[0])
+
+    result = sl.minimize(fun, [2.0], 1.0, log_scaled=True, rng=1)
+    assert 0 < min(seen) <= max(seen) < np.inf
+    assert "plateau" in result.message or result.success
+
+
+@pytest.mark.parametrize(
+    ("second", "given", "message"),
+    [(-3.0, {"bounds": [(0, 1)]}, "within the bounds"), (-0.5, {"log_scaled": True}, "positive")],
+    ids=str,
+)
+def test_a_function_that_draws_a_start_outside_is_told_so(second, given, message):
+    points = iter([0.5, second])
+    with pytest.raises(ValueError, match=message):
+        sl.minimize(lambda x: float(np.square(x[0] - 0.5)), lambda rng: [next(points)], 0.1, restarts=3, rng=1, **given)

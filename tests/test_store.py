@@ -488,7 +488,8 @@ def test_a_long_history_is_thinned_and_restored_alike(limit, monkeypatch):
         table = np.array(told)
         seen = record.Generations(table[:, :4], table[:, 4].astype(int), table[:, 5].astype(int))
         again = History.restored(optimizer.space, history.snapshots, history.pace, seen)
-        assert again.__dict__ | {"last": 0, "_endings": 0} == history.__dict__ | {"last": 0, "_endings": 0}
+        apart = {"last": 0, "_endings": 0, "theta_of_best": 0}
+        assert again.__dict__ | apart == history.__dict__ | apart
         assert history.last_run + 1 <= len(history) <= max(limit, history.last_run + 1)
     assert history.last_run > 1
     assert history["nfev"][-1] == optimizer.nfev
@@ -581,3 +582,31 @@ def test_what_waits_is_written_soon(tmp_path, monkeypatch):
 
     sl.minimize(Counted(before=before), **options("cma", "free", None, maxfevals=16), store=file)
     assert sizes == [0, 3]
+
+
+def two_valleys(x):
+    """The minimum at 0, and a worse one at 30."""
+    return min(float(np.sum(np.square(x))), 5.0 + float(np.sum(np.square(x - 30))))
+
+
+def starts(rng):
+    """The first two runs begin near 0, and others near 30: the generator has drawn more by then."""
+    return np.full(2, 1.0 if rng.bit_generator.state["state"]["state"] == FIRST else 29.0)
+
+
+FIRST = np.random.default_rng(1).bit_generator.state["state"]["state"]
+
+
+def test_the_distribution_of_the_run_that_found_the_best_survives(tmp_path):
+    whole = sl.minimize(two_valleys, starts, 0.5, restarts=2, rng=1)
+    assert whole.restarts == 2
+    np.testing.assert_allclose(whole.mean, 0.0, atol=1e-6)
+    began = [int(whole.history["nfev"][run.rows.start]) for run in whole.history.runs]
+    assert sl.minimize(two_valleys, starts, 0.5, restarts=2, rng=1, maxfevals=began[2] + 30, store=tmp_path / "run.db").restarts == 2
+    loaded = sl.load(tmp_path / "run.db").result
+    again = sl.resume(tmp_path / "run.db", two_valleys, x0=starts, maxfevals=1e5)
+    for result in (loaded, again):
+        np.testing.assert_array_equal(result.mean, whole.mean)
+        np.testing.assert_array_equal(result.cov, whole.cov)
+        assert result.success
+    assert again.nfev == whole.nfev

@@ -34,7 +34,7 @@ NO_TREND, STEADY = 0.3, 1e-4
 """A search is lost in noise if the rank correlation of values and time is weaker than this while the step keeps this part of its size."""
 DISTINCT = 0.5
 """An objective has plateaus if the best values of the generations are fewer different ones than this part of the generations."""
-ENDS = stop.SUCCESSES | {"flat", "stagnation"}
+ENDS = stop.SUCCESSES | {"flat", "stagnation", "overtaken"}
 """Reasons of runs that ended somewhere, not somehow."""
 
 

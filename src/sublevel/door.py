@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import operator
 import reprlib
 from collections.abc import Callable
@@ -86,6 +87,20 @@ def checked_callable(name: str, function: object) -> None:
         raise TypeError(f"`{name}` must be a function, got {shown(function)}. Pass the function itself, not what it returns.")
 
 
+def checked_callback(callback: Any) -> Callable[[Any], Any] | None:
+    """What is called with the result so far; by its name, as in SciPy, if that is the only way."""
+    if callback is None:
+        return None
+    checked_callable("callback", callback)
+    try:
+        given = inspect.signature(callback).parameters.get("intermediate_result")
+    except (TypeError, ValueError):  # not everything in C can say
+        return callback
+    if given is not None and given.kind is inspect.Parameter.KEYWORD_ONLY:
+        return lambda result: callback(intermediate_result=result)
+    return callback
+
+
 def checked_restarts(restarts: Any) -> Restarts:
     """A restart strategy from None, a number (of IPOP restarts), "ipop", "bipop" or the strategy itself."""
     if restarts is None:
@@ -94,9 +109,16 @@ def checked_restarts(restarts: Any) -> Restarts:
         if restarts not in STRATEGIES:
             raise ValueError(f"there are no restarts {restarts!r}. Names: {', '.join(STRATEGIES)}; or give a number or a strategy.")
         return STRATEGIES[restarts]()
+    if isinstance(restarts, type):
+        raise TypeError(f"`restarts` must be a strategy, got the class {restarts.__name__}: write {restarts.__name__}().")
     if hasattr(restarts, "runs"):
         return restarts
     return IPOP(checked_count("restarts", restarts, 0))
+
+
+def checked_args(args: Any) -> tuple[Any, ...]:
+    """Further arguments of the objective: a tuple of them, or as in SciPy the only one."""
+    return cast("tuple[Any, ...]", args) if isinstance(args, tuple) else (args,)
 
 
 def checked_workers(workers: Any) -> Workers:

@@ -15,7 +15,7 @@ import numpy as np
 
 from sublevel import cluster
 from sublevel.arrays import Array
-from sublevel.door import Workers, checked_flag, checked_value, checked_values, shown
+from sublevel.door import Workers, checked_args, checked_flag, checked_value, checked_values, shown
 from sublevel.failures import ATTEMPTS, Failure, Failures, OnError, tell_about
 from sublevel.workers import Processes, WorkerLost, available_cores
 
@@ -281,9 +281,10 @@ def all_values(evaluate: Evaluator, points: Array) -> Array:
     return values
 
 
-def with_args(fun: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
+def with_args(fun: Callable[..., Any], args: Any) -> Callable[..., Any]:
     """The objective of points alone."""
-    return partial(_called_with, fun, args) if args else fun
+    further = checked_args(args)
+    return partial(_called_with, fun, further) if further else fun
 
 
 def _called_with(fun: Callable[..., Any], args: tuple[Any, ...], *points: Array) -> Any:

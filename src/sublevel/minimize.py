@@ -21,8 +21,10 @@ from sublevel.arrays import Array
 from sublevel.curvature.values import curvature as curvature_at
 from sublevel.diagnosis import diagnosed
 from sublevel.door import (
+    checked_args,
     checked_budget,
     checked_callable,
+    checked_callback,
     checked_flag,
     checked_on_error,
     checked_target,
@@ -95,7 +97,8 @@ def minimize(
     Returns an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, cov, history, failures,
     diagnosis`` and ``plot()``. Ctrl-C and SIGTERM return the best so far. Errors of `fun` have ``sublevel_x`` and ``sublevel_result``.
     """
-    check_functions(fun, callback)
+    checked_callable("fun", fun)
+    args, hears = checked_args(args), checked_callback(callback)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
     wants_curvature = _checked_curvature(curvature, optimizer)
@@ -103,17 +106,11 @@ def minimize(
     show = Progress(maxfevals) if checked_flag("progress", progress) else None
     how = checked_flag("vectorized", vectorized), checked_workers(workers), checked_timeout(timeout), checked_on_error(on_error)
     evaluate = evaluator(with_args(fun, args), *how, failures := Failures())
-    search = Search(optimizer, evaluate, limits, callback, show, History(optimizer), failures)
+    search = Search(optimizer, evaluate, limits, hears, show, History(optimizer), failures)
     with TerminationsAsInterrupts():
         if store is not None:
             search = search.stored(store, Given(method, fun, args, (maxfevals, maxiter, ftarget), *how, log_scaled))
         return _with_curvature(search.to_the_end(), fun, args, vectorized, workers) if wants_curvature else search.to_the_end()
-
-
-def check_functions(fun: Any, callback: Any) -> None:
-    checked_callable("fun", fun)
-    if callback is not None:
-        checked_callable("callback", callback)
 
 
 def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +30,7 @@ class Saved:
     state: State
     initial_deviations: Array  # (k,), of the run
     best_x: Array  # (d,)
+    theta_of_best: Family | None  # where the run that found it ended; None if that is the run itself
     facts: Mapping[str, Any]  # numbers, text, lists and dicts of them: the generator's state, counts, the run and those before
 
 
@@ -69,6 +70,7 @@ class Optimizer:
         self.nfev = self.nit = self.restarts = 0
         self.best_x = locked(self.start.x0)
         self.best_fun = float("nan")
+        self.best_run, self._left = 0, theta  # the run that found it, and where that ended
         self.endings = Endings()  # why earlier runs ended
         self._over: dict[str, float] = {}
         self._begin(self._next_run(None), theta)
@@ -104,6 +106,15 @@ class Optimizer:
         return self.state.theta
 
     @property
+    def theta_of_best(self) -> Family:
+        """The search distribution of the run that found the best point: as it is, or as it was when that run ended."""
+        return self.state.theta if self.best_run == self.restarts else self._left
+
+    def ending_of_best(self, reasons: Mapping[str, float]) -> Mapping[str, float]:
+        """Why the run that found the best point ended, if these are the reasons of the last one."""
+        return reasons if self.best_run == self.restarts else self.endings[self.best_run]
+
+    @property
     def space(self) -> Space | None:
         """How a point of the searched space becomes the user's; None if they are the same."""
         return self.start.space
@@ -111,17 +122,12 @@ class Optimizer:
     @property
     def mean(self) -> Array:
         """Mean of the search distribution (d,), as a point of the user's space."""
-        return locked(self._points(self.state.theta.mean[None])[0])
+        return locked(self.start.mean(self.state.theta))
 
     @property
     def cov(self) -> Array:
         """Covariance of the search distribution (d, d), proportional to the inverse Hessian once learned; 0 for fixed variables."""
-        cov, space = self.state.theta.cov, self.start.space
-        if space is None or space.free.all():
-            return cov
-        full = np.zeros((space.free.size, space.free.size))
-        full[np.ix_(space.free, space.free)] = cov
-        return full
+        return self.start.cov(self.state.theta)
 
     @property
     def deviations(self) -> Array:
@@ -180,6 +186,7 @@ class Optimizer:
         if not self.best_fun <= best and best == best:  # the first value, or a better one; never NaN
             self.best_fun = float(best)
             self.best_x = locked(points[ranks.order[0]].copy())
+            self.best_run = self.restarts
 
     def stop(self) -> dict[str, float]:
         """Reasons to stop with the numbers they saw; empty means go on. With restarts, a run that ends makes way for the next one here."""
@@ -195,6 +202,8 @@ class Optimizer:
             except StopIteration:
                 self._over = reasons
             else:
+                if self.best_run == self.restarts:
+                    self._left = self.state.theta
                 self.restarts += 1
                 self.endings.append(reasons)
                 self._begin(run, self.start.theta(self.start.point(self.rng), run.sigma_factor))
@@ -219,21 +228,24 @@ class Optimizer:
             "nit": self.nit,
             "restarts": self.restarts,
             "best_fun": self.best_fun,
+            "best_run": self.best_run,
             "run": [self.run.popsize, float(self.run.sigma_factor), float(self.run.maxfevals), self.run.spares_leaders],
             "run_began": self._run_began,
-            "sent": [[self._draws.get(number), spent] for number, spent in enumerate([None, *self._spent])],
+            "sent": self._sent,
             "endings": [dict(ending) for ending in self.endings],
             "over": dict(self._over),
             "watch": self.watch.saved,
             "rng": self.rng.bit_generator.state,
         }
-        return Saved(self.state, self.watch.initial_deviations, self.best_x, facts)
+        left = None if self.best_run == self.restarts else self._left
+        return Saved(self.state, self.watch.initial_deviations, self.best_x, left, facts)
 
     def restore(self, saved: Saved, best: Array, medians: Array) -> None:
         """Go on from what an optimizer with this configuration saved, given the best and median values of its run's generations."""
         facts, run = saved.facts, Run(*saved.facts["run"])
         self.nfev, self.nit, self.restarts = (int(facts[name]) for name in ("nfev", "nit", "restarts"))
-        self.best_x, self.best_fun = locked(saved.best_x), float(facts["best_fun"])
+        self.best_x, self.best_fun, self.best_run = locked(saved.best_x), float(facts["best_fun"]), int(facts["best_run"])
+        self._left = saved.state.theta if saved.theta_of_best is None else saved.theta_of_best
         self.endings = Endings(facts["endings"])
         self._begin(run, saved.state.theta)
         self._over, self._run_began = dict(facts["over"]), int(facts["run_began"])
@@ -242,17 +254,39 @@ class Optimizer:
         self.watch.restore(facts["watch"], best, medians)
         self.rng.bit_generator.state = facts["rng"]
 
-    def replay(self, saved: Saved) -> None:
+    @property
+    def _sent(self) -> list[list[Any]]:
+        """What the restart strategy heard: a state of the generator if it drew from that, and the evaluations of the run before."""
+        return [[self._draws.get(number), spent] for number, spent in enumerate([None, *self._spent])]
+
+    def _hear_again(self, sent: Iterable[Any]) -> Run | None:
         """Bring the restart strategy to where it was: it hears again what it heard before, with the same randomness."""
         self._forget_runs()
         run = None
-        for state, spent in saved.facts["sent"]:
+        for state, spent in sent:
             if state is not None:
                 self.rng.bit_generator.state = state
             with suppress(StopIteration):
                 run = self._next_run(spent)
+        return run
+
+    def replay(self, saved: Saved) -> None:
+        """Bring the restart strategy to where it was when this was saved."""
+        run = self._hear_again(saved.facts["sent"])
         if run != Run(*saved.facts["run"]):
             raise ValueError(f"`restarts` must be the strategy that the run began with: now it makes {run}, then {saved.facts['run']}.")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the runs to come: they are a generator of Python's, which cannot be pickled or copied."""
+        return {name: part for name, part in vars(self).items() if name != "_runs"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """An optimizer that goes on as the pickled or copied one does, bit for bit."""
+        vars(self).update(state)
+        locked(self.best_x)
+        now = self.rng.bit_generator.state
+        self._hear_again(self._sent)
+        self.rng.bit_generator.state = now
 
 
 def _same(a: Any, b: Any) -> bool:

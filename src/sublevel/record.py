@@ -102,6 +102,7 @@ class History:
         self._per_row, self._in_row = 1, 0  # generations in a row, and those in the last one
         self._begins, self._popsizes = array("q", [0]), array("q", [popsize])  # first row and sample size of each run
         self._endings: Sequence[Mapping[str, float]] = ()
+        self.theta_of_best = snapshots[-1].theta  # where the run that found the best point is, or where it ended
         self.last: tuple[float, float, float, float] = (0.0, np.nan, np.nan, np.nan)  # numbers of the last generation
 
     @property
@@ -145,6 +146,7 @@ class History:
             self._popsizes.append(done.popsize)
             self._endings = done.endings
             self._in_row = self._per_row
+        self.theta_of_best = done.theta_of_best
         self.last = (done.nfev, done.best_fun, done.generation_best, max(done.deviations.tolist()))
         self._add(self.last)
         if done.nfev >= self._next:

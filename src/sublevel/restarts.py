@@ -29,12 +29,23 @@ class Restarts(Protocol):
     def runs(self, popsize: int, rng: np.random.Generator) -> Runs: ...
 
 
+def check_growth(restarts: int, factor: float) -> None:
+    """A strategy needs a whole number of restarts, and samples that do not shrink."""
+    if restarts != int(restarts) or restarts < 0:
+        raise ValueError(f"`restarts` must be a whole number of at least 0, got {restarts!r}.")
+    if not 1 <= factor < np.inf:
+        raise ValueError(f"`factor` must be at least 1 and finite, got {factor!r}. It multiplies the sample size from run to run.")
+
+
 @dataclass(frozen=True, slots=True)
 class IPOP:
     """Every restart multiplies the sample size by `factor` (Auger & Hansen, CEC 2005)."""
 
     restarts: int = 9
     factor: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_growth(self.restarts, self.factor)
 
     def runs(self, popsize: int, rng: np.random.Generator) -> Runs:
         """The first run and `restarts` more."""
@@ -53,6 +64,9 @@ class BIPOP:
 
     restarts: int = 9
     factor: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_growth(self.restarts, self.factor)
 
     def runs(self, popsize: int, rng: np.random.Generator) -> Runs:
         """The first run, then whichever regime has spent less."""

@@ -27,21 +27,22 @@ class Result(OptimizeResult):
 
 
 def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, float]) -> Result:
-    """All there is to say of a run at this point, in arrays of the user's own."""
-    reason = next(iter(reasons), None)
+    """All there is to say of a run at this point, in arrays of the user's own; with restarts, of the run that found the best point."""
+    reason, theta = next(iter(reasons), None), optimizer.theta_of_best
+    ending = optimizer.ending_of_best(reasons)
     result = Result()
     result.update(
         x=optimizer.best_x.copy(),
         fun=optimizer.best_fun,
         nfev=optimizer.nfev,
         nit=optimizer.nit,
-        success=reason in stop.SUCCESSES and bool(np.isfinite(optimizer.best_fun)),
+        success=bool(reasons) and not stop.SUCCESSES.isdisjoint(ending) and bool(np.isfinite(optimizer.best_fun)),
         status=-1 if reason is None else stop.STATUS[reason],
-        message=stop.message(reasons),
+        message=stop.message(reasons) + ("" if ending is reasons else f"; `x` is from run {optimizer.best_run}: {stop.message(ending)}"),
         reasons=reasons,
-        restarts=optimizer.restarts,
-        mean=optimizer.mean.copy(),
-        cov=optimizer.cov,
+        restarts=history.last_run,
+        mean=optimizer.start.mean(theta),
+        cov=optimizer.start.cov(theta),
         history=history,
     )
     return result

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from sublevel.door import Workers, checked_flag, checked_on_error, checked_timeout, checked_workers
+from sublevel.door import Workers, checked_callable, checked_callback, checked_flag, checked_on_error, checked_timeout, checked_workers
 from sublevel.evaluate import evaluator, with_args
 from sublevel.failures import Failures, OnError
-from sublevel.minimize import Limits, Search, check_functions
+from sublevel.minimize import Limits, Search
 from sublevel.optimizer import Optimizer
 from sublevel.progress import Progress
 from sublevel.record import History
@@ -66,7 +66,8 @@ def resume(
     >>> bool(np.all(whole.x == sl.minimize(sphere, np.ones(3), 0.5, rng=1).x))
     True
     """
-    check_functions(fun, callback)
+    checked_callable("fun", fun)
+    hears = checked_callback(callback)
     path = Path(store)
     File(path).close()  # whatever is not ours is refused here, and stays as it was
     with ExitStack() as opened:
@@ -83,7 +84,7 @@ def resume(
         recorder = Recorder(File(path, writing=True), lock, history, *iterations)
         opened.pop_all()
     with TerminationsAsInterrupts():
-        return Search(optimizer, evaluate, limits, callback, show, history, failures, recorder=recorder).to_the_end()
+        return Search(optimizer, evaluate, limits, hears, show, history, failures, recorder=recorder).to_the_end()
 
 
 def _found(path: Path, again: Again) -> tuple[Settings, Optimizer, History, tuple[int, int]]:

@@ -19,13 +19,13 @@ from scipy.optimize import OptimizeResult
 
 from sublevel import cluster
 from sublevel.arrays import Array
-from sublevel.door import checked_count, checked_flag, checked_values, checked_workers, shown
+from sublevel.door import checked_callable, checked_callback, checked_count, checked_flag, checked_values, checked_workers, shown
 from sublevel.evaluate import AtOnce, with_args
 from sublevel.failures import Failures, tell_about
 from sublevel.families import Bernoulli, Family
 from sublevel.linalg import combination
 from sublevel.method import Method
-from sublevel.minimize import Limits, Search, check_functions
+from sublevel.minimize import Limits, Search
 from sublevel.optimizer import Optimizer
 from sublevel.progress import Progress
 from sublevel.record import History
@@ -239,7 +239,8 @@ def minimize_sharded(
     >>> result.nfev, bool(result.fun < 1e-2)
     (30000, True)
     """
-    check_functions(fun, callback)
+    checked_callable("fun", fun)
+    hears = checked_callback(callback)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
     if isinstance(optimizer.theta, Bernoulli):
@@ -251,7 +252,7 @@ def minimize_sharded(
     sharding = Sharding(with_args(fun, args), everyone(workers), count, seed, uuid.uuid4().hex)
     nobody = AtOnce(fun, "raise", failures := Failures())  # is never asked
     with TerminationsAsInterrupts():
-        return Search(optimizer, nobody, limits, callback, show, History(optimizer), failures, sharding).to_the_end()
+        return Search(optimizer, nobody, limits, hears, show, History(optimizer), failures, sharding).to_the_end()
 
 
 def everyone(workers: Any) -> Everyone:

@@ -10,10 +10,26 @@ from numpy.typing import NDArray
 from sublevel.arrays import Array
 
 MARGIN = 0.01
-"""The part of a box in which a bound bends the space. A wider one disturbs searches that learn a turned valley near the bound, a narrower one
-takes longer to a corner."""
+"""The part of a box in which a bound bends the space: wider, it disturbs a search that learns a turned valley near the bound; narrower, a
+corner takes longer."""
 REACH = 6.0
 """Initial standard deviations that a box is taken to be wide at most, as it is if one end is open."""
+
+
+POSITIVE = (float(np.finfo(np.float64).tiny), float(np.finfo(np.float64).max))
+"""Where a log-scaled variable stays, however far its logarithm goes."""
+
+
+def log_where(is_log: NDArray[np.bool_], x: Array) -> Array:
+    """x (..., k), by their logarithm where they are log-scaled."""
+    with np.errstate(divide="ignore"):
+        return np.where(is_log, np.log(np.where(is_log, x, 1.0)), x)
+
+
+def exp_where(is_log: NDArray[np.bool_], v: Array) -> Array:
+    """v (..., k), of which those that are logarithms become positive numbers again."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.where(is_log, np.clip(np.exp(np.where(is_log, v, 0.0)), *POSITIVE), v)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +53,11 @@ class Space:
     def points(self, u: Array) -> Array:
         """The user's points x (..., d) of search points u (..., k)."""
         bends = (u < self.lower + self.below) | (u > self.upper - self.above)
-        x = np.where(bends, self._bent(self._folded(u)), u) if bends.any() else u
-        if self.is_log.any():
-            with np.errstate(over="ignore"):
-                x = np.where(self.is_log, np.exp(x), x)
+        return self._whole(np.where(bends, self._bent(self._folded(u)), u) if bends.any() else u)
+
+    def _whole(self, v: Array) -> Array:
+        """The user's points x (..., d) of values v (..., k) of the free variables, logarithms where they are log-scaled."""
+        x = exp_where(self.is_log, v) if self.is_log.any() else v
         if self.free.all():
             full = x
         else:
@@ -48,11 +65,29 @@ class Space:
             full[..., self.free] = x
         return np.clip(full, *self.box)  # rounding may not leave the box either
 
+    def _inside(self, x: Array) -> Array:
+        """The free variables (..., k), or their logarithms, of the user's points x (..., d), taken at the bounds if they lie outside."""
+        return log_where(self.is_log, np.clip(x[..., self.free], self.box[0][self.free], self.box[1][self.free]))
+
+    @property
+    def log_scaled(self) -> NDArray[np.bool_]:
+        """Which of the user's variables (d,) are searched by their logarithm."""
+        full = np.zeros(self.free.shape, dtype=np.bool_)
+        full[self.free] = self.is_log
+        return full
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether every free variable, or its logarithm, has two bounds."""
+        return bool(np.all(np.isfinite(self.lower) & np.isfinite(self.upper)))
+
+    def anywhere(self, rng: np.random.Generator) -> Array:
+        """A point x (d,) uniform in a finite box, by the logarithm of variables that are log-scaled."""
+        return self._whole(rng.uniform(self.lower, self.upper))
+
     def searched(self, x: Array) -> Array:
         """A search point u (..., k) whose user's point is x (..., d), taken at the bounds if x lies outside."""
-        x = np.clip(x[..., self.free], self.box[0][self.free], self.box[1][self.free])
-        with np.errstate(divide="ignore"):
-            u = np.where(self.is_log, np.log(np.where(self.is_log, x, 1.0)), x)
+        u = self._inside(x)
         low, high = u - self.lower, self.upper - u
         with np.errstate(invalid="ignore"):
             u = np.where(low < self.below, self.lower - self.below + 2 * np.sqrt(self.below * np.maximum(low, 0.0)), u)
@@ -60,11 +95,9 @@ class Space:
 
     def slopes(self, x: Array) -> Array:
         """dx/du (..., k) at the user's points x (..., d): how far the free variables move with the searched ones; 0 at a bound."""
-        x = np.clip(x[..., self.free], self.box[0][self.free], self.box[1][self.free])
-        with np.errstate(divide="ignore"):
-            v = np.where(self.is_log, np.log(np.where(self.is_log, x, 1.0)), x)
+        v = self._inside(x)
         inward = np.minimum((v - self.lower) / self.below, (self.upper - v) / self.above)
-        return np.sqrt(np.clip(inward, 0.0, 1.0)) * np.where(self.is_log, x, 1.0)
+        return np.sqrt(np.clip(inward, 0.0, 1.0)) * np.where(self.is_log, exp_where(self.is_log, v), 1.0)
 
     def _folded(self, u: Array) -> Array:
         """u mirrored at the vertices lower − below and upper + above until it lies between them."""

@@ -36,6 +36,19 @@ class Start:
         cov0 = None if self.cov0 is None else np.asarray(self.cov0)[np.ix_(free, free)]
         return checked_start(self.family, self.space.searched(point), deviations, cov0)
 
+    def mean(self, theta: Family) -> Array:
+        """Mean of a search distribution (d,), as a point of the user's space."""
+        return theta.mean.copy() if self.space is None else self.space.points(theta.mean[None])[0]
+
+    def cov(self, theta: Family) -> Array:
+        """Covariance of a search distribution (d, d), 0 for fixed variables."""
+        if self.space is None or self.space.free.all():
+            return theta.cov
+        free = self.space.free
+        full = np.zeros((free.size, free.size))
+        full[np.ix_(free, free)] = theta.cov
+        return full
+
     def point(self, rng: np.random.Generator) -> Array:
         """Where a restart begins: the user's choice, anywhere in a finite box, or drawn from the initial distribution.
 
@@ -45,11 +58,14 @@ class Start:
             point = drawn(self.another, rng)
             if point.size != self.x0.size:
                 raise ValueError(f"`x0` must give points of one length, got {point.size} variables after {self.x0.size}.")
+            if self.space is not None:
+                check_inside(point, *self.space.box)
+                checked_log_scaled(self.space.log_scaled, self.space.box[0], point)
             return point
         if self.family is Bernoulli:
             return self.x0
-        if self.space is not None and np.all(np.isfinite(self.space.box)):
-            return rng.uniform(*self.space.box)
+        if self.space is not None and self.space.is_finite:
+            return self.space.anywhere(rng)
         point = self.theta(self.x0).sample(rng, 1).x
         return (point if self.space is None else self.space.points(point))[0]
 
@@ -62,6 +78,14 @@ def drawn(x0: Callable[[np.random.Generator], Any], rng: np.random.Generator) ->
         tell_about(error, f"sublevel: raised by `x0`, {shown(x0)}, a function that is called with a numpy Generator and returns a point.")
         raise
     return checked_x0(point)
+
+
+def check_inside(x0: Array, lower: Array, upper: Array) -> None:
+    """A starting point (d,) must lie within the bounds (d,) each."""
+    outside = np.flatnonzero((x0 < lower) | (x0 > upper))
+    if outside.size:
+        i = outside[0]
+        raise ValueError(f"`x0` must lie within the bounds, got x0[{i}] = {x0[i]:.6g} for the bounds {lower[i]:.6g} and {upper[i]:.6g}.")
 
 
 def checked_beginning(family: type[Any], x0: Any, sigma0: Any, cov0: Any, bounds: Any, log_scaled: Any, rng: np.random.Generator) -> Start:
@@ -77,8 +101,7 @@ def checked_beginning(family: type[Any], x0: Any, sigma0: Any, cov0: Any, bounds
         checked_covariance_root(cov0, d)
     lower, upper = checked_box([(None, None)] * d if bounds is None else bounds, d)
     mask = checked_log_scaled(log_scaled, lower, point)
-    if np.any((point < lower) | (point > upper)):
-        raise ValueError(f"`x0` must lie within the bounds, got {shown(point)} and bounds {shown(bounds)}.")
+    check_inside(point, lower, upper)
     if not np.any(lower < upper):
         raise ValueError("`bounds` fix every variable: nothing is left to search.")
     return Start(family, point, another, sigma0, cov0, bounded_space(lower, upper, checked_deviations(sigma0, d), mask, point))

@@ -43,7 +43,7 @@ MESSAGES = {
     "maxfevals": "the budget of {value:.0f} evaluations is spent; give more with `maxfevals`",
     "maxiter": "the budget of {value:.0f} iterations is spent; give more with `maxiter`",
     "callback": "the callback asked to stop after {value:.0f} iterations",
-    "flat": "all values were equal in {value:.0f} generations in a row; the start may lie on a plateau (try a larger `sigma0`)",
+    "flat": "all values were equal in {value:.0f} generations in a row; if the start lies on a plateau, try a larger `sigma0`",
     "too_narrow": "a step changes no coordinate of the mean, and the standard deviations never shrank; give a larger `sigma0`",
     "all_failed": "no value was usable in {value:.0f} generations in a row; check the objective near `x0`, or try a smaller `sigma0`",
     "unselective": "nothing was selected in {value:.0f} generations in a row, for a small sample or many ties; give a larger `popsize`",
@@ -55,7 +55,8 @@ MESSAGES = {
 
 NAMES = tuple(MESSAGES)
 STATUS = {name: code for code, name in enumerate(NAMES)}
-SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point", "tolfun", "overtaken"})
+SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point", "tolfun"})
+"""Endings of a run that has found what it can find."""
 
 
 STAGNATION = (0.2, 20_000)

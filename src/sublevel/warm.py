@@ -8,6 +8,7 @@ import numpy as np
 
 from sublevel.arrays import Array
 from sublevel.door import checked_numbers, checked_values, shown
+from sublevel.space import exp_where, log_where
 
 
 class Beginning(NamedTuple):
@@ -45,7 +46,7 @@ def warm_start(points: Any, values: Any, *, gamma: float = 0.1, alpha: float = 0
     is_log = np.broadcast_to(np.asarray(log_scaled, dtype=bool), points.shape[1:])
     if np.any(points[:, is_log] <= 0):
         raise ValueError("a variable that is `log_scaled` must be positive in all `points`.")
-    u = np.where(is_log, np.log(np.where(is_log, points, 1.0)), points)
+    u = log_where(is_log, points)
     width = np.ptp(u, axis=0)
     if not np.all(width > 0):
         raise ValueError(f"every variable must vary over the `points`, but {np.flatnonzero(width <= 0).tolist()} are constant.")
@@ -54,6 +55,4 @@ def warm_start(points: Any, values: Any, *, gamma: float = 0.1, alpha: float = 0
     spread = (best - mean) / width
     cov = spread.T @ spread / len(best) + alpha**2 * np.eye(mean.size)
     deviations = np.sqrt(np.diagonal(cov))
-    return Beginning(
-        np.where(is_log, np.exp(np.where(is_log, mean, 0.0)), mean), width * deviations, cov / deviations / deviations[:, None]
-    )
+    return Beginning(exp_where(is_log, mean), width * deviations, cov / deviations / deviations[:, None])

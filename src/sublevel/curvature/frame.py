@@ -84,7 +84,7 @@ class Frame:
 def found_place(found: Any, bounds: Any, noise: float = 0.0) -> Place:
     """The place that an Optimizer, a result of `minimize`, or any other OptimizeResult stands for, if values scatter by so much."""
     if isinstance(found, Optimizer):
-        return _searched_place(found.best_x, found.best_fun, found.theta, found.space, bounds)
+        return _searched_place(found.best_x, found.best_fun, found.theta_of_best, found.space, bounds)
     if not hasattr(found, "x"):
         raise TypeError(f"the curvature is asked at a result of `minimize` or at an Optimizer, got {shown(found)}.")
     if getattr(found, "history", None) is not None and hasattr(found, "mean"):

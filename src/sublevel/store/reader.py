@@ -66,15 +66,19 @@ class Reading:
     def saved(self, optimizer: Optimizer, memory: bool = True) -> Saved:
         """What was stored of an optimizer with this configuration, poured into one that begins."""
         template = optimizer.saved()
-        arrays = {"theta": template.state.theta, "initial_deviations": template.initial_deviations, "best_x": template.best_x}
+        theta = template.state.theta
+        arrays: dict[str, Any] = {"theta": theta, "initial_deviations": template.initial_deviations, "best_x": template.best_x}
         try:
+            facts = checked_facts(self.facts, optimizer)
+            arrays["theta_of_best"] = theta if facts["best_run"] < facts["restarts"] else None
             tree = unpacked(arrays, self.layout, self.data)
             remembered = unpacked(template.state.memory, *self.file.part("memory")[1:]) if memory else ()
-            facts = checked_facts(self.facts, optimizer)
-            _check_theta(tree["theta"])
+            for stored in (tree["theta"], tree["theta_of_best"]):
+                if stored is not None:
+                    _check_theta(stored)
         except Misfit as misfit:
             raise unfit(self.path, misfit) from None
-        return Saved(State(tree["theta"], remembered), tree["initial_deviations"], tree["best_x"], facts)
+        return Saved(State(tree["theta"], remembered), tree["initial_deviations"], tree["best_x"], tree["theta_of_best"], facts)
 
     def told(self, until: int | None = None) -> Told:
         """The generations, all of them or the first ones."""
@@ -115,7 +119,9 @@ class Reading:
         if not snapshots or len(snapshots) > 10_000:
             raise StoreError(f"{self.path} is damaged: its snapshots are missing.")
         pace = cast(tuple[int, int], tuple(self.facts["pace"]))
-        return History.restored(optimizer.space, snapshots, pace, told.generations, endings)
+        history = History.restored(optimizer.space, snapshots, pace, told.generations, endings)
+        history.theta_of_best = optimizer.theta_of_best
+        return history
 
 
 def unfit(path: Path, misfit: Misfit) -> StoreError:
@@ -140,7 +146,7 @@ def restored(reading: Reading, optimizer: Optimizer, whole: bool = True) -> Hist
 def checked_facts(facts: dict[str, Any], optimizer: Optimizer) -> dict[str, Any]:
     """The facts of a checkpoint, each of the type and in the range it must have."""
     template = optimizer.rng.bit_generator.state
-    checked: dict[str, Any] = {name: _count(facts, name) for name in ("nfev", "nit", "restarts", "run_began")}
+    checked: dict[str, Any] = {name: _count(facts, name) for name in ("nfev", "nit", "restarts", "run_began", "best_run")}
     checked["best_fun"] = _real(facts.get("best_fun"))
     popsize, factor, budget, spares_leaders = _listed(facts, "run", 4)
     size = _count({"popsize": popsize}, "popsize")
@@ -152,7 +158,8 @@ def checked_facts(facts: dict[str, Any], optimizer: Optimizer) -> dict[str, Any]
     checked["watch"] = _checked_watch(facts.get("watch"))
     checked["rng"] = state_like(template, facts.get("rng"))
     checked["sent"] = [_checked_sent(pair, template) for pair in _listed(facts, "sent")]
-    if not all(type(part) is int and part >= 0 for part in _listed(facts, "pace", 2)) or len(checked["endings"]) != checked["restarts"]:
+    has_pace = all(type(part) is int and part >= 0 for part in _listed(facts, "pace", 2))
+    if not has_pace or len(checked["endings"]) != checked["restarts"] or checked["best_run"] > checked["restarts"]:
         raise Misfit("its checkpoint contradicts itself")
     return checked
 

@@ -67,7 +67,12 @@ def checkpoint_rows(saved: Saved, history: History) -> list[Row]:
     """The state of a run between two generations, as parts of its file."""
     facts = {**saved.facts, "rng": plain_state(saved.facts["rng"]), "pace": list(history.pace)}
     facts["sent"] = [[plain_state(state), spent] for state, spent in saved.facts["sent"]]
-    arrays = {"theta": saved.state.theta, "initial_deviations": saved.initial_deviations, "best_x": saved.best_x}
+    arrays = {
+        "theta": saved.state.theta,
+        "initial_deviations": saved.initial_deviations,
+        "best_x": saved.best_x,
+        "theta_of_best": saved.theta_of_best,
+    }
     return [summed("checkpoint", json.dumps(facts), *packed(arrays)), summed("memory", "{}", *packed(saved.state.memory))]
 
 
