@@ -16,15 +16,15 @@ from sublevel import stop
 from sublevel.arrays import Array
 from sublevel.failures import Failures
 from sublevel.families import Bernoulli, Family, FullGaussian
-from sublevel.record import History, RunSummary
+from sublevel.record import History, RunSummary, axis_ratio, log_size
 
-CONDITION = 1e5
+ILL_CONDITIONED = 1e5
 """Condition number of the covariance, in units of the initial standard deviations, from which on a problem counts as ill-conditioned."""
 DIFFERENT = 1e-6
 """End values of two runs are different minima if they differ by more than this part of the way down to them."""
 ROUNDING = 1e-12
 """Values that differ by less than this part of their size may differ by rounding."""
-GROWTH, CLOSENESS = 10.0, 0.01
+GROWN, CLOSENESS = 10.0, 0.01
 """The initial step size was too small if it grew by this factor, and too large if the minimum lay this much of it from the start."""
 TOUCHING = 1e-6
 """A variable is at a bound if it is this part of the box away from it."""
@@ -179,13 +179,13 @@ def at_bound(facts: Facts) -> Finding | None:
 def small_sigma0(facts: Facts) -> Finding | None:
     """The step size grew much before it shrank."""
     rows, initial = facts.runs[0].rows, facts.first.deviations
-    if np.max(facts.columns["deviation"][rows]) < GROWTH * np.max(initial):
+    if np.max(facts.columns["deviation"][rows]) < GROWN * np.max(initial):
         return None
     snapshots = [snapshot for snapshot in facts.history.snapshots if snapshot.run == 0]
     sizes = np.array([log_size(snapshot.theta) for snapshot in snapshots])
     peak = int(np.argmax(sizes))
     growth, nfev = float(np.exp(sizes[peak] - sizes[0])), snapshots[peak].nfev
-    if growth < GROWTH:
+    if growth < GROWN:
         return None
     if peak == sizes.size - 1:
         advice = "and never shrank: the minimum is far from `x0`, or there is none"
@@ -220,7 +220,7 @@ def ill_conditioned(facts: Facts) -> Finding | None:
     theta, shrinkage = facts.last, facts.last.deviations / facts.first.deviations
     root = theta.root if isinstance(theta, FullGaussian) else np.diag(theta.deviations)
     condition = _condition(root / facts.first.deviations[:, None])
-    if not condition >= CONDITION:
+    if not condition >= ILL_CONDITIONED:
         return None
     remaining = _condition(root / np.sqrt(np.vecdot(root, root))[:, None])
     narrow, wide = int(np.argmin(shrinkage)), int(np.argmax(shrinkage))
@@ -255,18 +255,10 @@ def rank_correlation(values: Array) -> float:
     return float(np.sum(time * (ranks - middle)) / np.sum(time**2))
 
 
-def log_size(theta: Family) -> float:
-    """ln of the geometric mean of the principal axes."""
-    if isinstance(theta, FullGaussian):
-        return float(np.log(theta.scale) + np.linalg.slogdet(theta.root)[1] / theta.dimension)
-    return float(np.mean(np.log(theta.deviations)))
-
-
 def _condition(root: Array) -> float:
     """Condition number of the covariance with this root."""
-    axes = np.linalg.svd(root, compute_uv=False)
-    with np.errstate(over="ignore", divide="ignore"):
-        return float(np.square(axes[0] / axes[-1]))
+    with np.errstate(over="ignore"):
+        return float(np.square(axis_ratio(np.linalg.svd(root, compute_uv=False))))
 
 
 def _counted(number: int, noun: str) -> str:

@@ -63,7 +63,7 @@ class Trace(NamedTuple):
     @property
     def axis_ratio(self) -> Array:
         """Longest over shortest principal axis (s,)."""
-        return self.axes[:, 0] / self.axes[:, -1]
+        return axis_ratio(self.axes)
 
 
 class History:
@@ -257,3 +257,16 @@ def principal_axes(theta: Family) -> Array:
     if isinstance(theta, FullGaussian):
         return theta.scale * np.linalg.svd(theta.root, compute_uv=False)
     return np.sort(theta.deviations)[::-1]
+
+
+def axis_ratio(axes: Array) -> Array:
+    """Longest over shortest (...,) of principal axes (..., k) that are sorted so; its square is the condition number of the covariance."""
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        return axes[..., 0] / axes[..., -1]
+
+
+def log_size(theta: Family) -> float:
+    """ln of the geometric mean of the principal axes. From a determinant, which costs less than the axes."""
+    if isinstance(theta, FullGaussian):
+        return float(np.log(theta.scale) + np.linalg.slogdet(theta.root)[1] / theta.dimension)
+    return float(np.mean(np.log(theta.deviations)))
