@@ -63,6 +63,25 @@ def test_conditioning_is_measured_in_the_units_that_sigma0_sets():
     assert findings(ellipsoid, np.zeros(5) + 1e-3, 1e6 ** (-0.5 * np.arange(5) / 4)).keys() <= {"large_sigma0"}
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_is_not_taken_for_bad_conditioning(seed):
+    result = sl.minimize(with_noise(sphere, 0.1, seed), np.ones(5), 0.5, rng=seed, vectorized=True)
+    assert [finding.name for finding in result.diagnosis] == ["noisy"]
+    assert np.linalg.cond(result.cov) > 1e5  # which would be reported otherwise
+
+
+@pytest.mark.parametrize("method", ["cma", "xnes"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_run_that_diverged_says_nothing_of_conditioning(method, seed):
+    result = sl.minimize(lambda x: x[:, 0], np.ones(5), 0.5, rng=seed, vectorized=True, method=method)
+    assert np.linalg.cond(result.cov) > 1e5
+    assert [finding.name for finding in result.diagnosis] == ["small_sigma0"]
+
+
+def test_conditioning_that_was_learned_on_the_way_is_reported_before_the_run_has_converged():
+    assert "ill_conditioned" in findings(ellipsoid, np.ones(5), 0.5, maxfevals=3000)
+
+
 @pytest.mark.parametrize("fun", [with_noise(sphere, 1.0), with_noise(sphere, 0.01), with_noise(lambda x: 0 * x[:, 0], 1.0)])
 def test_noise(fun):
     found = findings(fun, np.ones(6), 0.5, maxfevals=8000)["noisy"]

@@ -74,6 +74,13 @@ class Facts:
         return self.history.snapshots[-1].theta
 
     @property
+    def closed_in(self) -> bool:
+        """Whether the last run ended narrower than it began: where it did not, its shape is that of a slope and not of a minimum."""
+        snapshots = self.history.snapshots
+        begin = next(snapshot for snapshot in snapshots if snapshot.run == snapshots[-1].run)
+        return log_size(self.last) < log_size(begin.theta)
+
+    @property
     def free(self) -> NDArray[np.intp]:
         """The variables that are searched (k,), by number."""
         space = self.history.space
@@ -90,7 +97,11 @@ def diagnosed(result: Any) -> list[Finding]:
     if not len(history) or isinstance(history.snapshots[0].theta, Bernoulli):
         return []
     facts = Facts(result.x, history, history.arrays(), history.runs, result.get("failures", Failures()))
-    return [finding for check in CHECKS if (finding := check(facts)) is not None]
+    found: dict[str, Finding] = {}
+    for check in CHECKS:
+        if found.keys().isdisjoint(SILENCED_BY.get(check, ())) and (finding := check(facts)) is not None:
+            found[finding.name] = finding
+    return list(found.values())
 
 
 def failed(facts: Facts) -> Finding | None:
@@ -141,7 +152,7 @@ def noisy(facts: Facts) -> Finding | None:
 def multimodal(facts: Facts) -> Finding | None:
     """Runs came to rest at different values."""
     ends = np.array([run.fun for run in facts.runs if ENDS & run.reasons.keys() and np.isfinite(run.fun)])
-    if ends.size < 2 or noisy(facts):
+    if ends.size < 2:
         return None
     lowest, highest = float(ends.min()), float(ends.max())
     start = facts.columns["generation_best"][[run.rows.start for run in facts.runs]]
@@ -216,7 +227,9 @@ def large_sigma0(facts: Facts) -> Finding | None:
 
 
 def ill_conditioned(facts: Facts) -> Finding | None:
-    """The principal axes became very different, in the units that `sigma0` set."""
+    """The principal axes became very different, in the units that `sigma0` set, while the search closed in on a minimum."""
+    if not facts.closed_in:
+        return None
     theta, shrinkage = facts.last, facts.last.deviations / facts.first.deviations
     root = theta.root if isinstance(theta, FullGaussian) else np.diag(theta.deviations)
     condition = _condition(root / facts.first.deviations[:, None])
@@ -246,6 +259,12 @@ CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (
     large_sigma0,
     ill_conditioned,
 )
+"""Every finding, in the order in which they are told."""
+SILENCED_BY: dict[Callable[[Facts], Finding | None], frozenset[str]] = {
+    multimodal: frozenset({"noisy"}),  # runs end at different values because of the noise
+    ill_conditioned: frozenset({"noisy"}),  # the covariance follows the noise and says nothing of the Hessian
+}
+"""Findings that earlier ones explain away."""
 
 
 def rank_correlation(values: Array) -> float:

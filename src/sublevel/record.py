@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -259,7 +259,7 @@ def principal_axes(theta: Family) -> Array:
     return np.sort(theta.deviations)[::-1]
 
 
-def axis_ratio(axes: Array) -> Array:
+def axis_ratio(axes: NDArray[np.floating[Any]]) -> Array:
     """Longest over shortest (...,) of principal axes (..., k) that are sorted so; its square is the condition number of the covariance."""
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         return axes[..., 0] / axes[..., -1]
