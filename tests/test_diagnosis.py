@@ -90,6 +90,19 @@ def test_noise(fun):
     assert "lra-cma" in found.sentence
 
 
+@pytest.mark.parametrize(
+    ("method", "advised"), [("cma", "'lra-cma'"), ("sep-cma", "'lra-sep-cma'"), ("lra-cma", None), ("lra-sep-cma", None)]
+)
+def test_a_method_is_not_advised_to_those_who_use_it(method, advised, tmp_path):
+    for fun, settings in ((with_noise(sphere, 10.0), {}), (rastrigin, {"restarts": 2})):
+        file = tmp_path / f"{len(settings)}.db"
+        result = sl.minimize(fun, np.full(5, 3.0), 1.0, method=method, maxfevals=5000, vectorized=True, rng=1, store=file, **settings)
+        for run in (result, sl.resume(file, fun), sl.load(file).result):
+            told = [finding.sentence for finding in run.diagnosis if finding.name in ("noisy", "multimodal")]
+            assert told
+            assert all(advised in sentence if advised else "lra-" not in sentence for sentence in told)
+
+
 def test_noise_is_not_taken_for_many_minima():
     assert "multimodal" not in findings(with_noise(sphere, 1.0), np.ones(6), 0.5, maxfevals=8000, restarts=3)
 
@@ -112,6 +125,23 @@ def test_small_sigma0():
     assert "too small" in found.sentence
     suits = float(found.sentence.split("about ")[1].split()[0])
     assert findings(sphere, np.full(4, 1000.0), suits).keys() == set()
+
+
+def test_small_sigma0_is_told_for_each_variable():
+    found = findings(lambda x: sphere(x - [0, 0, 1000]), np.zeros(3), [1.0, 1.0, 1e-3])["small_sigma0"]
+    assert found.sentence.endswith("; about 3.3e+02 for x[2] suits")
+    suits = [1.0, 1.0, float(found.sentence.split("about ")[1].split()[0])]
+    assert "small_sigma0" not in findings(lambda x: sphere(x - [0, 0, 1000]), np.zeros(3), suits)
+
+
+def test_small_sigma0_of_a_logarithm():
+    def fun(x):
+        return (np.log(x[:, 1]) + 60) ** 2 + x[:, 2] ** 2
+
+    settings = {"log_scaled": [False, True, False], "bounds": [(7, 7), (None, None), (None, None)]}
+    found = findings(fun, [7.0, 1.0, 1.0], [1.0, 0.01, 1.0], **settings)["small_sigma0"]
+    assert found.sentence.endswith("; about 20 for ln x[1] suits")
+    assert "small_sigma0" not in findings(fun, [7.0, 1.0, 1.0], [1.0, 20.0, 1.0], **settings)
 
 
 def test_small_sigma0_that_never_shrank():

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sublevel import stop
 from sublevel.arrays import Array
+from sublevel.door import FAMILIES
 from sublevel.failures import Failures
 from sublevel.families import Bernoulli, Family, FullGaussian
 from sublevel.record import History, RunSummary, axis_ratio, log_size
@@ -34,6 +35,8 @@ NO_TREND, STEADY = 0.3, 1e-4
 """A search is lost in noise if the rank correlation of values and time is weaker than this while the step keeps this part of its size."""
 DISTINCT = 0.5
 """An objective has plateaus if the best values of the generations are fewer different ones than this part of the generations."""
+PREFIXES: dict[type[Any], str] = {family: prefix for prefix, family in FAMILIES.items()}
+"""How names of methods on a family begin."""
 ENDS = stop.SUCCESSES | {"flat", "stagnation"}
 """Reasons of runs that ended somewhere, not somehow."""
 
@@ -85,6 +88,13 @@ class Facts:
         """The variables that are searched (k,), by number."""
         space = self.history.space
         return np.arange(self.x.size) if space is None else np.flatnonzero(space.free)
+
+    @property
+    def advice(self) -> str:
+        """What helps against noise and many minima: adapted learning rates, if the method has none, and a larger sample."""
+        if self.history.adapts_rates:
+            return "try a larger `popsize`"
+        return f"try `method='lra-{PREFIXES[type(self.first)]}cma'`, or a larger `popsize`"
 
     def searched(self, points: Array) -> Array:
         """The user's points (..., d) as the search sees them (..., k)."""
@@ -143,8 +153,8 @@ def noisy(facts: Facts) -> Finding | None:
         return None
     sentence = (
         f"over the last {values.size} generations the best values went up and down (rank correlation with time {trend:.2f}) while the step "
-        f"size kept {kept:.2g} of its size: the values look noisy, or rugged at the scale of the step; try `method='lra-cma'`, a larger "
-        "`popsize`, or the mean of several evaluations; `result.mean` is a better estimate than `result.x`"
+        f"size kept {kept:.2g} of its size: the values look noisy, or rugged at the scale of the step; {facts.advice}, "
+        "or the mean of several evaluations; `result.mean` is a better estimate than `result.x`"
     )
     return Finding("noisy", sentence, {"generations": values.size, "trend": trend, "kept": kept})
 
@@ -163,7 +173,7 @@ def multimodal(facts: Facts) -> Finding | None:
         return None
     sentence = (
         f"{ends.size} runs came to rest at values between {lowest:.6g} and {highest:.6g}, {share} of them at the lowest: "
-        "there are several minima; allow more restarts, or a larger `popsize`, or try `method='lra-cma'`"
+        f"there are several minima; allow more restarts, or {facts.advice}"
     )
     return Finding("multimodal", sentence, {"runs": ends.size, "lowest": lowest, "highest": highest, "at_lowest": share})
 
@@ -188,22 +198,31 @@ def at_bound(facts: Facts) -> Finding | None:
 
 
 def small_sigma0(facts: Facts) -> Finding | None:
-    """The step size grew much before it shrank."""
-    rows, initial = facts.runs[0].rows, facts.first.deviations
-    if np.max(facts.columns["deviation"][rows]) < GROWN * np.max(initial):
+    """The step size grew much before it shrank, and the best point lies far from the start."""
+    initial, snapshots = facts.first.deviations, [snapshot for snapshot in facts.history.snapshots if snapshot.run == 0]
+    if all(np.all(snapshot.theta.deviations < GROWN * initial) for snapshot in snapshots):
         return None
-    snapshots = [snapshot for snapshot in facts.history.snapshots if snapshot.run == 0]
     sizes = np.array([log_size(snapshot.theta) for snapshot in snapshots])
     peak = int(np.argmax(sizes))
     growth, nfev = float(np.exp(sizes[peak] - sizes[0])), snapshots[peak].nfev
-    if growth < GROWN:
+    way = np.abs(facts.searched(facts.x) - facts.first.mean)
+    if growth < GROWN or not np.any(way >= GROWN * initial):
         return None
     if peak == sizes.size - 1:
         advice = "and never shrank: the minimum is far from `x0`, or there is none"
     else:
-        advice = f"before it shrank: `sigma0` was too small for where `x0` lies; about {growth * np.max(initial):.2g} suits"
+        advice = f"before it shrank: `sigma0` was too small for where `x0` lies; {_suitable_sigma0(way, initial, facts.history.names)}"
     sentence = f"the step size grew {growth:.3g}-fold in the first {nfev} evaluations, {advice}"
     return Finding("small_sigma0", sentence, {"growth": growth, "nfev": nfev})
+
+
+def _suitable_sigma0(way: Array, initial: Array, names: list[str]) -> str:
+    """Where the best point lies many initial deviations (k,) from the start, a third of the way (k,): one number if it will do for all."""
+    far, suitable = np.flatnonzero(way >= GROWN * initial), way / 3
+    if far.size == way.size and suitable.max() < 3 * suitable.min():
+        return f"about {np.median(suitable):.2g} suits"
+    far = far[np.argsort(-(way / initial)[far], kind="stable")]
+    return f"about {_listed([f'{suitable[i]:.2g} for {names[i]}' for i in far])} suits"
 
 
 def large_sigma0(facts: Facts) -> Finding | None:

@@ -56,7 +56,7 @@ def convergence(run: Any, file: str | Path | None = None) -> Any:
     with mpl.rc_context(STYLE):
         figure = new_figure(file, (11.0, 7.4))
         axes = figure.subplots(2, 2, sharex=True)
-        names = _variable_names(history)
+        names = history.names
         _values_panel(axes[0, 0], history, trace)
         everyone = [f"x[{i}]" for i in range(trace.mean.shape[1])]
         _curves(axes[0, 1], trace, trace.mean, "mean", everyone)
@@ -75,7 +75,7 @@ def correlation(run: Any, file: str | Path | None = None) -> Any:
     import matplotlib as mpl
 
     history = _history(run)
-    cov, names = history.snapshots[-1].theta.cov, _variable_names(history)
+    cov, names = history.snapshots[-1].theta.cov, history.names
     deviations = np.sqrt(np.diagonal(cov))
     matrix = cov / deviations / deviations[:, None]
     with mpl.rc_context(STYLE):
@@ -142,14 +142,6 @@ def animate(
 
 def _history(run: Any) -> History:
     return run if isinstance(run, History) else run.history
-
-
-def _variable_names(history: History) -> list[str]:
-    """Names of the free variables (k,), as the searched space has them."""
-    space, k = history.space, history.snapshots[0].theta.dimension
-    if space is None:
-        return [f"x[{i}]" for i in range(k)]
-    return [f"ln x[{i}]" if is_log else f"x[{i}]" for i, is_log in zip(np.flatnonzero(space.free), space.is_log, strict=True)]
 
 
 def new_figure(file: str | Path | None, size: tuple[float, float], layout: Any = "constrained") -> Any:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from sublevel.arrays import Array
 from sublevel.families import Family, FullGaussian
+from sublevel.method import Method
+from sublevel.transforms import AdaptedRates
 
 if TYPE_CHECKING:
     from sublevel.optimizer import Optimizer
@@ -91,11 +93,13 @@ class History:
     def __init__(self, optimizer: Optimizer) -> None:
         """The history of an optimizer from now on."""
         self._begin(optimizer.space, [Snapshot(optimizer.nfev, 0, optimizer.theta)], optimizer.popsize)
+        self.adapts_rates = adapts_rates(optimizer.method)
 
     def _begin(self, space: Space | None, snapshots: Sequence[Snapshot], popsize: int) -> None:
         theta = snapshots[0].theta
         floats = theta.dimension * (theta.dimension if isinstance(theta, FullGaussian) else 2)
         self.space, self.snapshots = space, list(snapshots)
+        self.adapts_rates = False  # whether the method does so: "lra-"
         self._most = int(np.clip(SNAPSHOT_FLOATS // floats, *SNAPSHOTS))
         self._next = self._stride = 0  # evaluations until the next snapshot, and between two
         self._numbers = array("d")
@@ -103,6 +107,14 @@ class History:
         self._begins, self._popsizes = array("q", [0]), array("q", [popsize])  # first row and sample size of each run
         self._endings: Sequence[Mapping[str, float]] = ()
         self.last: tuple[float, float, float, float] = (0.0, np.nan, np.nan, np.nan)  # numbers of the last generation
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the free variables (k,), as the searched space has them: x[0], or ln x[0] where one is log-scaled."""
+        if self.space is None:
+            return [f"x[{i}]" for i in range(self.snapshots[0].theta.dimension)]
+        free = np.flatnonzero(self.space.free)
+        return [f"ln x[{i}]" if is_log else f"x[{i}]" for i, is_log in zip(free, self.space.is_log, strict=True)]
 
     @property
     def last_run(self) -> int:
@@ -250,6 +262,11 @@ def halved(table: Array, firsts: array[int]) -> tuple[int, array[int]]:
             table[rows : rows + len(piece)] = piece
             rows += len(piece)
     return rows, begins
+
+
+def adapts_rates(method: Method) -> bool:
+    """Whether the learning rates adapt themselves to noise and rugged functions."""
+    return any(isinstance(transform, AdaptedRates) for transform in method.transforms)
 
 
 def principal_axes(theta: Family) -> Array:
