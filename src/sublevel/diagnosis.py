@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sublevel import stop
 from sublevel.arrays import Array
@@ -82,12 +81,6 @@ class Facts:
         snapshots = self.history.snapshots
         begin = next(snapshot for snapshot in snapshots if snapshot.run == snapshots[-1].run)
         return log_size(self.last) < log_size(begin.theta)
-
-    @property
-    def free(self) -> NDArray[np.intp]:
-        """The variables that are searched (k,), by number."""
-        space = self.history.space
-        return np.arange(self.x.size) if space is None else np.flatnonzero(space.free)
 
     @property
     def advice(self) -> str:
@@ -191,8 +184,8 @@ def at_bound(facts: Facts) -> Finding | None:
     if not (lower | upper).any():
         return None
     box = space.box
-    names = [f"x[{i}] at its lower bound {box[0][i]:.6g}" for i in facts.free[lower]]
-    names += [f"x[{i}] at its upper bound {box[1][i]:.6g}" for i in facts.free[upper]]
+    names = [f"x[{i}] at its lower bound {box[0][i]:.6g}" for i in facts.history.free[lower]]
+    names += [f"x[{i}] at its upper bound {box[1][i]:.6g}" for i in facts.history.free[upper]]
     sentence = f"the best point has {_listed(names)}: a better one may lie beyond"
     return Finding("at_bound", sentence, {"lower": int(np.count_nonzero(lower)), "upper": int(np.count_nonzero(upper))})
 
@@ -211,18 +204,19 @@ def small_sigma0(facts: Facts) -> Finding | None:
     if peak == sizes.size - 1:
         advice = "and never shrank: the minimum is far from `x0`, or there is none"
     else:
-        advice = f"before it shrank: `sigma0` was too small for where `x0` lies; {_suitable_sigma0(way, initial, facts.history.names)}"
+        advice = f"before it shrank: `sigma0` was too small for where `x0` lies; {_suitable_sigma0(facts, way)}"
     sentence = f"the step size grew {growth:.3g}-fold in the first {nfev} evaluations, {advice}"
     return Finding("small_sigma0", sentence, {"growth": growth, "nfev": nfev})
 
 
-def _suitable_sigma0(way: Array, initial: Array, names: list[str]) -> str:
-    """Where the best point lies many initial deviations (k,) from the start, a third of the way (k,): one number if it will do for all."""
+def _suitable_sigma0(facts: Facts, way: Array) -> str:
+    """Where the best point lies many initial deviations from the start, a third of the way (k,): one number if it will do for all."""
+    initial, names, free = facts.first.deviations, facts.history.names, facts.history.free
     far, suitable = np.flatnonzero(way >= GROWN * initial), way / 3
     if far.size == way.size and suitable.max() < 3 * suitable.min():
         return f"about {np.median(suitable):.2g} suits"
     far = far[np.argsort(-(way / initial)[far], kind="stable")]
-    return f"about {_listed([f'{suitable[i]:.2g} for {names[i]}' for i in far])} suits"
+    return f"about {_listed([f'{suitable[i]:.2g} for {names[free[i]]}' for i in far])} suits"
 
 
 def large_sigma0(facts: Facts) -> Finding | None:
@@ -255,16 +249,16 @@ def ill_conditioned(facts: Facts) -> Finding | None:
     if not condition >= ILL_CONDITIONED:
         return None
     remaining = _condition(root / np.sqrt(np.vecdot(root, root))[:, None])
-    narrow, wide = int(np.argmin(shrinkage)), int(np.argmax(shrinkage))
+    free, narrow, wide = facts.history.free, int(np.argmin(shrinkage)), int(np.argmax(shrinkage))
     if remaining < np.sqrt(condition):
         advice = (
-            f"with one entry of `sigma0` per variable it would be {remaining:.2g}: x[{facts.free[narrow]}] ended at "
-            f"{shrinkage[narrow]:.2g} of its `sigma0`, x[{facts.free[wide]}] at {shrinkage[wide]:.2g}"
+            f"with one entry of `sigma0` per variable it would be {remaining:.2g}: x[{free[narrow]}] ended at "
+            f"{shrinkage[narrow]:.2g} of its `sigma0`, x[{free[wide]}] at {shrinkage[wide]:.2g}"
         )
     else:
         advice = f"it is in combinations of variables, not in their units: rescaled one by one they still have {remaining:.2g}"
     sentence = f"the longest principal axis is {np.sqrt(condition):.2g} times the shortest, a condition number of {condition:.2g}; {advice}"
-    numbers = {"condition": condition, "rescaled": remaining, "narrowest": int(facts.free[narrow]), "widest": int(facts.free[wide])}
+    numbers = {"condition": condition, "rescaled": remaining, "narrowest": int(free[narrow]), "widest": int(free[wide])}
     return Finding("ill_conditioned", sentence, numbers)
 
 

@@ -109,12 +109,23 @@ class History:
         self.last: tuple[float, float, float, float] = (0.0, np.nan, np.nan, np.nan)  # numbers of the last generation
 
     @property
-    def names(self) -> list[str]:
-        """Names of the free variables (k,), as the searched space has them: x[0], or ln x[0] where one is log-scaled."""
+    def free(self) -> NDArray[np.intp]:
+        """The variables that are searched (k,), by number."""
+        return np.arange(self.snapshots[0].theta.dimension) if self.space is None else np.flatnonzero(self.space.free)
+
+    @property
+    def is_log(self) -> NDArray[np.bool_]:
+        """Which of the variables (d,) are searched by their logarithm; fixed ones are not."""
         if self.space is None:
-            return [f"x[{i}]" for i in range(self.snapshots[0].theta.dimension)]
-        free = np.flatnonzero(self.space.free)
-        return [f"ln x[{i}]" if is_log else f"x[{i}]" for i, is_log in zip(free, self.space.is_log, strict=True)]
+            return np.zeros(self.snapshots[0].theta.dimension, dtype=np.bool_)
+        is_log = self.space.free.copy()
+        is_log[self.space.free] = self.space.is_log
+        return is_log
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the variables (d,) as the search sees them: x[0], or ln x[0] where one is log-scaled."""
+        return [f"ln x[{i}]" if is_log else f"x[{i}]" for i, is_log in enumerate(self.is_log)]
 
     @property
     def last_run(self) -> int:
