@@ -97,11 +97,11 @@ class Facts:
 def diagnosed(result: Any) -> list[Finding]:
     """All findings of a run that is over, the ones that matter most first."""
     history: History = result.history
-    if not len(history) or isinstance(history.snapshots[0].theta, Bernoulli):
+    if not len(history):
         return []
     facts = Facts(result.x, history, history.arrays(), history.runs, result.get("failures", Failures()))
     found: dict[str, Finding] = {}
-    for check in CHECKS:
+    for check in (failed,) if isinstance(facts.first, Bernoulli) else CHECKS:
         if found.keys().isdisjoint(SILENCED_BY.get(check, ())) and (finding := check(facts)) is not None:
             found[finding.name] = finding
     return list(found.values())
