@@ -581,3 +581,21 @@ def test_what_waits_is_written_soon(tmp_path, monkeypatch):
 
     sl.minimize(Counted(before=before), **options("cma", "free", None, maxfevals=16), store=file)
     assert sizes == [0, 3]
+
+
+def test_a_loaded_run_knows_its_failures(tmp_path):
+    def fun(x):
+        return np.nan if x[0] < 0 else float(np.sum(x**2))
+
+    sl.minimize(fun, np.ones(3), 0.5, rng=1, maxfevals=200, store=tmp_path / "run.db")
+    run = sl.load(tmp_path / "run.db")
+    failed = int(np.count_nonzero(np.isnan(run.values)))
+    assert run.result.failures.counts == {"nan": failed}
+    assert all(failure.x[0] < 0 for failure in run.result.failures.last)
+    assert next(finding.numbers for finding in run.result.diagnosis if finding.name == "failed")["failed"] == failed > 0
+
+
+def test_a_loaded_run_without_failures_has_none(tmp_path):
+    sl.minimize(smooth, np.ones(3), 0.5, rng=1, maxfevals=200, store=tmp_path / "run.db")
+    run = sl.load(tmp_path / "run.db")
+    assert (len(run.result.failures), run.result.diagnosis) == (0, [])
