@@ -217,6 +217,17 @@ def test_bits_have_no_diagnosis():
     assert findings(lambda x: x.sum(axis=-1), np.full(5, 0.5), None, method="pbil", popsize=20) == {}
 
 
+def test_failures_of_a_search_on_bits_are_told():
+    def fun(x):
+        if x[0] == 1:
+            raise ArithmeticError("not here")
+        return x.sum()
+
+    result = sl.minimize(fun, np.full(5, 0.5), None, method="pbil", popsize=20, rng=1, on_error="fail", maxiter=5)
+    assert [finding.name for finding in result.diagnosis] == ["failed"]
+    assert result.diagnosis[0].numbers["error"] == len(result.failures) > 0
+
+
 def test_failures_are_no_finding():
     assert findings(lambda x: np.full(len(x), np.nan), np.ones(3), 0.5) == {}
 
