@@ -15,7 +15,9 @@ import pytest
 
 import sublevel as sl
 from sublevel.cli import main
+from sublevel.commands.common import joined
 from sublevel.commands.program import Program
+from sublevel.failures import EvaluationFailed, Failure
 
 MODULE = """
 CALLS = []
@@ -26,6 +28,16 @@ def cost(x):
 
 def raises(x):
     raise ZeroDivisionError("in the objective")
+
+def raises_later(x):
+    if len(CALLS) >= 40:
+        raise ZeroDivisionError("in the objective")
+    return cost(x)
+
+def slow(x):
+    import time
+    time.sleep(60 if x[0] > 0.2 else 0)
+    return cost(x)
 
 def nothing(x):
     return float("nan")
@@ -99,6 +111,93 @@ def test_a_plot_is_written(module, capsys, tmp_path):
     assert out.splitlines()[-1].split() == ["plot", str(target)]
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_was_found_before_an_exception_is_kept(module, capsys, as_json):
+    name, path = module
+    words = [f"{name}:raises_later", "--path", path, "--x0", "0,0", "--sigma0", 0.3, "--seed", 1]
+    status, out, err = run(capsys, *words, *(["--json"] if as_json else []))
+    assert status == 1
+    assert "ZeroDivisionError: in the objective\nsublevel: raised at x = [" in err
+    if as_json:
+        found = json.loads(out)
+        assert found["nfev"] == 40
+        assert found["fun"] > 0
+        assert found["error"].startswith("ZeroDivisionError: in the objective\nsublevel: raised at x = [")
+    else:
+        lines = {line.split()[0]: line for line in out.splitlines()}
+        assert "40 evaluations" in lines["spent"]
+        assert float(lines["fun"].split()[1]) > 0
+
+
+def test_budgets_may_be_written_as_in_python(module, capsys):
+    name, path = module
+    words = [f"{name}:cost", "--path", path, "--x0", "0,0", "--sigma0", 0.3, "--seed", 1, "--json"]
+    assert json.loads(run(capsys, *words, "--maxfevals", "1e2")[1])["reasons"] == {"maxfevals": 100.0}
+    assert json.loads(run(capsys, *words, "--maxiter", "5")[1])["reasons"] == {"maxiter": 5.0}
+    assert json.loads(run(capsys, *words, "--maxfevals", "inf", "--maxiter", "5")[1])["error"] is None
+
+
+def test_workers_may_be_as_many_as_there_are_cores(module, capsys):
+    name, path = module
+    words = ["--x0", "0,0", "--sigma0", 0.3, "--maxiter", 2, "--workers", "-1"]
+    assert run(capsys, f"{name}:cost", "--path", path, *words)[0] == 0
+    assert run(capsys, *words, "--command", *python("print(3)"))[0] == 0
+
+
+def test_a_function_may_have_a_timeout_and_its_errors_may_count_as_failures(module, capsys):
+    name, path = module
+    words = ["--path", path, "--x0", "0,0", "--sigma0", 0.3, "--seed", 1, "--maxiter", 1, "--json"]
+    slow = json.loads(run(capsys, f"{name}:slow", *words, "--timeout", 0.3)[1])
+    assert slow["failures"].keys() == {"timeout"}
+    assert [finding["name"] for finding in slow["diagnosis"]] == ["failed"]
+    status, out, err = run(capsys, f"{name}:raises", *words, "--on-error", "fail")
+    assert (status, err) == (1, "")
+    assert json.loads(out)["failures"] == {"error": json.loads(out)["nfev"]}
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [("0", [True, False]), ("0,1", True), ("all", True), (None, False)])
+def test_variables_are_log_scaled(module, capsys, chosen, expected):
+    name, path = module
+    words = [f"{name}:cost", "--path", path, "--x0", "2,3", "--sigma0", 0.5, "--seed", 1, "--maxiter", 30, "--json"]
+    found = json.loads(run(capsys, *words, *(["--log-scaled", chosen] if chosen else []))[1])
+    result = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * (x[1] + 2) ** 2, [2, 3], 0.5, rng=1, maxiter=30, log_scaled=expected)
+    assert found["x"] == result.x.tolist()
+
+
+def test_deviations_are_those_of_the_users_variables(module, capsys):
+    name, path = module
+    words = ["--x0", "4,-2", "--sigma0", 0.001, "--bounds", "none:none,-9:9", "--log-scaled", "0", "--seed", 1, "--maxiter", 1]
+    _, out, _ = run(capsys, f"{name}:cost", "--path", path, *words)
+    settings = {"bounds": [(None, None), (-9, 9)], "log_scaled": [True, False], "rng": 1, "maxiter": 1}
+    result = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * (x[1] + 2) ** 2, [4, -2], 0.001, **settings)
+    of_ln_x, of_x = np.sqrt(np.diag(result.cov))
+    assert f"std    {result.mean[0] * of_ln_x:.3g},{of_x:.3g}" in out
+    theta = result.history.snapshots[-1].theta
+    drawn = result.history.space.points(np.random.default_rng(1).multivariate_normal(theta.mean, theta.cov, 20_000))
+    np.testing.assert_allclose(drawn.std(axis=0), [result.mean[0] * of_ln_x, of_x], rtol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--x0 -1,2 --sigma0 1", "--x0=-1,2 --sigma0 1"),
+        ("--bounds -5:5,-inf:3 -- -1", "--bounds=-5:5,-inf:3 -- -1"),
+        ("--ftarget -.5 --json", "--ftarget=-.5 --json"),
+        ("--x0=1 -2", "--x0=1 -2"),
+        ("--x0 1 --command sim --shift -1", "--x0 1 --command sim --shift -1"),
+        ("--com sim --shift -1", "--com sim --shift -1"),
+        ("--json -v", "--json -v"),
+        ("", ""),
+    ],
+)
+def test_values_that_begin_with_a_minus_belong_to_their_option(words, expected):
+    assert joined(words.split()) == expected.split()
+
+
+def test_help_keeps_capital_letters(capsys):
+    assert "Minimise a Python function or an external program." in run(capsys, "--help")[1]
+
+
 def test_an_exception_of_the_function_is_shown_with_the_point(module, capsys):
     name, path = module
     status, out, err = run(capsys, f"{name}:raises", "--path", path, "--x0", "0,0", "--sigma0", 0.3)
@@ -137,9 +236,16 @@ def test_no_usable_value_is_in_the_exit_status_and_json_has_no_nan(module, capsy
         ({"--plot": "run.txt"}, "name a picture"),
         ({"--plot": "/no/such/place/run.png"}, "no directory"),
         ({"--path": "/no/such/place"}, "must be a directory"),
-        ({"--timeout": "5"}, "--timeout is for --command"),
         ({"--timeout": "0"}, "positive number of seconds"),
-        ({"--workers": "-1"}, "at least 1"),
+        ({"--workers": "-2"}, "at least 1.*-1 is one on each core"),
+        ({"--workers": "0"}, "at least 1"),
+        ({"--maxfevals": "1.5"}, "at least 1"),
+        ({"--maxfevals": "nan"}, "at least 1"),
+        ({"--maxiter": "-3"}, "at least 1"),
+        ({"--on-error": "ignore"}, "invalid choice: 'ignore'"),
+        ({"--log-scaled": "first"}, "counted from 0"),
+        ({"--log-scaled": "2"}, "no variable 2"),
+        ({"--log-scaled": "0"}, "positive"),
     ],
 )
 def test_bad_usage_is_explained(module, capsys, change, words):
@@ -183,10 +289,10 @@ def test_a_program_is_minimised(capsys):
     assert status == 0
     lines = {line.split()[0]: line for line in out.splitlines()}
     assert float(lines["fun"].split()[1]) < 0.3
-    failed = int(lines["failed"].split()[1])
+    failed = int(lines["note"].split()[2])
     assert 0 < failed < 60
-    assert f"{failed} evaluations: {failed} exit status 1" in lines["failed"]
-    assert "too far" in lines["the"]
+    assert f"note   failed: {failed} of 60 evaluations failed ({failed} exit status 1)" in lines["note"]
+    assert lines["note"].endswith(": exit status 1: too far")
 
 
 def test_a_program_that_fails_always_is_no_success(capsys):
@@ -194,6 +300,26 @@ def test_a_program_that_fails_always_is_no_success(capsys):
     found = json.loads(out)
     assert (status, found["fun"], list(found["reasons"])) == (1, None, ["all_failed"])
     assert found["failures"] == {"exit status 1": found["nfev"]}
+    assert [finding["name"] for finding in found["diagnosis"]] == ["failed"]
+    assert found["diagnosis"][0]["numbers"]["exit status 1"] == found["nfev"]
+
+
+def test_a_program_that_fails_may_end_the_run(capsys):
+    words = ["--x0", "0.5", "--sigma0", 0.2, "--json", "--on-error", "raise"]
+    status, out, err = run(capsys, *words, "--command", *python("import sys; sys.exit('too far')"))
+    assert (status, json.loads(out)["nfev"]) == (1, 0)
+    assert "EvaluationFailed: exit status 1: too far" in err
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_programs_that_fail_are_told_of_after_resuming_too(capsys, tmp_path, workers):
+    file, command = tmp_path / "run.db", python(SQUARES + "sys.exit('too far') if x[0] > 0.6 else print(sum(v * v for v in x))")
+    words = ["--workers", workers, "--json", "--command", *command]
+    run(capsys, "--x0", "0.5,0.5", "--sigma0", 0.2, "--seed", 1, "--maxfevals", 12, "--store", file, *words)
+    assert main(["resume", str(file), "--maxfevals", "24", *map(str, words)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["failures"].keys() >= {"exit status 1"}
+    assert found["diagnosis"][0]["name"] == "failed"
 
 
 @pytest.mark.parametrize("command", [[], ["no-such-program-anywhere"]])
@@ -209,7 +335,6 @@ def test_a_program_gets_every_bit_of_the_point_and_no_shell():
     )
     program.argv = [*program.argv, "$(id)", "; ls"]
     assert program(point) == 1.0
-    assert not program.failures
 
 
 @pytest.mark.parametrize(
@@ -219,24 +344,27 @@ def test_numbers_that_are_understood(printed, value):
     assert Program(python(f"print({printed!r}, end='')"))(np.zeros(2)) == value
 
 
+def failure_of(program):
+    """How a program fails at a point."""
+    with pytest.raises(EvaluationFailed) as raised:
+        program(np.zeros(2))
+    return Failure.of(raised.value)
+
+
 @pytest.mark.parametrize("printed", ["", "one", "1 2", "1\n2", "1_000", "0x10", "1,5", "١", "nan", "1e", "--1", "\x00", "{}"])
 def test_anything_else_is_a_failed_evaluation(printed):
     program = Program(python(f"import sys; sys.stdout.buffer.write({printed!r}.encode())"))
-    assert np.isnan(program(np.zeros(2)))
-    assert program.failures == {"nan" if printed == "nan" else "no number": 1}
+    assert failure_of(program).kind == ("nan" if printed == "nan" else "no number")
 
 
 def test_a_flood_of_output_is_cut_off():
     program = Program(python("while True: print('1' * 1000)"))
-    assert np.isnan(program(np.zeros(2)))
-    assert program.failures == {"too much output": 1}
+    assert failure_of(program).kind == "too much output"
 
 
 def test_a_flood_of_complaints_does_not_block():
     program = Program(python("import sys; sys.stderr.write('x' * 10**6 + '\\nlast words\\x1b[0m'); sys.exit(4)"))
-    assert np.isnan(program(np.zeros(2)))
-    assert program.failures == {"exit status 4": 1}
-    assert program.last_failure.endswith("last words [0m")
+    assert failure_of(program)[:2] == ("exit status 4", "exit status 4: last words [0m")
 
 
 def test_a_program_need_not_read_its_input():
@@ -245,8 +373,7 @@ def test_a_program_need_not_read_its_input():
 
 def test_a_program_that_cannot_start_is_a_failed_evaluation(tmp_path):
     program = Program([str(tmp_path)])
-    assert np.isnan(program(np.zeros(2)))
-    assert program.failures == {"not started": 1}
+    assert failure_of(program).kind == "not started"
 
 
 def alive(pid):
@@ -276,9 +403,7 @@ def test_a_timeout_ends_the_program_and_its_children(tmp_path):
         f"import subprocess, time; p = subprocess.Popen(['sleep', '100']); open({str(pid_file)!r}, 'w').write(str(p.pid)); time.sleep(100)"
     )
     program = Program(python(code), timeout=1.0)
-    assert np.isnan(program(np.zeros(2)))
-    assert program.failures == {"timeout": 1}
-    assert "longer than 1 s" in program.last_failure
+    assert failure_of(program)[:2] == ("timeout", "timeout: longer than 1 s")
     assert ends(int(pid_file.read_text()))
 
 

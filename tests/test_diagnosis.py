@@ -63,12 +63,44 @@ def test_conditioning_is_measured_in_the_units_that_sigma0_sets():
     assert findings(ellipsoid, np.zeros(5) + 1e-3, 1e6 ** (-0.5 * np.arange(5) / 4)).keys() <= {"large_sigma0"}
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_is_not_taken_for_bad_conditioning(seed):
+    result = sl.minimize(with_noise(sphere, 0.1, seed), np.ones(5), 0.5, rng=seed, vectorized=True)
+    assert [finding.name for finding in result.diagnosis] == ["noisy"]
+    assert np.linalg.cond(result.cov) > 1e5  # which would be reported otherwise
+
+
+@pytest.mark.parametrize("method", ["cma", "xnes"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_run_that_diverged_says_nothing_of_conditioning(method, seed):
+    result = sl.minimize(lambda x: x[:, 0], np.ones(5), 0.5, rng=seed, vectorized=True, method=method)
+    assert np.linalg.cond(result.cov) > 1e5
+    assert [finding.name for finding in result.diagnosis] == ["small_sigma0"]
+
+
+def test_conditioning_that_was_learned_on_the_way_is_reported_before_the_run_has_converged():
+    assert "ill_conditioned" in findings(ellipsoid, np.ones(5), 0.5, maxfevals=3000)
+
+
 @pytest.mark.parametrize("fun", [with_noise(sphere, 1.0), with_noise(sphere, 0.01), with_noise(lambda x: 0 * x[:, 0], 1.0)])
 def test_noise(fun):
     found = findings(fun, np.ones(6), 0.5, maxfevals=8000)["noisy"]
     assert abs(found.numbers["trend"]) < 0.3
     assert f"{found.numbers['trend']:.2f}" in found.sentence
     assert "lra-cma" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("method", "advised"), [("cma", "'lra-cma'"), ("sep-cma", "'lra-sep-cma'"), ("lra-cma", None), ("lra-sep-cma", None)]
+)
+def test_a_method_is_not_advised_to_those_who_use_it(method, advised, tmp_path):
+    for fun, settings in ((with_noise(sphere, 10.0), {}), (rastrigin, {"restarts": 2})):
+        file = tmp_path / f"{len(settings)}.db"
+        result = sl.minimize(fun, np.full(5, 3.0), 1.0, method=method, maxfevals=5000, vectorized=True, rng=1, store=file, **settings)
+        for run in (result, sl.resume(file, fun), sl.load(file).result):
+            told = [finding.sentence for finding in run.diagnosis if finding.name in ("noisy", "multimodal")]
+            assert told
+            assert all(advised in sentence if advised else "lra-" not in sentence for sentence in told)
 
 
 def test_noise_is_not_taken_for_many_minima():
@@ -93,6 +125,23 @@ def test_small_sigma0():
     assert "too small" in found.sentence
     suits = float(found.sentence.split("about ")[1].split()[0])
     assert findings(sphere, np.full(4, 1000.0), suits).keys() == set()
+
+
+def test_small_sigma0_is_told_for_each_variable():
+    found = findings(lambda x: sphere(x - [0, 0, 1000]), np.zeros(3), [1.0, 1.0, 1e-3])["small_sigma0"]
+    assert found.sentence.endswith("; about 3.3e+02 for x[2] suits")
+    suits = [1.0, 1.0, float(found.sentence.split("about ")[1].split()[0])]
+    assert "small_sigma0" not in findings(lambda x: sphere(x - [0, 0, 1000]), np.zeros(3), suits)
+
+
+def test_small_sigma0_of_a_logarithm():
+    def fun(x):
+        return (np.log(x[:, 1]) + 60) ** 2 + x[:, 2] ** 2
+
+    settings = {"log_scaled": [False, True, False], "bounds": [(7, 7), (None, None), (None, None)]}
+    found = findings(fun, [7.0, 1.0, 1.0], [1.0, 0.01, 1.0], **settings)["small_sigma0"]
+    assert found.sentence.endswith("; about 20 for ln x[1] suits")
+    assert "small_sigma0" not in findings(fun, [7.0, 1.0, 1.0], [1.0, 20.0, 1.0], **settings)
 
 
 def test_small_sigma0_that_never_shrank():
@@ -166,6 +215,17 @@ def test_a_result_shows_its_findings_and_a_callback_does_not_pay_for_them():
 
 def test_bits_have_no_diagnosis():
     assert findings(lambda x: x.sum(axis=-1), np.full(5, 0.5), None, method="pbil", popsize=20) == {}
+
+
+def test_failures_of_a_search_on_bits_are_told():
+    def fun(x):
+        if x[0] == 1:
+            raise ArithmeticError("not here")
+        return x.sum()
+
+    result = sl.minimize(fun, np.full(5, 0.5), None, method="pbil", popsize=20, rng=1, on_error="fail", maxiter=5)
+    assert [finding.name for finding in result.diagnosis] == ["failed"]
+    assert result.diagnosis[0].numbers["error"] == len(result.failures) > 0
 
 
 def test_failures_are_no_finding():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -91,6 +93,27 @@ def test_the_other_panels_show_a_curve_for_each_variable_and_axis(drawn):
     assert [text.get_text() for text in axes[0, 1].texts] == [f"x[{i}]" for i in range(5)]
 
 
+def colours(axis):
+    """Colour of each name, and of each curve."""
+    return {text.get_text(): text.get_color() for text in axis.texts}, [line.get_color() for line in axis.get_lines()]
+
+
+def test_a_variable_has_one_colour_even_if_others_are_fixed(tmp_path):
+    axes = finished(ellipsoid, 3, bounds=[(0.8, 0.8), (None, None), (None, None)]).plot(tmp_path / "run.png")
+    means, deviations = colours(axes[0, 1]), colours(axes[1, 1])
+    assert means == ({"x[0]": "C0", "x[1]": "C1", "x[2]": "C2"}, ["C0", "C1", "C2"])
+    assert deviations == ({"x[1]": "C1", "x[2]": "C2"}, ["C1", "C2"])
+    assert set(colours(axes[1, 0])[1]).isdisjoint(means[1])  # axes are no variables
+
+
+def test_the_mean_of_a_log_scaled_variable_is_shown_by_its_logarithm(tmp_path):
+    settings = {"log_scaled": [True, False, True], "bounds": [(None, None), (None, None), (0.8, 0.8)]}
+    result = finished(lambda x: (np.log(x[:, 0]) + 9) ** 2 + x[:, 1] ** 2, 3, **settings)
+    panel, mean = result.plot(tmp_path / "run.png")[0, 1], result.history.trace().mean
+    np.testing.assert_allclose([line.get_ydata() for line in panel.get_lines()], [np.log(mean[:, 0]), mean[:, 1], mean[:, 2]])
+    assert [text.get_text() for text in panel.texts] == ["ln x[0]", "x[1]", "x[2]"]
+
+
 def test_values_that_are_not_positive_are_shown_above_the_lowest(tmp_path):
     result = finished(lambda x: ellipsoid(x) - 1e3, 4)
     axis = result.plot(tmp_path / "run.png")[0, 0]
@@ -174,6 +197,37 @@ def test_an_animation_asks_nothing_outside_the_bounds(tmp_path):
     points = np.array(asked)
     assert points[:, 0].min() >= 0.5
     assert set(points[:, 2]) == {2.0}
+
+
+@pytest.mark.parametrize("bounds", [None, [(0, 2), (None, None)]])
+def test_an_animation_asks_log_scaled_variables_where_they_are_positive(bounds, tmp_path):
+    asked = []
+
+    def fun(x):
+        asked.append(x[0])
+        return (math.log(x[0]) + 4) ** 2 + x[1] ** 2
+
+    result = sl.minimize(fun, [1e-2, 1.0], [1.0, 0.3], log_scaled=[True, False], bounds=bounds, rng=1, maxfevals=200)
+    asked.clear()
+    plots.animate(fun, result, tmp_path / "run.gif", frames=3)
+    assert is_picture(tmp_path / "run.gif")
+    assert len(asked) > 4900
+    assert min(asked) > 0
+    assert bounds is None or max(asked) <= 2
+
+
+def test_an_animation_evaluates_each_view_once(tmp_path):
+    calls = []
+
+    def fun(x):
+        calls.append(len(x))
+        return ellipsoid(x)
+
+    result = finished(ellipsoid, 2, maxfevals=300)
+    animation = plots.animate(fun, result, tmp_path / "run.gif", vectorized=True, frames=3)
+    assert calls == [4900] * 4
+    animation.save(tmp_path / "again.gif", writer="pillow")
+    assert calls == [4900] * 4
 
 
 def test_an_animation_needs_two_variables_that_are_searched():

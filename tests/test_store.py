@@ -590,7 +590,7 @@ def two_valleys(x):
 
 
 def starts(rng):
-    """The first two runs begin near 0, and others near 30: the generator has drawn more by then."""
+    """The first run begins near 0, and others near 30: the generator has drawn more by then."""
     return np.full(2, 1.0 if rng.bit_generator.state["state"]["state"] == FIRST else 29.0)
 
 
@@ -610,3 +610,21 @@ def test_the_distribution_of_the_run_that_found_the_best_survives(tmp_path):
         np.testing.assert_array_equal(result.cov, whole.cov)
         assert result.success
     assert again.nfev == whole.nfev
+
+
+def test_a_loaded_run_knows_its_failures(tmp_path):
+    def fun(x):
+        return np.nan if x[0] < 0 else float(np.sum(x**2))
+
+    sl.minimize(fun, np.ones(3), 0.5, rng=1, maxfevals=200, store=tmp_path / "run.db")
+    run = sl.load(tmp_path / "run.db")
+    failed = int(np.count_nonzero(np.isnan(run.values)))
+    assert run.result.failures.counts == {"nan": failed}
+    assert all(failure.x[0] < 0 for failure in run.result.failures.last)
+    assert next(finding.numbers for finding in run.result.diagnosis if finding.name == "failed")["failed"] == failed > 0
+
+
+def test_a_loaded_run_without_failures_has_none(tmp_path):
+    sl.minimize(smooth, np.ones(3), 0.5, rng=1, maxfevals=200, store=tmp_path / "run.db")
+    run = sl.load(tmp_path / "run.db")
+    assert (len(run.result.failures), run.result.diagnosis) == (0, [])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import sublevel
-from sublevel.commands.common import Subparsers, Unable, count, seed
+from sublevel.commands.common import Subparsers, Unable, count, joined, seed, sentence
 from sublevel.commands.minimize import add_minimize
 from sublevel.commands.stored import add_export, add_report, add_resume, add_runs, add_show, add_watch
 from sublevel.commands.study import add_study
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(metavar="command", required=True)
     for add in COMMANDS:
         add(commands)
-    given = parser.parse_args(arguments)
+    given = parser.parse_args(joined(sys.argv[1:] if arguments is None else arguments))
     try:
         return given.run(given)
     except (Unable, StoreError) as error:
@@ -37,9 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def add_reproduce(commands: Subparsers) -> None:
     """`sublevel reproduce`."""
     about = "compute the paper's figures again, lay the theory over them, and say statement by statement what was found"
-    parser = commands.add_parser(
-        "reproduce", help=about, description=about.capitalize() + ". Stopped or killed, the same command continues."
-    )
+    parser = commands.add_parser("reproduce", help=about, description=sentence(about) + " Stopped or killed, the same command continues.")
     parser.add_argument("--figures", type=figure_list, default=(1, 2, 3), metavar="1,2,3", help="which figures (default: all)")
     parser.add_argument("--trials", type=count, metavar="N", help="independent trials of each setting (default: 50; 2 to 8 with --quick)")
     parser.add_argument("--seed", type=seed, metavar="S", help="same seed, same data, whatever the number of jobs")
@@ -80,7 +78,7 @@ def run_reproduce(given: argparse.Namespace) -> int:
 def add_verify(commands: Subparsers) -> None:
     """`sublevel verify`."""
     about = "check every proposition, theorem and numbered rate of the paper numerically"
-    parser = commands.add_parser("verify", help=about, description=about.capitalize() + ". Exit status 1 if a check fails.")
+    parser = commands.add_parser("verify", help=about, description=sentence(about) + " Exit status 1 if a check fails.")
     parser.add_argument("--json", action="store_true", help="print a list of {name, statement, value, bound, passed}")
     parser.add_argument("--seed", type=seed, metavar="S", help="of the random problems and samples")
     parser.set_defaults(run=run_verify)

@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sublevel import stop
 from sublevel.arrays import Array
+from sublevel.door import FAMILIES
 from sublevel.failures import Failures
 from sublevel.families import Bernoulli, Family, FullGaussian
-from sublevel.record import History, RunSummary
+from sublevel.record import History, RunSummary, axis_ratio, log_size
 
-CONDITION = 1e5
+ILL_CONDITIONED = 1e5
 """Condition number of the covariance, in units of the initial standard deviations, from which on a problem counts as ill-conditioned."""
 DIFFERENT = 1e-6
 """End values of two runs are different minima if they differ by more than this part of the way down to them."""
 ROUNDING = 1e-12
 """Values that differ by less than this part of their size may differ by rounding."""
-GROWTH, CLOSENESS = 10.0, 0.01
+GROWN, CLOSENESS = 10.0, 0.01
 """The initial step size was too small if it grew by this factor, and too large if the minimum lay this much of it from the start."""
 TOUCHING = 1e-6
 """A variable is at a bound if it is this part of the box away from it."""
@@ -34,6 +34,8 @@ NO_TREND, STEADY = 0.3, 1e-4
 """A search is lost in noise if the rank correlation of values and time is weaker than this while the step keeps this part of its size."""
 DISTINCT = 0.5
 """An objective has plateaus if the best values of the generations are fewer different ones than this part of the generations."""
+PREFIXES: dict[type[Any], str] = {family: prefix for prefix, family in FAMILIES.items()}
+"""How names of methods on a family begin."""
 ENDS = stop.SUCCESSES | {"flat", "stagnation", "overtaken"}
 """Reasons of runs that ended somewhere, not somehow."""
 
@@ -74,10 +76,18 @@ class Facts:
         return self.history.snapshots[-1].theta
 
     @property
-    def free(self) -> NDArray[np.intp]:
-        """The variables that are searched (k,), by number."""
-        space = self.history.space
-        return np.arange(self.x.size) if space is None else np.flatnonzero(space.free)
+    def closed_in(self) -> bool:
+        """Whether the last run ended narrower than it began: where it did not, its shape is that of a slope and not of a minimum."""
+        snapshots = self.history.snapshots
+        begin = next(snapshot for snapshot in snapshots if snapshot.run == snapshots[-1].run)
+        return log_size(self.last) < log_size(begin.theta)
+
+    @property
+    def advice(self) -> str:
+        """What helps against noise and many minima: adapted learning rates, if the method has none, and a larger sample."""
+        if self.history.adapts_rates:
+            return "try a larger `popsize`"
+        return f"try `method='lra-{PREFIXES[type(self.first)]}cma'`, or a larger `popsize`"
 
     def searched(self, points: Array) -> Array:
         """The user's points (..., d) as the search sees them (..., k)."""
@@ -87,10 +97,14 @@ class Facts:
 def diagnosed(result: Any) -> list[Finding]:
     """All findings of a run that is over, the ones that matter most first."""
     history: History = result.history
-    if not len(history) or isinstance(history.snapshots[0].theta, Bernoulli):
+    if not len(history):
         return []
     facts = Facts(result.x, history, history.arrays(), history.runs, result.get("failures", Failures()))
-    return [finding for check in CHECKS if (finding := check(facts)) is not None]
+    found: dict[str, Finding] = {}
+    for check in (failed,) if isinstance(facts.first, Bernoulli) else CHECKS:
+        if found.keys().isdisjoint(SILENCED_BY.get(check, ())) and (finding := check(facts)) is not None:
+            found[finding.name] = finding
+    return list(found.values())
 
 
 def failed(facts: Facts) -> Finding | None:
@@ -132,8 +146,8 @@ def noisy(facts: Facts) -> Finding | None:
         return None
     sentence = (
         f"over the last {values.size} generations the best values went up and down (rank correlation with time {trend:.2f}) while the step "
-        f"size kept {kept:.2g} of its size: the values look noisy, or rugged at the scale of the step; try `method='lra-cma'`, a larger "
-        "`popsize`, or the mean of several evaluations; `result.mean` is a better estimate than `result.x`"
+        f"size kept {kept:.2g} of its size: the values look noisy, or rugged at the scale of the step; {facts.advice}, "
+        "or the mean of several evaluations; `result.mean` is a better estimate than `result.x`"
     )
     return Finding("noisy", sentence, {"generations": values.size, "trend": trend, "kept": kept})
 
@@ -141,7 +155,7 @@ def noisy(facts: Facts) -> Finding | None:
 def multimodal(facts: Facts) -> Finding | None:
     """Runs came to rest at different values."""
     ends = np.array([run.fun for run in facts.runs if ENDS & run.reasons.keys() and np.isfinite(run.fun)])
-    if ends.size < 2 or noisy(facts):
+    if ends.size < 2:
         return None
     lowest, highest = float(ends.min()), float(ends.max())
     start = facts.columns["generation_best"][[run.rows.start for run in facts.runs]]
@@ -152,7 +166,7 @@ def multimodal(facts: Facts) -> Finding | None:
         return None
     sentence = (
         f"{ends.size} runs came to rest at values between {lowest:.6g} and {highest:.6g}, {share} of them at the lowest: "
-        "there are several minima; allow more restarts, or a larger `popsize`, or try `method='lra-cma'`"
+        f"there are several minima; allow more restarts, or {facts.advice}"
     )
     return Finding("multimodal", sentence, {"runs": ends.size, "lowest": lowest, "highest": highest, "at_lowest": share})
 
@@ -170,29 +184,39 @@ def at_bound(facts: Facts) -> Finding | None:
     if not (lower | upper).any():
         return None
     box = space.box
-    names = [f"x[{i}] at its lower bound {box[0][i]:.6g}" for i in facts.free[lower]]
-    names += [f"x[{i}] at its upper bound {box[1][i]:.6g}" for i in facts.free[upper]]
+    names = [f"x[{i}] at its lower bound {box[0][i]:.6g}" for i in facts.history.free[lower]]
+    names += [f"x[{i}] at its upper bound {box[1][i]:.6g}" for i in facts.history.free[upper]]
     sentence = f"the best point has {_listed(names)}: a better one may lie beyond"
     return Finding("at_bound", sentence, {"lower": int(np.count_nonzero(lower)), "upper": int(np.count_nonzero(upper))})
 
 
 def small_sigma0(facts: Facts) -> Finding | None:
-    """The step size grew much before it shrank."""
-    rows, initial = facts.runs[0].rows, facts.first.deviations
-    if np.max(facts.columns["deviation"][rows]) < GROWTH * np.max(initial):
+    """The step size grew much before it shrank, and the best point lies far from the start."""
+    initial, snapshots = facts.first.deviations, [snapshot for snapshot in facts.history.snapshots if snapshot.run == 0]
+    if all(np.all(snapshot.theta.deviations < GROWN * initial) for snapshot in snapshots):
         return None
-    snapshots = [snapshot for snapshot in facts.history.snapshots if snapshot.run == 0]
     sizes = np.array([log_size(snapshot.theta) for snapshot in snapshots])
     peak = int(np.argmax(sizes))
     growth, nfev = float(np.exp(sizes[peak] - sizes[0])), snapshots[peak].nfev
-    if growth < GROWTH:
+    way = np.abs(facts.searched(facts.x) - facts.first.mean)
+    if growth < GROWN or not np.any(way >= GROWN * initial):
         return None
     if peak == sizes.size - 1:
         advice = "and never shrank: the minimum is far from `x0`, or there is none"
     else:
-        advice = f"before it shrank: `sigma0` was too small for where `x0` lies; about {growth * np.max(initial):.2g} suits"
+        advice = f"before it shrank: `sigma0` was too small for where `x0` lies; {_suitable_sigma0(facts, way)}"
     sentence = f"the step size grew {growth:.3g}-fold in the first {nfev} evaluations, {advice}"
     return Finding("small_sigma0", sentence, {"growth": growth, "nfev": nfev})
+
+
+def _suitable_sigma0(facts: Facts, way: Array) -> str:
+    """Where the best point lies many initial deviations from the start, a third of the way (k,): one number if it will do for all."""
+    initial, names, free = facts.first.deviations, facts.history.names, facts.history.free
+    far, suitable = np.flatnonzero(way >= GROWN * initial), way / 3
+    if far.size == way.size and suitable.max() < 3 * suitable.min():
+        return f"about {np.median(suitable):.2g} suits"
+    far = far[np.argsort(-(way / initial)[far], kind="stable")]
+    return f"about {_listed([f'{suitable[i]:.2g} for {names[free[i]]}' for i in far])} suits"
 
 
 def large_sigma0(facts: Facts) -> Finding | None:
@@ -216,23 +240,25 @@ def large_sigma0(facts: Facts) -> Finding | None:
 
 
 def ill_conditioned(facts: Facts) -> Finding | None:
-    """The principal axes became very different, in the units that `sigma0` set."""
+    """The principal axes became very different, in the units that `sigma0` set, while the search closed in on a minimum."""
+    if not facts.closed_in:
+        return None
     theta, shrinkage = facts.last, facts.last.deviations / facts.first.deviations
     root = theta.root if isinstance(theta, FullGaussian) else np.diag(theta.deviations)
     condition = _condition(root / facts.first.deviations[:, None])
-    if not condition >= CONDITION:
+    if not condition >= ILL_CONDITIONED:
         return None
     remaining = _condition(root / np.sqrt(np.vecdot(root, root))[:, None])
-    narrow, wide = int(np.argmin(shrinkage)), int(np.argmax(shrinkage))
+    free, narrow, wide = facts.history.free, int(np.argmin(shrinkage)), int(np.argmax(shrinkage))
     if remaining < np.sqrt(condition):
         advice = (
-            f"with one entry of `sigma0` per variable it would be {remaining:.2g}: x[{facts.free[narrow]}] ended at "
-            f"{shrinkage[narrow]:.2g} of its `sigma0`, x[{facts.free[wide]}] at {shrinkage[wide]:.2g}"
+            f"with one entry of `sigma0` per variable it would be {remaining:.2g}: x[{free[narrow]}] ended at "
+            f"{shrinkage[narrow]:.2g} of its `sigma0`, x[{free[wide]}] at {shrinkage[wide]:.2g}"
         )
     else:
         advice = f"it is in combinations of variables, not in their units: rescaled one by one they still have {remaining:.2g}"
     sentence = f"the longest principal axis is {np.sqrt(condition):.2g} times the shortest, a condition number of {condition:.2g}; {advice}"
-    numbers = {"condition": condition, "rescaled": remaining, "narrowest": int(facts.free[narrow]), "widest": int(facts.free[wide])}
+    numbers = {"condition": condition, "rescaled": remaining, "narrowest": int(free[narrow]), "widest": int(free[wide])}
     return Finding("ill_conditioned", sentence, numbers)
 
 
@@ -246,6 +272,12 @@ CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (
     large_sigma0,
     ill_conditioned,
 )
+"""Every finding, in the order in which they are told."""
+SILENCED_BY: dict[Callable[[Facts], Finding | None], frozenset[str]] = {
+    multimodal: frozenset({"noisy"}),  # runs end at different values because of the noise
+    ill_conditioned: frozenset({"noisy"}),  # the covariance follows the noise and says nothing of the Hessian
+}
+"""Findings that earlier ones explain away."""
 
 
 def rank_correlation(values: Array) -> float:
@@ -255,18 +287,10 @@ def rank_correlation(values: Array) -> float:
     return float(np.sum(time * (ranks - middle)) / np.sum(time**2))
 
 
-def log_size(theta: Family) -> float:
-    """ln of the geometric mean of the principal axes."""
-    if isinstance(theta, FullGaussian):
-        return float(np.log(theta.scale) + np.linalg.slogdet(theta.root)[1] / theta.dimension)
-    return float(np.mean(np.log(theta.deviations)))
-
-
 def _condition(root: Array) -> float:
     """Condition number of the covariance with this root."""
-    axes = np.linalg.svd(root, compute_uv=False)
-    with np.errstate(over="ignore", divide="ignore"):
-        return float(np.square(axes[0] / axes[-1]))
+    with np.errstate(over="ignore"):
+        return float(np.square(axis_ratio(np.linalg.svd(root, compute_uv=False))))
 
 
 def _counted(number: int, noun: str) -> str:

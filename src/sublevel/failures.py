@@ -13,10 +13,22 @@ OnError = Literal["raise", "fail", "retry"]
 """What an exception in the objective does: it ends the run, counts as a failed evaluation, or does so if it comes twice."""
 ATTEMPTS: dict[OnError, int] = {"raise": 1, "fail": 1, "retry": 2}
 """How often a point is tried that raises or takes too long."""
-ERROR, TIMEOUT, LOST = "error", "timeout", "worker lost"
-"""Kinds of failures: the objective raised, took too long, or ended its process (twice)."""
+ERROR, TIMEOUT, LOST, NAN = "error", "timeout", "worker lost", "nan"
+"""Kinds of failures: the objective raised, took too long, ended its process (twice), or had no number to return."""
 KEPT = 100
 """Failures that are kept with their points; all are counted."""
+
+
+class EvaluationFailed(Exception):
+    """An exception of an objective that can say of which kind its failure is."""
+
+    def __init__(self, kind: str, what: str = "") -> None:
+        super().__init__(kind, what)
+        self.kind, self.what = kind, what
+
+    def __str__(self) -> str:
+        """The kind, and what else there is to say."""
+        return f"{self.kind}: {self.what}" if self.what else self.kind
 
 
 class Failure(NamedTuple):
@@ -29,7 +41,8 @@ class Failure(NamedTuple):
     @classmethod
     def of(cls, error: BaseException) -> Failure:
         """The failure that an exception is, in one line."""
-        return cls(ERROR, " ".join(f"{type(error).__name__}: {error}".split())[:200])
+        kind, text = (error.kind, str(error)) if isinstance(error, EvaluationFailed) else (ERROR, f"{type(error).__name__}: {error}")
+        return cls(kind, " ".join(text.split())[:200])
 
 
 @dataclass(slots=True)

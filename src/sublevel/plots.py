@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.arrays import Array
 from sublevel.record import History, Trace
@@ -38,6 +39,8 @@ WIDE = 30
 """Letters of names that a row of labels below a panel holds."""
 NAMED = 12
 """Up to so many curves are named one by one."""
+ACROSS = 70
+"""Points of the grid on which contour lines are found, in each direction."""
 EARLY = 1.5
 """Frames of an animation lie denser in the beginning, where more happens: this is the exponent."""
 CIRCLE = np.stack([np.cos(np.linspace(0, 2 * np.pi, 181)), np.sin(np.linspace(0, 2 * np.pi, 181))])
@@ -56,12 +59,13 @@ def convergence(run: Any, file: str | Path | None = None) -> Any:
     with mpl.rc_context(STYLE):
         figure = new_figure(file, (11.0, 7.4))
         axes = figure.subplots(2, 2, sharex=True)
-        names = _variable_names(history)
+        free, names = history.free, history.names
+        colours = _colours(len(names))  # of a variable, in all panels
         _values_panel(axes[0, 0], history, trace)
-        everyone = [f"x[{i}]" for i in range(trace.mean.shape[1])]
-        _curves(axes[0, 1], trace, trace.mean, "mean", everyone)
-        _curves(axes[1, 0], trace, trace.axes, "standard deviations along the principal axes", [], log=True)
-        _curves(axes[1, 1], trace, trace.deviations, "standard deviations of the variables", names, log=True)
+        _curves(axes[0, 1], trace, _as_searched(history, trace.mean), "mean", names, colours)
+        _curves(axes[1, 0], trace, trace.axes, "standard deviations along the principal axes", [], [VIOLET] * free.size, log=True)
+        own_names, own_colours = [names[i] for i in free], [colours[i] for i in free]
+        _curves(axes[1, 1], trace, trace.deviations, "standard deviations of the variables", own_names, own_colours, log=True)
         for axis in axes.flat:
             _mark_restarts(axis, trace)
         for axis in axes[1]:
@@ -75,7 +79,7 @@ def correlation(run: Any, file: str | Path | None = None) -> Any:
     import matplotlib as mpl
 
     history = _history(run)
-    cov, names = history.snapshots[-1].theta.cov, _variable_names(history)
+    cov, names = history.snapshots[-1].theta.cov, [history.names[i] for i in history.free]
     deviations = np.sqrt(np.diagonal(cov))
     matrix = cov / deviations / deviations[:, None]
     with mpl.rc_context(STYLE):
@@ -116,7 +120,9 @@ def animate(
     """The search distribution over the contour lines of `fun`, in the plane of two variables through the best point of a result or history.
 
     Two views: one that stands still, one that goes with the distribution. Contour lines are spaced by rank, as the search sees f.
-    Saved as a GIF if there is a `file`. Returns the matplotlib animation.
+    Log-scaled variables are shown by their logarithm. `fun` is evaluated at 4900 points for the view that stands still and at 4900 for each
+    frame, fewer where a view reaches beyond the bounds; a frame that is shown again costs nothing. Saved as a GIF if there is a `file`.
+    Returns the matplotlib animation, which evaluates as it is drawn.
     """
     import matplotlib as mpl
     from matplotlib.animation import FuncAnimation, PillowWriter
@@ -144,12 +150,18 @@ def _history(run: Any) -> History:
     return run if isinstance(run, History) else run.history
 
 
-def _variable_names(history: History) -> list[str]:
-    """Names of the free variables (k,), as the searched space has them."""
-    space, k = history.space, history.snapshots[0].theta.dimension
-    if space is None:
-        return [f"x[{i}]" for i in range(k)]
-    return [f"ln x[{i}]" if is_log else f"x[{i}]" for i, is_log in zip(np.flatnonzero(space.free), space.is_log, strict=True)]
+def _as_searched(history: History, points: Array) -> Array:
+    """The user's points (..., d) with the logarithms of log-scaled variables."""
+    is_log = history.is_log
+    with np.errstate(divide="ignore"):
+        return np.where(is_log, np.log(np.where(is_log, points, 1.0)), points)
+
+
+def _as_given(history: History, points: Array) -> Array:
+    """Points (..., d) with logarithms of log-scaled variables as the user's."""
+    is_log = history.is_log
+    with np.errstate(over="ignore"):
+        return np.where(is_log, np.exp(np.where(is_log, points, 0.0)), points)
 
 
 def new_figure(file: str | Path | None, size: tuple[float, float], layout: Any = "constrained") -> Any:
@@ -192,9 +204,8 @@ def _positive(values: Array) -> Array:
         return np.where((values > 0) & (values < np.inf), values, np.nan)
 
 
-def _curves(axis: Any, trace: Trace, columns: Array, title: str, names: list[str], log: bool = False) -> None:
-    """A curve for each column (s, k), named at its end if there are few."""
-    colours = _colours(columns.shape[1])
+def _curves(axis: Any, trace: Trace, columns: Array, title: str, names: list[str], colours: list[Any], log: bool = False) -> None:
+    """A curve for each column (s, k), in its colour, named at its end if there are few."""
     for column, colour in zip(columns.T, colours, strict=True):
         _broken(axis, trace, column, color=colour, lw=1.3)
     tidy(axis, log)
@@ -265,36 +276,40 @@ def _apart(wanted: Array, gap: float) -> Array:
 
 
 class _Plane:
-    """The plane of two variables through a point, with the search distribution in it."""
+    """The plane of two variables through a point, with the search distribution in it. Its coordinates are logarithms of log-scaled ones."""
 
     def __init__(self, history: History, fun: Callable[[Array], Any], through: Array, variables: tuple[int, int], vectorized: bool) -> None:
-        self.history, self.fun, self.through, self.vectorized = history, fun, through, vectorized
+        self.history, self.fun, self.vectorized = history, fun, vectorized
         self.trace = history.trace()
-        free = np.arange(through.size) if history.space is None else np.flatnonzero(history.space.free)
+        free = history.free
         if len(set(variables)) != 2 or not {*variables} <= {*free.tolist()}:
             raise ValueError(f"`variables` must be two different ones of those that are searched, {free.tolist()}, got {variables!r}.")
         self.pair = list(variables)  # as the user counts
         self.searched = np.searchsorted(free, self.pair)  # as the search does
+        self.through = _as_searched(history, through)  # (d,)
+        self.means = _as_searched(history, self.trace.mean)[:, self.pair]  # (s, 2)
+        self.names = [history.names[i] for i in self.pair]
         self.shown: list[Any] = []
+        self.seen: dict[bytes, Array] = {}  # values in views
 
     def ellipse(self, index: int, radius: float) -> Array:
-        """Where the distribution of a snapshot has that many standard deviations in the plane (2, 181), as the user's points."""
+        """Where the distribution of a snapshot has that many standard deviations in the plane (2, 181), bent as the bounds bend it."""
         theta = self.history.snapshots[index].theta
         u = np.repeat(theta.mean[None], CIRCLE.shape[1], axis=0)
         root = np.linalg.cholesky(_scaled(theta.cov[np.ix_(self.searched, self.searched)]))
         u[:, self.searched] += radius * (theta.deviations[self.searched, None] * (root @ CIRCLE)).T
-        points = u if self.history.space is None else self.history.space.points(u)
+        points = u if self.history.space is None else _as_searched(self.history, self.history.space.points(u))
         return points[:, self.pair].T
 
     def whole_view(self) -> Array:
         """Ends (2, 2) of a view in which all means, the best point and the first ellipse have room."""
-        ends = np.concatenate([self.trace.mean[:, self.pair].T, self.through[self.pair][:, None], self.ellipse(0, 2.0)], axis=1)
+        ends = np.concatenate([self.means.T, self.through[self.pair][:, None], self.ellipse(0, 2.0)], axis=1)
         low, high = ends.min(axis=1), ends.max(axis=1)
         return self.view(0.5 * (low + high), 0.6 * (high - low))
 
     def near_view(self, index: int) -> Array:
         """Ends (2, 2) of a view around a snapshot's distribution."""
-        return self.view(self.trace.mean[index][self.pair], 1.6 * np.ptp(self.ellipse(index, 1.0), axis=1))
+        return self.view(self.means[index], 1.6 * np.ptp(self.ellipse(index, 1.0), axis=1))
 
     def view(self, middle: Array, reach: Array) -> Array:
         """Ends (2, 2) that lie as far from the middle (2,) as asked, with the proportions that the initial deviations have."""
@@ -303,20 +318,35 @@ class _Plane:
 
     def show_contours(self, axis: Any, ends: Array) -> None:
         """Contour lines at ranks of the values in the view."""
-        across, up = (np.linspace(low, high, 70) for low, high in ends.tolist())
-        points = np.tile(self.through, (across.size * up.size, 1))
-        points[:, self.pair] = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
-        box = None if self.history.space is None else self.history.space.box
-        inside = np.full(len(points), True) if box is None else np.all((points >= box[0]) & (points <= box[1]), axis=1)
-        values = np.full(len(points), np.nan)
-        values[inside] = self.fun(points[inside]) if self.vectorized else [self.fun(point) for point in points[inside]]
+        across, up = (np.linspace(low, high, ACROSS) for low, high in ends.tolist())
+        values = self.values(across, up)
         usable = values[np.isfinite(values)]
         levels = np.unique(np.quantile(usable, np.linspace(0.0, 1.0, 13) ** 1.5)) if usable.size else usable
         if levels.size > 1:
-            grid = np.where(np.isfinite(values), values, np.nan).reshape(up.size, across.size)
+            grid = np.where(np.isfinite(values), values, np.nan)
             axis.contourf(across, up, grid, levels=levels, cmap="Blues_r", alpha=0.55, norm=_by_rank(levels))
             axis.contour(across, up, grid, levels=levels, colors=FAINT, linewidths=0.5)
         axis.set(xlim=ends[0], ylim=ends[1], box_aspect=1)
+
+    def values(self, across: Array, up: Array) -> Array:
+        """Values (m, n) on the grid of n coordinates across and m up, NaN beyond the bounds. Each grid is evaluated once."""
+        view = across.tobytes() + up.tobytes()
+        if view not in self.seen:
+            grid = np.tile(self.through, (across.size * up.size, 1))
+            grid[:, self.pair] = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
+            points = _as_given(self.history, grid)
+            inside = self.is_inside(points)
+            values = np.full(len(points), np.nan)
+            values[inside] = self.fun(points[inside]) if self.vectorized else [self.fun(point) for point in points[inside]]
+            self.seen[view] = values.reshape(up.size, across.size)
+        return self.seen[view]
+
+    def is_inside(self, points: Array) -> NDArray[np.bool_]:
+        """Which of the user's points (n, d) the search could ask for: inside the bounds, and positive where a variable is log-scaled."""
+        space = self.history.space
+        lower, upper = (-np.inf, np.inf) if space is None else space.box
+        possible = np.isfinite(points) & (points >= lower) & (points <= upper) & ((points > 0) | ~self.history.is_log)
+        return np.all(possible, axis=1)
 
     def draw(self, axes: Any, index: int) -> None:
         """One frame."""
@@ -327,13 +357,13 @@ class _Plane:
         self.show_contours(axes[1], ends)
         axes[1].tick_params(length=0, labelleft=False, labelbottom=False)
         same_run = (self.trace.run == self.trace.run[index]) & (np.arange(self.trace.run.size) <= index)
-        self.shown = axes[0].plot(*self.trace.mean[same_run][:, self.pair].T, color=ORANGE, lw=0.9, marker="o", ms=1.8)
-        axes[1].plot(*self.trace.mean[index][self.pair], color=ORANGE, marker="o", ms=3.5)
+        self.shown = axes[0].plot(*self.means[same_run].T, color=ORANGE, lw=0.9, marker="o", ms=1.8)
+        axes[1].plot(*self.means[index], color=ORANGE, marker="o", ms=3.5)
         for radius, width in ((1.0, 2.0), (2.0, 1.0)):
             for axis in axes:
                 self.shown += axis.plot(*self.ellipse(index, radius), color=ORANGE, lw=width, scalex=False, scaley=False)
         closer = np.ptp(axes[0].get_xlim()) / np.ptp(ends[0])
-        axes[0].set(title=f"{self.trace.nfev[index]} evaluations", xlabel=f"x[{self.pair[0]}]", ylabel=f"x[{self.pair[1]}]")
+        axes[0].set(title=f"{self.trace.nfev[index]} evaluations", xlabel=self.names[0], ylabel=self.names[1])
         axes[1].set_title(f"{closer:.3g} times as large" if closer < 1000 else f"{closer:.1e} times as large")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from sublevel.record import principal_axes
+from sublevel.record import axis_ratio, principal_axes
 
 if TYPE_CHECKING:
     from sublevel.optimizer import Optimizer
@@ -73,7 +73,7 @@ def state_line(done: Optimizer) -> str:
     """The state of a run in one line."""
     axes = principal_axes(done.theta)
     restarts = f", restart {done.restarts}" if done.restarts else ""
-    ratio = f", axis ratio {axes[0] / axes[-1]:.2g}" if axes[-1] > 0 else ""
+    ratio = f", axis ratio {axis_ratio(axes):.2g}" if axes[-1] > 0 else ""
     widest = f"std {np.max(done.deviations):.2g}"
     return f"{done.nfev} evaluations, best {done.best_fun:.8g}, {widest}{ratio}{restarts}"
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array
 from sublevel.families import Family, FullGaussian
+from sublevel.method import Method
+from sublevel.transforms import AdaptedRates
 
 if TYPE_CHECKING:
     from sublevel.optimizer import Optimizer
@@ -63,7 +65,7 @@ class Trace(NamedTuple):
     @property
     def axis_ratio(self) -> Array:
         """Longest over shortest principal axis (s,)."""
-        return self.axes[:, 0] / self.axes[:, -1]
+        return axis_ratio(self.axes)
 
 
 class History:
@@ -91,11 +93,13 @@ class History:
     def __init__(self, optimizer: Optimizer) -> None:
         """The history of an optimizer from now on."""
         self._begin(optimizer.space, [Snapshot(optimizer.nfev, 0, optimizer.theta)], optimizer.popsize)
+        self.adapts_rates = adapts_rates(optimizer.method)
 
     def _begin(self, space: Space | None, snapshots: Sequence[Snapshot], popsize: int) -> None:
         theta = snapshots[0].theta
         floats = theta.dimension * (theta.dimension if isinstance(theta, FullGaussian) else 2)
         self.space, self.snapshots = space, list(snapshots)
+        self.adapts_rates = False  # whether the method does so: "lra-"
         self._most = int(np.clip(SNAPSHOT_FLOATS // floats, *SNAPSHOTS))
         self._next = self._stride = 0  # evaluations until the next snapshot, and between two
         self._numbers = array("d")
@@ -104,6 +108,25 @@ class History:
         self._endings: Sequence[Mapping[str, float]] = ()
         self.theta_of_best = snapshots[-1].theta  # where the run that found the best point is, or where it ended
         self.last: tuple[float, float, float, float] = (0.0, np.nan, np.nan, np.nan)  # numbers of the last generation
+
+    @property
+    def free(self) -> NDArray[np.intp]:
+        """The variables that are searched (k,), by number."""
+        return np.arange(self.snapshots[0].theta.dimension) if self.space is None else np.flatnonzero(self.space.free)
+
+    @property
+    def is_log(self) -> NDArray[np.bool_]:
+        """Which of the variables (d,) are searched by their logarithm; fixed ones are not."""
+        if self.space is None:
+            return np.zeros(self.snapshots[0].theta.dimension, dtype=np.bool_)
+        is_log = self.space.free.copy()
+        is_log[self.space.free] = self.space.is_log
+        return is_log
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the variables (d,) as the search sees them: x[0], or ln x[0] where one is log-scaled."""
+        return [f"ln x[{i}]" if is_log else f"x[{i}]" for i, is_log in enumerate(self.is_log)]
 
     @property
     def last_run(self) -> int:
@@ -254,8 +277,26 @@ def halved(table: Array, firsts: array[int]) -> tuple[int, array[int]]:
     return rows, begins
 
 
+def adapts_rates(method: Method) -> bool:
+    """Whether the learning rates adapt themselves to noise and rugged functions."""
+    return any(isinstance(transform, AdaptedRates) for transform in method.transforms)
+
+
 def principal_axes(theta: Family) -> Array:
     """Standard deviations along the principal axes (k,), the longest first."""
     if isinstance(theta, FullGaussian):
         return theta.scale * np.linalg.svd(theta.root, compute_uv=False)
     return np.sort(theta.deviations)[::-1]
+
+
+def axis_ratio(axes: NDArray[np.floating[Any]]) -> Array:
+    """Longest over shortest (...,) of principal axes (..., k) that are sorted so; its square is the condition number of the covariance."""
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        return axes[..., 0] / axes[..., -1]
+
+
+def log_size(theta: Family) -> float:
+    """ln of the geometric mean of the principal axes. From a determinant, which costs less than the axes."""
+    if isinstance(theta, FullGaussian):
+        return float(np.log(theta.scale) + np.linalg.slogdet(theta.root)[1] / theta.dimension)
+    return float(np.mean(np.log(theta.deviations)))

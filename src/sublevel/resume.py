@@ -16,7 +16,7 @@ from sublevel.failures import Failures, OnError
 from sublevel.minimize import Limits, Search
 from sublevel.optimizer import Optimizer
 from sublevel.progress import Progress
-from sublevel.record import History
+from sublevel.record import History, adapts_rates
 from sublevel.result import Result
 from sublevel.store.configuration import Again, Settings, rebuilt
 from sublevel.store.file import File
@@ -98,6 +98,7 @@ def _found(path: Path, again: Again) -> tuple[Settings, Optimizer, History, tupl
         except Misfit as misfit:
             raise unfit(path, misfit) from None
         history = restored(reading, optimizer)
+        history.adapts_rates = adapts_rates(optimizer.method)
         file.check_rows("evaluations")
         stored, awaited = file.last("generations")[1], file.last("arrivals")[1]
         return reading.settings, optimizer, history, (stored, max(stored, awaited))

@@ -10,7 +10,7 @@ import numpy as np
 
 from sublevel.arrays import Array
 from sublevel.diagnosis import diagnosed
-from sublevel.failures import Failures
+from sublevel.failures import NAN, Failure, Failures
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.result import Result, result_of
@@ -19,6 +19,7 @@ from sublevel.store.export import export
 from sublevel.store.file import File
 from sublevel.store.leaves import Misfit
 from sublevel.store.reader import Evaluations, Reading, ending, evaluations, restored, unfit
+from sublevel.transforms import AdaptedRates
 from sublevel.warm import Beginning, warm_start
 from sublevel.weights import Active
 
@@ -67,16 +68,17 @@ def load(store: str | Path) -> StoredRun:
     file = File(Path(store))
     try:
         reading = Reading.of(file)
-        log_scaled = reading.problem.log_scaled
-        return StoredRun(file.path, reading.settings, evaluations(reading), result_so_far(reading), log_scaled)
+        found = evaluations(reading)
+        return StoredRun(file.path, reading.settings, found, result_so_far(reading, found), reading.problem.log_scaled)
     finally:
         file.close()
 
 
-def result_so_far(reading: Reading) -> Result:
+def result_so_far(reading: Reading, found: Evaluations) -> Result:
     """The result as `minimize` would return it now: as of the last checkpoint, and with the best of what was evaluated since."""
     optimizer = sketch(reading)
     history = restored(reading, optimizer, whole=False)
+    history.adapts_rates = AdaptedRates.__name__ in reading.settings.parts
     reasons = ending(reading.file)
     history.end(optimizer, reasons)
     result = result_of(optimizer, history, reasons)
@@ -85,8 +87,17 @@ def result_so_far(reading: Reading) -> Result:
         result.update(nfev=result.nfev + since.values.size, nit=int(since.iteration[-1]) - (1 if _is_open(reading, since) else 0))
         if np.any(~np.isnan(since.values)) and not result.fun <= (best := np.nanmin(since.values)):
             result.update(fun=float(best), x=since.points[np.nanargmin(since.values)].copy())
-    result.update(diagnosis=diagnosed(result), failures=Failures())
+    result.update(failures=failures_among(found))
+    result.update(diagnosis=diagnosed(result))
     return result
+
+
+def failures_among(found: Evaluations) -> Failures:
+    """The evaluations that failed: their values are NaN. Why they did is not stored."""
+    failures = Failures()
+    for point in found.points[np.isnan(found.values)]:
+        failures.add(Failure(NAN, "the stored value is NaN"), point)
+    return failures
 
 
 def _is_open(reading: Reading, since: Evaluations) -> bool:

@@ -3,17 +3,84 @@
 from __future__ import annotations
 
 import argparse
+import math
+import re
 import shlex
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
+import numpy as np
+
+from sublevel.arrays import Array
+from sublevel.result import Result
 from sublevel.store.configuration import Settings
 
 Subparsers = Any
 """What argparse adds commands to; it has no public name."""
 
 
+NEGATIVE = re.compile(r"-(\d|\.\d|inf|none)", re.IGNORECASE)
+"""Values that begin with a minus: -1,2 or -5:5 or -inf."""
+
+
 class Unable(Exception):
     """The command cannot be run as given; the text says why and what to do."""
+
+
+def sentence(about: str) -> str:
+    """What a command does, as a sentence."""
+    return f"{about[0].upper()}{about[1:]}."
+
+
+def joined(words: Sequence[str]) -> list[str]:
+    """The words of a command line with values that begin with a minus joined to their options, as in --x0=-1,2.
+
+    argparse would take them for options. What follows --command is for the program.
+    """
+    own = list(takewhile(lambda word: not _ends_options(word), words))
+    result: list[str] = []
+    for word in own:
+        if result and result[-1].startswith("--") and "=" not in result[-1] and NEGATIVE.match(word):
+            result[-1] += f"={word}"
+        else:
+            result.append(word)
+    return [*result, *words[len(own) :]]
+
+
+def _ends_options(word: str) -> bool:
+    """Whether no options of ours follow a word: --, --command, or an abbreviation of it."""
+    head = word.partition("=")[0]
+    return word == "--" or (len(head) > 2 and "--command".startswith(head))
+
+
+def deviations(result: Result) -> Array:
+    """Standard deviations of the search (d,) in the user's variables, to first order where bounds or logarithms bend the space."""
+    searched, space = np.sqrt(np.diagonal(result.cov)), result.history.space
+    if space is not None:
+        searched[space.free] *= space.slopes(result.mean)
+    return searched
+
+
+def budget(text: str) -> float:
+    """A number ≥ 1, which may be written as 1e4 or inf."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value >= 1 or not (value == math.inf or value.is_integer()):
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, such as 500 or 1e4, got {text!r}")
+    return value
+
+
+def workers(text: str) -> int:
+    """A whole number ≥ 1, or −1 for all cores."""
+    if text == "-1":
+        return -1
+    try:
+        return count(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; -1 is one on each core") from None
 
 
 def count(text: str) -> int:

@@ -18,17 +18,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from sublevel.commands.common import Subparsers, Unable, count, seed
+from sublevel.commands.common import Subparsers, Unable, budget, count, deviations, seed, sentence, workers
 from sublevel.commands.program import Program
+from sublevel.failures import ATTEMPTS
 from sublevel.minimize import minimize
 from sublevel.result import Result
 from sublevel.store.configuration import Target
+from sublevel.workers import available_cores
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
-NEGATIVE = re.compile(r"-(\d|\.|inf|none)", re.IGNORECASE)
-"""Values of options that begin with a minus and are no options: -1,2 or -5:5."""
 EXAMPLES = """examples:
   sublevel minimize mymodule:cost --path . --x0 0,0,0 --sigma0 0.5
   sublevel minimize mymodule:cost --x0 1,2 --sigma0 0.3 --bounds "-1:2,0:none" --restarts bipop --plot run.png
@@ -36,7 +34,7 @@ EXAMPLES = """examples:
 
 The program of --command gets the point as a JSON list on its stdin and prints one number. Another exit status than 0, a timeout or
 other output counts as a failed evaluation. Exit status: 0 a value was found, 1 none was or the function raised, 2 bad usage,
-130 interrupted (what was found until then is printed).
+130 interrupted. What was found until an error or Ctrl-C is printed.
 """
 
 
@@ -44,13 +42,15 @@ def add_minimize(commands: Subparsers) -> None:
     """`sublevel minimize`."""
     about = "minimise a Python function or an external program"
     parser: argparse.ArgumentParser = commands.add_parser(
-        "minimize", help=about, description=about.capitalize() + ".", epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+        "minimize", help=about, description=sentence(about), epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    vars(parser)["_negative_number_matcher"] = NEGATIVE  # the one way to let --x0 -1,2 be a value, as it lets -1
     parser.add_argument("function", nargs="?", metavar="module:function", help="called with an array of the variables")
     parser.add_argument("--x0", type=numbers, required=True, metavar="1,2,3", help="where to start")
     parser.add_argument("--sigma0", type=numbers, required=True, metavar="S", help="standard deviation there, one or one per variable")
     parser.add_argument("--bounds", type=pairs, metavar="LO:HI,...", help="one pair for all variables or one for each; none is open")
+    parser.add_argument(
+        "--log-scaled", type=indices, metavar="0,2|all", default=[], help="variables to search by their logarithm, counted from 0"
+    )
     parser.add_argument("--method", default="cma", metavar="NAME", help="cma, sep-cma, lra-cma, xnes, ngd, ... (default: cma)")
     parser.add_argument("--popsize", type=count, metavar="N", help="points per generation")
     parser.add_argument("--restarts", type=restarts, metavar="ipop|bipop|N", help="what to do when a run ends before the budget does")
@@ -62,13 +62,15 @@ def add_minimize(commands: Subparsers) -> None:
 
 def add_ways(parser: argparse.ArgumentParser) -> None:
     """How to evaluate, when to stop, and what to show: for a run that begins and for one that goes on."""
-    parser.add_argument("--maxfevals", type=count, metavar="N", help="most evaluations")
+    parser.add_argument("--maxfevals", type=budget, metavar="N", help="most evaluations")
+    parser.add_argument("--maxiter", type=budget, metavar="N", help="most generations")
     parser.add_argument("--ftarget", type=float, metavar="F", help="a value that is good enough")
-    parser.add_argument("--workers", type=count, default=1, metavar="N", help="evaluations at the same time")
+    parser.add_argument("--workers", type=workers, default=1, metavar="N", help="evaluations at the same time; -1: one on each core")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw how the run went")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--path", type=Path, metavar="DIR", help="import the module from this directory")
-    parser.add_argument("--timeout", type=seconds, metavar="SECONDS", help="longest time of a call of --command")
+    parser.add_argument("--timeout", type=seconds, metavar="SECONDS", help="longest time of an evaluation, which fails after it")
+    parser.add_argument("--on-error", choices=[*ATTEMPTS], help="what a failed evaluation does (default: raise; fail with --command)")
     parser.add_argument("--command", nargs=argparse.REMAINDER, metavar="PROG ARG", help="a program and its arguments; goes last")
 
 
@@ -82,31 +84,40 @@ def told(fun: Callable[..., Any], given: argparse.Namespace, run: Callable[..., 
     if given.plot is not None:
         _check_plot(given.plot)
     began = time.monotonic()
+    raised: Exception | None = None
     try:
-        with _workers(fun, given.workers) as workers:
-            result = run(fun, given, workers)
+        with _workers(fun, given.workers) as helpers:
+            result = run(fun, given, helpers)
     except Exception as error:
-        if not hasattr(error, "sublevel_result"):  # never began
+        so_far: Result | None = vars(error).get("sublevel_result")
+        if so_far is None:  # never began
             raise Unable(str(error)) from error
         traceback.print_exception(error)
-        return 1
-    took = time.monotonic() - began
-    if given.plot is not None:
-        result.plot(given.plot)
-    failed = fun if isinstance(fun, Program) else None
-    print(json.dumps(as_json(result, took, failed)) if given.json else as_text(result, took, failed, given.plot))
-    if "interrupted" in result.reasons:
+        raised, result = error, so_far
+    show(result, time.monotonic() - began, given, raised)
+    if "interrupted" in result.reasons and raised is None:
         return 130
-    return 0 if math.isfinite(result.fun) else 1
+    return 0 if math.isfinite(result.fun) and raised is None else 1
+
+
+def show(result: Result, took: float, given: argparse.Namespace, raised: Exception | None) -> None:
+    """Draw and print what was found, also if an exception ended the run; that one is told already."""
+    drawn = given.plot if len(result.history) else None
+    if drawn is not None:
+        result.plot(drawn)
+    if given.json:
+        print(json.dumps(as_json(result, took, raised)))
+    elif raised is None or result.nfev:
+        print(as_text(result, took, drawn))
 
 
 @contextlib.contextmanager
-def _workers(fun: Callable[..., Any], count: int) -> Generator[int | ThreadPoolExecutor]:
+def _workers(fun: Callable[..., Any], number: int) -> Generator[int | ThreadPoolExecutor]:
     """A number of processes for a function, threads for a program."""
-    if not isinstance(fun, Program) or count == 1:
-        yield count
+    if not isinstance(fun, Program) or number == 1:
+        yield number
         return
-    with ThreadPoolExecutor(count) as threads:
+    with ThreadPoolExecutor(available_cores() if number == -1 else number) as threads:
         try:
             yield threads
         finally:
@@ -122,16 +133,35 @@ def _minimized(fun: Callable[..., Any], given: argparse.Namespace, workers: Any)
         "popsize": given.popsize,
         "bounds": given.bounds * len(x0) if given.bounds is not None and len(given.bounds) == 1 else given.bounds,
         "restarts": given.restarts,
+        "log_scaled": _log_scaled(given.log_scaled, len(x0)),
         "rng": given.seed,
-        "maxfevals": given.maxfevals,
-        "ftarget": given.ftarget,
-        "progress": sys.stderr.isatty(),
         "store": None if given.store is None else Target(given.store, named(given)),
     }
     sigma0 = given.sigma0[0] if len(given.sigma0) == 1 else given.sigma0
     if given.method == "pbil":
         sigma0 = None
-    return minimize(fun, x0, sigma0, workers=workers, **settings)
+    return minimize(fun, x0, sigma0, workers=workers, **settings, **ways(fun, given))
+
+
+def ways(fun: Callable[..., Any], given: argparse.Namespace) -> dict[str, Any]:
+    """What `add_ways` was given, for `minimize` or `resume`. A program sees to its timeout itself."""
+    is_program = isinstance(fun, Program)
+    how: dict[str, Any] = {name: getattr(given, name) for name in ("maxfevals", "maxiter", "ftarget")}
+    how["progress"] = sys.stderr.isatty()
+    if not is_program:
+        how["timeout"] = given.timeout
+    if is_program or given.on_error is not None:
+        how["on_error"] = given.on_error or "fail"
+    return how
+
+
+def _log_scaled(chosen: list[int] | None, variables: int) -> list[bool]:
+    """Which variables (d,) are log-scaled, of numbers of them; None is all."""
+    if chosen is None:
+        return [True] * variables
+    if chosen and max(chosen) >= variables:
+        raise Unable(f"--log-scaled: there is no variable {max(chosen)}; the {variables} of --x0 are counted from 0.")
+    return [i in chosen for i in range(variables)]
 
 
 def named(given: argparse.Namespace) -> dict[str, Any]:
@@ -146,8 +176,6 @@ def objective(given: argparse.Namespace) -> Callable[..., Any]:
     if (given.function is None) == (given.command is None):
         raise Unable("give what to minimise: either module:function or --command PROG ARG..., one of them.")
     if given.command is None:
-        if given.timeout is not None:
-            raise Unable("--timeout is for --command: a function cannot be stopped from outside.")
         return imported(given.function, given.path)
     if not given.command or shutil.which(given.command[0]) is None:
         raise Unable(f"--command needs a program that can be run, got {' '.join(given.command) or 'nothing'!r}.")
@@ -191,31 +219,29 @@ def _check_plot(file: Path) -> None:
         raise Unable(f"--plot: there is no directory {file.resolve().parent}.")
 
 
-def as_text(result: Result, took: float, program: Program | None, plot: Path | None) -> str:
+def as_text(result: Result, took: float, plot: Path | None) -> str:
     """The result for people; `x` can be given back as --x0."""
     restarted = f", {result.restarts} restarts" if result.restarts else ""
     lines = [
         result.message,
         f"fun    {result.fun!r}",
         f"x      {','.join(map(repr, result.x.tolist()))}",
-        f"std    {','.join(f'{deviation:.3g}' for deviation in np.sqrt(np.diagonal(result.cov)))}",
+        f"std    {','.join(f'{deviation:.3g}' for deviation in deviations(result))}",
         f"spent  {result.nfev} evaluations in {result.nit} generations{restarted}, {took:.1f} s",
     ]
-    if program is not None and program.failures:
-        kinds = ", ".join(f"{number} {kind}" for kind, number in program.failures.most_common())
-        lines += [f"failed {program.failures.total()} evaluations: {kinds}", f"       the last: {program.last_failure}"]
     lines += [f"note   {finding}" for finding in result.diagnosis]
     return "\n".join([*lines, f"plot   {plot}"] if plot else lines)
 
 
-def as_json(result: Result, took: float, program: Program | None) -> dict[str, Any]:
+def as_json(result: Result, took: float, raised: Exception | None) -> dict[str, Any]:
     """The result for programs; what is not finite is null."""
     facts = {name: result[name] for name in ("fun", "nfev", "nit", "restarts", "success", "status", "message", "reasons")}
     facts["x"], facts["mean"] = result.x.tolist(), result.mean.tolist()
-    facts["deviations"] = np.sqrt(np.diagonal(result.cov)).tolist()
+    facts["deviations"] = deviations(result).tolist()
     facts["seconds"] = round(took, 3)
     facts["diagnosis"] = [{"name": f.name, "sentence": f.sentence, "numbers": f.numbers} for f in result.diagnosis]
-    facts["failures"] = {} if program is None else dict(program.failures)
+    facts["failures"] = dict(result.failures.counts)
+    facts["error"] = None if raised is None else "".join(traceback.format_exception_only(raised)).strip()
     return _finite(facts)
 
 
@@ -248,6 +274,15 @@ def pairs(text: str) -> list[tuple[float | None, float | None]]:
     if not ends or any(len(pair) != 2 for pair in ends):
         raise argparse.ArgumentTypeError(f'expected low:high for each variable, such as "-1:2,0:none", got {text!r}')
     return [(low, high) for low, high in ends]
+
+
+def indices(text: str) -> list[int] | None:
+    """Variables from "0,2"; None for "all"."""
+    if text == "all":
+        return None
+    if not all(word.isdecimal() for word in text.split(",")):
+        raise argparse.ArgumentTypeError(f"expected numbers of variables, counted from 0, such as 0,2, or all, got {text!r}")
+    return [int(word) for word in text.split(",")]
 
 
 def restarts(text: str) -> str | int:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sublevel import plots, stop
-from sublevel.commands.common import objective_words, printable
+from sublevel.commands.common import deviations, objective_words, printable
 from sublevel.experiments.page import STYLE
 from sublevel.families import Bernoulli
 from sublevel.stored import StoredRun
@@ -86,8 +86,7 @@ def _findings(run: StoredRun) -> Iterable[str]:
 
 
 def _variables(run: StoredRun) -> Iterable[str]:
-    deviations = np.sqrt(np.diagonal(run.result.cov))
-    columns = zip(run.result.x.tolist(), run.result.mean.tolist(), deviations.tolist(), strict=True)
+    columns = zip(run.result.x.tolist(), run.result.mean.tolist(), deviations(run.result).tolist(), strict=True)
     rows = [(f"x[{i}]", repr(best), repr(mean), f"{deviation:.3g}") for i, (best, mean, deviation) in enumerate(columns)]
     yield "<h2>Variables</h2>"
     yield from _table("variables", ["", "best point", "mean of the search", "standard deviation"], rows)

@@ -9,12 +9,12 @@ import re
 import subprocess
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from sublevel.arrays import Array
+from sublevel.failures import NAN, TIMEOUT, EvaluationFailed
 from sublevel.workers import kill_group
 
 NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
@@ -28,12 +28,10 @@ Process = subprocess.Popen[bytes]
 
 @dataclass(slots=True)
 class Program:
-    """The objective. What goes wrong counts as a failed evaluation, NaN, and is counted by kind."""
+    """The objective. It raises `EvaluationFailed` if it has no number to give, with the kind of what went wrong."""
 
     argv: Sequence[str]
     timeout: float | None = None
-    failures: Counter[str] = field(default_factory=Counter[str])
-    last_failure: str = ""
     _running: set[Process] = field(default_factory=set[Process])
     _closed: bool = False
 
@@ -42,7 +40,7 @@ class Program:
         try:
             process = Process(self.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         except OSError as error:
-            return self._failed("not started", point, str(error))
+            raise EvaluationFailed("not started", _printable(str(error))) from error
         self._running.add(process)
         try:
             if self._closed:
@@ -54,13 +52,10 @@ class Program:
         if kind is None and NUMBER.fullmatch(output) is None:
             kind, errors = "no number", f"expected one number, got {output[:60]!r}"
         if kind is None and math.isnan(float(output)):
-            kind = "nan"
-        return float(output) if kind is None else self._failed(kind, point, errors)
-
-    def _failed(self, kind: str, point: Array, what: str) -> float:
-        self.failures[kind] += 1
-        self.last_failure = f"{kind} at x = {point.tolist()}" + (f": {_printable(what)}" if what else "")
-        return math.nan
+            kind = NAN
+        if kind is not None:
+            raise EvaluationFailed(kind, _printable(errors))
+        return float(output)
 
     def close(self) -> None:
         """End whatever still runs, and what begins from now on."""
@@ -87,7 +82,7 @@ def _answer(process: Process, text: str, timeout: float | None) -> tuple[str | N
     if len(output) > LONGEST_OUTPUT:
         return "too much output", "", f"more than {LONGEST_OUTPUT} bytes"
     if not in_time:
-        return "timeout", "", f"longer than {timeout:g} s"
+        return TIMEOUT, "", f"longer than {timeout:g} s"
     if process.returncode:
         return f"exit status {process.returncode}", "", last_words
     return None, output.decode(errors="replace").strip(), last_words

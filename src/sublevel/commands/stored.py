@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sublevel.commands.common import Subparsers, Unable, objective_words, printable
-from sublevel.commands.minimize import add_ways, named, objective, told
+from sublevel.commands.common import Subparsers, Unable, objective_words, printable, sentence
+from sublevel.commands.minimize import add_ways, named, objective, told, ways
 from sublevel.progress import duration
 from sublevel.result import Result
 from sublevel.resume import resume
@@ -39,7 +39,7 @@ HEADER = 72
 def add_resume(commands: Subparsers) -> None:
     """`sublevel resume`."""
     about = "go on with a stored run, whatever stopped it; name what is minimised again"
-    parser = commands.add_parser("resume", help=about, description=about.capitalize() + ". The result is that of a run never stopped.")
+    parser = commands.add_parser("resume", help=about, description=sentence(about) + " The result is that of a run never stopped.")
     parser.add_argument("file", type=Path, metavar="FILE", help="the stored run")
     parser.add_argument("function", nargs="?", metavar="module:function", help="called with an array of the variables")
     add_ways(parser)
@@ -65,8 +65,7 @@ def _resumed(fun: Callable[..., Any], given: argparse.Namespace, workers: Any) -
         before = reading.settings.command
     if before and before != named(given):
         print(f"note: the run was begun with {objective_words(reading.settings)}", file=sys.stderr)
-    limits = {"maxfevals": given.maxfevals, "ftarget": given.ftarget}
-    return resume(given.file, fun, workers=workers, progress=sys.stderr.isatty(), **limits)
+    return resume(given.file, fun, workers=workers, **ways(fun, given))
 
 
 @contextlib.contextmanager
@@ -135,7 +134,7 @@ def line_about(look: Look) -> str:
 def add_runs(commands: Subparsers) -> None:
     """`sublevel runs`."""
     about = "list the stored runs of a directory"
-    parser = commands.add_parser("runs", help=about, description=about.capitalize() + ".")
+    parser = commands.add_parser("runs", help=about, description=sentence(about))
     parser.add_argument("directory", nargs="?", type=Path, default=Path(), metavar="DIR", help="where to look (default: here)")
     parser.set_defaults(run=run_runs)
 
@@ -170,7 +169,7 @@ def is_ours(path: Path) -> bool:
 def add_show(commands: Subparsers) -> None:
     """`sublevel show`."""
     about = "show what a stored run was asked, where it is and what it found"
-    parser = commands.add_parser("show", help=about, description=about.capitalize() + ".")
+    parser = commands.add_parser("show", help=about, description=sentence(about))
     parser.add_argument("file", type=Path, metavar="FILE", help="the stored run")
     parser.set_defaults(run=run_show)
 
@@ -200,7 +199,7 @@ def lines_about(run: StoredRun, driven: bool) -> Iterator[str]:
 def add_watch(commands: Subparsers) -> None:
     """`sublevel watch`."""
     about = "watch a stored run while another process drives it"
-    parser = commands.add_parser("watch", help=about, description=about.capitalize() + ". It is not disturbed. Ctrl-C ends the watching.")
+    parser = commands.add_parser("watch", help=about, description=sentence(about) + " It is not disturbed. Ctrl-C ends the watching.")
     parser.add_argument("file", type=Path, metavar="FILE", help="the stored run")
     parser.set_defaults(run=run_watch)
 
@@ -230,7 +229,7 @@ def run_watch(given: argparse.Namespace) -> int:
 def add_report(commands: Subparsers) -> None:
     """`sublevel report`."""
     about = "write a page about a stored run: one HTML file that needs nothing but itself"
-    parser = commands.add_parser("report", help=about, description=about.capitalize() + ".")
+    parser = commands.add_parser("report", help=about, description=sentence(about))
     parser.add_argument("file", type=Path, metavar="FILE", help="the stored run")
     parser.add_argument("--out", type=Path, metavar="PAGE", help="where to write (default: beside the run, ending with .html)")
     parser.set_defaults(run=run_report)
@@ -256,7 +255,7 @@ def run_report(given: argparse.Namespace) -> int:
 def add_export(commands: Subparsers) -> None:
     """`sublevel export`."""
     about = "write all evaluations of a stored run as .csv or .parquet"
-    parser = commands.add_parser("export", help=about, description=about.capitalize() + ".")
+    parser = commands.add_parser("export", help=about, description=sentence(about))
     parser.add_argument("file", type=Path, metavar="FILE", help="the stored run")
     parser.add_argument("out", type=Path, metavar="OUT", help="a new file that ends with .csv or .parquet")
     parser.set_defaults(run=run_export)

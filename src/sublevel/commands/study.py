@@ -6,13 +6,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from sublevel.commands.common import Subparsers, Unable, count, seed
+from sublevel.commands.common import Subparsers, Unable, count, seed, sentence
 
 
 def add_study(commands: Subparsers) -> None:
     """`sublevel study`."""
     about = "answer a question beyond the paper with data, a figure and the numbers found"
-    parser = commands.add_parser("study", help=about, description=about.capitalize() + ". Stopped or killed, the same command continues.")
+    parser = commands.add_parser("study", help=about, description=sentence(about) + " Stopped or killed, the same command continues.")
     parser.add_argument("name", metavar="NAME", help="consistency, restricted, dimension or apart")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: studies, or studies-quick)")
     parser.add_argument("--seed", type=seed, metavar="S", help="same seed, same data, whatever the number of jobs")

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array
-from sublevel.diagnosis import TOUCHING, log_size
+from sublevel.diagnosis import TOUCHING
 from sublevel.door import checked_box, checked_x0, shown
 from sublevel.families import Bernoulli, Family, FullGaussian
 from sublevel.families.full import power_of_two_near
 from sublevel.optimizer import Optimizer
-from sublevel.record import History, Snapshot
+from sublevel.record import History, Snapshot, log_size
 from sublevel.space import Space
 
 EPS = float(np.finfo(np.float64).eps)
