@@ -228,8 +228,22 @@ def test_failures_of_a_search_on_bits_are_told():
     assert result.diagnosis[0].numbers["error"] == len(result.failures) > 0
 
 
-def test_failures_are_no_finding():
-    assert findings(lambda x: np.full(len(x), np.nan), np.ones(3), 0.5) == {}
+@pytest.mark.parametrize("how", [{"vectorized": True}, {}, {"workers": map}], ids=["at once", "one by one", "mapped"])
+@pytest.mark.parametrize("limit", [0.0, np.inf])
+def test_values_that_are_nan_are_told(how, limit):
+    def fun(x):
+        return np.where(x[..., 0] < limit, np.nan, sphere(x))[()]
+
+    result = sl.minimize(fun, np.ones(3), 0.5, rng=1, maxfevals=300, **how)
+    (found,) = (finding for finding in result.diagnosis if finding.name == "failed")
+    seen = []
+    sl.minimize(lambda x: seen.append(fun(x)) or seen[-1], np.ones(3), 0.5, rng=1, maxfevals=300)
+    count = int(np.count_nonzero(np.isnan(seen)))
+    assert 0 < count <= len(seen) == result.nfev
+    assert found.numbers == {"failed": count, "nfev": len(seen), "nan": count}
+    assert result.failures.counts == {"nan": count}
+    assert all(failure.x[0] < limit for failure in result.failures.last)
+    assert "the objective returned NaN" in found.sentence
 
 
 def test_rank_correlation_is_spearmans():

@@ -72,15 +72,13 @@ class Facts:
 
     @property
     def last(self) -> Family:
-        """The distribution it ended with."""
-        return self.history.snapshots[-1].theta
+        """The distribution that the run which found the best point ended with."""
+        return self.history.theta_of_best
 
     @property
     def closed_in(self) -> bool:
-        """Whether the last run ended narrower than it began: where it did not, its shape is that of a slope and not of a minimum."""
-        snapshots = self.history.snapshots
-        begin = next(snapshot for snapshot in snapshots if snapshot.run == snapshots[-1].run)
-        return log_size(self.last) < log_size(begin.theta)
+        """Whether that run ended narrower than the search began: where it did not, its shape is that of a slope and not of a minimum."""
+        return log_size(self.last) < log_size(self.first)
 
     @property
     def advice(self) -> str:

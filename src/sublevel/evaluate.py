@@ -16,13 +16,15 @@ import numpy as np
 from sublevel import cluster
 from sublevel.arrays import Array
 from sublevel.door import Workers, checked_args, checked_flag, checked_value, checked_values, shown
-from sublevel.failures import ATTEMPTS, Failure, Failures, OnError, tell_about
+from sublevel.failures import ATTEMPTS, NAN, Failure, Failures, OnError, tell_about
 from sublevel.workers import Processes, WorkerLost, available_cores
 
 BROKEN = (
     "the executor of `workers` lost a process and takes no more work. The objective may have ended it, perhaps for lack of memory; "
     "`workers` as a number starts processes that are replaced when they die"
 )
+
+RETURNED_NAN = Failure(NAN, "the objective returned NaN")
 
 Arrivals = Iterator[tuple[int | slice, float | Array]]
 """Values as they arrive: of one point by its index, or of all by a slice."""
@@ -114,6 +116,10 @@ class AtOnce:
                 if attempt == ATTEMPTS[self.on_error]:
                     yield slice(None), self.failures.add(Failure.of(error), points, len(points))
             else:
+                missing = np.isnan(values)
+                if missing.any():
+                    for point in points[missing]:
+                        self.failures.add(RETURNED_NAN, point)
                 yield slice(None), values
                 return
 
@@ -262,14 +268,15 @@ class Compared:
 def _value(answer: Any, point: Array, failures: Failures) -> float:
     """The value that an answer is, NaN for a failure; an exception is raised here."""
     if isinstance(answer, float):
-        return answer
+        return answer if answer == answer else failures.add(RETURNED_NAN, point)
     if isinstance(answer, Failure):
         return failures.add(answer, point)
     if isinstance(answer, BaseException):
         if not hasattr(answer, "sublevel_x"):
             _name_point(answer, point)
         raise answer
-    return checked_value(answer)
+    value = checked_value(answer)
+    return value if value == value else failures.add(RETURNED_NAN, point)
 
 
 def all_values(evaluate: Evaluator, points: Array) -> Array:

@@ -75,11 +75,11 @@ def convergence(run: Any, file: str | Path | None = None) -> Any:
 
 
 def correlation(run: Any, file: str | Path | None = None) -> Any:
-    """How the variables hang together in the last search distribution of a result or history. Returns the axes."""
+    """How the variables hang together in the search distribution of a result or history, where the best run ended. Returns the axes."""
     import matplotlib as mpl
 
     history = _history(run)
-    cov, names = history.snapshots[-1].theta.cov, [history.names[i] for i in history.free]
+    cov, names = history.theta_of_best.cov, [history.names[i] for i in history.free]
     deviations = np.sqrt(np.diagonal(cov))
     matrix = cov / deviations / deviations[:, None]
     with mpl.rc_context(STYLE):

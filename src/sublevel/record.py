@@ -231,6 +231,12 @@ class History:
             for row, end, popsize, reasons in zip(self._begins, ends, self._popsizes, endings, strict=False)
         ]
 
+    @property
+    def best_run(self) -> int:
+        """The run that found the best value; the last one if there is no value."""
+        values = np.array([run.fun for run in self.runs])
+        return int(np.nanargmin(values)) if np.isfinite(values).any() else values.size - 1
+
     def trace(self) -> Trace:
         """The snapshots as arrays."""
         thetas = [snapshot.theta for snapshot in self.snapshots]

@@ -98,8 +98,7 @@ def found_place(found: Any, bounds: Any, noise: float = 0.0) -> Place:
 
 def _best_run(history: History) -> list[Snapshot]:
     """The snapshots of the run that found the best value."""
-    values = np.array([run.fun for run in history.runs])
-    best = int(np.nanargmin(values)) if np.isfinite(values).any() else values.size - 1
+    best = history.best_run
     return [snapshot for snapshot in history.snapshots if snapshot.run == best] or history.snapshots[-1:]
 
 
