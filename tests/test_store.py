@@ -622,6 +622,9 @@ def test_a_loaded_run_knows_its_failures(tmp_path):
     assert run.result.failures.counts == {"nan": failed}
     assert all(failure.x[0] < 0 for failure in run.result.failures.last)
     assert next(finding.numbers for finding in run.result.diagnosis if finding.name == "failed")["failed"] == failed > 0
+    again, whole = sl.resume(tmp_path / "run.db", fun, maxfevals=400), sl.minimize(fun, np.ones(3), 0.5, rng=1, maxfevals=400)
+    assert again.failures.counts == whole.failures.counts
+    assert again.diagnosis == whole.diagnosis
 
 
 def test_a_loaded_run_without_failures_has_none(tmp_path):

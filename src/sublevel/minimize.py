@@ -98,18 +98,17 @@ def minimize(
     diagnosis`` and ``plot()``. Ctrl-C and SIGTERM return the best so far. Errors of `fun` have ``sublevel_x`` and ``sublevel_result``.
     """
     checked_callable("fun", fun)
-    args, hears = checked_args(args), checked_callback(callback)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
     wants_curvature = _checked_curvature(curvature, optimizer)
     limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget)
-    show = Progress(maxfevals) if checked_flag("progress", progress) else None
+    hears, show = checked_callback(callback), Progress(maxfevals) if checked_flag("progress", progress) else None
     how = checked_flag("vectorized", vectorized), checked_workers(workers), checked_timeout(timeout), checked_on_error(on_error)
     evaluate = evaluator(with_args(fun, args), *how, failures := Failures())
     search = Search(optimizer, evaluate, limits, hears, show, History(optimizer), failures)
     with TerminationsAsInterrupts():
         if store is not None:
-            search = search.stored(store, Given(method, fun, args, (maxfevals, maxiter, ftarget), *how, log_scaled))
+            search = search.stored(store, Given(method, fun, checked_args(args), (maxfevals, maxiter, ftarget), *how, log_scaled))
         return _with_curvature(search.to_the_end(), fun, args, vectorized, workers) if wants_curvature else search.to_the_end()
 
 

@@ -22,7 +22,7 @@ from sublevel.store.configuration import Again, Settings, rebuilt
 from sublevel.store.file import File
 from sublevel.store.leaves import Misfit
 from sublevel.store.lock import Lock
-from sublevel.store.reader import Reading, restored, unfit
+from sublevel.store.reader import Reading, checked_evaluations, failures_among, restored, unfit
 from sublevel.store.recorder import Recorder
 from sublevel.workers import TerminationsAsInterrupts
 
@@ -73,13 +73,13 @@ def resume(
     with ExitStack() as opened:
         lock = Lock(path)
         opened.callback(lock.close)
-        settings, optimizer, history, iterations = _found(path, Again(method, restarts, x0))
+        settings, optimizer, history, iterations, failures = _found(path, Again(method, restarts, x0))
         if settings.takes_args and not args:
             raise TypeError("`args` must be given again, because the run began with some.")
         limits = _limits(settings, optimizer, (maxfevals, maxiter, ftarget))
         show = Progress(limits.maxfevals) if checked_flag("progress", progress) else None
         how = _how(settings, vectorized, workers, timeout, on_error)
-        evaluate = evaluator(with_args(fun, args), *how, failures := Failures())
+        evaluate = evaluator(with_args(fun, args), *how, failures)
         opened.callback(evaluate.close)
         recorder = Recorder(File(path, writing=True), lock, history, *iterations)
         opened.pop_all()
@@ -87,8 +87,8 @@ def resume(
         return Search(optimizer, evaluate, limits, hears, show, history, failures, recorder=recorder).to_the_end()
 
 
-def _found(path: Path, again: Again) -> tuple[Settings, Optimizer, History, tuple[int, int]]:
-    """Settings, optimizer and history as the file has them; how many generations are in it, and the last of which it has a value."""
+def _found(path: Path, again: Again) -> tuple[Settings, Optimizer, History, tuple[int, int], Failures]:
+    """Settings, optimizer, history and failures as the file has them; between, how many generations it has, and the last with a value."""
     file = File(path)
     try:
         file.check_structure()
@@ -99,9 +99,9 @@ def _found(path: Path, again: Again) -> tuple[Settings, Optimizer, History, tupl
             raise unfit(path, misfit) from None
         history = restored(reading, optimizer)
         history.adapts_rates = adapts_rates(optimizer.method)
-        file.check_rows("evaluations")
+        failures = failures_among(checked_evaluations(reading))
         stored, awaited = file.last("generations")[1], file.last("arrivals")[1]
-        return reading.settings, optimizer, history, (stored, max(stored, awaited))
+        return reading.settings, optimizer, history, (stored, max(stored, awaited)), failures
     finally:
         file.close()
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from sublevel.arrays import Array
 from sublevel.diagnosis import diagnosed
-from sublevel.failures import NAN, Failure, Failures
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.result import Result, result_of
@@ -18,7 +17,7 @@ from sublevel.store.configuration import FAMILIES, Again, Settings, rebuilt
 from sublevel.store.export import export
 from sublevel.store.file import File
 from sublevel.store.leaves import Misfit
-from sublevel.store.reader import Evaluations, Reading, ending, evaluations, restored, unfit
+from sublevel.store.reader import Evaluations, Reading, ending, evaluations, failures_among, restored, unfit
 from sublevel.transforms import AdaptedRates
 from sublevel.warm import Beginning, warm_start
 from sublevel.weights import Active
@@ -87,17 +86,9 @@ def result_so_far(reading: Reading, found: Evaluations) -> Result:
         result.update(nfev=result.nfev + since.values.size, nit=int(since.iteration[-1]) - (1 if _is_open(reading, since) else 0))
         if np.any(~np.isnan(since.values)) and not result.fun <= (best := np.nanmin(since.values)):
             result.update(fun=float(best), x=since.points[np.nanargmin(since.values)].copy())
-    result.update(failures=failures_among(found))
+    result.update(failures=failures_among([(found.points, found.values)]))
     result.update(diagnosis=diagnosed(result))
     return result
-
-
-def failures_among(found: Evaluations) -> Failures:
-    """The evaluations that failed: their values are NaN. Why they did is not stored."""
-    failures = Failures()
-    for point in found.points[np.isnan(found.values)]:
-        failures.add(Failure(NAN, "the stored value is NaN"), point)
-    return failures
 
 
 def _is_open(reading: Reading, since: Evaluations) -> bool:

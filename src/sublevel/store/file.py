@@ -123,11 +123,6 @@ class File:
                     raise StoreError(f"{self.path} is damaged: the row {str(row[0])[:40]!r} of {table} does not have its checksum.")
                 yield columns
 
-    def check_rows(self, table: str) -> None:
-        """All rows of a table have their checksums."""
-        for _ in self.rows(table):
-            pass
-
     def part(self, name: str) -> tuple[dict[str, Any], str, bytes]:
         """Facts, layout and bytes of a part."""
         with self.complaining():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array
+from sublevel.failures import NAN, Failure, Failures
 from sublevel.families import Family
 from sublevel.method import State
 from sublevel.optimizer import Optimizer, Saved
@@ -241,6 +243,27 @@ def fingerprint(path: Path) -> str:
     finally:
         file.close()
     return digest.hexdigest()
+
+
+def failures_among(generations: Iterable[tuple[Array, Array]]) -> Failures:
+    """The evaluations, of points (n, d) and values (n,), whose value is NaN. Why it is, is not stored."""
+    failures = Failures()
+    for points, values in generations:
+        missing = np.isnan(values)
+        if missing.any():
+            for point in points[missing]:
+                failures.add(Failure(NAN, "the stored value is NaN"), point)
+    return failures
+
+
+def checked_evaluations(reading: Reading) -> Iterator[tuple[Array, Array]]:
+    """Points (n, d) and values (n,) of one stored row after the other; all have their checksums."""
+    d = reading.problem.x0.size
+    for table in ("evaluations", "arrivals"):
+        for *_, points, values in reading.file.rows(table):
+            if len(values) % 8 or len(points) != d * len(values):
+                raise StoreError(f"{reading.path} is damaged: its points do not have {d} variables.")
+            yield np.frombuffer(points).reshape(-1, d), np.frombuffer(values)
 
 
 class Evaluations(NamedTuple):
