@@ -33,6 +33,44 @@ def exp_where(is_log: NDArray[np.bool_], v: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
+class Fold:
+    """The line folded at the vertices of the parabolas, and bent through them: where bounds are, (k,) each.
+
+    A variable is measured from the vertex beyond one of its bounds, the near one, inwards: there and at the other bound, if it has one,
+    distances below two widths follow a parabola.
+    """
+
+    low: Array  # below it the map is not the identity
+    high: Array  # nor above it
+    vertex: Array  # beyond the near bound, by the width
+    sign: Array  # 1 if that is the lower bound, else −1
+    half: Array  # from vertex to vertex
+    near: Array  # the bound
+    far: Array  # the other one, anything if there is none
+    width: Array
+
+    @classmethod
+    def at(cls, lower: Array, upper: Array, width: Array) -> Fold:
+        """At bounds (k,) each, of which any may be open, with parabolas of this width."""
+        has_lower = np.isfinite(lower)
+        sign = np.where(has_lower, 1.0, -1.0)
+        near = np.where(has_lower, lower, np.where(np.isfinite(upper), upper, 0.0))
+        far = np.where(has_lower & np.isfinite(upper), upper, 0.0)
+        half = np.where(has_lower, upper - near + 2 * width, np.inf)
+        return cls(lower + width, upper - width, near - sign * width, sign, half, near, far, width)
+
+    def __call__(self, u: Array) -> Array:
+        """x (..., k) of u (..., k) between the bounds or beyond."""
+        period, turn = 2.0 * self.half, 2.0 * self.width
+        inwards = np.mod(np.abs(u - self.vertex), period)
+        inwards = np.minimum(inwards, period - inwards)
+        to_far = self.half - inwards
+        x = self.vertex + self.sign * inwards
+        x = np.where(to_far < turn, self.far - self.sign * (np.square(np.minimum(to_far, turn)) / (2.0 * turn)), x)
+        return np.where(inwards < turn, self.near + self.sign * (np.square(np.minimum(inwards, turn)) / (2.0 * turn)), x)
+
+
+@dataclass(frozen=True, slots=True)
 class Space:
     """How a search point u (..., k) becomes the user's x (..., d): identity inside the bounds, and never outside of them.
 
@@ -45,6 +83,7 @@ class Space:
     upper: Array  # (k,)
     below: Array  # (k,), width of the parabola at the lower bound
     above: Array  # (k,), and at the upper
+    fold: Fold
     is_log: NDArray[np.bool_]  # (k,), x = exp(u)
     free: NDArray[np.bool_]  # (d,), the variables that are searched
     template: Array  # (d,), values of the fixed ones
@@ -52,8 +91,8 @@ class Space:
 
     def points(self, u: Array) -> Array:
         """The user's points x (..., d) of search points u (..., k)."""
-        bends = (u < self.lower + self.below) | (u > self.upper - self.above)
-        return self._whole(np.where(bends, self._bent(self._folded(u)), u) if bends.any() else u)
+        bends = (u < self.fold.low) | (u > self.fold.high)
+        return self._whole(np.where(bends, self.fold(u), u) if bends.any() else u)
 
     def _whole(self, v: Array) -> Array:
         """The user's points x (..., d) of values v (..., k) of the free variables, logarithms where they are log-scaled."""
@@ -99,26 +138,6 @@ class Space:
         inward = np.minimum((v - self.lower) / self.below, (self.upper - v) / self.above)
         return np.sqrt(np.clip(inward, 0.0, 1.0)) * np.where(self.is_log, exp_where(self.is_log, v), 1.0)
 
-    def _folded(self, u: Array) -> Array:
-        """u mirrored at the vertices lower − below and upper + above until it lies between them."""
-        left, right = self.lower - self.below, self.upper + self.above
-        with np.errstate(invalid="ignore"):
-            period = 2 * (right - left)
-            between = np.isfinite(period)
-            turn = np.where(between, np.mod(np.abs(u - left), np.where(between, period, 1.0)), 0.0)
-            both = left + np.minimum(turn, period - turn)
-        one = np.where(np.isfinite(left), left + np.abs(u - np.where(np.isfinite(left), left, 0.0)), u)
-        one = np.where(np.isfinite(right), right - np.abs(np.where(np.isfinite(right), right, 0.0) - one), one)
-        return np.where(between & ((u < left) | (u > right)), both, np.where(between, u, one))
-
-    def _bent(self, u: Array) -> Array:
-        """u between the vertices, through the parabolas at the bounds."""
-        with np.errstate(invalid="ignore", over="ignore"):
-            low = self.lower + np.square(u - (self.lower - self.below)) / (4 * self.below)
-            high = self.upper - np.square(u - (self.upper + self.above)) / (4 * self.above)
-        x = np.where(u < self.lower + self.below, low, u)
-        return np.where(u > self.upper - self.above, high, x)
-
 
 def bounded_space(lower: Array, upper: Array, deviations: Array, is_log: NDArray[np.bool_], x0: Array) -> Space:
     """The space of a box (d,) each, in which variables with equal bounds are fixed; `deviations` (d,) say how wide an open one is."""
@@ -132,6 +151,7 @@ def bounded_space(lower: Array, upper: Array, deviations: Array, is_log: NDArray
         upper=high,
         below=np.where(np.isfinite(low), width, 1.0),
         above=np.where(np.isfinite(high), width, 1.0),
+        fold=Fold.at(low, high, np.where(np.isfinite(low) | np.isfinite(high), width, 1.0)),
         is_log=is_log[free],
         free=free,
         template=np.where(free, x0, lower),
