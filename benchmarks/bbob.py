@@ -1,6 +1,6 @@
 """The 24 functions of COCO's bbob suite, ours and the packages `cma` and `cmaes` on the same problems in the same run.
 
-    python benchmarks/bbob.py --dims 2,3,5,10,20 --instances 5 --budget 10000 --out bbob        (about 40 minutes on 2 cores)
+    python benchmarks/bbob.py --methods "cma,cma package" --trials 3 --out bbob                 (about 40 minutes on 2 cores)
     python benchmarks/bbob.py --quick                                                           (a minute)
 
 Every algorithm restarts by BIPOP from points uniform in [−4, 4]ᵈ with σ0 = 2, until the last of 51 targets, f_opt + 10^[2 … −8], or
@@ -150,28 +150,27 @@ def tasks(names: list[str], dims: list[int], instances: int, trials: int) -> Ite
 
 
 def table(rows: list[list[object]], names: list[str], dims: list[int]) -> Iterator[str]:
-    """Share of targets and evaluation ratios by dimension."""
+    """Share of targets and evaluation ratios by dimension, and over all of them."""
     ours = names[0]
     yield "  d   " + "".join(f"{name:>18}" for name in names) + "".join(f"{'ratio to ' + name:>24}" for name in names[1:])
-    for d in dims:
-        hits = {name: np.array([row[6:] for row in rows if row[0] == name and row[2] == d], dtype=float) for name in names}
-        shares = "".join(f"{100 * np.mean(np.isfinite(hits[name])):17.1f}%" for name in names)
-        ratios = "".join(f"{ratio(rows, ours, name, d):>24}" for name in names[1:])
-        yield f"{d:4}  {shares}{ratios}"
-    every = "".join(
-        f"{100 * np.mean([np.mean(np.isfinite(np.array([r[6:] for r in rows if r[0] == n and r[2] == d], float))) for d in dims]):17.1f}%"
-        for n in names
-    )
-    yield f" all  {every}"
+    for label, some in [*((f"{d:4}", [d]) for d in dims), (" all", dims)]:
+        shares = "".join(f"{100 * np.mean([share(rows, name, d) for d in some]):17.1f}%" for name in names)
+        logs = [[ratio for d in some for ratio in log_ratios(rows, ours, name, d)] for name in names[1:]]
+        ratios = "".join(f"{f'{np.exp(np.mean(log)):.3f} ({len(log)} functions)' if log else '-':>24}" for log in logs)
+        yield f"{label}  {shares}{ratios}"
 
 
-def ratio(rows: list[list[object]], ours: str, theirs: str, d: int) -> str:
-    logs = []
+def share(rows: list[list[object]], name: str, d: int) -> float:
+    """Share of all targets that were reached in dimension d."""
+    return float(np.mean(np.isfinite(np.array([row[6:] for row in rows if row[0] == name and row[2] == d], dtype=float))))
+
+
+def log_ratios(rows: list[list[object]], ours: str, theirs: str, d: int) -> Iterator[float]:
+    """Logarithm of the ratio of median evaluations to the last target, for each function that both solved in more than half of the runs."""
     for function in range(1, 25):
         medians = [np.median([float(row[-1]) for row in rows if row[:3] == [name, function, d]]) for name in (ours, theirs)]
         if np.all(np.isfinite(medians)):
-            logs.append(np.log(medians[0] / medians[1]))
-    return f"{np.exp(np.mean(logs)):.3f} ({len(logs)} functions)" if logs else "-"
+            yield float(np.log(medians[0] / medians[1]))
 
 
 def draw(rows: list[list[object]], names: list[str], dims: list[int], target: Path) -> None:
