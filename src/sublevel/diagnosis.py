@@ -17,6 +17,7 @@ from sublevel.door import FAMILIES
 from sublevel.failures import Failures
 from sublevel.families import Bernoulli, Family, FullGaussian
 from sublevel.record import History, RunSummary, axis_ratio, log_size
+from sublevel.space import log_where
 
 ILL_CONDITIONED = 1e5
 """Condition number of the covariance, in units of the initial standard deviations, from which on a problem counts as ill-conditioned."""
@@ -176,7 +177,7 @@ def at_bound(facts: Facts) -> Finding | None:
         return None
     x, deviations = facts.x[space.free], facts.first.deviations
     with np.errstate(divide="ignore", invalid="ignore"):
-        u = np.where(space.is_log, np.log(np.where(space.is_log, x, 1.0)), x)
+        u = log_where(space.is_log, x)
         width = np.where(np.isfinite(space.upper - space.lower), space.upper - space.lower, deviations)
         lower, upper = u - space.lower <= TOUCHING * width, space.upper - u <= TOUCHING * width
     if not (lower | upper).any():
