@@ -324,3 +324,11 @@ def test_a_strategy_that_cannot_be_is_refused(strategy, restarts, factor):
 def test_a_class_is_no_strategy():
     with pytest.raises(TypeError, match=r"write IPOP\(\)"):
         sl.minimize(sphere, np.ones(2), 1.0, restarts=sl.IPOP, vectorized=True)
+
+
+@pytest.mark.parametrize(("value", "run"), [(np.nan, 2), (np.inf, 0)])
+def test_a_function_without_a_finite_value_has_no_success_and_one_message(value, run):
+    result = sl.minimize(lambda x: value, [1.0, 2.0], 1.0, restarts=2, rng=1, maxfevals=3000)
+    assert not result.success
+    assert result.history.best_run == run
+    assert ("`x` is from run" in result.message) == (run == 0)

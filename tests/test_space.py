@@ -13,7 +13,7 @@ from scipy.optimize import Bounds
 
 import sublevel as sl
 from functions import ellipsoid, sphere
-from sublevel.space import MARGIN, REACH, bounded_space
+from sublevel.space import MARGIN, REACH, WIDEST, bounded_space
 
 INF = float("inf")
 ENDS = [-INF, -1e300, -1e9, -3.0, -1e-9, 0.0, 1e-300, 0.1, 2.0, 1e9, 1e300, INF]
@@ -391,3 +391,58 @@ def test_a_function_that_draws_a_start_outside_is_told_so(second, given, message
     points = iter([0.5, second])
     with pytest.raises(ValueError, match=message):
         sl.minimize(lambda x: float(np.square(x[0] - 0.5)), lambda rng: [next(points)], 0.1, restarts=3, rng=1, **given)
+
+
+# A search is no wider than the box
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("sigma0", [0.1, 0.3])
+def test_adapted_rates_converge_in_a_box(sigma0, seed):
+    """They widen the search while they are small, and in a box wide searches see nothing but folds."""
+    given = {"method": "lra-cma", "vectorized": True, "rng": seed, "ftarget": 1e-10, "maxfevals": 20_000}
+    result = sl.minimize(lambda X: sphere(X - 0.3), np.full(8, 0.5), sigma0, bounds=[(0, 1)] * 8, **given)
+    assert result.fun <= 1e-10
+
+
+def test_without_a_limit_to_their_width_they_do_not(monkeypatch):
+    monkeypatch.setattr("sublevel.space.WIDEST", np.inf)
+    given = {"method": "lra-cma", "vectorized": True, "rng": 0, "ftarget": 1e-10, "maxfevals": 20_000}
+    assert sl.minimize(lambda X: sphere(X - 0.3), np.full(8, 0.5), 0.3, bounds=[(0, 1)] * 8, **given).fun > 1e-6
+
+
+@pytest.mark.parametrize("method", ["cma", "sep-cma", "iso-cma", "lra-cma", "xnes", "ngd"])
+@pytest.mark.parametrize("d", [3, 70])
+def test_standard_deviations_stay_within_the_box(method, d):
+    widths = np.geomspace(1e-3, 1e3, d)
+    opt = sl.Optimizer(np.zeros(d), widths, method=method, bounds=np.array([-widths, widths]).T, rng=1)
+    for _ in range(20):
+        X = opt.ask()
+        opt.tell(X, np.sum(X / widths, axis=1))
+        assert np.all(opt.deviations <= WIDEST * 2 * widths * (1 + 1e-12))
+
+
+def test_the_image_of_a_path_is_squeezed_with_the_frame():
+    """Beyond d = 64 the image of p_c is carried along, and must stay what the root makes of p_c."""
+    d = 70
+    opt = sl.Optimizer(np.full(d, 0.5), 0.3, bounds=[(0, 1)] * d, rng=1)
+    for _ in range(5):
+        X = opt.ask()
+        opt.tell(X, np.sum((X - 0.2) ** 2, axis=1))
+        (paths,) = opt.state.memory
+        np.testing.assert_allclose(paths.image, opt.theta.images(paths.cov), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-160, 1e-100, 1e100, 1e160])
+@pytest.mark.parametrize("place", [0.004, 0.0, 0.996])
+def test_optima_near_a_bound_are_found_in_any_units(unit, place):
+    result = sl.minimize(
+        lambda X: sphere(X / unit - place), np.full(2, 0.5 * unit), 0.3 * unit, bounds=[(0, unit)] * 2, vectorized=True, rng=1
+    )
+    assert result.fun < 1e-15
+
+
+def test_an_upper_bound_beyond_all_searches_is_kept_by_log_scaled_variables():
+    seen = []
+    sl.minimize(lambda x: seen.append(x[0]) or -math.log(x[0]), [1e300], 1.0, bounds=[(1, 1e302)], log_scaled=True, rng=1, maxfevals=500)
+    assert max(seen) <= 1e302

@@ -631,3 +631,24 @@ def test_a_loaded_run_without_failures_has_none(tmp_path):
     sl.minimize(smooth, np.ones(3), 0.5, rng=1, maxfevals=200, store=tmp_path / "run.db")
     run = sl.load(tmp_path / "run.db")
     assert (len(run.result.failures), run.result.diagnosis) == (0, [])
+
+
+def test_a_run_that_goes_on_has_not_ended(tmp_path):
+    """It was resumed and died: how it ended before does not hold for what was found since."""
+    sl.minimize(smooth, np.ones(3), 0.5, rng=1, restarts=3, maxfevals=1200, store=tmp_path / "run.db")
+    assert list(sl.load(tmp_path / "run.db").result.reasons) == ["maxfevals"]
+    count = 0
+
+    def better_then_dead(x):
+        nonlocal count
+        count += 1
+        if count > 30:
+            raise KeyError("dead")
+        return smooth(x) - 100.0
+
+    with pytest.raises(KeyError):
+        sl.resume(tmp_path / "run.db", better_then_dead, maxfevals=3000)
+    found = sl.load(tmp_path / "run.db").result
+    assert found.fun < -90
+    assert not found.success
+    assert "is from run" not in found.message

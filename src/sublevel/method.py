@@ -42,6 +42,13 @@ class State:
     memory: tuple[Memory, ...]
 
 
+def squeezed(state: State, factors: Array) -> State:
+    """The state of a single run with coordinates of θ multiplied by factors (d,) about its mean, and all that depends on its frame."""
+    theta: Any = state.theta  # a Gaussian: bits have no coordinates
+    memory = tuple([kept.squeezed(factors) if hasattr(kept, "squeezed") else kept for kept in state.memory])
+    return State(theta.squeezed(factors), memory)
+
+
 @value
 class Info:
     """What was seen in a step."""

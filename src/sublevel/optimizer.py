@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from array import array
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -15,7 +16,7 @@ from sublevel.arrays import Array, locked
 from sublevel.constants import longest_run
 from sublevel.door import checked_method, checked_popsize, checked_restarts, checked_rng, checked_values, plain_array, shown
 from sublevel.families import Family, Sample
-from sublevel.method import Info, Method, State
+from sublevel.method import Info, Method, State, squeezed
 from sublevel.restarts import Once, Run
 from sublevel.space import Space
 from sublevel.start import checked_beginning
@@ -111,8 +112,8 @@ class Optimizer:
         return self.state.theta if self.best_run == self.restarts else self._left
 
     def ending_of_best(self, reasons: Mapping[str, float]) -> Mapping[str, float]:
-        """Why the run that found the best point ended, if these are the reasons of the last one."""
-        return reasons if self.best_run == self.restarts else self.endings[self.best_run]
+        """Why the run that found the best point ended, if these are the reasons of the last one; those if there is none."""
+        return reasons if self.best_run == self.restarts or self.best_fun != self.best_fun else self.endings[self.best_run]
 
     @property
     def space(self) -> Space | None:
@@ -169,7 +170,8 @@ class Optimizer:
         self.nfev += values.size - 1
 
     def _see(self, state: State, info: Info, values: Array, points: Array) -> None:
-        self.state, self.last = state, info
+        factors = None if self.start.space is None else self.start.space.squeeze(state.theta.deviations)
+        self.state, self.last = state if factors is None else squeezed(state, factors), info
         self._pending = self._deviations = None
         self._over = {}
         self.nit += 1
@@ -275,6 +277,10 @@ class Optimizer:
         run = self._hear_again(saved.facts["sent"])
         if run != Run(*saved.facts["run"]):
             raise ValueError(f"`restarts` must be the strategy that the run began with: now it makes {run}, then {saved.facts['run']}.")
+
+    def __copy__(self) -> Optimizer:
+        """A copy that does not share a generator: it would change the path of the other."""
+        return copy.deepcopy(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the runs to come: they are a generator of Python's, which cannot be pickled or copied."""

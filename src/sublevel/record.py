@@ -235,7 +235,7 @@ class History:
     def best_run(self) -> int:
         """The run that found the best value; the last one if there is no value."""
         values = np.array([run.fun for run in self.runs])
-        return int(np.nanargmin(values)) if np.isfinite(values).any() else values.size - 1
+        return values.size - 1 if np.isnan(values).all() else int(np.nanargmin(values))
 
     def trace(self) -> Trace:
         """The snapshots as arrays."""

@@ -40,7 +40,7 @@ def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, floa
         status=-1 if reason is None else stop.STATUS[reason],
         message=stop.message(reasons) + ("" if ending is reasons else f"; `x` is from run {optimizer.best_run}: {stop.message(ending)}"),
         reasons=reasons,
-        restarts=history.last_run,
+        restarts=max(history.last_run, optimizer.best_run),
         mean=optimizer.start.mean(theta),
         cov=optimizer.start.cov(theta),
         history=history,

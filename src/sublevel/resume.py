@@ -82,6 +82,7 @@ def resume(
         evaluate = evaluator(with_args(fun, args), *how, failures)
         opened.callback(evaluate.close)
         recorder = Recorder(File(path, writing=True), lock, history, *iterations)
+        recorder.reopen()
         opened.pop_all()
     with TerminationsAsInterrupts():
         return Search(optimizer, evaluate, limits, hears, show, history, failures, recorder=recorder).to_the_end()

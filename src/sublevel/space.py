@@ -16,8 +16,11 @@ REACH = 6.0
 """Initial standard deviations that a box is taken to be wide at most, as it is if one end is open."""
 
 
-POSITIVE = (float(np.finfo(np.float64).tiny), float(np.finfo(np.float64).max))
-"""Where a log-scaled variable stays, however far its logarithm goes."""
+WIDEST = 0.2
+"""Standard deviation of a search, as a part of the box, that is not exceeded: a wider one sees its points folded at random, and nothing
+would tell it to become narrower. That of points uniform in the box is 0.29."""
+POSITIVE = (2.0**-1000, 2.0**1000)
+"""Where a log-scaled variable stays, however far its logarithm goes: from there on a bound counts as open."""
 
 
 def log_where(is_log: NDArray[np.bool_], x: Array) -> Array:
@@ -66,8 +69,13 @@ class Fold:
         inwards = np.minimum(inwards, period - inwards)
         to_far = self.half - inwards
         x = self.vertex + self.sign * inwards
-        x = np.where(to_far < turn, self.far - self.sign * (np.square(np.minimum(to_far, turn)) / (2.0 * turn)), x)
-        return np.where(inwards < turn, self.near + self.sign * (np.square(np.minimum(inwards, turn)) / (2.0 * turn)), x)
+        x = np.where(to_far < turn, self.far - self.sign * _parabola(np.minimum(to_far, turn), turn), x)
+        return np.where(inwards < turn, self.near + self.sign * _parabola(np.minimum(inwards, turn), turn), x)
+
+
+def _parabola(distance: Array, turn: Array) -> Array:
+    """distance²/(2·turn), without squares that overflow or vanish."""
+    return distance * (distance / (2.0 * turn))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +123,11 @@ class Space:
         full[self.free] = self.is_log
         return full
 
+    def squeeze(self, deviations: Array) -> Array | None:
+        """Factors (k,) that make standard deviations (k,) of a search no wider than the box; None if they are not."""
+        widest = WIDEST * (self.upper - self.lower)
+        return np.minimum(widest / deviations, 1.0) if np.any(deviations > widest) else None
+
     @property
     def is_finite(self) -> bool:
         """Whether every free variable, or its logarithm, has two bounds."""
@@ -129,8 +142,8 @@ class Space:
         u = self._inside(x)
         low, high = u - self.lower, self.upper - u
         with np.errstate(invalid="ignore"):
-            u = np.where(low < self.below, self.lower - self.below + 2 * np.sqrt(self.below * np.maximum(low, 0.0)), u)
-            return np.where(high < self.above, self.upper + self.above - 2 * np.sqrt(self.above * np.maximum(high, 0.0)), u)
+            u = np.where(low < self.below, self.lower - self.below + 2 * np.sqrt(self.below) * np.sqrt(np.maximum(low, 0.0)), u)
+            return np.where(high < self.above, self.upper + self.above - 2 * np.sqrt(self.above) * np.sqrt(np.maximum(high, 0.0)), u)
 
     def slopes(self, x: Array) -> Array:
         """dx/du (..., k) at the user's points x (..., d): how far the free variables move with the searched ones; 0 at a bound."""

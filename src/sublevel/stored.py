@@ -13,6 +13,7 @@ from sublevel.diagnosis import diagnosed
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.result import Result, result_of
+from sublevel.stop import message
 from sublevel.store.configuration import FAMILIES, Again, Settings, rebuilt
 from sublevel.store.export import export
 from sublevel.store.file import File
@@ -85,7 +86,7 @@ def result_so_far(reading: Reading, found: Evaluations) -> Result:
     if since.values.size:
         result.update(nfev=result.nfev + since.values.size, nit=int(since.iteration[-1]) - (1 if _is_open(reading, since) else 0))
         if np.any(~np.isnan(since.values)) and not result.fun <= (best := np.nanmin(since.values)):
-            result.update(fun=float(best), x=since.points[np.nanargmin(since.values)].copy())
+            result.update(fun=float(best), x=since.points[np.nanargmin(since.values)].copy(), success=False, message=message(reasons))
     result.update(failures=failures_among([(found.points, found.values)]))
     result.update(diagnosis=diagnosed(result))
     return result

@@ -87,6 +87,10 @@ class DiagonalGaussian:
     def images(self, z: Array) -> None:
         """Not kept: this family has no use for them."""
 
+    def squeezed(self, factors: Array) -> DiagonalGaussian:
+        """The distribution whose coordinates are multiplied by these factors (d,) about the mean."""
+        return DiagonalGaussian(self.mean, factors * self.deviations)
+
     @property
     def change_size(self) -> int:
         """How many numbers `change` returns."""

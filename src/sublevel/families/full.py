@@ -122,6 +122,10 @@ class FullGaussian:
         """Whitened vectors (..., d) seen through the root, in units of the scale."""
         return image(self.root, z)
 
+    def squeezed(self, factors: Array) -> FullGaussian:
+        """The distribution whose coordinates are multiplied by these factors (d,) about the mean."""
+        return FullGaussian(self.mean, factors[:, None] * self.root, self.scale, self.unchecked)
+
     @property
     def change_size(self) -> int:
         """How many numbers `change` returns."""

@@ -93,6 +93,10 @@ class IsotropicGaussian:
     def images(self, z: Array) -> None:
         """Not kept: this family has no use for them."""
 
+    def squeezed(self, factors: Array) -> IsotropicGaussian:
+        """The distribution whose coordinates are multiplied by the smallest of these factors (d,) about the mean."""
+        return IsotropicGaussian(self.mean, self.scale * np.min(factors))
+
     @property
     def change_size(self) -> int:
         """How many numbers `change` returns."""

@@ -136,6 +136,11 @@ class Recorder:
         self._thread = threading.Thread(target=self._write_what_waits, name="sublevel-store", daemon=True)
         self._thread.start()
 
+    def reopen(self) -> None:
+        """The run goes on: how it ended before does not hold any more."""
+        with self._guard:
+            self._write([(insertion("parts", replacing=True), [ending_row({})])])
+
     def recall(self, iteration: int, points: Array, values: Array, known: NDArray[np.bool_]) -> None:
         """Fill in the values (n,) of a generation's points (n, d) that are stored, and mark them as known."""
         if iteration <= self._awaited:

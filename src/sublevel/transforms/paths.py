@@ -27,6 +27,10 @@ class Paths:
         image = None if self.image is None else self.image / spread(move.stretch, 1)
         return Paths(self.sigma, move.transport(self.cov), self.fading, image)
 
+    def squeezed(self, factors: Array) -> Paths:
+        """The paths after coordinates were multiplied by factors (d,): whitened vectors stay, images follow."""
+        return self if self.image is None else Paths(self.sigma, self.cov, self.fading, factors * self.image)
+
 
 @dataclass(frozen=True, slots=True)
 class Cumulation:
