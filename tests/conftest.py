@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # who starts the tests in the background ignores Ctrl-C, and so would they
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

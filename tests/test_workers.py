@@ -464,7 +464,6 @@ def started(folder, script, *arguments):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # who starts the tests may ignore Ctrl-C
     )
 
 
