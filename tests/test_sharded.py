@@ -13,6 +13,7 @@ import pytest
 import sublevel as sl
 from objectives import sphere
 from sublevel import sharded
+from sublevel.failures import Failures
 
 METHODS = ["ngd", "rank-mu", "cma", "xnes", "sep-cma", "iso-ngd", "lra-cma"]
 
@@ -31,7 +32,7 @@ def facts(result):
 
 
 def sharding(optimizer, count, everyone=sharded._one_by_one, fun=ellipsoid):
-    return sharded.Sharding(fun, everyone, count, (1, 2, 3, 4), "test")
+    return sharded.Sharding(fun, everyone, count, (1, 2, 3, 4), "test", Failures())
 
 
 # ---------------------------------------------------------------------------------------------------- the same steps
@@ -216,3 +217,20 @@ def test_ctrl_c_returns_the_best_so_far(sign):
 def test_what_makes_no_sense_is_refused(settings, kind, words):
     with pytest.raises(kind, match=words):
         run(**settings)
+
+
+def test_values_that_are_nan_are_failures():
+    def fun(X):
+        return np.where(X[:, 0] > 1.2, np.nan, np.sum(X**2, axis=1))
+
+    seen = []
+    result = sl.minimize_sharded(lambda X: seen.append(fun(X)) or seen[-1], np.ones(3), 1.0, popsize=50, shards=3, rng=1, maxiter=10)
+    count = int(np.count_nonzero(np.isnan(np.concatenate(seen))))
+    assert result.failures.counts == {"nan": count}
+    assert count > 0
+    assert all(failure.x[0] > 1.2 for failure in result.failures.last)
+    assert result.diagnosis[0].name == "failed"
+
+
+def test_without_nan_there_is_no_failure():
+    assert not sl.minimize_sharded(lambda X: np.sum(X**2, axis=1), np.ones(3), 1.0, popsize=50, shards=3, rng=1, maxiter=10).failures

@@ -69,27 +69,26 @@ def test_every_point_of_the_box_is_found_again(pair, share):
 @given(pairs, shares)
 def test_inside_the_margins_nothing_is_changed(pair, share):
     space, x = space_of(pair), np.array([inside(pair, share, spread=100.0)])
-    if space.lower + space.below <= x <= space.upper - space.above:
+    if space.fold.lower + space.fold.width <= x <= space.fold.upper - space.fold.width:
         assert space.points(x) == x == space.searched(x)
 
 
 def test_the_margins_are_small_parts_of_the_box_or_of_the_standard_deviation():
     space = space_of((0.0, 2.0), (0.0, 1e3), (0.0, INF), (-INF, 1.0), (-INF, INF))
     widest = MARGIN * REACH * 0.5
-    np.testing.assert_array_equal(space.below[:3], [2 * MARGIN, widest, widest])
-    np.testing.assert_array_equal(space.above[[0, 1, 3]], [2 * MARGIN, widest, widest])
+    np.testing.assert_array_equal(space.fold.width, [2 * MARGIN, widest, widest, widest, widest])
 
 
 @pytest.mark.parametrize("pair", [(0.0, 1.0), (-3.0, 1e9), (0.0, INF), (-INF, 2.0), (1.0, 1.1)])
 def test_the_map_rises_from_vertex_to_vertex_and_is_mirrored_beyond(pair):
     space = space_of(pair)
-    left, right = space.lower - space.below, space.upper + space.above
+    left, right = space.fold.lower - space.fold.width, space.fold.upper + space.fold.width
     u = np.linspace(max(left[0], -20.0), min(right[0], 20.0), 20_001)[:, None]
     x = space.points(u)
     assert (np.diff(x[:, 0]) >= 0).all()
     for vertex, end in ((left, pair[0]), (right, pair[1])):
         if np.isfinite(end):
-            offsets = np.linspace(0.0, 0.9 * float(min(space.below[0], space.above[0])), 50)[:, None]
+            offsets = np.linspace(0.0, 0.9 * float(space.fold.width[0]), 50)[:, None]
             assert space.points(vertex) == end
             rounding = 8 * np.spacing(max(abs(end), 1.0))
             np.testing.assert_allclose(space.points(vertex - offsets), space.points(vertex + offsets), rtol=0, atol=rounding)
@@ -98,7 +97,7 @@ def test_the_map_rises_from_vertex_to_vertex_and_is_mirrored_beyond(pair):
 @pytest.mark.parametrize("pair", [(0.0, 1.0), (0.0, INF), (-INF, 2.0)])
 def test_the_map_is_smooth_where_it_begins_to_bend(pair):
     space = space_of(pair)
-    for place in (space.lower + space.below, space.upper - space.above):
+    for place in (space.fold.lower + space.fold.width, space.fold.upper - space.fold.width):
         if np.isfinite(place).all():
             slopes = np.diff(space.points(place[0] + np.array([[-1e-6], [0.0], [1e-6]]))[:, 0]) / 1e-6
             np.testing.assert_allclose(slopes, 1.0, atol=1e-4)
@@ -115,7 +114,7 @@ def test_a_log_scaled_box_is_a_box_of_logarithms(exponent, width, share):
 
 def test_fixed_variables_are_not_searched_and_keep_their_value():
     space = space_of((0.0, 1.0), (3.0, 3.0), (-INF, INF))
-    assert space.lower.size == 2
+    assert space.fold.lower.size == 2
     np.testing.assert_array_equal(space.points(np.array([[0.5, 7.0], [0.4, -7.0]])), [[0.5, 3.0, 7.0], [0.4, 3.0, -7.0]])
     np.testing.assert_array_equal(space.searched(np.array([0.5, 9.0, 7.0])), [0.5, 7.0])
 

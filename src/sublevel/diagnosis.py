@@ -178,8 +178,8 @@ def at_bound(facts: Facts) -> Finding | None:
     x, deviations = facts.x[space.free], facts.first.deviations
     with np.errstate(divide="ignore", invalid="ignore"):
         u = log_where(space.is_log, x)
-        width = np.where(np.isfinite(space.upper - space.lower), space.upper - space.lower, deviations)
-        lower, upper = u - space.lower <= TOUCHING * width, space.upper - u <= TOUCHING * width
+        width = np.where(np.isfinite(space.fold.upper - space.fold.lower), space.fold.upper - space.fold.lower, deviations)
+        lower, upper = u - space.fold.lower <= TOUCHING * width, space.fold.upper - u <= TOUCHING * width
     if not (lower | upper).any():
         return None
     box = space.box
@@ -222,7 +222,7 @@ def large_sigma0(facts: Facts) -> Finding | None:
     """The minimum lay within a small part of the initial step size, or that was wider than the box."""
     first, space = facts.first, facts.history.space
     if space is not None:
-        share = float(np.max(first.deviations / (space.upper - space.lower)))
+        share = float(np.max(first.deviations / (space.fold.upper - space.fold.lower)))
         if share > 1:
             sentence = f"`sigma0` is {share:.3g} times as wide as the bounds allow: a third of their distance is wide enough"
             return Finding("large_sigma0", sentence, {"share": share})

@@ -116,10 +116,7 @@ class AtOnce:
                 if attempt == ATTEMPTS[self.on_error]:
                     yield slice(None), self.failures.add(Failure.of(error), points, len(points))
             else:
-                missing = np.isnan(values)
-                if missing.any():
-                    for point in points[missing]:
-                        self.failures.add(RETURNED_NAN, point)
+                self.failures.add_missing(points, values, RETURNED_NAN.what)
                 yield slice(None), values
                 return
 

@@ -7,6 +7,8 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from sublevel.arrays import Array
 
 OnError = Literal["raise", "fail", "retry"]
@@ -57,6 +59,13 @@ class Failures:
         self.counts[failure.kind] += evaluations
         self.last.append(failure._replace(x=x))
         return float("nan")
+
+    def add_missing(self, points: Array, values: Array, what: str) -> None:
+        """Take note of the values (n,) of points (n, d) that are NaN."""
+        missing = np.isnan(values)
+        if missing.any():
+            self.counts[NAN] += int(np.count_nonzero(missing))
+            self.last.extend(Failure(NAN, what, point) for point in points[missing][-KEPT:])
 
     def __len__(self) -> int:
         """All of them."""

@@ -170,9 +170,10 @@ class Optimizer:
         self.nfev += values.size - 1
 
     def _see(self, state: State, info: Info, values: Array, points: Array) -> None:
-        factors = None if self.start.space is None else self.start.space.squeeze(state.theta.deviations)
-        self.state, self.last = state if factors is None else squeezed(state, factors), info
+        self.state, self.last = state, info
         self._pending = self._deviations = None
+        if self.start.space is not None and (factors := self.start.space.squeeze(self.deviations)) is not None:
+            self.state, self._deviations = squeezed(state, factors), None
         self._over = {}
         self.nit += 1
         self.watch.see(info, values, points)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from sublevel.arrays import Array
 from sublevel.record import History, Trace
+from sublevel.space import exp_where, log_where
 
 INK, FAINT, GRID = "#22262b", "#6b727b", "#e4e6e9"
 BLUE, ORANGE, GREEN, VIOLET = "#1f77b4", "#c2410c", "#1b9a6c", "#4b2e83"
@@ -62,7 +63,7 @@ def convergence(run: Any, file: str | Path | None = None) -> Any:
         free, names = history.free, history.names
         colours = _colours(len(names))  # of a variable, in all panels
         _values_panel(axes[0, 0], history, trace)
-        _curves(axes[0, 1], trace, _as_searched(history, trace.mean), "mean", names, colours)
+        _curves(axes[0, 1], trace, log_where(history.is_log, trace.mean), "mean", names, colours)
         _curves(axes[1, 0], trace, trace.axes, "standard deviations along the principal axes", [], [VIOLET] * free.size, log=True)
         own_names, own_colours = [names[i] for i in free], [colours[i] for i in free]
         _curves(axes[1, 1], trace, trace.deviations, "standard deviations of the variables", own_names, own_colours, log=True)
@@ -148,20 +149,6 @@ def animate(
 
 def _history(run: Any) -> History:
     return run if isinstance(run, History) else run.history
-
-
-def _as_searched(history: History, points: Array) -> Array:
-    """The user's points (..., d) with the logarithms of log-scaled variables."""
-    is_log = history.is_log
-    with np.errstate(divide="ignore"):
-        return np.where(is_log, np.log(np.where(is_log, points, 1.0)), points)
-
-
-def _as_given(history: History, points: Array) -> Array:
-    """Points (..., d) with logarithms of log-scaled variables as the user's."""
-    is_log = history.is_log
-    with np.errstate(over="ignore"):
-        return np.where(is_log, np.exp(np.where(is_log, points, 0.0)), points)
 
 
 def new_figure(file: str | Path | None, size: tuple[float, float], layout: Any = "constrained") -> Any:
@@ -286,8 +273,8 @@ class _Plane:
             raise ValueError(f"`variables` must be two different ones of those that are searched, {free.tolist()}, got {variables!r}.")
         self.pair = list(variables)  # as the user counts
         self.searched = np.searchsorted(free, self.pair)  # as the search does
-        self.through = _as_searched(history, through)  # (d,)
-        self.means = _as_searched(history, self.trace.mean)[:, self.pair]  # (s, 2)
+        self.through = log_where(history.is_log, through)  # (d,)
+        self.means = log_where(history.is_log, self.trace.mean)[:, self.pair]  # (s, 2)
         self.names = [history.names[i] for i in self.pair]
         self.shown: list[Any] = []
         self.seen: dict[bytes, Array] = {}  # values in views
@@ -298,7 +285,7 @@ class _Plane:
         u = np.repeat(theta.mean[None], CIRCLE.shape[1], axis=0)
         root = np.linalg.cholesky(_scaled(theta.cov[np.ix_(self.searched, self.searched)]))
         u[:, self.searched] += radius * (theta.deviations[self.searched, None] * (root @ CIRCLE)).T
-        points = u if self.history.space is None else _as_searched(self.history, self.history.space.points(u))
+        points = u if self.history.space is None else log_where(self.history.is_log, self.history.space.points(u))
         return points[:, self.pair].T
 
     def whole_view(self) -> Array:
@@ -334,7 +321,7 @@ class _Plane:
         if view not in self.seen:
             grid = np.tile(self.through, (across.size * up.size, 1))
             grid[:, self.pair] = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
-            points = _as_given(self.history, grid)
+            points = exp_where(self.history.is_log, grid)
             inside = self.is_inside(points)
             values = np.full(len(points), np.nan)
             values[inside] = self.fun(points[inside]) if self.vectorized else [self.fun(point) for point in points[inside]]

@@ -117,11 +117,7 @@ class History:
     @property
     def is_log(self) -> NDArray[np.bool_]:
         """Which of the variables (d,) are searched by their logarithm; fixed ones are not."""
-        if self.space is None:
-            return np.zeros(self.snapshots[0].theta.dimension, dtype=np.bool_)
-        is_log = self.space.free.copy()
-        is_log[self.space.free] = self.space.is_log
-        return is_log
+        return np.zeros(self.snapshots[0].theta.dimension, dtype=np.bool_) if self.space is None else self.space.log_scaled
 
     @property
     def names(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import OptimizeResult
@@ -16,7 +16,7 @@ from sublevel.failures import Failures, OnError
 from sublevel.minimize import Limits, Search
 from sublevel.optimizer import Optimizer
 from sublevel.progress import Progress
-from sublevel.record import History, adapts_rates
+from sublevel.record import History
 from sublevel.result import Result
 from sublevel.store.configuration import Again, Settings, rebuilt
 from sublevel.store.file import File
@@ -73,23 +73,34 @@ def resume(
     with ExitStack() as opened:
         lock = Lock(path)
         opened.callback(lock.close)
-        settings, optimizer, history, iterations, failures = _found(path, Again(method, restarts, x0))
-        if settings.takes_args and not args:
+        found = _found(path, Again(method, restarts, x0))
+        if found.settings.takes_args and not args:
             raise TypeError("`args` must be given again, because the run began with some.")
-        limits = _limits(settings, optimizer, (maxfevals, maxiter, ftarget))
+        limits = _limits(found.settings, found.optimizer, (maxfevals, maxiter, ftarget))
         show = Progress(limits.maxfevals) if checked_flag("progress", progress) else None
-        how = _how(settings, vectorized, workers, timeout, on_error)
-        evaluate = evaluator(with_args(fun, args), *how, failures)
+        how = _how(found.settings, vectorized, workers, timeout, on_error)
+        evaluate = evaluator(with_args(fun, args), *how, found.failures)
         opened.callback(evaluate.close)
-        recorder = Recorder(File(path, writing=True), lock, history, *iterations)
+        recorder = Recorder(File(path, writing=True), lock, found.history, found.stored, found.awaited)
         recorder.reopen()
         opened.pop_all()
     with TerminationsAsInterrupts():
-        return Search(optimizer, evaluate, limits, hears, show, history, failures, recorder=recorder).to_the_end()
+        return Search(found.optimizer, evaluate, limits, hears, show, found.history, found.failures, recorder=recorder).to_the_end()
 
 
-def _found(path: Path, again: Again) -> tuple[Settings, Optimizer, History, tuple[int, int], Failures]:
-    """Settings, optimizer, history and failures as the file has them; between, how many generations it has, and the last with a value."""
+class Found(NamedTuple):
+    """What a file has of a run that goes on."""
+
+    settings: Settings
+    optimizer: Optimizer
+    history: History
+    failures: Failures
+    stored: int  # generations
+    awaited: int  # the last of which there is a value
+
+
+def _found(path: Path, again: Again) -> Found:
+    """The run of a file, as it was at its last checkpoint."""
     file = File(path)
     try:
         file.check_structure()
@@ -99,10 +110,9 @@ def _found(path: Path, again: Again) -> tuple[Settings, Optimizer, History, tupl
         except Misfit as misfit:
             raise unfit(path, misfit) from None
         history = restored(reading, optimizer)
-        history.adapts_rates = adapts_rates(optimizer.method)
         failures = failures_among(checked_evaluations(reading))
         stored, awaited = file.last("generations")[1], file.last("arrivals")[1]
-        return reading.settings, optimizer, history, (stored, max(stored, awaited)), failures
+        return Found(reading.settings, optimizer, history, failures, stored, max(stored, awaited))
     finally:
         file.close()
 

@@ -20,7 +20,7 @@ from scipy.optimize import OptimizeResult
 from sublevel import cluster
 from sublevel.arrays import Array
 from sublevel.door import checked_callable, checked_callback, checked_count, checked_flag, checked_values, checked_workers, shown
-from sublevel.evaluate import AtOnce, with_args
+from sublevel.evaluate import RETURNED_NAN, AtOnce, with_args
 from sublevel.failures import Failures, tell_about
 from sublevel.families import Bernoulli, Family
 from sublevel.linalg import combination
@@ -72,6 +72,7 @@ class Seen(NamedTuple):
     squares: Array | None  # (size,), ‖z‖² if that is wanted
     best_x: Array  # (d,), the user's point with the best value
     ends: Array  # (2, k), the first and the last search point
+    missing: Array  # (1, d), the last of the user's points whose value is NaN, or (0, d)
     place: str  # where that was
 
 
@@ -118,7 +119,8 @@ def seen(fun: Callable[..., Any], space: Space | None, theta: Family, wants_squa
         raise
     MEMORY.keep(shard, z)
     best = 0 if np.isnan(values).all() else int(np.nanargmin(values))
-    return Seen(values, np.vecdot(z, z) if wants_squares else None, x[best].copy(), u[[0, -1]], cluster.place())
+    missing = x[np.isnan(values)][-1:].copy()
+    return Seen(values, np.vecdot(z, z) if wants_squares else None, x[best].copy(), u[[0, -1]], missing, cluster.place())
 
 
 def sums(shard: Shard, mean_weights: Array, cov_weights: Array | None) -> Sums:
@@ -160,12 +162,16 @@ class Sharding:
     count: int
     seed: tuple[int, ...]
     name: str
+    failures: Failures
 
     def __call__(self, optimizer: Optimizer) -> None:
         """One generation."""
         theta, method = optimizer.theta, optimizer.method
         shards = self.shards(optimizer)
         reports = self._reports(shards, optimizer)
+        for report in reports:
+            for point in report.missing:
+                self.failures.add(RETURNED_NAN, point, int(np.count_nonzero(np.isnan(report.values))))
         values = np.concatenate([report.values for report in reports])
         squares = [report.squares for report in reports if report.squares is not None]
         ranks = ranking(values)
@@ -249,8 +255,8 @@ def minimize_sharded(
     show = Progress(maxfevals) if checked_flag("progress", progress) else None
     count = -(-optimizer.popsize // SHARD) if shards is None else checked_count("shards", shards)
     seed = tuple(int(word) for word in optimizer.rng.integers(1 << 32, size=4))
-    sharding = Sharding(with_args(fun, args), everyone(workers), count, seed, uuid.uuid4().hex)
-    nobody = AtOnce(fun, "raise", failures := Failures())  # is never asked
+    sharding = Sharding(with_args(fun, args), everyone(workers), count, seed, uuid.uuid4().hex, failures := Failures())
+    nobody = AtOnce(fun, "raise", failures)  # is never asked
     with TerminationsAsInterrupts():
         return Search(optimizer, nobody, limits, hears, show, History(optimizer), failures, sharding).to_the_end()
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array
+from sublevel.families.protocol import SCALE_RANGE
 
 MARGIN = 0.01
 """The part of a box in which a bound bends the space: wider, it disturbs a search that learns a turned valley near the bound; narrower, a
 corner takes longer."""
 REACH = 6.0
 """Initial standard deviations that a box is taken to be wide at most, as it is if one end is open."""
-
-
 WIDEST = 0.2
 """Standard deviation of a search, as a part of the box, that is not exceeded: a wider one sees its points folded at random, and nothing
 would tell it to become narrower. That of points uniform in the box is 0.29."""
-POSITIVE = (2.0**-1000, 2.0**1000)
-"""Where a log-scaled variable stays, however far its logarithm goes: from there on a bound counts as open."""
 
 
 def log_where(is_log: NDArray[np.bool_], x: Array) -> Array:
@@ -30,47 +29,66 @@ def log_where(is_log: NDArray[np.bool_], x: Array) -> Array:
 
 
 def exp_where(is_log: NDArray[np.bool_], v: Array) -> Array:
-    """v (..., k), of which those that are logarithms become positive numbers again."""
+    """v (..., k), of which those that are logarithms become positive numbers again, within the range of scales however far they go."""
     with np.errstate(over="ignore", under="ignore"):
-        return np.where(is_log, np.clip(np.exp(np.where(is_log, v, 0.0)), *POSITIVE), v)
+        return np.where(is_log, np.clip(np.exp(np.where(is_log, v, 0.0)), *SCALE_RANGE), v)
 
 
-@dataclass(frozen=True, slots=True)
+class Side(NamedTuple):
+    """From where a variable is measured: inwards from the vertex at its lower bound, or at its upper one if it has no other, (k,) each."""
+
+    sign: Array  # 1 at a lower bound, −1 at an upper one
+    near: Array  # that bound
+    vertex: Array  # beyond it by a width
+    far: Array  # the other bound, anything if there is none
+    half: Array  # from vertex to vertex
+
+
+@dataclass(frozen=True)
 class Fold:
-    """The line folded at the vertices of the parabolas, and bent through them: where bounds are, (k,) each.
+    """ℝᵏ folded into a box: the identity inside, a parabola within a width of a bound, and mirrored beyond the parabola's vertex.
 
-    A variable is measured from the vertex beyond one of its bounds, the near one, inwards: there and at the other bound, if it has one,
-    distances below two widths follow a parabola.
+    The vertex is the bound, so that a function that is steep there looks quadratic to the search. (The shape is that of the package `cma`'s
+    BoundTransform; the widths here are parts of the box, so that scaling and shifting x changes nothing.)
     """
 
-    low: Array  # below it the map is not the identity
-    high: Array  # nor above it
-    vertex: Array  # beyond the near bound, by the width
-    sign: Array  # 1 if that is the lower bound, else −1
-    half: Array  # from vertex to vertex
-    near: Array  # the bound
-    far: Array  # the other one, anything if there is none
-    width: Array
-
-    @classmethod
-    def at(cls, lower: Array, upper: Array, width: Array) -> Fold:
-        """At bounds (k,) each, of which any may be open, with parabolas of this width."""
-        has_lower = np.isfinite(lower)
-        sign = np.where(has_lower, 1.0, -1.0)
-        near = np.where(has_lower, lower, np.where(np.isfinite(upper), upper, 0.0))
-        far = np.where(has_lower & np.isfinite(upper), upper, 0.0)
-        half = np.where(has_lower, upper - near + 2 * width, np.inf)
-        return cls(lower + width, upper - width, near - sign * width, sign, half, near, far, width)
+    lower: Array  # (k,), −inf where open
+    upper: Array  # (k,), inf where open
+    width: Array  # (k,), of the parabolas
 
     def __call__(self, u: Array) -> Array:
-        """x (..., k) of u (..., k) between the bounds or beyond."""
-        period, turn = 2.0 * self.half, 2.0 * self.width
-        inwards = np.mod(np.abs(u - self.vertex), period)
-        inwards = np.minimum(inwards, period - inwards)
-        to_far = self.half - inwards
-        x = self.vertex + self.sign * inwards
-        x = np.where(to_far < turn, self.far - self.sign * _parabola(np.minimum(to_far, turn), turn), x)
-        return np.where(inwards < turn, self.near + self.sign * _parabola(np.minimum(inwards, turn), turn), x)
+        """x (..., k) of u (..., k)."""
+        bends = (u < self.lower + self.width) | (u > self.upper - self.width)
+        return np.where(bends, self._folded(u), u) if bends.any() else u
+
+    @cached_property
+    def _side(self) -> Side:
+        has_lower, has_upper = np.isfinite(self.lower), np.isfinite(self.upper)
+        sign = np.where(has_lower, 1.0, -1.0)
+        near = np.where(has_lower, self.lower, np.where(has_upper, self.upper, 0.0))
+        far = np.where(has_lower & has_upper, self.upper, 0.0)
+        return Side(sign, near, near - sign * self.width, far, np.where(has_lower, self.upper - near + 2.0 * self.width, np.inf))
+
+    def _folded(self, u: Array) -> Array:
+        """x (..., k) between the bounds or beyond, of variables that have one."""
+        (sign, near, vertex, far, half), turn = self._side, 2.0 * self.width
+        inwards = np.mod(np.abs(u - vertex), 2.0 * half)
+        inwards = np.minimum(inwards, 2.0 * half - inwards)
+        to_far = half - inwards
+        x = np.where(to_far < turn, far - sign * _parabola(np.minimum(to_far, turn), turn), vertex + sign * inwards)
+        return np.where(inwards < turn, near + sign * _parabola(np.minimum(inwards, turn), turn), x)
+
+    def inverse(self, x: Array) -> Array:
+        """A u (..., k) of x (..., k) between the bounds."""
+        low, high = x - self.lower, self.upper - x
+        with np.errstate(invalid="ignore"):
+            u = np.where(low < self.width, self.lower - self.width + 2 * np.sqrt(self.width) * np.sqrt(np.maximum(low, 0.0)), x)
+            return np.where(high < self.width, self.upper + self.width - 2 * np.sqrt(self.width) * np.sqrt(np.maximum(high, 0.0)), u)
+
+    def slopes(self, x: Array) -> Array:
+        """dx/du (..., k) at x (..., k): 1 inside, 0 at a bound."""
+        inward = np.minimum(x - self.lower, self.upper - x) / self.width
+        return np.sqrt(np.clip(inward, 0.0, 1.0))
 
 
 def _parabola(distance: Array, turn: Array) -> Array:
@@ -80,18 +98,9 @@ def _parabola(distance: Array, turn: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """How a search point u (..., k) becomes the user's x (..., d): identity inside the bounds, and never outside of them.
+    """How a search point u (..., k) becomes the user's x (..., d): folded into the bounds, and never outside of them."""
 
-    Within `below` of the lower bound the map is a parabola whose vertex is the bound, so that a function that is steep at the
-    bound looks quadratic to the search; beyond the vertex it is mirrored. Likewise at the upper bound. (The shape is that of the
-    package `cma`'s BoundTransform; the margins here are parts of the box, so that scaling and shifting x changes nothing.)
-    """
-
-    lower: Array  # (k,), −inf where open; logarithms where log-scaled
-    upper: Array  # (k,)
-    below: Array  # (k,), width of the parabola at the lower bound
-    above: Array  # (k,), and at the upper
-    fold: Fold
+    fold: Fold  # of the free variables, or their logarithms
     is_log: NDArray[np.bool_]  # (k,), x = exp(u)
     free: NDArray[np.bool_]  # (d,), the variables that are searched
     template: Array  # (d,), values of the fixed ones
@@ -99,8 +108,7 @@ class Space:
 
     def points(self, u: Array) -> Array:
         """The user's points x (..., d) of search points u (..., k)."""
-        bends = (u < self.fold.low) | (u > self.fold.high)
-        return self._whole(np.where(bends, self.fold(u), u) if bends.any() else u)
+        return self._whole(self.fold(u))
 
     def _whole(self, v: Array) -> Array:
         """The user's points x (..., d) of values v (..., k) of the free variables, logarithms where they are log-scaled."""
@@ -125,31 +133,26 @@ class Space:
 
     def squeeze(self, deviations: Array) -> Array | None:
         """Factors (k,) that make standard deviations (k,) of a search no wider than the box; None if they are not."""
-        widest = WIDEST * (self.upper - self.lower)
+        widest = WIDEST * (self.fold.upper - self.fold.lower)
         return np.minimum(widest / deviations, 1.0) if np.any(deviations > widest) else None
 
     @property
     def is_finite(self) -> bool:
         """Whether every free variable, or its logarithm, has two bounds."""
-        return bool(np.all(np.isfinite(self.lower) & np.isfinite(self.upper)))
+        return bool(np.all(np.isfinite(self.fold.lower) & np.isfinite(self.fold.upper)))
 
     def anywhere(self, rng: np.random.Generator) -> Array:
         """A point x (d,) uniform in a finite box, by the logarithm of variables that are log-scaled."""
-        return self._whole(rng.uniform(self.lower, self.upper))
+        return self._whole(rng.uniform(self.fold.lower, self.fold.upper))
 
     def searched(self, x: Array) -> Array:
         """A search point u (..., k) whose user's point is x (..., d), taken at the bounds if x lies outside."""
-        u = self._inside(x)
-        low, high = u - self.lower, self.upper - u
-        with np.errstate(invalid="ignore"):
-            u = np.where(low < self.below, self.lower - self.below + 2 * np.sqrt(self.below) * np.sqrt(np.maximum(low, 0.0)), u)
-            return np.where(high < self.above, self.upper + self.above - 2 * np.sqrt(self.above) * np.sqrt(np.maximum(high, 0.0)), u)
+        return self.fold.inverse(self._inside(x))
 
     def slopes(self, x: Array) -> Array:
         """dx/du (..., k) at the user's points x (..., d): how far the free variables move with the searched ones; 0 at a bound."""
         v = self._inside(x)
-        inward = np.minimum((v - self.lower) / self.below, (self.upper - v) / self.above)
-        return np.sqrt(np.clip(inward, 0.0, 1.0)) * np.where(self.is_log, exp_where(self.is_log, v), 1.0)
+        return self.fold.slopes(v) * np.where(self.is_log, exp_where(self.is_log, v), 1.0)
 
 
 def bounded_space(lower: Array, upper: Array, deviations: Array, is_log: NDArray[np.bool_], x0: Array) -> Space:
@@ -159,14 +162,4 @@ def bounded_space(lower: Array, upper: Array, deviations: Array, is_log: NDArray
         low = np.where(is_log, np.log(np.maximum(lower, 0.0)), lower)[free]
         high = np.where(is_log, np.log(np.maximum(upper, 0.0)), upper)[free]
     width = MARGIN * np.minimum(high - low, REACH * deviations[free])
-    return Space(
-        lower=low,
-        upper=high,
-        below=np.where(np.isfinite(low), width, 1.0),
-        above=np.where(np.isfinite(high), width, 1.0),
-        fold=Fold.at(low, high, np.where(np.isfinite(low) | np.isfinite(high), width, 1.0)),
-        is_log=is_log[free],
-        free=free,
-        template=np.where(free, x0, lower),
-        box=(lower, upper),
-    )
+    return Space(Fold(low, high, width), is_log[free], free, np.where(free, x0, lower), (lower, upper))

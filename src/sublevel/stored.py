@@ -19,7 +19,6 @@ from sublevel.store.export import export
 from sublevel.store.file import File
 from sublevel.store.leaves import Misfit
 from sublevel.store.reader import Evaluations, Reading, ending, evaluations, failures_among, restored, unfit
-from sublevel.transforms import AdaptedRates
 from sublevel.warm import Beginning, warm_start
 from sublevel.weights import Active
 
@@ -78,7 +77,6 @@ def result_so_far(reading: Reading, found: Evaluations) -> Result:
     """The result as `minimize` would return it now: as of the last checkpoint, and with the best of what was evaluated since."""
     optimizer = sketch(reading)
     history = restored(reading, optimizer, whole=False)
-    history.adapts_rates = AdaptedRates.__name__ in reading.settings.parts
     reasons = ending(reading.file)
     history.end(optimizer, reasons)
     result = result_of(optimizer, history, reasons)

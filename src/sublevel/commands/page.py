@@ -67,7 +67,7 @@ def _pictures(run: StoredRun) -> Iterable[str]:
     yield _figure("How the run went", plots.convergence, run.result.history, caption)
     theta = run.result.history.theta_of_best
     if 1 < theta.dimension <= LARGEST_MATRIX and not isinstance(theta, Bernoulli):
-        caption = "Correlations of the variables in the last search distribution, which takes the shape of the valley."
+        caption = "Correlations of the variables in the search distribution of the best run, which takes the shape of the valley."
         yield _figure("How the variables hang together", plots.correlation, run.result.history, caption)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array
-from sublevel.failures import NAN, Failure, Failures
+from sublevel.failures import Failures
 from sublevel.families import Family
 from sublevel.method import State
 from sublevel.optimizer import Optimizer, Saved
@@ -23,6 +23,7 @@ from sublevel.store.errors import StoreError
 from sublevel.store.file import File
 from sublevel.store.leaves import Misfit, unpacked
 from sublevel.store.randomness import state_like
+from sublevel.transforms import AdaptedRates
 
 NUMBERS = 6
 """Of a generation: evaluations, best value so far and of it, largest standard deviation, median value, and the time."""
@@ -122,7 +123,7 @@ class Reading:
             raise StoreError(f"{self.path} is damaged: its snapshots are missing.")
         pace = cast(tuple[int, int], tuple(self.facts["pace"]))
         history = History.restored(optimizer.space, snapshots, pace, told.generations, endings)
-        history.theta_of_best = optimizer.theta_of_best
+        history.theta_of_best, history.adapts_rates = optimizer.theta_of_best, AdaptedRates.__name__ in self.settings.parts
         return history
 
 
@@ -249,10 +250,7 @@ def failures_among(generations: Iterable[tuple[Array, Array]]) -> Failures:
     """The evaluations, of points (n, d) and values (n,), whose value is NaN. Why it is, is not stored."""
     failures = Failures()
     for points, values in generations:
-        missing = np.isnan(values)
-        if missing.any():
-            for point in points[missing]:
-                failures.add(Failure(NAN, "the stored value is NaN"), point)
+        failures.add_missing(points, values, "the stored value is NaN")
     return failures
 
 
