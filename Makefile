@@ -8,7 +8,8 @@ JOBS ?= 2
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
 # One BLAS thread per test process: several would fight over the same cores.
-PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MPLBACKEND=Agg $(VENV)/bin/python -m pytest -n $(JOBS)
+ENVIRONMENT := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MPLBACKEND=Agg
+PYTEST := $(ENVIRONMENT) $(VENV)/bin/python -m pytest -n $(JOBS)
 
 # What each kind of work installs. Pyright also has to see the optional packages that src imports.
 EXTRAS_demo := plot,progress
@@ -18,7 +19,7 @@ EXTRAS_types := lint,plot,progress,dask,parquet
 EXTRAS_bench := bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow lint types bench clean
+.PHONY: help demo test slow oldest newest lint types bench clean
 .NOTPARALLEL:
 
 help: ## show this list
@@ -33,6 +34,14 @@ test: $(VENV)/.extras-test ## install and run all tests but the slow ones, with 
 slow: $(VENV)/.extras-test ## run the slow tests
 	$(PYTEST) -m slow
 
+oldest: ## run the tests on the oldest supported versions of the dependencies
+newest: ## run the tests on the newest versions of the dependencies
+oldest newest:
+	$(PYTHON) -m venv --clear $(VENV)-$@
+	$(VENV)-$@/bin/python -m pip --disable-pip-version-check install --quiet --upgrade --editable '.[test]' $(if $(filter oldest,$@),--constraint tests/oldest.txt)
+	$(VENV)-$@/bin/python -m pip list --format=freeze | grep -iE '^(numpy|scipy|matplotlib|hypothesis|pytest)='
+	$(ENVIRONMENT) $(VENV)-$@/bin/python -m pytest -n $(JOBS)
+
 lint: $(VENV)/.extras-lint ## check style and formatting
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
@@ -44,7 +53,7 @@ bench: $(VENV)/.extras-bench ## list the benchmark commands, ready to run
 	@ls benchmarks/*.py 2>/dev/null | sed 's|^|OPENBLAS_NUM_THREADS=1 $(VENV)/bin/python |' | grep . || echo "No benchmarks yet."
 
 clean: ## remove the environment and everything generated
-	rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .pytest_cache .ruff_cache reproduction-quick
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest build dist .coverage .coverage.* htmlcov .hypothesis .pytest_cache .ruff_cache reproduction-quick
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps: an installation is repeated only when pyproject.toml changes.

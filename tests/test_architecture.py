@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src" / "sublevel"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "sublevel"
 
 # From the heart outwards; a module may import from its own layer and from those above it in this list. What is not named is the rest.
 LAYERS = [
@@ -162,3 +165,11 @@ def test_importing_the_package_loads_nothing_heavy():
     heavy = ["scipy.stats", "matplotlib", "distributed", "pandas", "pyarrow", "rich", "tqdm"]
     code = f"import sys, sublevel; print([name for name in {heavy!r} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_oldest_versions_under_test_are_those_that_are_promised():
+    promised = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    tested = (ROOT / "tests" / "oldest.txt").read_text()
+    for requirement in promised:
+        name, version = requirement.split(">=")
+        assert re.search(rf"^{name}=={re.escape(version)}\.0$", tested, re.MULTILINE), requirement

@@ -22,7 +22,7 @@ def product(a: Array, b: Array) -> Array:
 
 def combination(weights: Array, vectors: Array) -> Array:
     """Σ wᵢ vᵢ (..., d) of weights (..., k) and vectors (..., k, d)."""
-    return weights.dot(vectors) if vectors.ndim == 2 else np.vecmat(weights, vectors)
+    return weights.dot(vectors) if vectors.ndim == 2 else (weights[..., None, :] @ vectors)[..., 0, :]
 
 
 def inner(a: Array, b: Array) -> PerTrial:
@@ -47,8 +47,8 @@ def diagonal_of(matrix: Array) -> Array:
 
 
 def image(matrix: Array, vector: Array) -> Array:
-    """Matrix (..., d, d) times vector (..., d)."""
-    return matrix.dot(vector) if matrix.ndim == 2 else np.matvec(matrix, vector)
+    """Matrix (..., k, d) times vector (..., d)."""
+    return matrix.dot(vector) if matrix.ndim == 2 and vector.ndim == 1 else (matrix @ vector[..., None])[..., 0]
 
 
 def gram(vectors: Array) -> Array:

@@ -115,7 +115,7 @@ class FullGaussian:
         part = cloud.moment - spread(cloud.decay, 2) * np.eye(self.dimension)
         root = spread(self.scale, 2) * self.root
         change = spread(tangent.rate, 2) * (root @ part @ root.mT)
-        step = np.matvec(root, tangent.mean)
+        step = image(root, tangent.mean)
         return np.concatenate([step, change.reshape(*self.mean.shape[:-1], -1)], axis=-1)
 
     def images(self, z: Array) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from sublevel.arrays import Array
 from sublevel.families import Family, FullGaussian
+from sublevel.linalg import combination, image
 from sublevel.theory.exact import deterministic_ngd
 from sublevel.theory.measure import condition_number, expected_objective, whitened_root
 from sublevel.transforms import Transform
@@ -114,7 +115,7 @@ def predicted_curves(
     """
     root, unit = whitened_root(theta, hessian_root)
     axes, singular, _ = np.linalg.svd(root, full_matrices=False)
-    y = np.vecmat(np.matvec(hessian_root, theta.mean - optimum), axes)
+    y = combination(image(hessian_root, theta.mean - optimum), axes)
     relative, log_largest = np.square(singular / singular[0]), 2.0 * np.log(singular[0] * unit)
     condition, expected = np.empty(steps + 1), np.empty(steps + 1)
     for t in range(steps + 1):

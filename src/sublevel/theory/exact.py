@@ -9,6 +9,7 @@ import numpy as np
 
 from sublevel.arrays import Array
 from sublevel.families import DiagonalGaussian, Family, IsotropicGaussian
+from sublevel.linalg import combination, image
 from sublevel.method import Method, State
 from sublevel.tangent import Cloud, Tangent
 from sublevel.theory.measure import whitened_root
@@ -23,10 +24,10 @@ def exact_natural_gradient(theta: Family, hessian_root: Array, optimum: Array | 
     is c; without it the tangent has a unit of its own, safe at every scale and right for every rule that divides by σ₁.
     """
     vectors, unit = whitened_root(theta, hessian_root)  # rows of LR, R the root of C: RᵀAR = Σ vᵢvᵢᵀ
-    gradient = np.matvec(hessian_root, theta.mean - optimum) / unit[..., None]
+    gradient = image(hessian_root, theta.mean - optimum) / unit[..., None]
     size = np.ones_like(unit)[()] if constant is None else constant * np.square(unit)
     cloud = Cloud(vectors, np.full(vectors.shape[:-1], -1.0), np.zeros(vectors.shape[:-2])[()])
-    return Tangent(mean=-np.vecmat(gradient, vectors), cloud=cloud).scaled(mean=size, cov=size)
+    return Tangent(mean=-combination(gradient, vectors), cloud=cloud).scaled(mean=size, cov=size)
 
 
 def deterministic_ngd(

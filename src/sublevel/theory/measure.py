@@ -6,6 +6,7 @@ import numpy as np
 
 from sublevel.arrays import Array
 from sublevel.families import Family
+from sublevel.linalg import image
 
 
 def whitened_root(theta: Family, hessian_root: Array) -> tuple[Array, Array]:
@@ -43,7 +44,7 @@ def log_expected_objective(theta: Family, hessian_root: Array, optimum: Array | 
 def _squared_length(theta: Family, hessian_root: Array, optimum: Array | float) -> tuple[Array, Array]:
     """‖L(m − x*)‖² + ‖LR‖² in the square of a unit, and that unit (...,)."""
     root, root_unit = whitened_root(theta, hessian_root)
-    distance, distance_unit = _scaled(np.matvec(hessian_root, theta.mean - optimum))
+    distance, distance_unit = _scaled(image(hessian_root, theta.mean - optimum))
     unit = np.maximum(root_unit, distance_unit)
     total = np.square(root_unit / unit) * np.sum(np.square(root), axis=(-2, -1))
     return total + np.square(distance_unit / unit) * np.vecdot(distance, distance), unit
