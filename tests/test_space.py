@@ -305,7 +305,7 @@ def test_boxes_as_narrow_as_floats_allow(bounds):
 WRONG = {
     "too few": ([(0, 2)], ValueError, "pair .* each of the 2 variables"),
     "too many": ([(0, 2)] * 3, ValueError, "each of the 2 variables"),
-    "no pairs": ([0, 2], ValueError, "pair"),
+    "no pairs": ([0, 2, 4], ValueError, "pair"),
     "triples": ([(0, 1, 2)] * 2, ValueError, "pair"),
     "a number": (5, TypeError, "`bounds` must hold a .*got 5"),
     "words": ([("low", "high")] * 2, ValueError, "`bounds` must hold"),

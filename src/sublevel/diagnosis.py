@@ -183,8 +183,9 @@ def at_bound(facts: Facts) -> Finding | None:
     if not (lower | upper).any():
         return None
     box = space.box
-    names = [f"x[{i}] at its lower bound {box[0][i]:.6g}" for i in facts.history.free[lower]]
-    names += [f"x[{i}] at its upper bound {box[1][i]:.6g}" for i in facts.history.free[upper]]
+    name, free = facts.history.name, facts.history.free
+    names = [f"{name(i)} at its lower bound {box[0][i]:.6g}" for i in free[lower]]
+    names += [f"{name(i)} at its upper bound {box[1][i]:.6g}" for i in free[upper]]
     sentence = f"the best point has {_listed(names)}: a better one may lie beyond"
     return Finding("at_bound", sentence, {"lower": int(np.count_nonzero(lower)), "upper": int(np.count_nonzero(upper))})
 
@@ -249,10 +250,11 @@ def ill_conditioned(facts: Facts) -> Finding | None:
         return None
     remaining = _condition(root / np.sqrt(np.vecdot(root, root))[:, None])
     free, narrow, wide = facts.history.free, int(np.argmin(shrinkage)), int(np.argmax(shrinkage))
+    name = facts.history.name
     if remaining < np.sqrt(condition):
         advice = (
-            f"with one entry of `sigma0` per variable it would be {remaining:.2g}: x[{free[narrow]}] ended at "
-            f"{shrinkage[narrow]:.2g} of its `sigma0`, x[{free[wide]}] at {shrinkage[wide]:.2g}"
+            f"with one entry of `sigma0` per variable it would be {remaining:.2g}: {name(free[narrow])} ended at "
+            f"{shrinkage[narrow]:.2g} of its `sigma0`, {name(free[wide])} at {shrinkage[wide]:.2g}"
         )
     else:
         advice = f"it is in combinations of variables, not in their units: rescaled one by one they still have {remaining:.2g}"

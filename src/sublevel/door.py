@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 import operator
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from numbers import Real
-from typing import Any, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,79 @@ BRIEF.maxlist = BRIEF.maxtuple = 10
 def shown(given: object) -> str:
     """What was given, as an error message may repeat it: in one line, and not a million numbers."""
     return " ".join(BRIEF.repr(given).split())
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+OTHER_NAMES: Mapping[str, str] = {
+    "args": "arguments params parameters fargs",
+    "bounds": "bound box limits lower_bounds upper_bounds lower upper lb ub xl xu ranges range search_space",
+    "callback": "callbacks",
+    "cov0": "cov covariance c0 c cov_init initial_covariance",
+    "evaluate_x0": "eval_initial_x eval_x0",
+    "ftarget": "f_target target stop_fitness stopfitness fitness_target target_value f_min fmin",
+    "fun": "f func function objective objective_function objective_fun cost loss",
+    "log_scaled": "log log_scale logscale log_scaled_variables",
+    "maxfevals": "maxfev maxfun maxeval maxevals max_evals max_evaluations max_fevals max_nfev n_evals n_calls ncall budget n_trials",
+    "maxiter": "maxiters max_iter max_iters max_iterations maxiterations n_iter niter iterations generations max_generations n_generations",
+    "maxtime": "max_time time_limit timelimit max_seconds time_budget",
+    "method": "algorithm solver optimizer sampler strategy",
+    "names": "variable_names parameter_names param_names labels variables",
+    "on_error": "catch on_failure",
+    "popsize": "pop_size popsize_factor population population_size populationsize n_population npop lam lambda lambda_ batch_size",
+    "progress": "verbose verbosity disp display show_progress progress_bar print_progress",
+    "restarts": "n_restarts restart restart_strategy nrestarts",
+    "rng": "seed random_state random_seed random_number_generator",
+    "sigma0": "sigma sigma_0 sigma_init sigmas std std0 stds stddev step_size stepsize initial_step initial_sigma step",
+    "store": "storage checkpoint file filename path db log_file save save_to",
+    "timeout": "eval_timeout",
+    "tolfun": "tol ftol fatol tolf f_tol abstol tol_fun tolfunabs",
+    "tolx": "xtol xatol x_tol tol_x",
+    "vectorized": "vectorize vectorised batch is_parallel",
+    "workers": "n_jobs njobs num_workers n_workers nworkers processes n_processes parallel num_cpus n_cpus executor client map",
+    "x0": "x_0 x x_init xinit x_start x0s init initial initial_guess guess p0 start mean mean0 initial_mean",
+}
+"""What other libraries call our arguments, by our names."""
+NOT_OFFERED: Mapping[str, str] = {
+    "constraints constraint cons ineq eq": (
+        "constraints other than `bounds` are not supported. Return inf or a penalty where a point is not allowed."
+    ),
+    "integrality integers integer is_integer int_vars integer_variables discrete categories": (
+        "integer and categorical variables are not supported. Round the variable inside the objective, with a `sigma0` of at least 1."
+    ),
+    "options opts inopts solver_options minimizer_kwargs kwargs": "options are keyword arguments: write maxiter=100 and so on.",
+    "jac gradient grad fprime hess hessp hessian": "derivatives are not used. Leave the argument out.",
+    "dim ndim n_dim dimension dims d n_variables n_var": "the number of variables is the length of `x0`.",
+}
+"""What other libraries offer and this one does not, and what to do instead."""
+SYNONYMS = {other: ours for ours, others in OTHER_NAMES.items() for other in others.split()}
+REFUSALS = {name: sentence for names, sentence in NOT_OFFERED.items() for name in names.split()}
+
+
+def explain_keywords(function: Callable[P, R]) -> Callable[P, R]:
+    """The same function with the same signature; an unknown keyword gives a TypeError that says which one is meant."""
+    known = [name for name in inspect.signature(function).parameters if name != "self"]
+
+    @functools.wraps(function)
+    def explained(*args: P.args, **kwargs: P.kwargs) -> R:
+        for keyword in kwargs:
+            if keyword not in known:
+                raise TypeError(unknown_keyword(function.__qualname__.removesuffix(".__init__"), keyword, known))
+        return function(*args, **kwargs)
+
+    return explained
+
+
+def unknown_keyword(function: str, keyword: str, known: Iterable[str]) -> str:
+    """What is wrong with a keyword that a function does not know, and which one to use."""
+    wrong, names = f"{function}() got an unexpected keyword argument {keyword!r}", list(known)
+    if (refusal := REFUSALS.get(keyword.lower())) is not None:
+        return f"{wrong}: {refusal}"
+    meant = SYNONYMS.get(keyword.lower())
+    if meant not in names:
+        meant = next(iter(difflib.get_close_matches(keyword.lower(), names, n=1)), None)
+    return f"{wrong}. " + (f"Did you mean `{meant}`?" if meant else f"Keywords: {', '.join(names)}.")
 
 
 def checked_method(method: object) -> Method:
@@ -136,13 +210,16 @@ def checked_workers(workers: Any) -> Workers:
 
 def checked_timeout(timeout: Any) -> float | None:
     """Seconds that an evaluation may take at most; None for no limit."""
-    if timeout is None:
-        return None
-    if isinstance(timeout, bool) or not isinstance(timeout, Real):
-        raise TypeError(f"`timeout` must be a number of seconds or None, got {shown(timeout)}.")
-    seconds = float(timeout)
+    return None if timeout is None else checked_seconds("timeout", timeout)
+
+
+def checked_seconds(name: str, given: Any) -> float:
+    """A positive and finite number of seconds."""
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise TypeError(f"`{name}` must be a number of seconds or None, got {shown(given)}.")
+    seconds = float(given)
     if not 0 < seconds < np.inf:
-        raise ValueError(f"`timeout` must be positive and finite, got {shown(timeout)}. It is in seconds; leave it out for no limit.")
+        raise ValueError(f"`{name}` must be positive and finite, got {shown(given)}. It is in seconds; leave it out for no limit.")
     return seconds
 
 
@@ -204,12 +281,32 @@ def checked_positive(name: str, given: Any, or_zero: bool = False) -> float:
     return float(number.item())
 
 
+def checked_tolerance(name: str, given: Any) -> float:
+    """A tolerance of at least 0; 0, which is off, if None."""
+    return 0.0 if given is None else checked_positive(name, given, or_zero=True)
+
+
 def checked_names(names: Any, d: int) -> tuple[str, ...]:
     """A name for each of d variables; x[0] … x[d − 1] if None."""
-    called = tuple(f"x[{i}]" for i in range(d)) if names is None else tuple(map(str, names))
+    if names is None:
+        return tuple(map(default_name, range(d)))
+    wanted = f"`names` must hold a name for each of the {d} variables"
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise TypeError(f"{wanted}, such as {[f'name{i}' for i in range(min(d, 3))]}, got {shown(cast(object, names))}.")
+    called = tuple(str(name) for name in cast(Iterable[Any], names))
     if len(called) != d:
-        raise ValueError(f"`names` must hold a name for each of the {d} variables, got {shown(names)}.")
+        raise ValueError(f"{wanted}, got {len(called)}: {shown(cast(object, names))}.")
+    if len(set(called)) != d:
+        raise ValueError(f"`names` must differ from each other, got {shown(called)}.")
+    for name in called:
+        if not name.strip() or not name.isprintable():
+            raise ValueError(f"`names` must hold printable text, got {name!r}.")
     return called
+
+
+def default_name(index: int) -> str:
+    """Of a variable that has no other."""
+    return f"x[{index}]"
 
 
 def plain_array(name: str, given: Any) -> NDArray[Any]:
@@ -253,11 +350,14 @@ def checked_x0(x0: Any) -> Array:
 
 
 def checked_box(bounds: Any, d: int) -> tuple[Array, Array]:
-    """Lower and upper bounds (d,) from SciPy's formats: a (lo, hi) pair per variable, None for an open end, or `scipy.optimize.Bounds`."""
+    """Lower and upper bounds (d,) from a (low, high) pair per variable or one for all, None for an open end, or `scipy.optimize.Bounds`."""
     try:
         lower, upper = _ends(bounds, d)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"`bounds` must hold a (low, high) pair of numbers for each of the {d} variables, got {shown(bounds)}.") from None
+        raise type(error)(
+            f"`bounds` must hold a (low, high) pair of numbers for each of the {d} variables, or be one pair for all of them, "
+            f"got {shown(bounds)}."
+        ) from None
     if not np.all(lower <= upper):  # NaN too
         raise ValueError(f"`bounds` must have low ≤ high for each variable, got {shown(lower)} and {shown(upper)}.")
     far = SCALE_RANGE[1]  # where no search point ever is: some write the largest float for an open end
@@ -270,6 +370,8 @@ def _ends(bounds: Any, d: int) -> list[Array]:
         given: list[Any] = [getattr(cast(Any, bounds), end) for end in ("lb", "ub")]
         return [np.broadcast_to(np.asarray(end, dtype=np.float64), (d,)) for end in given]
     pairs: list[Any] = list(bounds)
+    if len(pairs) == 2 and all(np.ndim(end) == 0 for end in pairs):
+        pairs = [pairs] * d
     if len(pairs) != d or not all(np.size(pair) == 2 for pair in pairs):
         raise ValueError
     return [

@@ -8,7 +8,8 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,9 +28,11 @@ from sublevel.door import (
     checked_callback,
     checked_flag,
     checked_on_error,
+    checked_seconds,
     checked_target,
     checked_timeout,
     checked_workers,
+    explain_keywords,
 )
 from sublevel.evaluate import Evaluator, as_raised, evaluator, with_args
 from sublevel.failures import Failures, OnError, tell_about
@@ -50,6 +53,7 @@ GENERATIONS = 1000
 """Generations the default budget has room for at least, however large the sample is."""
 
 
+@explain_keywords
 def minimize(
     fun: Callable[..., Any],
     x0: Any,
@@ -65,7 +69,11 @@ def minimize(
     rng: Any = None,
     maxfevals: float | None = None,
     maxiter: float | None = None,
+    maxtime: float | None = None,
     ftarget: float | None = None,
+    tolfun: float | None = None,
+    tolx: float | None = None,
+    names: Sequence[str] | None = None,
     vectorized: bool = False,
     workers: Any = 1,
     timeout: float | None = None,
@@ -82,11 +90,16 @@ def minimize(
     method: "cma", "xnes", "ngd", "rank-mu" or "pbil", with "sep-" for a diagonal covariance, "iso-" for a single variance and "lra-" for
         adapted learning rates before it; or a Method such as ``sl.ngd(c_cov=0.5)``.
     popsize, cov0: points per generation (default 4 + 3 ln d), and the shape of the initial covariance (default the identity).
-    bounds, log_scaled: a (low, high) pair per variable or `scipy.optimize.Bounds`, equal ones fix a variable, and no point outside is ever
-        evaluated; variables that are `log_scaled` are positive and searched by their logarithm, and their `sigma0` is that of ln x.
+    bounds, log_scaled: a (low, high) pair per variable or one for all, or `scipy.optimize.Bounds`; equal ones fix a variable, and no point
+        outside is ever evaluated. Variables that are `log_scaled` are positive and searched by their logarithm, and their `sigma0` is that
+        of ln x.
     restarts: None, a number, "ipop", "bipop" or a strategy. Runs after the first begin anywhere in a finite box, else where the initial
         distribution puts them, or at ``x0(rng)`` if `x0` is a function.
     rng, maxfevals, maxiter, ftarget: seed, numpy Generator or None; budgets; and a value that is good enough.
+    maxtime: seconds after which no further evaluation is begun, and those in worker processes are ended; what is known by then counts.
+    tolfun, tolx: a run has converged when the values of a generation and the best ones of recent generations differ by no more than
+        `tolfun`, or when no standard deviation exceeds `tolx` (in ln x for a variable that is log-scaled). Absolute; off by default.
+    names: what to call the variables, in the diagnosis, plots, reports and files.
     workers: processes (−1: one on each core), an Executor, a Dask Client or a function like `map`; as in SciPy, wins over `vectorized`.
     timeout, on_error: seconds an evaluation may take; and whether an exception ends the run ("raise"), counts as a failed evaluation
         ("fail") or does at the second time ("retry"). Failed ones are NaN, and named in ``failures``.
@@ -98,17 +111,18 @@ def minimize(
     diagnosis`` and ``plot()``. Ctrl-C and SIGTERM return the best so far. Errors of `fun` have ``sublevel_x`` and ``sublevel_result``.
     """
     checked_callable("fun", fun)
-    shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled}
+    shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled, "names": names, "tolfun": tolfun, "tolx": tolx}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
     wants_curvature = _checked_curvature(curvature, optimizer)
-    limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget)
+    limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime)
     hears, show = checked_callback(callback), Progress(maxfevals) if checked_flag("progress", progress) else None
     how = checked_flag("vectorized", vectorized), checked_workers(workers), checked_timeout(timeout), checked_on_error(on_error)
     evaluate = evaluator(with_args(fun, args), *how, failures := Failures())
     search = Search(optimizer, evaluate, limits, hears, show, History(optimizer), failures)
     with TerminationsAsInterrupts():
         if store is not None:
-            search = search.stored(store, Given(method, fun, checked_args(args), (maxfevals, maxiter, ftarget), *how, log_scaled))
+            asked = (maxfevals, maxiter, ftarget, maxtime)
+            search = search.stored(store, Given(method, fun, checked_args(args), asked, *how, log_scaled))
         return _with_curvature(search.to_the_end(), fun, args, vectorized, workers) if wants_curvature else search.to_the_end()
 
 
@@ -142,15 +156,20 @@ class Limits:
     maxfevals: float
     maxiter: float
     ftarget: float
+    maxtime: float = np.inf  # seconds
+    deadline: float = np.inf  # when they are over, by the monotonic clock
 
     @classmethod
-    def checked(cls, optimizer: Optimizer, maxfevals: Any, maxiter: Any, ftarget: Any) -> Limits:
-        """The limits, with room for one generation at least."""
+    def checked(cls, optimizer: Optimizer, maxfevals: Any, maxiter: Any, ftarget: Any, maxtime: Any = None) -> Limits:
+        """The limits, with room for one generation at least. The time begins now."""
+        seconds = np.inf if maxtime is None else checked_seconds("maxtime", maxtime)
         default = max(EVALUATIONS_PER_DIMENSION * optimizer.theta.dimension, GENERATIONS * optimizer.popsize)
         limits = cls(
             maxfevals=default if maxfevals is None else checked_budget("maxfevals", maxfevals),
             maxiter=np.inf if maxiter is None else checked_budget("maxiter", maxiter),
             ftarget=checked_target(ftarget),
+            maxtime=seconds,
+            deadline=time.monotonic() + seconds,
         )
         if limits.maxfevals < optimizer.popsize:
             raise ValueError(
@@ -170,7 +189,16 @@ class Limits:
             reasons = {"maxfevals": self.maxfevals}
         if not reasons and done.nit >= self.maxiter:
             reasons = {"maxiter": self.maxiter}
-        return reasons
+        return reasons or self.too_late
+
+    @property
+    def too_late(self) -> dict[str, float]:
+        """The reason to stop when the time is over, else none."""
+        return {"maxtime": self.maxtime} if self.deadline < np.inf and time.monotonic() >= self.deadline else {}
+
+
+class TimeOver(Exception):
+    """`maxtime` is over, in the middle of a generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +236,8 @@ class Search:
             finally:
                 self.evaluate.close()
             self.put_away(reasons, whole=True)
-        except KeyboardInterrupt:
-            reasons = reasons or self.interrupted
+        except (KeyboardInterrupt, TimeOver) as early:
+            reasons = reasons or ({"maxtime": self.limits.maxtime} if isinstance(early, TimeOver) else self.interrupted)
             self.put_away(reasons)
         except BaseException as error:
             tell_about(error, sublevel_result=self.final(self.interrupted))
@@ -257,6 +285,7 @@ class Search:
                 for index, arrived in self.evaluate(points):
                     values[index] = arrived
                     known[index] = True
+                    self.check_time(known)
         except BaseException as error:
             self.optimizer.note(points[known], values[known])
             raise as_raised(error)  # noqa: B904
@@ -276,6 +305,12 @@ class Search:
             values[places] = arrived
             known[places] = True
             recorder.arrived(run, iteration, places, points, values)
+            self.check_time(known)
+
+    def check_time(self, known: NDArray[np.bool_]) -> None:
+        """Leave a generation some of whose values are known, unless all are, if the time is over. What is known is kept."""
+        if self.limits.too_late and not known.all():
+            raise TimeOver
 
     @property
     def interrupted(self) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +14,24 @@ from numpy.typing import NDArray
 
 from sublevel.arrays import Array, locked
 from sublevel.constants import longest_run
-from sublevel.door import checked_method, checked_popsize, checked_restarts, checked_rng, checked_values, plain_array, shown
+from sublevel.door import (
+    checked_method,
+    checked_popsize,
+    checked_restarts,
+    checked_rng,
+    checked_tolerance,
+    checked_values,
+    default_name,
+    explain_keywords,
+    plain_array,
+    shown,
+)
 from sublevel.families import Family, Sample
 from sublevel.method import Info, Method, State, squeezed
 from sublevel.restarts import Once, Run
 from sublevel.space import Space
 from sublevel.start import checked_beginning
-from sublevel.stop import SLOW, Endings, Watch
+from sublevel.stop import SLOW, Endings, Tolerances, Watch
 from sublevel.weights import Ranking, ranking
 
 
@@ -47,6 +58,7 @@ class Optimizer:
     True
     """
 
+    @explain_keywords
     def __init__(
         self,
         x0: Any,
@@ -59,11 +71,15 @@ class Optimizer:
         log_scaled: Any = False,
         restarts: Any = None,
         rng: Any = None,
+        tolfun: float | None = None,
+        tolx: float | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
         """N(x0, sigma0²·cov0) to begin with; `rng` is a seed, a Generator or None (SPEC 7). The rest is as for `minimize`."""
         self.method = checked_method(method)
         self.rng = checked_rng(rng)
-        self.start = checked_beginning(self.method.family, x0, sigma0, cov0, bounds, log_scaled, self.rng)
+        self.start = checked_beginning(self.method.family, x0, sigma0, cov0, bounds, log_scaled, names, self.rng)
+        self.tolerances = Tolerances(checked_tolerance("tolfun", tolfun), checked_tolerance("tolx", tolx))
         theta = self.start.theta(self.start.x0)
         size = checked_popsize(self.method.popsize if popsize is None else popsize, theta.dimension)
         self.strategy, self._size = checked_restarts(restarts), size
@@ -94,7 +110,7 @@ class Optimizer:
     def _begin(self, run: Run, theta: Family) -> None:
         self.run, self.popsize = run, run.popsize
         self.state = self.method.init(theta, run.popsize)
-        self.watch = Watch(theta.deviations, run.popsize, self.best_fun)
+        self.watch = Watch(theta.deviations, run.popsize, self.best_fun, self.tolerances)
         self.last: Info | None = None
         self._run_began = self.nfev
         self._pending: Sample | None = None
@@ -119,6 +135,11 @@ class Optimizer:
     def space(self) -> Space | None:
         """How a point of the searched space becomes the user's; None if they are the same."""
         return self.start.space
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the variables (d,): x[0], x[1] … if none were given."""
+        return self.start.names or tuple(map(default_name, range(self.start.x0.size)))
 
     @property
     def mean(self) -> Array:
@@ -253,9 +274,14 @@ class Optimizer:
         self._begin(run, saved.state.theta)
         self._over, self._run_began = dict(facts["over"]), int(facts["run_began"])
         self.state = saved.state
-        self.watch = Watch(saved.initial_deviations, run.popsize)
+        self.watch = Watch(saved.initial_deviations, run.popsize, tolerances=self.tolerances)
         self.watch.restore(facts["watch"], best, medians)
         self.rng.bit_generator.state = facts["rng"]
+
+    def forget_convergence(self) -> None:
+        """Go on with a run that ended by `tolfun` or `tolx`: the tolerances are not what they were."""
+        if not {"tolfun", "tolx"}.isdisjoint(self._over):
+            self._over = {}
 
     @property
     def _sent(self) -> list[list[Any]]:

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array
+from sublevel.door import default_name
 from sublevel.families import Family, FullGaussian
 from sublevel.method import Method
 from sublevel.transforms import AdaptedRates
 
 if TYPE_CHECKING:
     from sublevel.optimizer import Optimizer
-    from sublevel.space import Space
+    from sublevel.start import Start
 
 ROWS = 2**16
 """Rows that a history has at most: 2 MB. Beyond, each row stands for two generations, then for four and so on."""
@@ -92,13 +93,14 @@ class History:
 
     def __init__(self, optimizer: Optimizer) -> None:
         """The history of an optimizer from now on."""
-        self._begin(optimizer.space, [Snapshot(optimizer.nfev, 0, optimizer.theta)], optimizer.popsize)
+        self._begin(optimizer.start, [Snapshot(optimizer.nfev, 0, optimizer.theta)], optimizer.popsize)
         self.adapts_rates = adapts_rates(optimizer.method)
 
-    def _begin(self, space: Space | None, snapshots: Sequence[Snapshot], popsize: int) -> None:
+    def _begin(self, start: Start, snapshots: Sequence[Snapshot], popsize: int) -> None:
         theta = snapshots[0].theta
         floats = theta.dimension * (theta.dimension if isinstance(theta, FullGaussian) else 2)
-        self.space, self.snapshots = space, list(snapshots)
+        self.space, self.snapshots = start.space, list(snapshots)
+        self.given_names = start.names  # None if the user gave none
         self.adapts_rates = False  # whether the method does so: "lra-"
         self._most = int(np.clip(SNAPSHOT_FLOATS // floats, *SNAPSHOTS))
         self._next = self._stride = 0  # evaluations until the next snapshot, and between two
@@ -119,10 +121,14 @@ class History:
         """Which of the variables (d,) are searched by their logarithm; fixed ones are not."""
         return np.zeros(self.snapshots[0].theta.dimension, dtype=np.bool_) if self.space is None else self.space.log_scaled
 
+    def name(self, index: int) -> str:
+        """The user's name of a variable; x[0], x[1] … if none were given."""
+        return default_name(index) if self.given_names is None else self.given_names[index]
+
     @property
     def names(self) -> list[str]:
-        """Names of the variables (d,) as the search sees them: x[0], or ln x[0] where one is log-scaled."""
-        return [f"ln x[{i}]" if is_log else f"x[{i}]" for i, is_log in enumerate(self.is_log)]
+        """Names of the variables (d,) as the search sees them: `name`, or `ln name` where one is log-scaled."""
+        return [f"ln {self.name(i)}" if is_log else self.name(i) for i, is_log in enumerate(self.is_log)]
 
     @property
     def last_run(self) -> int:
@@ -137,7 +143,7 @@ class History:
     @classmethod
     def restored(
         cls,
-        space: Space | None,
+        start: Start,
         snapshots: Sequence[Snapshot],
         pace: tuple[int, int],
         seen: Generations,
@@ -145,7 +151,7 @@ class History:
     ) -> Self:
         """The history of a run whose generations and snapshots were stored."""
         history = cls.__new__(cls)
-        history._begin(space, snapshots, int(seen.popsizes[0]) if len(seen.popsizes) else 0)
+        history._begin(start, snapshots, int(seen.popsizes[0]) if len(seen.popsizes) else 0)
         history._next, history._stride = pace
         if len(seen.table):
             firsts = np.flatnonzero(np.diff(seen.runs, prepend=-1))

@@ -10,7 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from sublevel.door import Workers, checked_callable, checked_callback, checked_flag, checked_on_error, checked_timeout, checked_workers
+from sublevel.door import (
+    Workers,
+    checked_callable,
+    checked_callback,
+    checked_flag,
+    checked_on_error,
+    checked_timeout,
+    checked_workers,
+    explain_keywords,
+)
 from sublevel.evaluate import evaluator, with_args
 from sublevel.failures import Failures, OnError
 from sublevel.minimize import Limits, Search
@@ -27,6 +36,7 @@ from sublevel.store.recorder import Recorder
 from sublevel.workers import TerminationsAsInterrupts
 
 
+@explain_keywords
 def resume(
     store: str | Path,
     fun: Callable[..., Any],
@@ -37,7 +47,10 @@ def resume(
     restarts: Any = None,
     maxfevals: float | None = None,
     maxiter: float | None = None,
+    maxtime: float | None = None,
     ftarget: float | None = None,
+    tolfun: float | None = None,
+    tolx: float | None = None,
     vectorized: bool | None = None,
     workers: Any = None,
     timeout: float | None = None,
@@ -52,8 +65,10 @@ def resume(
     args, x0, method, restarts
         To be given again if they were: arguments, a function that draws starting points, a Method or a strategy of your own.
         Methods and strategies with a name are in the file.
-    maxfevals, maxiter, ftarget
+    maxfevals, maxiter, ftarget, tolfun, tolx
         New limits, if there are to be others: a run that ended at a budget goes on with a larger one.
+    maxtime
+        Seconds for this call, whatever was spent before; by default as many as each call before had.
     vectorized, workers, timeout, on_error, callback, progress
         As for `minimize`; as they were unless given, but workers other than processes have to be.
 
@@ -73,10 +88,10 @@ def resume(
     with ExitStack() as opened:
         lock = Lock(path)
         opened.callback(lock.close)
-        found = _found(path, Again(method, restarts, x0))
+        found = _found(path, Again(method, restarts, x0, tolerances=(tolfun, tolx)))
         if found.settings.takes_args and not args:
             raise TypeError("`args` must be given again, because the run began with some.")
-        limits = _limits(found.settings, found.optimizer, (maxfevals, maxiter, ftarget))
+        limits = _limits(found.settings, found.optimizer, (maxfevals, maxiter, ftarget, maxtime))
         show = Progress(limits.maxfevals) if checked_flag("progress", progress) else None
         how = _how(found.settings, vectorized, workers, timeout, on_error)
         evaluate = evaluator(with_args(fun, args), *how, found.failures)
@@ -110,6 +125,8 @@ def _found(path: Path, again: Again) -> Found:
         except Misfit as misfit:
             raise unfit(path, misfit) from None
         history = restored(reading, optimizer)
+        if list(optimizer.tolerances) != reading.settings.tolerances:
+            optimizer.forget_convergence()
         failures = failures_among(checked_evaluations(reading))
         stored, awaited = file.last("generations")[1], file.last("arrivals")[1]
         return Found(reading.settings, optimizer, history, failures, stored, max(stored, awaited))
@@ -127,7 +144,7 @@ def _how(settings: Settings, vectorized: Any, workers: Any, timeout: Any, on_err
     )
 
 
-def _limits(settings: Settings, optimizer: Optimizer, given: tuple[Any, Any, Any]) -> Limits:
+def _limits(settings: Settings, optimizer: Optimizer, given: tuple[Any, Any, Any, Any]) -> Limits:
     """The limits that are given, else those that were."""
     limits = [stored if new is None else new for new, stored in zip(given, settings.limits, strict=True)]
     return Limits.checked(optimizer, *limits)

@@ -19,7 +19,16 @@ from scipy.optimize import OptimizeResult
 
 from sublevel import cluster
 from sublevel.arrays import Array
-from sublevel.door import checked_callable, checked_callback, checked_count, checked_flag, checked_values, checked_workers, shown
+from sublevel.door import (
+    checked_callable,
+    checked_callback,
+    checked_count,
+    checked_flag,
+    checked_values,
+    checked_workers,
+    explain_keywords,
+    shown,
+)
 from sublevel.evaluate import RETURNED_NAN, AtOnce, with_args
 from sublevel.failures import Failures, tell_about
 from sublevel.families import Bernoulli, Family
@@ -210,6 +219,7 @@ def _ends(shards: Sequence[Shard]) -> NDArray[np.intp]:
     return np.cumsum([shard.size for shard in shards], dtype=np.intp)
 
 
+@explain_keywords
 def minimize_sharded(
     fun: Callable[..., Any],
     x0: Any,
@@ -227,7 +237,11 @@ def minimize_sharded(
     rng: Any = None,
     maxfevals: float | None = None,
     maxiter: float | None = None,
+    maxtime: float | None = None,
     ftarget: float | None = None,
+    tolfun: float | None = None,
+    tolx: float | None = None,
+    names: Sequence[str] | None = None,
     callback: Callable[[OptimizeResult], Any] | None = None,
     progress: bool = False,
 ) -> Result:
@@ -238,7 +252,8 @@ def minimize_sharded(
         shards decide which points are drawn; who works on them changes nothing.
     workers: 1 for this process, a `dask.distributed.Client`, or an Executor such as a ThreadPoolExecutor.
 
-    All else is as for `minimize`, with any method on Gaussians. A generation that an exception or Ctrl-C ends does not count.
+    All else is as for `minimize`, with any method on Gaussians. A generation that an exception or Ctrl-C ends does not count, and
+    `maxtime` is looked at between generations.
 
     >>> import numpy as np, sublevel as sl
     >>> result = sl.minimize_sharded(lambda X: np.sum(X**2, axis=1), np.ones(5), 0.5, popsize=1000, shards=4, rng=1, maxiter=30)
@@ -247,11 +262,11 @@ def minimize_sharded(
     """
     checked_callable("fun", fun)
     hears = checked_callback(callback)
-    shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled}
+    shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled, "names": names, "tolfun": tolfun, "tolx": tolx}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
     if isinstance(optimizer.theta, Bernoulli):
         raise ValueError(f"a sharded run needs a method on Gaussians, got {shown(method)}.")
-    limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget)
+    limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime)
     show = Progress(maxfevals) if checked_flag("progress", progress) else None
     count = -(-optimizer.popsize // SHARD) if shards is None else checked_count("shards", shards)
     seed = tuple(int(word) for word in optimizer.rng.integers(1 << 32, size=4))

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from sublevel.arrays import Array
-from sublevel.door import checked_box, checked_covariance_root, checked_deviations, checked_log_scaled, checked_start, checked_x0, shown
+from sublevel.door import (
+    checked_box,
+    checked_covariance_root,
+    checked_deviations,
+    checked_log_scaled,
+    checked_names,
+    checked_start,
+    checked_x0,
+    shown,
+)
 from sublevel.failures import tell_about
 from sublevel.families import Bernoulli, Family
 from sublevel.space import Space, bounded_space
@@ -25,6 +34,7 @@ class Start:
     sigma0: Any
     cov0: Any
     space: Space | None
+    names: tuple[str, ...] | None = None  # d of them, if the user gave some
 
     def theta(self, point: Array, sigma_factor: float = 1.0) -> Family:
         """N(point, (sigma_factor·sigma0)²·cov0), its free variables only."""
@@ -59,7 +69,7 @@ class Start:
             if point.size != self.x0.size:
                 raise ValueError(f"`x0` must give points of one length, got {point.size} variables after {self.x0.size}.")
             if self.space is not None:
-                check_inside(point, *self.space.box)
+                check_inside(point, *self.space.box, self.names)
                 checked_log_scaled(self.space.log_scaled, self.space.box[0], point)
             return point
         if self.family is Bernoulli:
@@ -80,20 +90,26 @@ def drawn(x0: Callable[[np.random.Generator], Any], rng: np.random.Generator) ->
     return checked_x0(point)
 
 
-def check_inside(x0: Array, lower: Array, upper: Array) -> None:
+def check_inside(x0: Array, lower: Array, upper: Array, names: tuple[str, ...] | None) -> None:
     """A starting point (d,) must lie within the bounds (d,) each."""
     outside = np.flatnonzero((x0 < lower) | (x0 > upper))
     if outside.size:
         i = outside[0]
-        raise ValueError(f"`x0` must lie within the bounds, got x0[{i}] = {x0[i]:.6g} for the bounds {lower[i]:.6g} and {upper[i]:.6g}.")
+        of = "" if names is None else f" of {names[i]}"
+        raise ValueError(
+            f"`x0` must lie within the bounds, got x0[{i}] = {x0[i]:.6g} for the bounds {lower[i]:.6g} and {upper[i]:.6g}{of}."
+        )
 
 
-def checked_beginning(family: type[Any], x0: Any, sigma0: Any, cov0: Any, bounds: Any, log_scaled: Any, rng: np.random.Generator) -> Start:
+def checked_beginning(
+    family: type[Any], x0: Any, sigma0: Any, cov0: Any, bounds: Any, log_scaled: Any, names: Any, rng: np.random.Generator
+) -> Start:
     """The start, with everything the user gave checked."""
     another = x0 if callable(x0) else None
     point = drawn(another, rng) if another else checked_x0(x0)
+    called = None if names is None else checked_names(names, point.size)
     if bounds is None and not np.any(log_scaled):
-        return Start(family, point, another, sigma0, cov0, None)
+        return Start(family, point, another, sigma0, cov0, None, called)
     if family is Bernoulli:
         raise ValueError(f"a method on bits has no `bounds` and nothing to scale, got bounds={shown(bounds)}.")
     d = point.size
@@ -101,7 +117,8 @@ def checked_beginning(family: type[Any], x0: Any, sigma0: Any, cov0: Any, bounds
         checked_covariance_root(cov0, d)
     lower, upper = checked_box([(None, None)] * d if bounds is None else bounds, d)
     mask = checked_log_scaled(log_scaled, lower, point)
-    check_inside(point, lower, upper)
+    check_inside(point, lower, upper, called)
     if not np.any(lower < upper):
         raise ValueError("`bounds` fix every variable: nothing is left to search.")
-    return Start(family, point, another, sigma0, cov0, bounded_space(lower, upper, checked_deviations(sigma0, d), mask, point))
+    space = bounded_space(lower, upper, checked_deviations(sigma0, d), mask, point)
+    return Start(family, point, another, sigma0, cov0, space, called)

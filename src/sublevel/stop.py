@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -31,10 +31,10 @@ PATIENCE = {"flat": 2, "refused": 2, "all_failed": 10, "unselective": 10, "one_p
 
 MESSAGES = {
     "ftarget": "the target was reached: fun = {value:.6g}",
-    "tolx": "converged: every standard deviation fell to {value:.3g} of its initial value or below",
+    "tolx": "converged: every standard deviation fell to `tolx`, or to a negligible part: to {value:.3g} of its initial value or below",
     "no_effect": "converged to the precision of floats: a step, along the shortest axis at least, does not change the mean any more",
     "one_point": "converged: all points of a sample were the same in {value:.0f} generations in a row",
-    "tolfun": "converged: values differ by {value:.3g} only, which is rounding",
+    "tolfun": "converged: recent values differ by {value:.3g} at most, which is within `tolfun` or rounding",
     "stagnation": "nothing got better over {value:.0f} generations; the values may be noisy or the minimum may not be smooth",
     "ill_conditioned": "the covariance has a condition number of {value:.3g}; rescale the variables, or a variable may have no influence",
     "diverged": "a standard deviation grew by a factor of {value:.3g}; the objective may have no minimum, or `sigma0` is far too small",
@@ -50,6 +50,7 @@ MESSAGES = {
     "refused": "a step would leave the range of floats or make C indefinite, {value:.0f} generations in a row; f may be unbounded",
     "interrupted": "interrupted in iteration {value:.0f}; this is what was found until then",
     "overtaken": "the run came within {value:.2g} of the best value of an earlier one and comes no nearer",
+    "maxtime": "the time limit of {value:.6g} seconds is reached; give more with `maxtime`",
 }
 """What each reason says, with the number it saw."""
 
@@ -75,6 +76,13 @@ HOPE = 1e-2
 """A run is given up for the next one if its values differ by less than this part of what it lacks to the best value of an earlier run."""
 RESOLUTION = 256 * float(np.finfo(np.float64).eps)
 """Values that differ by less than this part of their size are one value: sums and functions of functions round more than once."""
+
+
+class Tolerances(NamedTuple):
+    """What the user calls converged, besides what every run does; 0 is off."""
+
+    fun: float = 0.0  # spread of the values of a sample, and of the best values of recent generations
+    x: float = 0.0  # every standard deviation, of ln x where a variable is log-scaled
 
 
 class Endings(Sequence[Mapping[str, float]]):
@@ -107,12 +115,19 @@ class Endings(Sequence[Mapping[str, float]]):
 
 
 class Watch:
-    """What the reasons to end a run depend on. None of them changes when f is scaled, or x scaled or shifted."""
+    """What the reasons to end a run depend on. Without tolerances, none of them changes when f is scaled, or x scaled or shifted."""
 
-    def __init__(self, initial_deviations: Array, popsize: int, to_beat: float = np.nan) -> None:
+    def __init__(
+        self,
+        initial_deviations: Array,
+        popsize: int,
+        to_beat: float = np.nan,
+        tolerances: Tolerances = Tolerances(),  # noqa: B008
+    ) -> None:
         """A run that begins with these standard deviations (d,), after others whose best value is `to_beat`, NaN if there are none."""
         self.initial_deviations = initial_deviations
         self.to_beat = to_beat
+        self.tolerances = tolerances
         self.recent = 10 + -(-30 * initial_deviations.size // popsize)
         d = initial_deviations.size
         self.patience = 100 + 100 * d**1.5 / popsize
@@ -159,7 +174,7 @@ class Watch:
     def reasons(self, theta: Family, deviations: Array, pace: Callable[[], float]) -> dict[str, float]:
         """Reasons to end the run with the numbers they saw; empty means go on. At a slow `pace` there is no stagnation."""
         spread = self._read()
-        reasons = converged(theta.mean, deviations, self.initial_deviations)
+        reasons = converged(theta.mean, deviations, self.initial_deviations, self.tolerances.x)
         if not reasons and self._standstill is not None and self._standing_for >= PATIENCE[self._standstill]:
             reasons = {self._standstill: float(self._standing_for)}
             if self._standstill == "flat" and self._came_down(deviations):
@@ -194,19 +209,19 @@ class Watch:
         return bool(low < high and is_best and np.all(deviations < self.initial_deviations))
 
     def _narrow_in_values(self, spread: float) -> dict[str, float]:
-        """The values of the sample and the best ones of recent generations are equal but for rounding, or too near to each other to hope.
+        """The values of the sample and the best ones of recent generations are equal within `tolfun` or rounding, or too near to hope.
 
         Too near is what differs by a hundredth of the distance to an earlier run's best value: at this pace it would take a hundred times
         as long to get there.
         """
         best = self.best[-1]
         lacks = best - self.to_beat
-        rounding, hopeless = RESOLUTION * abs(best), HOPE * lacks
-        if self.seen < self.recent or not (spread <= rounding or spread <= hopeless):
+        equal, hopeless = max(self.tolerances.fun, RESOLUTION * abs(best)), HOPE * lacks
+        if self.seen < self.recent or not (spread <= equal or spread <= hopeless):
             return {}
         recent = self.best[-self.recent :]
         change = max(recent) - min(recent)
-        if spread <= rounding and change <= rounding:
+        if spread <= equal and change <= equal:
             return {"tolfun": change}
         return {"overtaken": lacks} if spread <= hopeless and change <= hopeless < np.inf else {}
 
@@ -248,8 +263,10 @@ def _standstill(outcome: Any, points: Array) -> str:
     return STANDSTILLS[outcome]
 
 
-def converged(mean: Array, deviations: Array, initial_deviations: Array) -> dict[str, float]:
-    """Reasons from the width of the distribution, relative to where it began and to the spacing of floats."""
+def converged(mean: Array, deviations: Array, initial_deviations: Array, tolx: float = 0.0) -> dict[str, float]:
+    """Reasons from the width of the distribution, relative to where it began and to the spacing of floats, and by `tolx`."""
+    if deviations[0] <= tolx and np.all(deviations <= tolx):
+        return {"tolx": float(np.max(deviations / initial_deviations))}
     if deviations[0] > TOLX * initial_deviations[0] and mean[0] + EFFECT * deviations[0] != mean[0]:
         return {}  # one is enough, and there is almost always the first
     wide = deviations > TOLX * initial_deviations

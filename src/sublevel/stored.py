@@ -45,7 +45,7 @@ class StoredRun:
 
     def export(self, file: str | Path) -> None:
         """Write all evaluations to a .csv or .parquet file."""
-        export(self.evaluations, Path(file))
+        export(self.evaluations, Path(file), self.settings.names)
 
     def warm_start(self, *, gamma: float = 0.1, alpha: float = 0.1) -> Beginning:
         """Where to begin another search, by `sublevel.warm_start` from the evaluations of this one."""

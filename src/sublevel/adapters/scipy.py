@@ -15,10 +15,19 @@ from sublevel.door import checked_box, checked_x0
 from sublevel.minimize import minimize
 from sublevel.result import Result
 
-ALIASES = {"maxfev": "maxfevals", "maxfun": "maxfevals", "seed": "rng", "disp": "progress"}
+ALIASES = {
+    "maxfev": "maxfevals",
+    "maxfun": "maxfevals",
+    "seed": "rng",
+    "disp": "progress",
+    "ftol": "tolfun",
+    "fatol": "tolfun",
+    "xtol": "tolx",
+    "xatol": "tolx",
+}
 """Options as other methods of SciPy call them."""
 OPTIONS = set(inspect.signature(minimize).parameters) - {"fun", "x0", "args", "bounds", "callback"}
-DERIVATIVES = {"jac", "hess", "hessp", "tol"}
+DERIVATIVES = {"jac", "hess", "hessp"}
 """What SciPy passes to every method and a search by order alone has no use for."""
 
 
@@ -30,12 +39,13 @@ def scipy_method(
     bounds: Any = None,
     constraints: Any = (),
     callback: Callable[..., Any] | None = None,
+    tol: float | None = None,
     **options: Any,
 ) -> Result:
     """`sublevel.minimize` for `scipy.optimize.minimize(fun, x0, method=sublevel.scipy_method, options={...})`.
 
     Options are the keyword arguments of `sublevel.minimize`. Without "sigma0" it is a third of the box if all bounds are finite.
-    Derivatives and `tol` are ignored; constraints are refused.
+    `tol` sets "tolfun" and "tolx" where the options do not. Derivatives are ignored; constraints are refused.
 
     >>> import scipy.optimize, sublevel
     >>> scipy.optimize.minimize(
@@ -48,7 +58,7 @@ def scipy_method(
     given = {ALIASES.get(name, name): value for name, value in options.items() if name not in DERIVATIVES}
     if unknown := sorted(given.keys() - OPTIONS):
         warnings.warn(f"Unknown solver options: {', '.join(unknown)}", OptimizeWarning, stacklevel=3)
-    known = {name: value for name, value in given.items() if name in OPTIONS}
+    known: dict[str, Any] = {"tolfun": tol, "tolx": tol} | {name: value for name, value in given.items() if name in OPTIONS}
     sigma0 = known.pop("sigma0", None)
     if sigma0 is None and known.get("method") != "pbil":
         sigma0 = _third_of_the_box(bounds, checked_x0(x0))

@@ -87,7 +87,8 @@ def _findings(run: StoredRun) -> Iterable[str]:
 
 def _variables(run: StoredRun) -> Iterable[str]:
     columns = zip(run.result.x.tolist(), run.result.mean.tolist(), deviations(run.result).tolist(), strict=True)
-    rows = [(f"x[{i}]", repr(best), repr(mean), f"{deviation:.3g}") for i, (best, mean, deviation) in enumerate(columns)]
+    name = run.result.history.name
+    rows = [(name(i), repr(best), repr(mean), f"{deviation:.3g}") for i, (best, mean, deviation) in enumerate(columns)]
     yield "<h2>Variables</h2>"
     yield from _table("variables", ["", "best point", "mean of the search", "standard deviation"], rows)
 

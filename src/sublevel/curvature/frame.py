@@ -96,6 +96,13 @@ def found_place(found: Any, bounds: Any, noise: float = 0.0) -> Place:
     return Place(x, float(getattr(found, "fun", np.nan)), x, _foreign_root(found, x), _box(bounds, x.size))
 
 
+def found_names(found: Any) -> tuple[str, ...] | None:
+    """The names that the variables of an Optimizer or of a result of `minimize` were given; None if there are none."""
+    if isinstance(found, Optimizer):
+        return found.start.names
+    return getattr(getattr(found, "history", None), "given_names", None)
+
+
 def _best_run(history: History) -> list[Snapshot]:
     """The snapshots of the run that found the best value."""
     best = history.best_run

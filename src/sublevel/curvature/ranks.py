@@ -14,7 +14,7 @@ import numpy as np
 
 from sublevel.arrays import Array, MirroredFrames
 from sublevel.curvature.average import STRONGEST, Averaged, averaged
-from sublevel.curvature.frame import Frame, Place, found_place, free_frame
+from sublevel.curvature.frame import Frame, Place, found_names, found_place, free_frame
 from sublevel.curvature.shape import RankShape
 from sublevel.diagnosis import Finding, rank_correlation
 from sublevel.door import (
@@ -87,7 +87,7 @@ def shape_from_ranks(
     args, bounds, vectorized, workers, rng
         As for `minimize`; bounds of a result of ours are known already.
     names
-        What to call the variables.
+        What to call the variables; by default as `minimize` was told.
 
     >>> import numpy as np, sublevel as sl
     >>> valley = lambda x: x[0] ** 2 + 100 * (x[1] - x[0]) ** 2
@@ -103,7 +103,7 @@ def shape_from_ranks(
     count, size, called = (
         checked_count("iterations", iterations, 8),
         _checked_size(popsize, frame.size),
-        checked_names(names, frame.free.size),
+        checked_names(found_names(result_or_optimizer) if names is None else names, frame.free.size),
     )
     if frame.size == 1:
         return _described(frame, called, np.zeros(1), np.eye(1))  # every shape of one dimension is the same

@@ -11,7 +11,7 @@ import numpy as np
 
 from sublevel.curvature.answer import described, nothing_free
 from sublevel.curvature.findings import TRUSTED, Spectrum, spectrum_of
-from sublevel.curvature.frame import Frame, Place, found_place, free_frame
+from sublevel.curvature.frame import Frame, Place, found_names, found_place, free_frame
 from sublevel.curvature.look import (
     NOISE_SIGNAL,
     REPEATS,
@@ -119,7 +119,8 @@ def curvature(
         For `stderr`, `covariance` and `intervals()`: "nll" if f is a negative log-likelihood (a rise of 1/2 is one standard deviation),
         "least_squares" if it is the sum of `data` squared residuals, whose variance is then estimated.
     maxfevals, names
-        Evaluations that it may cost; under noise 500 + 10·(d + 1)(d + 2) by default. And what to call the variables in what is printed.
+        Evaluations that it may cost; under noise 500 + 10·(d + 1)(d + 2) by default. And what to call the variables in what is printed;
+        by default as `minimize` was told.
     bounds
         As for `minimize`; known already if the result is one of ours. Nothing outside is ever evaluated.
 
@@ -133,7 +134,7 @@ def curvature(
     checked_callable("fun", fun)
     question = Question.checked(delta_f, noise, kind, data)
     place = (place_under := partial(found_place, result_or_optimizer, bounds))(0.0)
-    called = checked_names(names, place.x.size)
+    called = checked_names(found_names(result_or_optimizer) if names is None else names, place.x.size)
     frame = free_frame(place, place.x)
     if not frame.size:
         return nothing_free(place, frame, called, question.kind, question.data)

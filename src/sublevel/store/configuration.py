@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from sublevel.arrays import Array
-from sublevel.door import RECIPES, checked_method, checked_restarts, shown
+from sublevel.door import RECIPES, checked_method, checked_names, checked_restarts, checked_tolerance, shown
 from sublevel.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
@@ -68,7 +68,9 @@ class Settings:
     family: str
     popsize: int
     restarts: Any  # None, [name, restarts, factor], or text if it was another strategy
-    limits: list[float | None]  # maxfevals, maxiter, ftarget
+    limits: list[float | None]  # maxfevals, maxiter, ftarget, maxtime
+    tolerances: list[float]  # tolfun, tolx
+    names: list[str] | None  # of the variables
     vectorized: bool
     workers: int | None  # None if it was a function, an executor or a client
     timeout: float | None
@@ -88,7 +90,7 @@ class Given:
     method: Any
     fun: Any
     args: tuple[Any, ...]
-    limits: tuple[Any, Any, Any]  # maxfevals, maxiter, ftarget
+    limits: tuple[Any, Any, Any, Any]  # maxfevals, maxiter, ftarget, maxtime
     vectorized: bool
     workers: Any
     timeout: float | None
@@ -107,6 +109,8 @@ class Given:
             popsize=optimizer.popsize,
             restarts=strategy_facts(optimizer.strategy),
             limits=[None if limit is None else float(limit) for limit in self.limits],
+            tolerances=list(optimizer.tolerances),
+            names=None if optimizer.start.names is None else list(optimizer.start.names),
             vectorized=bool(self.vectorized),
             workers=int(self.workers) if isinstance(self.workers, int) else None,
             timeout=None if self.timeout is None else float(self.timeout),
@@ -183,6 +187,8 @@ SETTINGS: dict[str, Any] = {
     "popsize": int,
     "restarts": (str, list, NOTHING),
     "limits": list,
+    "tolerances": list,
+    "names": (list, NOTHING),
     "vectorized": bool,
     "workers": (int, NOTHING),
     "timeout": (float, NOTHING),
@@ -202,8 +208,14 @@ def checked_settings(facts: dict[str, Any]) -> Settings:
     if facts.keys() != SETTINGS.keys() or not all(isinstance(facts[name], kinds) for name, kinds in SETTINGS.items()):
         raise Misfit("its settings are not those of a run")
     limits: list[Any] = facts["limits"]
-    if len(limits) != 3 or not all(limit is None or isinstance(limit, int | float) for limit in limits):
-        raise Misfit("its limits are not three numbers")
+    if len(limits) != 4 or not all(limit is None or isinstance(limit, int | float) for limit in limits):
+        raise Misfit("its limits are not four numbers")
+    tolerances: list[Any] = facts["tolerances"]
+    if len(tolerances) != 2 or not all(isinstance(tolerance, float) and 0 <= tolerance < np.inf for tolerance in tolerances):
+        raise Misfit("its tolerances are not two numbers of at least 0")
+    names: list[Any] = facts["names"] or []
+    if not all(isinstance(name, str) for name in names):
+        raise Misfit("its variables have names that are no text")
     if not isinstance(facts["restarts"], str):
         stored_strategy(facts["restarts"])
     if facts["family"] not in FAMILIES or not (facts["method"] is None or facts["method"] in RECIPES):
@@ -250,6 +262,7 @@ class Again:
     restarts: Any = None
     x0: Callable[[np.random.Generator], Any] | None = None
     checked: bool = True  # compared with what it was
+    tolerances: tuple[Any, Any] = (None, None)  # tolfun, tolx, if there are to be others
 
     def checked_method(self, settings: Settings) -> Method:
         """The run's method: by its name, or the one that is given again if it shows itself as it did."""
@@ -273,12 +286,32 @@ class Again:
             raise ValueError(f"`restarts` must be those that the run began with, {shown(settings.restarts)}, got {described(strategy)}.")
         return strategy
 
+    def checked_tolerances(self, settings: Settings) -> tuple[float, float]:
+        """tolfun and tolx: the run's own, or others if no run follows this one, since they decide where a run ends and the next begins."""
+        given = zip(("tolfun", "tolx"), self.tolerances, settings.tolerances, strict=True)
+        tolfun, tolx = (stored if new is None else checked_tolerance(name, new) for name, new, stored in given)
+        if settings.restarts is not None and [tolfun, tolx] != settings.tolerances:
+            raise ValueError(
+                f"`tolfun` and `tolx` must be those that the run began with, {settings.tolerances}, because it has restarts, "
+                f"got {[tolfun, tolx]}."
+            )
+        return tolfun, tolx
+
+
+def _checked_names(names: list[str] | None, d: int) -> tuple[str, ...] | None:
+    """The stored names of d variables; None if there are none."""
+    try:
+        return None if names is None else checked_names(names, d)
+    except (TypeError, ValueError):
+        raise Misfit(f"it has no names for its {d} variables") from None
+
 
 def rebuilt(settings: Settings, problem: Problem, rng_state: Any, again: Again) -> Optimizer:
     """An optimizer as the run began with, apart from its generator's state."""
     if settings.draws_x0 and again.x0 is None:
         raise TypeError("`x0` must be given again, because the run began with a function that draws starting points.")
     method = again.checked_method(settings)
+    tolfun, tolx = again.checked_tolerances(settings)
     if method.family is not FAMILIES[settings.family]:
         raise Misfit(f"its method does not search with a {settings.family}")
     optimizer = Optimizer(
@@ -291,6 +324,9 @@ def rebuilt(settings: Settings, problem: Problem, rng_state: Any, again: Again) 
         log_scaled=False if problem.log_scaled is None else problem.log_scaled,
         restarts=again.checked_restarts(settings),
         rng=generator_like(rng_state),
+        tolfun=tolfun,
+        tolx=tolx,
+        names=_checked_names(settings.names, problem.x0.size),
     )
     if again.x0 is not None:
         optimizer.start = replace(optimizer.start, another=again.x0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +11,33 @@ from sublevel.store.errors import StoreError
 from sublevel.store.reader import Evaluations
 
 
-def export(evaluations: Evaluations, file: Path) -> None:
-    """Write one row for each evaluation: run, iteration, index, value and the variables x0, x1 and so on."""
+def export(evaluations: Evaluations, file: Path, names: Sequence[str] | None = None) -> None:
+    """Write one row for each evaluation: run, iteration, index, value and the variables by their names, x0, x1 and so on if None."""
     if file.suffix.lower() not in WRITERS:
         raise ValueError(f"`file` must end with {' or '.join(WRITERS)}, got {str(file)!r}.")
-    WRITERS[file.suffix.lower()](evaluations, file)
+    WRITERS[file.suffix.lower()](evaluations, file, column_names(evaluations, names))
 
 
-def _names(evaluations: Evaluations) -> list[str]:
-    return ["run", "iteration", "index", "value", *(f"x{i}" for i in range(evaluations.points.shape[1]))]
+def column_names(evaluations: Evaluations, names: Sequence[str] | None) -> list[str]:
+    """What the columns are called: keys, value and variables. A variable that is called as a column before it gets a _ behind its name."""
+    columns = dict.fromkeys(["run", "iteration", "index", "value"])
+    for name in (f"x{i}" for i in range(evaluations.points.shape[1])) if names is None else names:
+        while name in columns:
+            name += "_"
+        columns[name] = None
+    return list(columns)
 
 
-def write_csv(evaluations: Evaluations, file: Path) -> None:
+def write_csv(evaluations: Evaluations, file: Path, columns: Sequence[str]) -> None:
     """Numbers in the shortest form that gives the same bits again."""
-    with file.open("w", newline="", encoding="ascii") as stream:
+    with file.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
-        writer.writerow(_names(evaluations))
+        writer.writerow(columns)
         keys = [column.tolist() for column in (evaluations.run, evaluations.iteration, evaluations.place, evaluations.values)]
         writer.writerows([*row, *point] for *row, point in zip(*keys, evaluations.points.tolist(), strict=True))
 
 
-def write_parquet(evaluations: Evaluations, file: Path) -> None:
+def write_parquet(evaluations: Evaluations, file: Path, names: Sequence[str]) -> None:
     """Columns by name, by pyarrow."""
     try:
         import pyarrow
@@ -40,8 +46,8 @@ def write_parquet(evaluations: Evaluations, file: Path) -> None:
         raise StoreError("Parquet needs pyarrow, which is not installed: pip install 'sublevel[parquet]'; .csv needs nothing.") from error
     arrow: Any = pyarrow
     columns = [evaluations.run, evaluations.iteration, evaluations.place, evaluations.values, *evaluations.points.T]
-    table = arrow.table([arrow.array(column) for column in columns], names=_names(evaluations))
+    table = arrow.table([arrow.array(column) for column in columns], names=list(names))
     parquet.write_table(table, file)  # pyright: ignore[reportUnknownMemberType]
 
 
-WRITERS: dict[str, Callable[[Evaluations, Path], None]] = {".csv": write_csv, ".parquet": write_parquet}
+WRITERS: dict[str, Callable[[Evaluations, Path, Sequence[str]], None]] = {".csv": write_csv, ".parquet": write_parquet}

@@ -23,7 +23,7 @@ from sublevel.store.errors import StoreError
 from sublevel.store.lock import check_lockable
 
 APPLICATION = int.from_bytes(b"subl")
-VERSION = 2
+VERSION = 3
 LONGEST_FACTS = 2**24
 """Bytes that the facts of a part may have."""
 LARGEST_BLOB = 10**9

@@ -122,7 +122,7 @@ class Reading:
         if not snapshots or len(snapshots) > 10_000:
             raise StoreError(f"{self.path} is damaged: its snapshots are missing.")
         pace = cast(tuple[int, int], tuple(self.facts["pace"]))
-        history = History.restored(optimizer.space, snapshots, pace, told.generations, endings)
+        history = History.restored(optimizer.start, snapshots, pace, told.generations, endings)
         history.theta_of_best, history.adapts_rates = optimizer.theta_of_best, AdaptedRates.__name__ in self.settings.parts
         return history
 
