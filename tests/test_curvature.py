@@ -453,7 +453,7 @@ def test_nothing_stands_against_a_plain_minimum(rng):
 
 def test_a_saddle_is_named():
     found = sl.curvature(lambda x: x[0] ** 2 - 0.5 * x[1] ** 2 + x[2] ** 2, at(np.zeros(3), 0.0))
-    assert names(found) == ["saddle"]
+    assert names(found) == ["saddle", "lower_point"]
     assert "x[1]" in str(found.problems[0])
     assert np.isnan(found.hess_inv).all()
     assert_allclose(found.hessian, np.diag([2.0, -1.0, 2.0]), atol=1e-5)

@@ -123,7 +123,7 @@ def minimize(
         if store is not None:
             asked = (maxfevals, maxiter, ftarget, maxtime)
             search = search.stored(store, Given(method, fun, checked_args(args), asked, *how, log_scaled))
-        return _with_curvature(search.to_the_end(), fun, args, vectorized, workers) if wants_curvature else search.to_the_end()
+        return _with_curvature(search.to_the_end(), fun, args, *how) if wants_curvature else search.to_the_end()
 
 
 def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
@@ -133,13 +133,15 @@ def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
     return wanted
 
 
-def _with_curvature(result: Result, fun: Callable[..., Any], args: tuple[Any, ...], vectorized: bool, workers: Any) -> Result:
+def _with_curvature(
+    result: Result, fun: Callable[..., Any], args: tuple[Any, ...], vectorized: bool, workers: Any, timeout: float | None, on_error: OnError
+) -> Result:
     """The result with its inverse Hessian; both are None if there is no minimum to look at or Ctrl-C ended the look."""
     result.update(curvature=None, hess_inv=None)
     if "interrupted" in result.reasons or not np.isfinite(result.fun):
         return result
     try:
-        found = curvature_at(fun, result, args=args, vectorized=vectorized, workers=workers)
+        found = curvature_at(fun, result, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error)
     except KeyboardInterrupt:
         return result
     except BaseException as error:

@@ -34,6 +34,15 @@ def exp_where(is_log: NDArray[np.bool_], v: Array) -> Array:
         return np.where(is_log, np.clip(np.exp(np.where(is_log, v, 0.0)), *SCALE_RANGE), v)
 
 
+def shift_where(is_log: NDArray[np.bool_], x: Array, steps: Array) -> Array:
+    """x (..., d) moved by steps (..., d): x + step, and x·exp(step) where it is log-scaled; x itself, to the bit, for a step of 0."""
+    if not is_log.any():
+        return x + steps
+    with np.errstate(over="ignore", under="ignore"):
+        factors = np.exp(np.where(is_log, steps, 0.0))
+        return np.where(is_log, np.clip(x * factors, *SCALE_RANGE), x + steps)
+
+
 class Side(NamedTuple):
     """From where a variable is measured: inwards from the vertex at its lower bound, or at its upper one if it has no other, (k,) each."""
 

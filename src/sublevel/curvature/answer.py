@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from sublevel.arrays import Array
-from sublevel.curvature.findings import TRUSTED, Evidence, Spectrum, found_problems, spectrum_of
+from sublevel.curvature.findings import Evidence, Spectrum, found_problems, spectrum_of
 from sublevel.curvature.frame import Frame, Place
 from sublevel.curvature.look import Look
+from sublevel.curvature.minimum import Minimum
 from sublevel.curvature.result import Curvature
 from sublevel.diagnosis import Finding
 
@@ -17,19 +18,17 @@ TOUCHED = 0.01
 """A variable's variance is unknown if a direction without curvature may add more than this part to it."""
 
 
-def described(look: Look, names: tuple[str, ...], kind: str | None, data: int | None) -> Curvature:
-    """All there is to say."""
-    if not np.isfinite(look.fit.matrix).all() or not np.isfinite(look.fit.gradient).all():
-        return undefined(look, names, kind, data)
+def described(look: Look, minimum: Minimum, names: tuple[str, ...], kind: str | None, data: int | None) -> Curvature:
+    """All there is to say, in the user's coordinates: those of a log-scaled variable move by x with those of the frame."""
     frame, fit, spectrum = look.frame, look.fit, spectrum_of(look)
-    b = frame.inverse
+    slopes = frame.slopes(minimum.x)
+    b = frame.inverse / slopes
     hessian = b.T @ fit.matrix @ b
-    hess_inv, hess_inv_error = _inverse(look, spectrum)
+    hess_inv, hess_inv_error = _inverse(look, spectrum, slopes)
     curvatures, directions = _principal(look, spectrum, b, hessian)
-    z = look.newton if spectrum.is_minimum and np.linalg.norm(look.newton) <= TRUSTED else np.zeros(frame.size)
     return Curvature(
-        x=frame.points(z),
-        fun=float(fit.constant + fit.gradient @ z + 0.5 * z @ fit.matrix @ z),
+        x=minimum.x,
+        fun=minimum.fun,
         centre=frame.centre,
         gradient=_whole(frame, b.T @ fit.gradient, np.nan),
         gradient_error=_whole(frame, np.sqrt(look.odd_variance * np.diagonal(b.T @ fit.errors.gradient @ b)), np.nan),
@@ -48,15 +47,22 @@ def described(look: Look, names: tuple[str, ...], kind: str | None, data: int | 
         nfev=look.nfev,
         kind=kind,
         data=data,
-        problems=found_problems(Evidence(look, spectrum, names)),
+        problems=found_problems(Evidence(look, spectrum, names)) + minimum.problems,
         names=names,
         box=frame.box,
+        is_log=frame.is_log,
+        is_noisy=look.ground.is_noisy,
     )
 
 
-def _inverse(look: Look, spectrum: Spectrum) -> tuple[Array, Array]:
+def is_defined(look: Look) -> bool:
+    """Whether f was finite at all points of the look."""
+    return bool(np.isfinite(look.fit.matrix).all() and np.isfinite(look.fit.gradient).all())
+
+
+def _inverse(look: Look, spectrum: Spectrum, slopes: Array) -> tuple[Array, Array]:
     """H⁻¹ (k, k) and its standard errors by the delta method; NaN for variables that a direction without curvature touches."""
-    root, sure, unit = look.frame.root[look.frame.free], spectrum.is_sure, 2.0 * look.delta
+    root, sure, unit = slopes[:, None] * look.frame.root[look.frame.free], spectrum.is_sure, 2.0 * look.delta
     if spectrum.is_negative.any() or not sure.any():
         return np.full(root.shape, np.nan), np.full(root.shape, np.nan)
     vectors, values = spectrum.vectors[:, sure], unit * spectrum.values[sure]
@@ -125,6 +131,7 @@ def blank(frame: Frame, fun: float, fill: float, problem: Finding, **told: Any) 
         lack=np.nan,
         problems=(problem,),
         box=frame.box,
+        is_log=frame.is_log,
         **told,
     )
 

@@ -141,12 +141,13 @@ def fitted(star: Star, values: Values, exact: bool) -> Quadratic:
     return _regression(star, halves, (values,), bend, exact)
 
 
-def extrapolated(star: Star, outer: Values, inner: Values) -> Quadratic:
+def extrapolated(star: Star, outer: Values, inner: Values, exact: bool = False) -> Quadratic:
     """The same from stars of radius 1 and s = INNER, to which quartic terms of f, and cubic ones, make no difference.
 
     Even halves are f₀ + a + c outside and f₀ + s²a + s⁴c inside, of which (inner − s⁴·outer)/(s² − s⁴) = a + (1 + 1/s²)·f₀ is left; odd
     ones a + c and sa + s³c, of which (inner − s³·outer)/(s − s³) = a is: Richardson's extrapolation to radius 0. Whether that depends
-    on the radius is seen along the axes, where there are points of radius s² too. The stars have `both` kinds of couples.
+    on the radius is seen along the axes, where there are points of radius s² too. The stars have `both` kinds of couples, or the value at
+    the centre is `exact`.
     """
     base = float(np.concatenate([outer.centre, inner.centre]).mean())
     wide, near = _halves(outer, base), _halves(inner, base)
@@ -160,7 +161,7 @@ def extrapolated(star: Star, outer: Values, inner: Values) -> Quadratic:
     nearer = _without(near.even[0][: star.checks], near.even[0][k:], 2) / INNER**2
     unit = 0.5 * extrapolated_unit(wide.units[0], ((1.0 + INNER**2) ** 2 + INNER**-4) * near.units[0], 2)
     bend = _bend(star, halves, halves.even[0][: star.checks] - nearer, unit, lift * (1.0 - INNER**-2))
-    return _regression(replace(star, checks=0), halves, (outer, inner), bend, exact=False)
+    return _regression(replace(star, checks=0), halves, (outer, inner), bend, exact)
 
 
 def _bend(star: Star, halves: Halves, change: Array, unit: float, lift: float) -> Bend:

@@ -100,10 +100,11 @@ def _ellipse_panels(figure: Any, found: Any) -> list[Any]:
     for axis in axes[len(pairs) :]:
         axis.set_axis_off()
     for axis, pair in zip(axes, pairs, strict=False):
-        centre = found.x[list(pair)][:, None]
+        steps = np.zeros((CIRCLE.shape[1], found.x.size))
+        steps[:, pair] = ellipse(cov[np.ix_(pair, pair)]).T
         for radius, alpha in LEVELS:
-            axis.fill(*(centre + radius * ellipse(cov[np.ix_(pair, pair)])), color=BLUE, alpha=alpha, lw=0)
-        axis.plot(*centre, "+", color=INK)
+            axis.fill(*found.shifted(radius * steps)[:, pair].T, color=BLUE, alpha=alpha, lw=0)
+        axis.plot(*found.x[list(pair)][:, None], "+", color=INK)
         axis.set(xlabel=found.names[pair[0]], ylabel=found.names[pair[1]])
         axis.locator_params(nbins=4)
         axis.tick_params(labelsize=8)

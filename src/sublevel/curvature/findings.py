@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sublevel.arrays import Array
 from sublevel.curvature.look import Look
-from sublevel.curvature.radii import VERY_SURE
+from sublevel.curvature.radii import VERY_SURE, seen_change
 from sublevel.diagnosis import Finding
 
 SURE = 3.0
@@ -69,7 +69,8 @@ class Evidence:
 
     def direction(self, index: int) -> str:
         """A whitened eigenvector as a combination of variables, the largest part of which is 1."""
-        step = self.look.frame.root @ self.spectrum.vectors[:, index]
+        frame = self.look.frame
+        step = np.where(frame.is_log, frame.centre, 1.0) * (frame.root @ self.spectrum.vectors[:, index])
         parts = step / step[np.argmax(np.abs(step))]
         order = [i for i in np.argsort(-np.abs(parts), kind="stable")[:3] if abs(parts[i]) > 0.01]
         return " ".join(f"{parts[i]:+.2g}·{self.names[i]}" for i in order) + (" + …" if np.count_nonzero(np.abs(parts) > 0.01) > 3 else "")
@@ -127,16 +128,21 @@ def flat(evidence: Evidence) -> Finding | None:
 
 def not_quadratic(evidence: Evidence) -> Finding | None:
     """Curvatures change with the radius, beyond what noise does."""
-    look, change = evidence.look, evidence.look.lack
-    if not change.size or not np.any(change > np.maximum(NOT_QUADRATIC, look.ground.is_noisy * VERY_SURE * look.lack_error)):
+    look = evidence.look
+    inside = seen_change(look, NOT_QUADRATIC)
+    change = inside or look.plain_lack
+    if not change:
         return None
-    largest = float(np.max(change))
-    sentence = (
-        f"f is not quadratic at this scale: where it rises by {look.delta:.3g}, a curvature differs by {100 * largest:.3g} % from that at "
-        "half the radius; the Hessian is an average over the region: a smaller `delta_f` is nearer to the limit, and `profile()` shows "
-        "how far the quadratic holds"
+    meaning = (
+        "the Hessian is an average over the region: a smaller `delta_f` is nearer to the limit"
+        if inside
+        else 'the Hessian is that at the minimum, and intervals(method="profile") need no quadratic'
     )
-    return Finding("not_quadratic", sentence, {"change": largest, "delta_f": look.delta})
+    sentence = (
+        f"f is not quadratic at this scale: where it rises by {look.delta:.3g}, a curvature differs by {100 * change:.3g} % from that at "
+        f"half the radius; {meaning}, and `profile()` shows how far the quadratic holds"
+    )
+    return Finding("not_quadratic", sentence, {"change": change, "delta_f": look.delta})
 
 
 def unseen(evidence: Evidence) -> Finding | None:

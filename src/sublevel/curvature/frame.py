@@ -1,4 +1,7 @@
-"""Where the curvature is asked for, and the frame in which the valley is round: x = centre + root·z."""
+"""Where the curvature is asked for, and the frame in which the valley is round: x = centre + root·z.
+
+A log-scaled variable moves by factors instead: x = centre·exp(root·z). Its row of a root, and its room in the box, are in units of ln x.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from numpy.typing import NDArray
 
 from sublevel.arrays import Array
 from sublevel.diagnosis import TOUCHING
-from sublevel.door import checked_box, checked_x0, shown
+from sublevel.door import checked_box, checked_log_scaled, checked_x0, shown
 from sublevel.families import Bernoulli, Family, FullGaussian
 from sublevel.families.full import power_of_two_near
 from sublevel.optimizer import Optimizer
 from sublevel.record import History, Snapshot, log_size
-from sublevel.space import Space
+from sublevel.space import Space, log_where, shift_where
 
 EPS = float(np.finfo(np.float64).eps)
 COARSE = 1e-5
@@ -35,6 +38,7 @@ class Place:
     mean: Array  # (d,), the mean of the search: under noise a better estimate than the best point
     root: Array  # (d, k), of the learned covariance, C = root·rootᵀ
     box: tuple[Array, Array]  # (d,) each
+    is_log: NDArray[np.bool_]  # (d,), log-scaled variables
     curvature: float = np.nan  # about what f″ is along a whitened direction, if the history tells
 
 
@@ -46,6 +50,7 @@ class Frame:
     root: Array  # (d, k); rows of variables that are not free are 0
     free: NDArray[np.bool_]  # (d,)
     box: tuple[Array, Array]  # (d,) each
+    is_log: NDArray[np.bool_]  # (d,), log-scaled variables
 
     @property
     def size(self) -> int:
@@ -54,17 +59,26 @@ class Frame:
 
     @property
     def inverse(self) -> Array:
-        """B (k, k) with z = B·(x − centre) over the free variables."""
+        """B (k, k) with z = B·(x − centre) over the free variables, B·ln(x/centre) where they are log-scaled."""
         return np.linalg.inv(self.root[self.free]).astype(np.float64)
 
     def points(self, z: Array) -> Array:
         """The user's points (..., d), within the box whatever the rounding."""
-        return np.clip(self.centre + z @ self.root.T, *self.box)
+        return np.clip(shift_where(self.is_log, self.centre, z @ self.root.T), *self.box)
+
+    def slopes(self, x: Array) -> Array:
+        """How far the free variables (k,) move at x (d,) with the units of the root: 1, or x for log-scaled ones."""
+        return np.where(self.is_log, x, 1.0)[self.free]
+
+    @property
+    def magnitudes(self) -> Array:
+        """Sizes (k,) of the free variables that rounding is a part of, in the units of the root."""
+        return np.where(self.is_log, 1.0, np.abs(self.centre))[self.free]
 
     @property
     def rounding(self) -> float:
         """What rounding of x makes of z, at the points that two axes lead to."""
-        largest = np.abs(self.centre[self.free]) + np.max(np.abs(self.root[self.free]), axis=1)
+        largest = self.magnitudes + np.max(np.abs(self.root[self.free]), axis=1)
         return EPS * float(np.linalg.norm(self.inverse * largest))
 
     def turned(self, matrix: Array) -> Frame:
@@ -74,26 +88,44 @@ class Frame:
     @property
     def reach(self) -> Array:
         """How far each axis (k,) may go such that the sum of two such steps stays within the box, and rounding of x within COARSE radii."""
-        room = np.minimum(self.centre - self.box[0], self.box[1] - self.centre)
+        lower, centre, upper = in_search_units(self.is_log, self.box[0], self.centre, self.box[1])
+        room = np.minimum(centre - lower, upper - centre)
         fine = COARSE / (EPS * np.linalg.norm(self.inverse, axis=0))
         room[self.free] = np.minimum(room[self.free], np.maximum(fine, np.max(np.abs(self.root[self.free]), axis=1)))
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.min(np.where(self.root == 0, np.inf, room[:, None] / (2.0 * np.abs(self.root))), axis=0)
 
 
-def found_place(found: Any, bounds: Any, noise: float = 0.0) -> Place:
+def in_search_units(is_log: NDArray[np.bool_], *points: Array) -> tuple[Array, ...]:
+    """Points (d,) or ends of a box, by their logarithms where variables are log-scaled; what is not positive is −inf there."""
+    return tuple(log_where(is_log, np.where(is_log, np.maximum(point, 0.0), point)) for point in points)
+
+
+def found_place(found: Any, bounds: Any, noise: float = 0.0, log_scaled: Any = None) -> Place:
     """The place that an Optimizer, a result of `minimize`, or any other OptimizeResult stands for, if values scatter by so much."""
     if isinstance(found, Optimizer):
+        _refuse_log_scaled(log_scaled)
         return _searched_place(found.best_x, found.best_fun, found.theta_of_best, found.space, bounds)
     if not hasattr(found, "x"):
         raise TypeError(f"the curvature is asked at a result of `minimize` or at an Optimizer, got {shown(found)}.")
     if getattr(found, "history", None) is not None and hasattr(found, "mean"):
+        _refuse_log_scaled(log_scaled)
         run = _best_run(found.history)
         snapshots = _telling(found.history, run, noise)
         last, learned = (_searched_place(found.x, found.fun, seen[-1].theta, found.history.space, bounds) for seen in (run, snapshots))
         return replace(last, root=learned.root, curvature=_seen_curvature(found.history, snapshots, noise))
     x = checked_x0(found.x)
-    return Place(x, float(getattr(found, "fun", np.nan)), x, _foreign_root(found, x), _box(bounds, x.size))
+    box = _box(bounds, x.size)
+    is_log = checked_log_scaled(False if log_scaled is None else log_scaled, box[0], x)
+    root = _foreign_root(found, x, is_log)
+    return Place(x, float(getattr(found, "fun", np.nan)), x, root, box, is_log)
+
+
+def _refuse_log_scaled(log_scaled: Any) -> None:
+    if log_scaled is not None:
+        raise ValueError(
+            f"`log_scaled` is known from the search, got log_scaled={shown(log_scaled)}. Leave it out: it is for points found by others."
+        )
 
 
 def found_names(found: Any) -> tuple[str, ...] | None:
@@ -141,26 +173,28 @@ def _searched_place(x: Array, fun: float, theta: Family, space: Space | None, bo
         raise ValueError("bits have no curvature: the search was over 0 and 1.")
     root = theta.scale * theta.root if isinstance(theta, FullGaussian) else np.diag(theta.deviations)
     if space is None:
-        return Place(x, fun, theta.mean, root, _box(bounds, x.size))
-    full = np.zeros((x.size, theta.dimension))
-    full[space.free] = space.slopes(x)[:, None] * root
-    return Place(x, fun, space.points(theta.mean), full, space.box if bounds is None else _box(bounds, x.size))
+        return Place(x, fun, theta.mean, root, _box(bounds, x.size), np.zeros(x.size, dtype=np.bool_))
+    full, is_log = np.zeros((x.size, theta.dimension)), space.log_scaled
+    full[space.free] = (space.slopes(x) / np.where(is_log, x, 1.0)[space.free])[:, None] * root
+    return Place(x, fun, space.points(theta.mean), full, space.box if bounds is None else _box(bounds, x.size), is_log)
 
 
 def _box(bounds: Any, d: int) -> tuple[Array, Array]:
     return checked_box([(None, None)] * d if bounds is None else bounds, d)
 
 
-def _foreign_root(found: Any, x: Array) -> Array:
-    """A root of another method's `hess_inv` if that is one, else steps of the size of x."""
+def _foreign_root(found: Any, x: Array, is_log: NDArray[np.bool_]) -> Array:
+    """A root of another method's `hess_inv` if that is one, else steps of a thousandth of x; in ln x for log-scaled variables."""
     inverse: Any = getattr(found, "hess_inv", None)
     inverse = inverse.todense() if hasattr(inverse, "todense") else inverse
     if np.shape(inverse) == (x.size, x.size) and np.isfinite(inverse).all():
         matrix: Array = np.asarray(inverse, dtype=np.float64)
         values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
         if values[0] > 0:
-            return vectors * np.sqrt(values)
-    return np.diag(1e-3 * np.maximum(np.abs(x), 1e-3 * np.max(np.abs(x), initial=0.0) + (not np.any(x))))
+            return vectors * np.sqrt(values) / np.where(is_log, x, 1.0)[:, None]
+    sizes = np.abs(np.where(is_log, 0.0, x))
+    steps = np.maximum(sizes, 1e-3 * np.max(sizes) + (not np.any(sizes)))
+    return np.diag(1e-3 * np.where(is_log, 1.0, steps))
 
 
 def variables_at_bounds(x: Array, box: tuple[Array, Array], deviations: Array) -> NDArray[np.bool_]:
@@ -172,11 +206,12 @@ def variables_at_bounds(x: Array, box: tuple[Array, Array], deviations: Array) -
 def free_frame(place: Place, centre: Array) -> Frame:
     """The frame of the variables that are not at a bound: the learned covariance given the others."""
     deviations = np.sqrt(np.vecdot(place.root, place.root))
-    free = ~variables_at_bounds(centre, place.box, deviations) & (deviations > 0)
+    lower, inside, upper = in_search_units(place.is_log, place.box[0], centre, place.box[1])
+    free = ~variables_at_bounds(inside, (lower, upper), deviations) & (deviations > 0)
     root = np.zeros((centre.size, np.count_nonzero(free)))
     held = place.root[~free & (deviations > 0)]
     root[free] = _square(place.root[free] @ _complement(held, place.root.shape[1]))
-    return Frame(centre, root, free, place.box)
+    return Frame(centre, root, free, place.box, place.is_log)
 
 
 def _complement(rows: Array, k: int) -> Array:

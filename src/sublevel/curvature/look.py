@@ -53,6 +53,8 @@ class Objective:
     def __init__(self, evaluate: Evaluator, maxfevals: float) -> None:
         self.evaluate, self.maxfevals, self.nfev = evaluate, maxfevals, 0
         self.spends = bool(np.isfinite(maxfevals))  # a budget that somebody gave is there to be spent on noise
+        self.first, self.best = np.nan, np.inf  # value of the first point, and the lowest
+        self.best_x: Array | None = None  # (d,), where that was
 
     def at(self, points: Array) -> Array:
         """Values (n,) of points (n, d), NaN where f is not finite, or so large that its square is not."""
@@ -60,7 +62,12 @@ class Objective:
             return np.empty(0)
         self.nfev += len(points)
         values = all_values(self.evaluate, points)
-        return np.where(np.abs(values) < LARGEST_VALUE, values, np.nan)
+        values = np.where(np.abs(values) < LARGEST_VALUE, values, np.nan)
+        self.first = float(values[0]) if np.isnan(self.first) else self.first
+        if np.min(values, initial=np.inf, where=~np.isnan(values)) < self.best:
+            lowest = int(np.nanargmin(values))
+            self.best, self.best_x = float(values[lowest]), points[lowest]
+        return values
 
     def centre(self, frame: Frame, times: int = 1) -> Array:
         """Values (times,) at the centre."""
@@ -171,6 +178,7 @@ class Look:
     inner: Rounds | None = None  # of the star of half the radius, if the fit extrapolates from there
     bias: float = 0.0  # square of what is probably wrong with the relative curvatures (k, k) besides noise, all together
     widening: float = 1.0  # what that makes of variances
+    plain_lack: float = 0.0  # largest change of a curvature with the radius before extrapolation, if it matters at this radius
     drift: float = np.inf  # part by which a curvature may differ between the centre and the minimum, if that is known
 
     @property
@@ -287,7 +295,7 @@ def telling_rise(frame: Frame, ground: Ground, curvature: float) -> float:
 
 def telling_radius(frame: Frame) -> float:
     """The radius, in the frame, at which rounding of x makes little difference."""
-    return ARGUMENT_SIGNAL * EPS * float(np.linalg.norm(frame.inverse * frame.centre[frame.free]))
+    return ARGUMENT_SIGNAL * EPS * float(np.linalg.norm(frame.inverse * frame.magnitudes))
 
 
 def scaled_axes(objective: Objective, frame: Frame, ground: Ground, delta: float, checks: int) -> Axes:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sublevel.arrays import Array
-from sublevel.door import checked_flag, checked_numbers, checked_positive, checked_workers, shown
-from sublevel.evaluate import all_values, evaluator, with_args
+from sublevel.curvature.calls import Calls
+from sublevel.door import checked_numbers, checked_positive, shown
+from sublevel.evaluate import all_values
 
 STEPS = (0.5, 1.0, 2.0, 3.0)
 """Where f is looked at along a direction, in units of its standard deviation (of the step to a rise of 1/2, or of delta_f)."""
@@ -42,30 +42,18 @@ class Profile:
         return "\n".join(lines)
 
 
-def profiled(
-    found: Any,
-    fun: Callable[..., Any],
-    steps: Any,
-    tolerance: float,
-    mainly: tuple[str, ...],
-    args: tuple[Any, ...],
-    vectorized: bool,
-    workers: int | Callable[..., Any],
-) -> Profile:
+def profiled(found: Any, calls: Calls, steps: Any, tolerance: float, mainly: tuple[str, ...]) -> Profile:
     """The profile of a curvature; directions along which f does not rise have NaN for ratios."""
     at, tolerance = _checked_steps(steps), checked_positive("tolerance", tolerance)
     unit = found.unit_rise
     with np.errstate(invalid="ignore", divide="ignore"):
         lengths = np.sqrt(2.0 * unit / np.where(found.curvatures > 0, found.curvatures, np.nan))
-    points = found.x + np.where(np.isnan(lengths), 0.0, lengths)[:, None, None] * at[:, None] * found.directions.T[:, None, :]
+    points = found.shifted(np.where(np.isnan(lengths), 0.0, lengths)[:, None, None] * at[:, None] * found.directions.T[:, None, :])
     inside = np.all((points >= found.box[0]) & (points <= found.box[1]), axis=-1) & ~np.isnan(lengths)[:, None]
     values = np.full(inside.shape, np.nan)
     asked = points[inside]
-    evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers))
-    try:
+    with calls.open() as evaluate:
         values[inside] = all_values(evaluate, asked) if len(asked) else []
-    finally:
-        evaluate.close()
     ratios = (values - found.fun) / (unit * np.square(at))
     return Profile(at, unit, values, ratios, _holds(at, ratios, tolerance), tolerance, len(asked), mainly)
 

@@ -17,6 +17,8 @@ from sublevel.curvature.look import ROUND_FOR_NOISE, Look, Objective, Rounds
 
 PRECISION = 0.07
 """Relative error of an eigenvalue of the whitened Hessian that noise may leave."""
+SMOOTH = 0.01
+"""Without noise: part of a curvature that may change between half the radius and the radius where the limit of small radii is wanted."""
 MOST_ROUNDS = 10_000
 """Rounds at most."""
 DOF = 30
@@ -52,6 +54,24 @@ def settled(objective: Objective, look: Look, is_fixed: bool) -> Look:
     return with_bias(repeated(objective, look, MOST_ROUNDS if objective.spends else np.ceil(count * np.square(look.spread / PRECISION))))
 
 
+def extrapolated_smooth(objective: Objective, look: Look) -> Look:
+    """Without noise: the limit of small radii, from the look and one of half its radius, where curvatures change with the radius."""
+    star, frame = look.rounds.star, look.frame
+    known, size = look.rounds, star.size
+    costs = 2 * size + 2 * len(star.couple_rows)
+    if star.checks < size or not np.max(look.lack, initial=0.0) > SMOOTH or objective.left < costs + 1:
+        return look
+    nearer = objective.pairs(frame, INNER**2 * np.eye(size))
+    inner = Rounds(
+        star,
+        known.centre,
+        (np.append(known.axes[0][size:], nearer[0]), np.append(known.axes[1][size:], nearer[1])),
+        objective.pairs(frame, INNER * star.couple_rows),
+    )
+    fit = extrapolated(star, known.values, inner.values, exact=True)
+    return replace(look, inner=inner, fit=fit, nfev=objective.nfev) if np.isfinite(fit.matrix).all() else look
+
+
 def repeated(objective: Objective, look: Look, wanted: float) -> Look:
     """With so many rounds as are wanted, or as can be paid, of the inner star if there are two."""
     count = int(min(wanted, MOST_ROUNDS))
@@ -70,9 +90,16 @@ def with_bias(look: Look) -> Look:
     return replace(look, widening=1.0 + look.bias / noise)
 
 
+def seen_change(look: Look, least: float) -> float:
+    """The largest relative change of a curvature with the radius if it is more than `least` and than noise, else 0."""
+    lack = look.lack
+    is_seen = lack > np.maximum(least, look.ground.is_noisy * VERY_SURE * look.lack_error)
+    return float(np.max(lack[is_seen], initial=0.0))
+
+
 def is_bent(look: Look) -> bool:
     """Whether a curvature changes with the radius, by more than noise and PRECISION."""
-    return bool(np.any(look.lack > np.maximum(PRECISION, VERY_SURE * look.lack_error)))
+    return seen_change(look, PRECISION) > 0
 
 
 def with_least_error(objective: Objective, plain: Look) -> Look:

@@ -18,18 +18,22 @@ from sublevel.curvature.frame import Frame, Place, found_names, found_place, fre
 from sublevel.curvature.shape import RankShape
 from sublevel.diagnosis import Finding, rank_correlation
 from sublevel.door import (
+    Workers,
     checked_box,
     checked_callable,
     checked_count,
     checked_deviations,
     checked_flag,
     checked_names,
+    checked_on_error,
     checked_positive,
     checked_rng,
+    checked_timeout,
     checked_workers,
     checked_x0,
 )
 from sublevel.evaluate import Compared, Evaluator, all_values, evaluator, with_args
+from sublevel.failures import OnError
 from sublevel.families.full import FullGaussian, power_of_two_near
 from sublevel.linalg import lower_solve
 from sublevel.method import Outcome, State
@@ -70,6 +74,8 @@ def shape_from_ranks(
     names: Any = None,
     vectorized: bool = False,
     workers: int | Callable[..., Any] = 1,
+    timeout: float | None = None,
+    on_error: OnError = "raise",
     rng: Any = None,
 ) -> RankShape:
     """The inverse Hessian up to a factor, from the order of values alone: the same for f, log f, and for a judge of which of two is better.
@@ -84,8 +90,8 @@ def shape_from_ranks(
     iterations, popsize
         Each evaluates `popsize` points, d² by default and at least 8d. The error falls like 1/iterations without noise, with it like
         1/√iterations.
-    args, bounds, vectorized, workers, rng
-        As for `minimize`; bounds of a result of ours are known already.
+    args, bounds, vectorized, workers, timeout, on_error, rng
+        As for `minimize`; bounds of a result of ours are known already. A point that fails counts as the worst. Not for comparisons.
     names
         What to call the variables; by default as `minimize` was told.
 
@@ -108,7 +114,8 @@ def shape_from_ranks(
     if frame.size == 1:
         return _described(frame, called, np.zeros(1), np.eye(1))  # every shape of one dimension is the same
     comparisons = _Comparisons(with_args(fun, args))
-    evaluate = _evaluator(comparisons, checked_flag("compares", compares), checked_flag("vectorized", vectorized), checked_workers(workers))
+    how = checked_flag("vectorized", vectorized), checked_workers(workers), checked_timeout(timeout), checked_on_error(on_error)
+    evaluate = _evaluator(comparisons, checked_flag("compares", compares), how)
     look = _Look(evaluate)
     try:
         walk = _walk(look, frame, enlarged, count, size, MirroredFrames(checked_rng(rng)))
@@ -117,12 +124,13 @@ def shape_from_ranks(
     return replace(_learned(walk, called), popsize=size, nfev=look.nfev, comparisons=comparisons.count)
 
 
-def _evaluator(comparisons: _Comparisons, compares: bool, vectorized: bool, workers: int | Callable[..., Any]) -> Evaluator:
+def _evaluator(comparisons: _Comparisons, compares: bool, how: tuple[bool, Workers, float | None, OnError]) -> Evaluator:
     if not compares:
-        return evaluator(comparisons.better, vectorized, workers)
-    if vectorized or workers != 1:
+        return evaluator(comparisons.better, *how)
+    if how != (False, 1, None, "raise"):
         raise ValueError(
-            "a function that `compares` gets two points at a time, one pair after the other: leave out `vectorized` and `workers`."
+            "a function that `compares` gets two points at a time, one pair after the other: leave out `vectorized` and `workers`, "
+            "`timeout` and `on_error`."
         )
     return Compared(comparisons)
 
@@ -136,7 +144,7 @@ def _frame(found: Any, sigma0: Any, bounds: Any) -> Frame:
     else:
         x0 = checked_x0(found)
         box = checked_box([(None, None)] * x0.size if bounds is None else bounds, x0.size)
-        place = Place(x0, np.nan, x0, np.diag(checked_deviations(sigma0, x0.size)), box)
+        place = Place(x0, np.nan, x0, np.diag(checked_deviations(sigma0, x0.size)), box, np.zeros(x0.size, dtype=np.bool_))
     frame = free_frame(place, place.mean)
     if frame.size == 0:
         raise ValueError("every variable is fixed or at a bound: there is no free direction to learn a shape of.")
@@ -246,10 +254,12 @@ def _learned(walk: _Walk, names: tuple[str, ...]) -> RankShape:
 
 def _described(frame: Frame, names: tuple[str, ...], mean: Array, root: Array) -> RankShape:
     """What a root (k, k) in a frame, and a mean (k,), are in the user's coordinates."""
+    x = frame.points(mean)
     whole = frame.root @ root
+    whole[frame.free] *= frame.slopes(x)[:, None]
     whole /= power_of_two_near(np.max(np.abs(whole)))  # such that units that are powers of two change nothing
     log_size = np.linalg.slogdet(whole[frame.free])[1] / frame.size
-    return RankShape(frame.points(mean), np.exp(-log_size) * whole, frame.free, names)
+    return RankShape(x, np.exp(-log_size) * whole, frame.free, names)
 
 
 def _problems(walk: _Walk, settled: int, average: Averaged, signal: float, names: tuple[str, ...]) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,13 @@ from scipy.special import ndtri, stdtrit
 
 from sublevel.arrays import Array
 from sublevel.curvature import draw, report
+from sublevel.curvature.calls import Calls, calls_for
 from sublevel.curvature.profile import STEPS, Profile, profiled
 from sublevel.diagnosis import Finding
+from sublevel.failures import OnError
+from sublevel.space import shift_where
 
-HARMLESS = frozenset({"at_bound"})
+HARMLESS = frozenset({"at_bound", "better_point", "failures"})
 """Findings that leave the numbers of the free variables as good as they are."""
 
 
@@ -28,8 +31,8 @@ class Curvature:
     from it 0: such a variable does not vary. Where f has no curvature to invert, `hess_inv` is NaN and `problems` says why.
     """
 
-    x: Array  # (d,), the minimum of the fitted quadratic, or the given point if that is no minimum
-    fun: float  # the fitted value there
+    x: Array  # (d,), the minimum: the lower of the point that was given and the minimum of the fitted quadratic; under noise the latter
+    fun: float  # the value there; under noise that of the quadratic
     centre: Array  # (d,), where f was looked at
     gradient: Array  # (d,), at the centre
     gradient_error: Array  # (d,), standard errors
@@ -51,6 +54,9 @@ class Curvature:
     problems: tuple[Finding, ...] = ()
     names: tuple[str, ...] = ()
     box: tuple[Array, Array] = (np.array(-np.inf), np.array(np.inf))  # (d,) each
+    is_log: NDArray[np.bool_] = field(default_factory=lambda: np.array(False))  # (d,), variables that are log-scaled
+    is_noisy: bool = False  # whether f returned different values at the same point
+    calls: Calls | None = field(default=None, repr=False)  # how to evaluate f; None after pickling
 
     @property
     def success(self) -> bool:
@@ -82,7 +88,11 @@ class Curvature:
         if not 0 < level < 1:
             raise ValueError(f"`level` must lie between 0 and 1, got {level!r}. 0.95 gives 95 % intervals.")
         quantile = float(ndtri(0.5 + 0.5 * level) if self.data is None else stdtrit(self._residual_dof, 0.5 + 0.5 * level))
-        return self.x[:, None] + quantile * self.stderr[:, None] * np.array([-1.0, 1.0])
+        return np.stack([self.shifted(sign * quantile * self.stderr) for sign in (-1.0, 1.0)], axis=-1)
+
+    def shifted(self, steps: Array) -> Array:
+        """The user's points (..., d) at steps (..., d) from `x`: straight on, and in ln x for log-scaled variables, which stay positive."""
+        return shift_where(self.is_log, self.x, steps / np.where(self.is_log, self.x, 1.0))
 
     @property
     def _residual_dof(self) -> int:
@@ -107,21 +117,25 @@ class Curvature:
 
     def profile(
         self,
-        fun: Callable[..., Any],
+        fun: Callable[..., Any] | None = None,
         *,
         steps: Any = STEPS,
         tolerance: float = 0.1,
-        args: tuple[Any, ...] = (),
-        vectorized: bool = False,
-        workers: int | Callable[..., Any] = 1,
+        args: tuple[Any, ...] | None = None,
+        vectorized: bool | None = None,
+        workers: int | Callable[..., Any] | None = None,
+        timeout: float | None = None,
+        on_error: OnError | None = None,
     ) -> Profile:
         """How far the quadratic holds: `fun` along each principal direction, against what the quadratic says.
 
         `steps` are taken to both sides, in units in which the quadratic rises by `unit_rise`: one standard deviation if f has a kind. The
         quadratic holds as far as the two rises differ by no more than `tolerance`. It costs 2 evaluations for each step and direction.
+        Log-scaled variables are stepped in ln x. `fun` and how to call it default to what `curvature` was given.
         """
+        calls = calls_for(self.calls, fun, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error)
         mainly = tuple(report.main_parts(self, i) for i in range(self.curvatures.size))
-        return profiled(self, fun, steps, tolerance, mainly, args, vectorized, workers)
+        return profiled(self, calls, steps, tolerance, mainly)
 
     def summary(self) -> str:
         """One page of text: parameters, spectrum, correlations, and what to mind."""

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sublevel.curvature.answer import described, nothing_free
-from sublevel.curvature.findings import TRUSTED, Spectrum, spectrum_of
+from sublevel.curvature.answer import described, is_defined, nothing_free, undefined
+from sublevel.curvature.calls import Calls, failed_calls
+from sublevel.curvature.findings import NOT_QUADRATIC, TRUSTED, Spectrum, spectrum_of
 from sublevel.curvature.frame import Frame, Place, found_names, found_place, free_frame
 from sublevel.curvature.look import (
     NOISE_SIGNAL,
@@ -26,19 +27,17 @@ from sublevel.curvature.look import (
     scaled_axes,
     telling_rise,
 )
-from sublevel.curvature.radii import settled
+from sublevel.curvature.minimum import reported_minimum
+from sublevel.curvature.radii import extrapolated_smooth, seen_change, settled
 from sublevel.curvature.result import Curvature
 from sublevel.door import (
     checked_budget,
-    checked_callable,
     checked_count,
-    checked_flag,
     checked_names,
     checked_positive,
-    checked_workers,
     shown,
 )
-from sublevel.evaluate import evaluator, with_args
+from sublevel.failures import Failures, OnError
 
 KINDS = ("nll", "least_squares")
 ONE_SIGMA, WIDEST = 0.5, 2.0
@@ -100,13 +99,16 @@ def curvature(
     names: Sequence[str] | None = None,
     args: tuple[Any, ...] = (),
     bounds: Any = None,
+    log_scaled: Any = None,
     vectorized: bool = False,
     workers: int | Callable[..., Any] = 1,
+    timeout: float | None = None,
+    on_error: OnError = "raise",
 ) -> Curvature:
     """Hessian, inverse Hessian, error bars and principal directions of `fun` at a minimum that was found.
 
-    fun, args, vectorized, workers
-        As for `minimize`.
+    fun, args, vectorized, workers, timeout, on_error
+        As for `minimize`. Evaluations that fail are left out, and `problems` counts them.
     result_or_optimizer
         What `minimize` returned, an `Optimizer`, or any OptimizeResult with an `x`. The better the frame that the search has learned, the
         fewer evaluations it takes: (d + 1)(d + 2) of them for a smooth function after a search with a full covariance.
@@ -121,8 +123,9 @@ def curvature(
     maxfevals, names
         Evaluations that it may cost; under noise 500 + 10·(d + 1)(d + 2) by default. And what to call the variables in what is printed;
         by default as `minimize` was told.
-    bounds
-        As for `minimize`; known already if the result is one of ours. Nothing outside is ever evaluated.
+    bounds, log_scaled
+        As for `minimize`; known already if the result is one of ours. Nothing outside is ever evaluated. Log-scaled variables are varied in
+        ln x; Hessian, covariance and standard errors are those of x, intervals are transformed back.
 
     >>> import sublevel as sl
     >>> valley = lambda x: (x[0] - 1) ** 2 + 100 * (x[1] - x[0]) ** 2
@@ -131,24 +134,35 @@ def curvature(
     array([[ 202., -200.],
            [-200.,  200.]])
     """
-    checked_callable("fun", fun)
+    calls = Calls.checked(fun, args, vectorized, workers, timeout, on_error)
     question = Question.checked(delta_f, noise, kind, data)
-    place = (place_under := partial(found_place, result_or_optimizer, bounds))(0.0)
-    called = checked_names(found_names(result_or_optimizer) if names is None else names, place.x.size)
+    place_under = partial(found_place, result_or_optimizer, bounds, log_scaled=log_scaled)
+    return _curvature_at(calls, place_under, question, maxfevals, found_names(result_or_optimizer) if names is None else names)
+
+
+def _curvature_at(calls: Calls, place_under: Callable[[float], Place], question: Question, maxfevals: Any, names: Any) -> Curvature:
+    """The same of a place, which is another one `place_under` noise."""
+    place = place_under(0.0)
+    called = checked_names(names, place.x.size)
     frame = free_frame(place, place.x)
     if not frame.size:
-        return nothing_free(place, frame, called, question.kind, question.data)
+        return replace(nothing_free(place, frame, called, question.kind, question.data), calls=calls)
     _check_data(frame, question)
-    least = (frame.size + 1) * (frame.size + 2) + REPEATS + 4
+    budget = _checked_evaluations(maxfevals, frame.size)
+    with calls.open(failures := Failures()) as evaluate:
+        objective = Objective(evaluate, budget)
+        look = _looked_at(objective, place, place_under, frame, question)
+        told = called, question.kind, question.data
+        found = described(look, reported_minimum(objective, look), *told) if is_defined(look) else undefined(look, *told)
+    return replace(found, nfev=objective.nfev, calls=calls, problems=found.problems + failed_calls(failures))
+
+
+def _checked_evaluations(maxfevals: Any, size: int) -> float:
+    least = (size + 1) * (size + 2) + REPEATS + 4
     budget = np.inf if maxfevals is None else checked_budget("maxfevals", maxfevals)
     if budget < least:
-        raise ValueError(f"`maxfevals` must allow {least} evaluations for {frame.size} free variables, got {maxfevals!r}.")
-    evaluate = evaluator(with_args(fun, args), checked_flag("vectorized", vectorized), checked_workers(workers))
-    try:
-        look = _looked_at(Objective(evaluate, budget), place, place_under, frame, question)
-    finally:
-        evaluate.close()
-    return described(look, called, question.kind, question.data)
+        raise ValueError(f"`maxfevals` must allow {least} evaluations for {size} free variables, got {maxfevals!r}.")
+    return budget
 
 
 def _check_data(frame: Frame, question: Question) -> None:
@@ -180,18 +194,28 @@ def _looked_at(objective: Objective, place: Place, place_under: Callable[[float]
         last = turn + 1 == PASSES or objective.left < 2 * axes.star.evaluations
         better = None if last else _better(look, moved=look.frame.centre is not place.x)
         if better is None:
-            return settled(objective, look, asked is not None)
+            return _finished(objective, look, question)
         is_fixed |= better.delta > look.delta
         if better.frame.centre is not look.frame.centre:
             value, ground = ground.value, ground_at(objective, better.frame, np.nan, ground.noise)
             if not ground.value < value:
-                return settled(objective, look, asked is not None)
+                return _finished(objective, look, question)
         frame, delta, turn = better.frame, better.delta, turn + 1
 
 
+def _finished(objective: Objective, look: Look, question: Question) -> Look:
+    """The look repeated under noise; without, and with a `kind`, the limit of small radii, seen from one standard deviation."""
+    by_kind = question.kind is not None and question.delta is None
+    if look.ground.is_noisy:
+        finished = settled(objective, look, question.delta is not None)
+    else:
+        finished = extrapolated_smooth(objective, look) if by_kind else look
+    return replace(finished, plain_lack=seen_change(look, NOT_QUADRATIC)) if by_kind and finished.inner is not None else finished
+
+
 def _checks(objective: Objective, size: int) -> int:
-    """How many axes get inner points: all, but one or two fewer where (d + 1)(d + 2) evaluations would not do."""
-    return int(np.clip(((size + 1) * (size + 2) - objective.nfev - 2 * size - size * (size - 1)) // 2, 1, size))
+    """How many axes get inner points: all, but a few less where (d + 1)(d + 2) evaluations, with one for the minimum, would not do."""
+    return int(np.clip(((size + 1) * (size + 2) - 1 - objective.nfev - 2 * size - size * (size - 1)) // 2, 1, size))
 
 
 class _Aim(NamedTuple):
