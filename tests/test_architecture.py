@@ -26,7 +26,7 @@ LAYERS = [
     {"recipes"},
     {"restarts", "space"},
     {"failures", "cluster"},
-    {"door", "start", "workers", "evaluate", "stop", "optimizer", "record"},
+    {"arguments", "door", "start", "workers", "evaluate", "stop", "optimizer", "record"},
     {"store"},
     {"diagnosis", "plots", "progress", "result", "curvature", "minimize"},
 ]

@@ -231,7 +231,9 @@ def test_the_result_holds_what_it_promises(method):
     result = sl.minimize(fun, np.full(4, 0.3), sigma_for(method), method=method, popsize=8, rng=1, maxiter=9)
     assert isinstance(result, OptimizeResult)
     standard = {"x", "fun", "nfev", "nit", "success", "status", "message"}
-    assert set(result) == standard | {"reasons", "restarts", "mean", "cov", "history", "failures", "diagnosis"}
+    assert set(result) == standard | {
+        *("reasons", "restarts", "mean", "std", "cov", "distribution", "history", "failures", "diagnosis", "curvature", "hess_inv")
+    }
     assert (result.nfev, result.nit) == (len(fun.values), len(fun.values) // 8)
     assert result.fun == min(fun.values)
     np.testing.assert_array_equal(result.x, fun.points[int(np.argmin(fun.values))])

@@ -16,7 +16,7 @@ from sublevel.arrays import Array
 from sublevel.door import FAMILIES
 from sublevel.failures import Failures
 from sublevel.families import Bernoulli, Family, FullGaussian
-from sublevel.record import History, RunSummary, axis_ratio, log_size
+from sublevel.record import History, RunSummary, axis_ratio
 from sublevel.space import log_where
 
 ILL_CONDITIONED = 1e5
@@ -35,6 +35,8 @@ NO_TREND, STEADY = 0.3, 1e-4
 """A search is lost in noise if the rank correlation of values and time is weaker than this while the step keeps this part of its size."""
 DISTINCT = 0.5
 """An objective has plateaus if the best values of the generations are fewer different ones than this part of the generations."""
+MANY, EVALUATIONS_PER_AXIS = 300, 10
+"""With more variables than this, the principal axes of a full covariance, O(d³), are looked at after so many evaluations per variable."""
 PREFIXES: dict[type[Any], str] = {family: prefix for prefix, family in FAMILIES.items()}
 """How names of methods on a family begin."""
 ENDS = stop.SUCCESSES | {"flat", "stagnation", "overtaken"}
@@ -79,7 +81,13 @@ class Facts:
     @property
     def closed_in(self) -> bool:
         """Whether that run ended narrower than the search began: where it did not, its shape is that of a slope and not of a minimum."""
-        return log_size(self.last) < log_size(self.first)
+        return self.last.log_size < self.first.log_size
+
+    @property
+    def is_too_short_for_axes(self) -> bool:
+        """Whether principal axes would cost more than the run itself, which was too short to learn them."""
+        d = self.last.dimension
+        return isinstance(self.last, FullGaussian) and d > MANY and self.columns["nfev"][-1] < EVALUATIONS_PER_AXIS * d
 
     @property
     def advice(self) -> str:
@@ -93,12 +101,11 @@ class Facts:
         return points if self.history.space is None else self.history.space.searched(points)
 
 
-def diagnosed(result: Any) -> list[Finding]:
-    """All findings of a run that is over, the ones that matter most first."""
-    history: History = result.history
+def diagnose(x: Array, history: History, failures: Failures) -> list[Finding]:
+    """All findings of a run with the best point x (d,), the ones that matter most first."""
     if not len(history):
         return []
-    facts = Facts(result.x, history, history.arrays(), history.runs, result.get("failures", Failures()))
+    facts = Facts(x, history, history.arrays(), history.runs, failures)
     found: dict[str, Finding] = {}
     for check in (failed,) if isinstance(facts.first, Bernoulli) else CHECKS:
         if found.keys().isdisjoint(SILENCED_BY.get(check, ())) and (finding := check(facts)) is not None:
@@ -195,7 +202,7 @@ def small_sigma0(facts: Facts) -> Finding | None:
     initial, snapshots = facts.first.deviations, [snapshot for snapshot in facts.history.snapshots if snapshot.run == 0]
     if all(np.all(snapshot.theta.deviations < GROWN * initial) for snapshot in snapshots):
         return None
-    sizes = np.array([log_size(snapshot.theta) for snapshot in snapshots])
+    sizes = np.array([snapshot.theta.log_size for snapshot in snapshots])
     peak = int(np.argmax(sizes))
     growth, nfev = float(np.exp(sizes[peak] - sizes[0])), snapshots[peak].nfev
     way = np.abs(facts.searched(facts.x) - facts.first.mean)
@@ -241,14 +248,13 @@ def large_sigma0(facts: Facts) -> Finding | None:
 
 def ill_conditioned(facts: Facts) -> Finding | None:
     """The principal axes became very different, in the units that `sigma0` set, while the search closed in on a minimum."""
-    if not facts.closed_in:
-        return None
     theta, shrinkage = facts.last, facts.last.deviations / facts.first.deviations
-    root = theta.root if isinstance(theta, FullGaussian) else np.diag(theta.deviations)
-    condition = _condition(root / facts.first.deviations[:, None])
+    if facts.is_too_short_for_axes or not facts.closed_in:
+        return None
+    condition = _condition(theta.principal_axes(facts.first.deviations))
     if not condition >= ILL_CONDITIONED:
         return None
-    remaining = _condition(root / np.sqrt(np.vecdot(root, root))[:, None])
+    remaining = _condition(theta.principal_axes(theta.deviations))
     free, narrow, wide = facts.history.free, int(np.argmin(shrinkage)), int(np.argmax(shrinkage))
     name = facts.history.name
     if remaining < np.sqrt(condition):
@@ -288,10 +294,10 @@ def rank_correlation(values: Array) -> float:
     return float(np.sum(time * (ranks - middle)) / np.sum(time**2))
 
 
-def _condition(root: Array) -> float:
-    """Condition number of the covariance with this root."""
+def _condition(axes: Array) -> float:
+    """Condition number of the covariance with these principal axes (k,)."""
     with np.errstate(over="ignore"):
-        return float(np.square(axis_ratio(np.linalg.svd(root, compute_uv=False))))
+        return float(np.square(axis_ratio(axes)))
 
 
 def _counted(number: int, noun: str) -> str:

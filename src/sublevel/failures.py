@@ -67,6 +67,10 @@ class Failures:
             self.counts[NAN] += int(np.count_nonzero(missing))
             self.last.extend(Failure(NAN, what, point) for point in points[missing][-KEPT:])
 
+    def copy(self) -> Failures:
+        """The failures so far, to which later ones are not added."""
+        return Failures(self.counts.copy(), self.last.copy())
+
     def __len__(self) -> int:
         """All of them."""
         return self.counts.total()

@@ -12,15 +12,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import OptimizeResult
+from numpy.typing import ArrayLike, NDArray
 
+from sublevel.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
 from sublevel.arrays import Array
 from sublevel.curvature.values import curvature as curvature_at
-from sublevel.diagnosis import diagnosed
 from sublevel.door import (
     checked_args,
     checked_budget,
@@ -53,20 +52,30 @@ GENERATIONS = 1000
 """Generations the default budget has room for at least, however large the sample is."""
 
 
+class NamedCallback(Protocol):
+    """A callback as SciPy names its argument."""
+
+    def __call__(self, *, intermediate_result: Result) -> object: ...
+
+
+Callback = Callable[[Result], object] | NamedCallback
+"""Called with the result so far after each generation; True or StopIteration ends the run."""
+
+
 @explain_keywords
 def minimize(
-    fun: Callable[..., Any],
-    x0: Any,
-    sigma0: Any,
+    fun: Objective,
+    x0: StartingPoint,
+    sigma0: ArrayLike | None,
     *,
-    args: tuple[Any, ...] = (),
+    args: Any = (),
     method: str | Method = "cma",
     popsize: int | None = None,
-    cov0: Any = None,
-    bounds: Any = None,
-    log_scaled: Any = False,
-    restarts: Any = None,
-    rng: Any = None,
+    cov0: ArrayLike | None = None,
+    bounds: Box | None = None,
+    log_scaled: ArrayLike = False,
+    restarts: RestartRule | None = None,
+    rng: Seed | None = None,
     maxfevals: float | None = None,
     maxiter: float | None = None,
     maxtime: float | None = None,
@@ -75,12 +84,12 @@ def minimize(
     tolx: float | None = None,
     names: Sequence[str] | None = None,
     vectorized: bool = False,
-    workers: Any = 1,
+    workers: Workers = 1,
     timeout: float | None = None,
     on_error: OnError = "raise",
-    callback: Callable[[OptimizeResult], Any] | None = None,
+    callback: Callback | None = None,
     progress: bool = False,
-    store: Any = None,
+    store: FileName | Target | None = None,
     curvature: bool = False,
 ) -> Result:
     """Minimise `fun` from N(x0, sigma0²·cov0), using only the order of its values.
@@ -103,12 +112,14 @@ def minimize(
     workers: processes (−1: one on each core), an Executor, a Dask Client or a function like `map`; as in SciPy, wins over `vectorized`.
     timeout, on_error: seconds an evaluation may take; and whether an exception ends the run ("raise"), counts as a failed evaluation
         ("fail") or does at the second time ("retry"). Failed ones are NaN, and named in ``failures``.
-    callback, progress: gets an OptimizeResult after each generation, and stops by StopIteration or True; and whether to show a live line.
+    callback, progress: gets a Result after each generation, which does not change later, and stops by StopIteration or True; and whether
+        to show a live line.
     store: a new file that keeps every evaluation as it arrives, and the state: `sublevel.resume` goes on from it, whatever happened.
     curvature: whether to add ``hess_inv`` and ``curvature`` by (d + 1)(d + 2) more evaluations or so, which `maxfevals` does not count.
 
-    Returns an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, cov, history, failures,
-    diagnosis`` and ``plot()``. Ctrl-C and SIGTERM return the best so far. Errors of `fun` have ``sublevel_x`` and ``sublevel_result``.
+    Returns a `Result`, an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, std, cov,
+    distribution, history, failures, diagnosis, curvature, hess_inv`` and ``plot()``; `cov` is computed when it is read. Ctrl-C and
+    SIGTERM return the best so far. Errors of `fun` have ``sublevel_x`` and ``sublevel_result``.
     """
     checked_callable("fun", fun)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled, "names": names, "tolfun": tolfun, "tolx": tolx}
@@ -137,7 +148,6 @@ def _with_curvature(
     result: Result, fun: Callable[..., Any], args: tuple[Any, ...], vectorized: bool, workers: Any, timeout: float | None, on_error: OnError
 ) -> Result:
     """The result with its inverse Hessian; both are None if there is no minimum to look at or Ctrl-C ended the look."""
-    result.update(curvature=None, hess_inv=None)
     if "interrupted" in result.reasons or not np.isfinite(result.fun):
         return result
     try:
@@ -210,7 +220,7 @@ class Search:
     optimizer: Optimizer
     evaluate: Evaluator
     limits: Limits
-    callback: Callable[[OptimizeResult], Any] | None
+    callback: Callable[[Result], object] | None
     progress: Progress | None
     history: History
     failures: Failures
@@ -324,18 +334,14 @@ class Search:
         self.history.end(self.optimizer, reasons)
         if self.progress is not None:
             self.progress.end(self.optimizer)
-        result = self.result(reasons)
-        result.update(diagnosis=diagnosed(result))
-        return result
+        return result_of(self.optimizer, self.history, reasons, self.failures)
 
     def result(self, reasons: dict[str, float]) -> Result:
-        """All there is to say at this point, in arrays of the user's own."""
-        result = result_of(self.optimizer, self.history, reasons)
-        result.update(failures=self.failures)
-        return result
+        """All there is to say at this point, in arrays of the user's own; what happens later does not change it."""
+        return result_of(self.optimizer, self.history.freeze(), reasons, self.failures.copy())
 
 
-def _wants_stop(callback: Callable[[OptimizeResult], Any], result: OptimizeResult) -> bool:
+def _wants_stop(callback: Callable[[Result], object], result: Result) -> bool:
     try:
         return bool(callback(result))
     except StopIteration:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from sublevel.record import axis_ratio, principal_axes
+from sublevel.record import axis_ratio
 
 if TYPE_CHECKING:
     from sublevel.optimizer import Optimizer
@@ -71,7 +71,7 @@ class Progress:
 
 def state_line(done: Optimizer) -> str:
     """The state of a run in one line."""
-    axes = principal_axes(done.theta)
+    axes = done.theta.principal_axes()
     restarts = f", restart {done.restarts}" if done.restarts else ""
     ratio = f", axis ratio {axis_ratio(axes):.2g}" if axes[-1] > 0 else ""
     widest = f"std {np.max(done.deviations):.2g}"

@@ -49,6 +49,15 @@ class RunSummary(NamedTuple):
     reasons: Mapping[str, float]  # why it ended; empty if it goes on
 
 
+class Frozen(NamedTuple):
+    """How much of what it shares with a history that goes on a frozen one shows."""
+
+    numbers: int
+    last_row: array[float]  # which may be changed by further generations
+    runs: int
+    endings: int
+
+
 class Trace(NamedTuple):
     """The snapshots as arrays: s snapshots, d variables, k of them free."""
 
@@ -110,6 +119,8 @@ class History:
         self._endings: Sequence[Mapping[str, float]] = ()
         self.theta_of_best = snapshots[-1].theta  # where the run that found the best point is, or where it ended
         self.last: tuple[float, float, float, float] = (0.0, np.nan, np.nan, np.nan)  # numbers of the last generation
+        self._is_shared = False  # whether a frozen history reads the same numbers
+        self._frozen: Frozen | None = None
 
     @property
     def free(self) -> NDArray[np.intp]:
@@ -133,7 +144,7 @@ class History:
     @property
     def last_run(self) -> int:
         """The run that the last generation was of."""
-        return len(self._begins) - 1
+        return self._run_count - 1
 
     @property
     def pace(self) -> tuple[int, int]:
@@ -164,6 +175,26 @@ class History:
             history._in_row = (len(seen.table) - int(firsts[-1]) - 1) % history._per_row + 1
         return history
 
+    def freeze(self) -> History:
+        """The history as it is now, which later generations do not change.
+
+        Cheap: both share their numbers, until this one has to merge some.
+        """
+        width = len(self.COLUMNS)
+        frozen = History.__new__(History)
+        vars(frozen).update(vars(self))
+        frozen.snapshots = list(self.snapshots)
+        if self._frozen is None:
+            self._is_shared = True
+            frozen._frozen = Frozen(len(self._numbers), self._numbers[-width:], len(self._begins), len(self._endings))
+        return frozen
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What there is to pickle or copy: numbers of its own."""
+        own = {"_numbers": array("d", self._table().tobytes()), "_begins": self._begins[: self._run_count]}
+        own |= {"_popsizes": self._popsizes[: self._run_count], "_endings": self._endings[: self._ending_count]}
+        return {**vars(self), **own, "_is_shared": False, "_frozen": None}
+
     def see(self, done: Optimizer) -> None:
         """Take note of the generation that was just told: evaluations, best value so far and of it, largest standard deviation."""
         if done.restarts >= len(self._begins):
@@ -172,7 +203,7 @@ class History:
             self._endings = done.endings
             self._in_row = self._per_row
         self.theta_of_best = done.theta_of_best
-        self.last = (done.nfev, done.best_fun, done.generation_best, max(done.deviations.tolist()))
+        self.last = (done.nfev, done.best_fun, done.generation_best, largest(done.deviations))
         self._add(self.last)
         if done.nfev >= self._next:
             self.snapshots.append(Snapshot(done.nfev, len(self._begins) - 1, done.theta))
@@ -194,6 +225,8 @@ class History:
         while len(self._numbers) > ROWS * width and self._per_row < LONGEST_ROW:
             even = (len(self) - self._begins[-1]) % 2 == 0
             self._in_row += self._per_row if even else 0
+            if self._is_shared:
+                self._numbers, self._is_shared = self._numbers[:], False
             self._per_row *= 2
             rows, self._begins = halved(np.frombuffer(self._numbers).reshape(-1, width), self._begins)
             del self._numbers[rows * width :]
@@ -211,7 +244,22 @@ class History:
 
     def __len__(self) -> int:
         """Rows so far."""
-        return len(self._numbers) // len(self.COLUMNS)
+        return (len(self._numbers) if self._frozen is None else self._frozen.numbers) // len(self.COLUMNS)
+
+    @property
+    def _run_count(self) -> int:
+        return len(self._begins) if self._frozen is None else self._frozen.runs
+
+    @property
+    def _ending_count(self) -> int:
+        return len(self._endings) if self._frozen is None else self._frozen.endings
+
+    def _table(self) -> Array:
+        """All rows (rows, 4), in an array of their own."""
+        table = np.array(self._numbers[: len(self) * len(self.COLUMNS)], dtype=np.float64).reshape(-1, len(self.COLUMNS))
+        if self._frozen is not None and len(table):
+            table[-1] = self._frozen.last_row
+        return table
 
     def __getitem__(self, column: str) -> Array:
         """The column of that name, a number for each row."""
@@ -219,18 +267,18 @@ class History:
 
     def arrays(self) -> dict[str, Array]:
         """Columns by name."""
-        table = np.array(self._numbers, dtype=np.float64).reshape(-1, len(self.COLUMNS))
-        return dict(zip(self.COLUMNS, table.T, strict=True))
+        return dict(zip(self.COLUMNS, self._table().T, strict=True))
 
     @property
     def runs(self) -> list[RunSummary]:
         """The runs so far, each with its best value and why it ended."""
         values = self["generation_best"]
-        ends = [*self._begins[1:], len(self)]
-        endings: list[Mapping[str, float]] = [*self._endings[: len(ends)], {}]
+        begins = self._begins[: self._run_count]
+        ends = [*begins[1:], len(self)]
+        endings: list[Mapping[str, float]] = [*self._endings[: min(len(ends), self._ending_count)], {}]
         return [
             RunSummary(slice(row, end), popsize, float(np.fmin.reduce(values[row:end], initial=np.nan)), reasons)
-            for row, end, popsize, reasons in zip(self._begins, ends, self._popsizes, endings, strict=False)
+            for row, end, popsize, reasons in zip(begins, ends, self._popsizes, endings, strict=False)
         ]
 
     @property
@@ -248,7 +296,7 @@ class History:
             run=np.array([snapshot.run for snapshot in self.snapshots]),
             mean=mean if self.space is None else self.space.points(mean),
             deviations=np.array([theta.deviations for theta in thetas]),
-            axes=np.array([principal_axes(theta) for theta in thetas]),
+            axes=np.array([theta.principal_axes() for theta in thetas]),
         )
 
 
@@ -285,26 +333,17 @@ def halved(table: Array, firsts: array[int]) -> tuple[int, array[int]]:
     return rows, begins
 
 
+def largest(numbers: Array) -> float:
+    """The largest of some numbers; of few by Python, which starts faster."""
+    return max(numbers.tolist()) if numbers.size < 100 else float(np.max(numbers))
+
+
 def adapts_rates(method: Method) -> bool:
     """Whether the learning rates adapt themselves to noise and rugged functions."""
     return any(isinstance(transform, AdaptedRates) for transform in method.transforms)
-
-
-def principal_axes(theta: Family) -> Array:
-    """Standard deviations along the principal axes (k,), the longest first."""
-    if isinstance(theta, FullGaussian):
-        return theta.scale * np.linalg.svd(theta.root, compute_uv=False)
-    return np.sort(theta.deviations)[::-1]
 
 
 def axis_ratio(axes: NDArray[np.floating[Any]]) -> Array:
     """Longest over shortest (...,) of principal axes (..., k) that are sorted so; its square is the condition number of the covariance."""
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         return axes[..., 0] / axes[..., -1]
-
-
-def log_size(theta: Family) -> float:
-    """ln of the geometric mean of the principal axes. From a determinant, which costs less than the axes."""
-    if isinstance(theta, FullGaussian):
-        return float(np.log(theta.scale) + np.linalg.slogdet(theta.root)[1] / theta.dimension)
-    return float(np.mean(np.log(theta.deviations)))

@@ -2,34 +2,205 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from dataclasses import dataclass, fields
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from scipy.optimize import OptimizeResult
 
 from sublevel import plots, stop
+from sublevel.arrays import Array, locked
+from sublevel.diagnosis import Finding, diagnose
+from sublevel.failures import Failures
+from sublevel.families import Family
 from sublevel.optimizer import Optimizer
 from sublevel.record import History
+from sublevel.start import covariance_of, deviations_of, mean_of
+
+if TYPE_CHECKING:
+    from sublevel.curvature import Curvature
+
+PLAIN: Any = dict
+"""What a result is at run time; type stubs of SciPy know it as a Mapping only."""
+LARGEST_SHOWN = 10_000
+"""Numbers of a deferred array up to which `repr` computes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """An entry of a result that is computed when it is first read, from values that do not change."""
+
+    compute: Callable[..., Any]  # a function of a module, so that it can be pickled
+    arguments: tuple[Any, ...]
+    size: tuple[int, ...]  # of the array it makes, or () if it is none
+
+    def __call__(self) -> Any:
+        """The value."""
+        return self.compute(*self.arguments)
+
+    def __repr__(self) -> str:
+        """In place of an array that is too large to be computed only to be shown."""
+        return f"array of shape {self.size}, computed when read"
 
 
 class Result(OptimizeResult):
-    """SciPy's OptimizeResult with pictures."""
+    """SciPy's OptimizeResult, with the search distribution, the history and pictures of the run.
+
+    A dict whose entries are attributes too. `mean`, `std`, `cov` and `diagnosis` are computed when they are first read: `cov` has d²
+    numbers.
+    A result given to a callback describes that moment and does not change later.
+
+    Attributes
+    ----------
+    x : ndarray, shape (d,)
+        The best point that was evaluated.
+    fun : float
+        Its value.
+    success : bool
+        Whether the run that found `x` converged, or reached `ftarget`.
+    status : int
+        A number for the first reason to stop; -1 while the run goes on.
+    message : str
+        The reasons to stop in words.
+    reasons : dict
+        The reasons to stop by name, each with the number that was compared.
+    nfev, nit, restarts : int
+        Evaluations, generations and restarts so far.
+    mean, std : ndarray, shape (d,)
+        Mean of the search distribution as a point of the user's space, and its standard deviations, which are those of ln x where a
+        variable is log-scaled and 0 where one is fixed.
+    cov : ndarray, shape (d, d)
+        Covariance of the search distribution, with ``std**2`` on its diagonal.
+    distribution : Family
+        The search distribution of the free variables as the search has it; its arrays are read-only. Use it where `cov` would be too large.
+    history : History
+        A row for each generation, and the search distribution now and then.
+    failures : Failures
+        Evaluations that failed: how many of each kind, and the last ones.
+    diagnosis : list of Finding
+        What stands out in the run.
+    curvature : Curvature or None
+        The curvature at the minimum, if ``minimize(..., curvature=True)`` was asked for it.
+    hess_inv : ndarray, shape (d, d), or None
+        Its inverse Hessian.
+    """
+
+    x: Array
+    fun: float
+    success: bool
+    status: int
+    message: str
+    reasons: dict[str, float]
+    nfev: int
+    nit: int
+    restarts: int
+    mean: Array
+    std: Array
+    cov: Array
+    distribution: Family
+    history: History
+    failures: Failures
+    diagnosis: list[Finding]
+    curvature: Curvature | None
+    hess_inv: Array | None
 
     def plot(self, file: str | Path | None = None) -> Any:
         """The four panels of `sublevel.plots.convergence`, written to `file` if there is one; returns their axes (2, 2)."""
         return plots.convergence(self, file)
+
+    def entries(self) -> dict[str, Any]:
+        """All entries as they are: those that were not read yet as `Deferred`."""
+        return dict(PLAIN.items(self))
+
+    def __getitem__(self, name: str, /) -> Any:
+        """The entry of that name, computed if it was not read before."""
+        found = PLAIN.__getitem__(self, name)
+        if isinstance(found, Deferred):
+            found = found()
+            PLAIN.__setitem__(self, name, found)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the entries. Defined here so that ``dict(result)`` reads entries one by one and finds no `Deferred`."""
+        return iter(PLAIN.keys(self))
+
+    def get(self, name: str, default: Any = None, /) -> Any:
+        """The entry of that name, or the default if there is none."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def values(self) -> ValuesView[Any]:
+        """Values of all entries."""
+        return ValuesView(self)
+
+    def items(self) -> ItemsView[str, Any]:
+        """Names and values of all entries."""
+        return ItemsView(self)
+
+    def pop(self, name: str, /, *default: Any) -> Any:
+        """Remove the entry of that name and return it, or the default if there is none."""
+        if name in self:
+            self[name]  # computes it
+        return PLAIN.pop(self, name, *default)
+
+    def popitem(self) -> tuple[str, Any]:
+        """Remove the last entry and return its name and value."""
+        name = list(self)[-1]
+        return name, self.pop(name)
+
+    def setdefault(self, name: str, default: Any = None, /) -> Any:
+        """The entry of that name, which becomes the default if there is none."""
+        PLAIN.setdefault(self, name, default)
+        return self[name]
+
+    def copy(self) -> Self:
+        """A result with the same entries."""
+        return restored_result(type(self), self.entries())
+
+    def __or__(self, other: Any) -> Any:
+        """A dict with the entries of both."""
+        return dict(self) | other
+
+    def __ror__(self, other: Any) -> Any:
+        """A dict with the entries of both."""
+        return other | dict(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled with what was not read yet still deferred."""
+        return restored_result, (type(self), self.entries())
+
+    def __repr__(self) -> str:
+        """As SciPy shows it, without large matrices that nobody read and without what is None."""
+        shown = {name: found() if _is_small(found) else found for name, found in self.entries().items()}
+        return repr(restored_result(OptimizeResult, {name: found for name, found in shown.items() if found is not None}))
 
     def __dir__(self) -> list[str]:
         """What there is, for those who press the tab key."""
         return [*super().__dir__(), "plot"]
 
 
-def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, float]) -> Result:
+def restored_result(kind: type[Any], entries: dict[str, Any]) -> Any:
+    """A result from its entries."""
+    result = kind()
+    result.update(entries)
+    return result
+
+
+def _is_small(entry: Any) -> bool:
+    """Whether an entry is deferred and small enough to be computed for showing it."""
+    return isinstance(entry, Deferred) and prod(entry.size) <= LARGEST_SHOWN
+
+
+def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, float], failures: Failures) -> Result:
     """All there is to say of a run at this point, in arrays of the user's own; with restarts, of the run that found the best point."""
-    reason, theta = next(iter(reasons), None), optimizer.theta_of_best
-    ending = optimizer.ending_of_best(reasons)
+    reason, theta, space = next(iter(reasons), None), optimizer.theta_of_best, optimizer.space
+    ending, d = optimizer.ending_of_best(reasons), optimizer.best_x.size
+    _lock(theta)
     result = Result()
     result.update(
         x=optimizer.best_x.copy(),
@@ -39,10 +210,29 @@ def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, floa
         success=bool(reasons) and not stop.SUCCESSES.isdisjoint(ending) and bool(np.isfinite(optimizer.best_fun)),
         status=-1 if reason is None else stop.STATUS[reason],
         message=stop.message(reasons) + ("" if ending is reasons else f"; `x` is from run {optimizer.best_run}: {stop.message(ending)}"),
-        reasons=reasons,
+        reasons=dict(reasons),
         restarts=max(history.last_run, optimizer.best_run),
-        mean=optimizer.start.mean(theta),
-        cov=optimizer.start.cov(theta),
+        mean=Deferred(mean_of, (theta, space), (d,)),
+        std=Deferred(deviations_of, (theta, space), (d,)),
+        cov=Deferred(covariance_of, (theta, space), (d, d)),
+        distribution=theta,
         history=history,
+        failures=failures,
+        diagnosis=deferred_diagnosis(optimizer.best_x, history, failures),
+        curvature=None,
+        hess_inv=None,
     )
     return result
+
+
+def deferred_diagnosis(x: Array, history: History, failures: Failures) -> Deferred:
+    """The diagnosis of a run with the best point x (d,), when it is asked for: principal axes may cost O(d³)."""
+    return Deferred(diagnose, (x, history, failures), ())
+
+
+def _lock(theta: Family) -> None:
+    """Make the arrays of a distribution read-only: the search goes on from them."""
+    for field in fields(cast(Any, theta)):
+        part = getattr(theta, field.name)
+        if isinstance(part, np.ndarray):
+            locked(cast(Array, part))

@@ -48,16 +48,11 @@ class Start:
 
     def mean(self, theta: Family) -> Array:
         """Mean of a search distribution (d,), as a point of the user's space."""
-        return theta.mean.copy() if self.space is None else self.space.points(theta.mean[None])[0]
+        return mean_of(theta, self.space)
 
     def cov(self, theta: Family) -> Array:
         """Covariance of a search distribution (d, d), 0 for fixed variables."""
-        if self.space is None or self.space.free.all():
-            return theta.cov
-        free = self.space.free
-        full = np.zeros((free.size, free.size))
-        full[np.ix_(free, free)] = theta.cov
-        return full
+        return covariance_of(theta, self.space)
 
     def point(self, rng: np.random.Generator) -> Array:
         """Where a restart begins: the user's choice, anywhere in a finite box, or drawn from the initial distribution.
@@ -78,6 +73,29 @@ class Start:
             return self.space.anywhere(rng)
         point = self.theta(self.x0).sample(rng, 1).x
         return (point if self.space is None else self.space.points(point))[0]
+
+
+def mean_of(theta: Family, space: Space | None) -> Array:
+    """Mean of a search distribution (d,), as a point of the user's space."""
+    return theta.mean.copy() if space is None else space.points(theta.mean[None])[0]
+
+
+def deviations_of(theta: Family, space: Space | None) -> Array:
+    """Standard deviation of each variable (d,) in a search distribution, of ln x where one is log-scaled; 0 for fixed variables."""
+    if space is None or space.free.all():
+        return np.array(theta.deviations)
+    full = np.zeros(space.free.size)
+    full[space.free] = theta.deviations
+    return full
+
+
+def covariance_of(theta: Family, space: Space | None) -> Array:
+    """Covariance of a search distribution (d, d), 0 for fixed variables."""
+    if space is None or space.free.all():
+        return theta.cov
+    full = np.zeros((space.free.size, space.free.size))
+    full[np.ix_(space.free, space.free)] = theta.cov
+    return full
 
 
 def drawn(x0: Callable[[np.random.Generator], Any], rng: np.random.Generator) -> Array:

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from sublevel.arrays import Array
-from sublevel.diagnosis import diagnosed
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
-from sublevel.result import Result, result_of
+from sublevel.result import Result, deferred_diagnosis, result_of
 from sublevel.stop import message
 from sublevel.store.configuration import FAMILIES, Again, Settings, rebuilt
 from sublevel.store.export import export
@@ -79,14 +78,14 @@ def result_so_far(reading: Reading, found: Evaluations) -> Result:
     history = restored(reading, optimizer, whole=False)
     reasons = ending(reading.file)
     history.end(optimizer, reasons)
-    result = result_of(optimizer, history, reasons)
+    result = result_of(optimizer, history, reasons, failures_among([(found.points, found.values)]))
     since = evaluations(reading, after=optimizer.nit)
     if since.values.size:
         result.update(nfev=result.nfev + since.values.size, nit=int(since.iteration[-1]) - (1 if _is_open(reading, since) else 0))
         if np.any(~np.isnan(since.values)) and not result.fun <= (best := np.nanmin(since.values)):
-            result.update(fun=float(best), x=since.points[np.nanargmin(since.values)].copy(), success=False, message=message(reasons))
-    result.update(failures=failures_among([(found.points, found.values)]))
-    result.update(diagnosis=diagnosed(result))
+            x = since.points[np.nanargmin(since.values)].copy()
+            result.update(fun=float(best), x=x, success=False, message=message(reasons))
+            result.update(diagnosis=deferred_diagnosis(x.copy(), history, result.failures))
     return result
 
 

@@ -17,7 +17,7 @@ from sublevel.door import checked_box, checked_log_scaled, checked_x0, shown
 from sublevel.families import Bernoulli, Family, FullGaussian
 from sublevel.families.full import power_of_two_near
 from sublevel.optimizer import Optimizer
-from sublevel.record import History, Snapshot, log_size
+from sublevel.record import History, Snapshot
 from sublevel.space import Space, log_where, shift_where
 
 EPS = float(np.finfo(np.float64).eps)
@@ -164,7 +164,7 @@ def _seen_curvature(history: History, snapshots: list[Snapshot], noise: float) -
     """
     last, later = snapshots[-1].theta, snapshots[len(snapshots) // 2 :]
     rises, usable = _rises(history, later, noise)
-    sizes = np.exp([2.0 * (log_size(last) - log_size(snapshot.theta)) for snapshot in later])
+    sizes = np.exp([2.0 * (last.log_size - snapshot.theta.log_size) for snapshot in later])
     return float(power_of_two_near(np.median((4.0 / last.dimension) * (rises * sizes)[usable]))) if usable.any() else np.nan
 
 

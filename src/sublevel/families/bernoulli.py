@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.arrays import Array, Noise
-from sublevel.families.protocol import Move
+from sublevel.families.protocol import Move, diagonal_marginal, sorted_axes
 from sublevel.tangent import Tangent
 
 MARGIN = 2.0**-40
@@ -54,6 +55,19 @@ class Bernoulli:
     def cov(self) -> Array:
         """diag(p(1 − p)), shape (..., d, d)."""
         return (self.mean * (1.0 - self.mean))[..., None] * np.eye(self.dimension)
+
+    def principal_axes(self, units: Array | None = None) -> Array:
+        """Standard deviations along the principal axes (..., d), the longest first, of coordinates in these units (d,)."""
+        return sorted_axes(self.deviations, units)
+
+    @property
+    def log_size(self) -> float:
+        """ln of the geometric mean of a single run's principal axes."""
+        return float(np.mean(np.log(self.deviations)))
+
+    def marginal_cov(self, variables: NDArray[np.intp]) -> Array:
+        """Covariance (v, v) of some coordinates of a single run."""
+        return diagonal_marginal(self.deviations, variables)
 
     def sample(self, noise: Noise, size: int) -> BernoulliSample:
         """`size` bit vectors (..., size, d)."""

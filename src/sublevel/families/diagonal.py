@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.arrays import Array, Noise, finite, rows, spread, value
-from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, in_range
+from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, diagonal_marginal, in_range, sorted_axes
 from sublevel.tangent import Tangent
 
 
@@ -35,6 +36,19 @@ class DiagonalGaussian:
             return self.deviations[..., None] * (
                 self.deviations[..., None] * np.eye(self.dimension)
             )  # 0 stays 0 where a variance overflows
+
+    def principal_axes(self, units: Array | None = None) -> Array:
+        """Standard deviations along the principal axes (..., d), the longest first, of coordinates in these units (d,)."""
+        return sorted_axes(self.deviations, units)
+
+    @property
+    def log_size(self) -> float:
+        """ln of the geometric mean of a single run's principal axes."""
+        return float(np.mean(np.log(self.deviations)))
+
+    def marginal_cov(self, variables: NDArray[np.intp]) -> Array:
+        """Covariance (v, v) of some coordinates of a single run."""
+        return diagonal_marginal(self.deviations, variables)
 
     def sample(self, noise: Noise, size: int) -> GaussianSample:
         """`size` points (..., size, d)."""

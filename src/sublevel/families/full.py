@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.arrays import Array, Noise, PerTrial, everywhere, finite, rows, spread, value
 from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, in_range
@@ -47,6 +48,21 @@ class FullGaussian:
     def deviations(self) -> Array:
         """Standard deviation of each coordinate, shape (..., d)."""
         return spread(self.scale, 1) * np.sqrt(np.vecdot(self.root, self.root))
+
+    def principal_axes(self, units: Array | None = None) -> Array:
+        """Standard deviations along the principal axes (..., d), the longest first, of coordinates in these units (d,)."""
+        root = self.root if units is None else self.root / units[:, None]
+        return spread(self.scale, 1) * np.linalg.svd(root, compute_uv=False)
+
+    @property
+    def log_size(self) -> float:
+        """ln of the geometric mean of a single run's principal axes. From a determinant, which costs less than the axes."""
+        return float(np.log(self.scale) + np.linalg.slogdet(self.root)[1] / self.dimension)
+
+    def marginal_cov(self, variables: NDArray[np.intp]) -> Array:
+        """Covariance (v, v) of some coordinates of a single run."""
+        rows = self.root[variables]
+        return with_scale(rows @ rows.T, self.scale)
 
     def sample(self, noise: Noise, size: int) -> GaussianSample:
         """`size` points (..., size, d), eq. steps 3 and 4 of the paper's algorithm."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.arrays import Array, Noise, PerTrial, finite, rows, spread, value
-from sublevel.families.protocol import LOG_2PI, GaussianSample, Move, in_range
+from sublevel.families.protocol import LOG_2PI, GaussianSample, Move, diagonal_marginal, in_range, sorted_axes
 from sublevel.tangent import Tangent
 
 
@@ -20,9 +21,13 @@ class IsotropicGaussian:
     def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> IsotropicGaussian:
         """From a mean (..., d) and standard deviations (..., d): their root mean square, the covariance's trace / d."""
         peak = np.max(deviations, axis=-1)
-        axes = (deviations / peak[..., None])[..., None]
-        root = axes * (np.eye(mean.shape[-1]) if correlation_root is None else correlation_root)
-        return cls(mean, peak * np.sqrt(np.mean(np.vecdot(root, root), axis=-1)))
+        axes = deviations / peak[..., None]
+        if correlation_root is None:
+            variances = np.square(axes)
+        else:
+            root = axes[..., None] * correlation_root
+            variances = np.vecdot(root, root)
+        return cls(mean, peak * np.sqrt(np.mean(variances, axis=-1)))
 
     @property
     def dimension(self) -> int:
@@ -39,6 +44,19 @@ class IsotropicGaussian:
     def deviations(self) -> Array:
         """Standard deviation of each coordinate, shape (..., d)."""
         return np.broadcast_to(self.scale[..., None], self.mean.shape)
+
+    def principal_axes(self, units: Array | None = None) -> Array:
+        """Standard deviations along the principal axes (..., d), the longest first, of coordinates in these units (d,)."""
+        return sorted_axes(self.deviations, units)
+
+    @property
+    def log_size(self) -> float:
+        """ln of the geometric mean of a single run's principal axes."""
+        return float(np.mean(np.log(self.deviations)))
+
+    def marginal_cov(self, variables: NDArray[np.intp]) -> Array:
+        """Covariance (v, v) of some coordinates of a single run."""
+        return diagonal_marginal(self.deviations, variables)
 
     def sample(self, noise: Noise, size: int) -> GaussianSample:
         """`size` points (..., size, d)."""

@@ -7,6 +7,7 @@ from math import log, pi, sqrt
 from typing import Any, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.arrays import Array, Mask, Noise, PerTrial, constant, value
 from sublevel.tangent import ONE, Tangent
@@ -77,6 +78,10 @@ class Family(Protocol):
     def cov(self) -> Array: ...
     @property
     def deviations(self) -> Array: ...
+    def principal_axes(self, units: Array | None = None) -> Array: ...
+    @property
+    def log_size(self) -> float: ...
+    def marginal_cov(self, variables: NDArray[np.intp]) -> Array: ...
     def sample(self, noise: Noise, size: int) -> Sample: ...
     def sample_at(self, z: Array) -> Sample: ...
     def whiten(self, x: Array) -> Array: ...
@@ -99,3 +104,14 @@ class Family(Protocol):
 def in_range(scale: PerTrial) -> Any:
     """Where a standard deviation is representable with room to spare."""
     return (scale > SCALE_RANGE[0]) & (scale < SCALE_RANGE[1])
+
+
+def sorted_axes(deviations: Array, units: Array | None) -> Array:
+    """Principal axes (..., d) of independent coordinates with these standard deviations (..., d), in units (d,), the longest first."""
+    return np.sort(deviations if units is None else deviations / units, axis=-1)[..., ::-1]
+
+
+def diagonal_marginal(deviations: Array, variables: NDArray[np.intp]) -> Array:
+    """Covariance (v, v) of some of a single run's independent coordinates with these standard deviations (d,)."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.diag(np.square(deviations[variables]))
