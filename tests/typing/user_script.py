@@ -45,7 +45,7 @@ def named(*, intermediate_result: sl.Result) -> None:
 
 
 kept: list[sl.Result] = []
-plain: sl.Result = sl.minimize(sphere, [1.0, 2.0, 3.0], 0.5, rng=1, maxfevals=1e3, callback=stop_early)
+plain: sl.Result = sl.minimize(sphere, [1.0, 2.0, 3.0], 0.5, rng=1, maxfevals=1e3, callback=stop_early, names=["a", "b", "c"], tolx=1e-9)
 short = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1, ftarget=1e-10)
 boxed = sl.minimize(sphere, np.ones(3), [0.5, 0.1, 0.1], bounds=[(0, 1), (None, 5.0), (-1, None)], rng=np.random.default_rng(1), maxiter=3)
 other = sl.minimize(many, np.ones(3), 0.5, bounds=Bounds([0, 0, 0], [2, 2, 2]), vectorized=True, log_scaled=[True, False, False], maxiter=3)
