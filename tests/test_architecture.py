@@ -28,7 +28,7 @@ LAYERS = [
     {"failures", "cluster"},
     {"arguments", "door", "start", "workers", "evaluate", "stop", "optimizer", "record"},
     {"store"},
-    {"diagnosis", "plots", "progress", "result", "curvature", "minimize"},
+    {"diagnosis", "figures", "notebook", "animation", "plots", "progress", "result", "curvature", "minimize"},
 ]
 HARD_DEPENDENCIES = {"numpy", "scipy", "sublevel"}
 LONGEST_FUNCTION = 40

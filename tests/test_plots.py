@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import sublevel as sl
-from sublevel import plots
+from sublevel import animation, plots
+from sublevel.animation import Plane
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("agg")
+import matplotlib.figure  # noqa: E402
+
 Image = pytest.importorskip("PIL.Image")
 
 
@@ -46,6 +54,11 @@ RUNS = {
 }
 
 
+def panels(figure):
+    """The axes of a figure by their labels."""
+    return {axis.get_label(): axis for axis in figure.axes}
+
+
 def is_picture(file):
     with Image.open(file) as picture:
         return len(set(picture.convert("L").tobytes())) > 20
@@ -53,7 +66,7 @@ def is_picture(file):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_every_run_can_be_drawn(name, tmp_path):
-    assert RUNS[name]().plot(tmp_path / "run.png").shape == (2, 2)
+    assert list(panels(RUNS[name]().plot(tmp_path / "run.png"))) == ["values", "mean", "axes", "deviations", "axis ratio"]
     assert is_picture(tmp_path / "run.png")
 
 
@@ -65,32 +78,32 @@ def test_every_correlation_can_be_drawn(name, tmp_path):
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """A run and its four panels."""
+    """A run and its panels."""
     result = RUNS["plain"]()
-    return result, result.plot(tmp_path_factory.mktemp("plots") / "run.png")
+    return result, panels(result.plot(tmp_path_factory.mktemp("plots") / "run.png"))
 
 
 def curve(axis, label):
     return next(line for line in axis.get_lines() if line.get_label() == label).get_xydata().T
 
 
-def test_the_first_panel_shows_values_step_size_and_axis_ratio(drawn):
+def test_values_step_size_and_axis_ratio_are_shown(drawn):
     result, axes = drawn
-    nfev, best = curve(axes[0, 0], "f")
+    nfev, best = curve(axes["values"], "f")
     np.testing.assert_array_equal(nfev, result.history["nfev"])
     np.testing.assert_array_equal(best, result.history["best"])
     trace = result.history.trace()
-    np.testing.assert_array_equal(curve(axes[0, 0], "step size σ"), [trace.nfev, trace.sigma])
-    np.testing.assert_array_equal(curve(axes[0, 0], "axis ratio"), [trace.nfev, trace.axis_ratio])
+    np.testing.assert_array_equal(curve(axes["axes"], "step size σ"), [trace.nfev, trace.sigma])
+    np.testing.assert_array_equal(curve(axes["axis ratio"], "axis ratio (right)"), [trace.nfev, trace.axis_ratio])
 
 
 def test_the_other_panels_show_a_curve_for_each_variable_and_axis(drawn):
     result, axes = drawn
     trace = result.history.trace()
-    for axis, columns in ((axes[0, 1], trace.mean), (axes[1, 0], trace.axes), (axes[1, 1], trace.deviations)):
-        drawn = [line.get_ydata() for line in axis.get_lines()]
-        np.testing.assert_array_equal(drawn, columns.T)
-    assert [text.get_text() for text in axes[0, 1].texts] == [f"x[{i}]" for i in range(5)]
+    for name, columns in (("mean", trace.mean), ("axes", trace.axes), ("deviations", trace.deviations)):
+        drawn = [line.get_ydata() for line in axes[name].get_lines()]
+        np.testing.assert_array_equal(drawn[: columns.shape[1]], columns.T)
+    assert [text.get_text() for text in axes["mean"].texts] == [f"x[{i}]" for i in range(5)]
 
 
 def colours(axis):
@@ -99,37 +112,100 @@ def colours(axis):
 
 
 def test_a_variable_has_one_colour_even_if_others_are_fixed(tmp_path):
-    axes = finished(ellipsoid, 3, bounds=[(0.8, 0.8), (None, None), (None, None)]).plot(tmp_path / "run.png")
-    means, deviations = colours(axes[0, 1]), colours(axes[1, 1])
-    assert means == ({"x[0]": "C0", "x[1]": "C1", "x[2]": "C2"}, ["C0", "C1", "C2"])
-    assert deviations == ({"x[1]": "C1", "x[2]": "C2"}, ["C1", "C2"])
-    assert set(colours(axes[1, 0])[1]).isdisjoint(means[1])  # axes are no variables
+    axes = panels(finished(ellipsoid, 3, bounds=[(0.8, 0.8), (None, None), (None, None)]).plot(tmp_path / "run.png"))
+    means, deviations = colours(axes["mean"]), colours(axes["deviations"])
+    names = {f"x[{i}]": colour for i, colour in enumerate(means[1])}
+    assert means[0] == names
+    assert len(set(means[1])) == 3
+    assert deviations == ({"x[1]": names["x[1]"], "x[2]": names["x[2]"]}, means[1][1:])
 
 
 def test_the_mean_of_a_log_scaled_variable_is_shown_by_its_logarithm(tmp_path):
     settings = {"log_scaled": [True, False, True], "bounds": [(None, None), (None, None), (0.8, 0.8)]}
     result = finished(lambda x: (np.log(x[:, 0]) + 9) ** 2 + x[:, 1] ** 2, 3, **settings)
-    panel, mean = result.plot(tmp_path / "run.png")[0, 1], result.history.trace().mean
+    panel, mean = panels(result.plot(tmp_path / "run.png"))["mean"], result.history.trace().mean
     np.testing.assert_allclose([line.get_ydata() for line in panel.get_lines()], [np.log(mean[:, 0]), mean[:, 1], mean[:, 2]])
     assert [text.get_text() for text in panel.texts] == ["ln x[0]", "x[1]", "x[2]"]
 
 
-def test_values_that_are_not_positive_are_shown_above_the_lowest(tmp_path):
-    result = finished(lambda x: ellipsoid(x) - 1e3, 4)
-    axis = result.plot(tmp_path / "run.png")[0, 0]
-    assert "f + 1000" in [text.get_text() for text in axis.get_legend().get_texts()]
+def labels(axis):
+    """The labels of an axis of values, by where they stand."""
+    axis.figure.canvas.draw()
+    return dict(zip(axis.get_yticks().tolist(), [label.get_text() for label in axis.get_yticklabels()], strict=True))
+
+
+@pytest.mark.parametrize("lowest", [-1000.0, 37.25])
+def test_labels_are_values_of_f_where_differences_are_drawn(lowest, tmp_path):
+    axis = panels(finished(lambda x: ellipsoid(x) + lowest, 4).plot(tmp_path / "run.png"))["values"]
+    found = labels(axis)
+    assert min(found.items()) == (pytest.approx(curve(axis, "f")[1].min()), f"{lowest:g}")
+    assert len([text for text in found.values() if not text.startswith("+")]) >= 3
+    for place, text in found.items():
+        if text.startswith("+"):
+            assert float(text) == pytest.approx(place)
+        else:
+            assert float(text) == pytest.approx(lowest + place, abs=0.06 * place + 1e-6 * abs(lowest))
+    assert axis.get_ylabel() == "f (+: above the best)"
+
+
+@pytest.mark.parametrize("name", ["negative values", "restarts", "plain"])
+def test_values_are_drawn_without_gaps_where_they_equal_the_best(name, tmp_path):
+    result = RUNS[name]()
+    axis = panels(result.plot(tmp_path / "run.png"))["values"]
+    for line in axis.get_lines():
+        is_mark = line.get_color() == plots.GRID  # of a restart
+        assert is_mark or np.all(line.get_ydata() > 0)
+    low, high = axis.get_ylim()
+    assert low < np.min(curve(axis, "f")[1]) < high
+
+
+def test_a_long_run_is_thinned_and_keeps_its_extremes():
+    values = np.random.default_rng(1).standard_normal(50_000)
+    rows = plots._thinned(values)
+    assert rows.size <= plots.MOST_ROWS + 2
+    assert {0, 49_999, values.argmin(), values.argmax()} <= {*rows.tolist()}
+    assert np.array_equal(plots._thinned(values[:100]), np.arange(100))
+
+
+def test_many_variables_are_drawn_as_quantiles(tmp_path):
+    d = 100_000
+    opt = sl.Optimizer(np.zeros(d), 0.3, method="sep-cma", rng=1)
+    history = sl.History(opt)
+    for _ in range(3):
+        opt.tell(opt.ask(), np.arange(opt.popsize, dtype=float))
+        history.see(opt)
+    axes = panels(plots.convergence(history, tmp_path / "run.png"))
+    assert [text.get_text() for text in axes["mean"].texts] == list(plots.QUANTILES)
+    assert len(axes["deviations"].get_lines()) == len(plots.QUANTILES)
+    assert f"quantiles of {d}" in axes["deviations"].get_title("left")
+    with pytest.raises(ValueError, match=f"at most 1000 variables.*{d}"):
+        plots.correlation(history, tmp_path / "c.png")
+    plots.animate(None, history, tmp_path / "run.gif", frames=2)
+
+
+def test_names_are_shown_as_they_are_and_cut(tmp_path):
+    class Named(sl.History):
+        names = ["$\\nonsense{$", "a" * 100]  # noqa: RUF012
+
+    opt = sl.Optimizer(np.zeros(2), 0.3, rng=1)
+    history = Named(opt)
+    opt.tell(opt.ask(), np.arange(opt.popsize, dtype=float))
+    history.see(opt)
+    axes = panels(plots.convergence(history, tmp_path / "run.png"))
+    assert [text.get_text() for text in axes["mean"].texts] == ["$\\nonsense{$", "a" * 23 + "…"]
+    plots.correlation(history, tmp_path / "c.png")
 
 
 def test_curves_of_different_runs_are_not_joined(tmp_path):
     result = finished(rastrigin, 3, restarts=2, maxfevals=20_000)
-    axes = result.plot(tmp_path / "run.png")
+    axes = panels(result.plot(tmp_path / "run.png"))
     assert result.restarts == 2
-    assert len([line for line in axes[1, 0].get_lines() if len(line.get_xdata()) > 2]) == 3 * 3
+    assert len([line for line in axes["mean"].get_lines() if len(line.get_xdata()) > 2]) == 3 * 3
 
 
 def test_correlations_are_those_of_the_last_distribution(tmp_path):
     result = finished(lambda x: (x[:, 0] + x[:, 1]) ** 2 + 0.01 * (x[:, 0] - x[:, 1]) ** 2, 2)
-    image = plots.correlation(result, tmp_path / "c.png").get_images()[0].get_array()
+    image = plots.correlation(result, tmp_path / "c.png").axes[0].get_images()[0].get_array()
     deviations = np.sqrt(np.diag(result.cov))
     np.testing.assert_allclose(image, result.cov / np.outer(deviations, deviations))
     assert image[0, 1] < -0.9
@@ -149,9 +225,28 @@ def test_a_history_alone_will_do(tmp_path):
 def test_without_a_file_the_figure_is_pyplots():
     from matplotlib import pyplot
 
-    axes = finished(ellipsoid, 2, maxiter=5).plot()
-    assert pyplot.gcf() is axes[0, 0].figure
+    figure = finished(ellipsoid, 2, maxiter=5).plot()
+    assert isinstance(figure, matplotlib.figure.Figure)
+    assert pyplot.gcf() is figure
     pyplot.close("all")
+
+
+def test_the_first_figure_leaves_the_settings_of_the_backend_alone():
+    """A notebook's backend switches `interactive` on when it is loaded, which the first figure does."""
+    code = """
+import matplotlib as mpl, sublevel as sl
+result = sl.minimize(lambda x: x @ x, [1.0, 2.0], 0.5, rng=1, maxiter=5)
+mpl.use("module://loud")
+result.plot()
+print(mpl.rcParams["lines.linewidth"])
+"""
+    backend = "import matplotlib as mpl\nfrom matplotlib.backends.backend_agg import *\nmpl.rcParams['lines.linewidth'] = 9.0\n"
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "loud.py").write_text(backend)
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": folder}
+        )
+    assert done.stdout == "9.0\n", done.stderr
 
 
 def test_a_picture_for_a_file_leaves_pyplot_alone(tmp_path):
@@ -211,7 +306,7 @@ def test_an_animation_asks_log_scaled_variables_where_they_are_positive(bounds, 
     asked.clear()
     plots.animate(fun, result, tmp_path / "run.gif", frames=3)
     assert is_picture(tmp_path / "run.gif")
-    assert len(asked) > 4900
+    assert len(asked) > 4761
     assert min(asked) > 0
     assert bounds is None or max(asked) <= 2
 
@@ -225,9 +320,48 @@ def test_an_animation_evaluates_each_view_once(tmp_path):
 
     result = finished(ellipsoid, 2, maxfevals=300)
     animation = plots.animate(fun, result, tmp_path / "run.gif", vectorized=True, frames=3)
-    assert calls == [4900] * 4
+    assert calls == [18**2, 69**2 - 18**2, *[69**2] * 3]  # the coarse grid says how long an evaluation takes
     animation.save(tmp_path / "again.gif", writer="pillow")
-    assert calls == [4900] * 4
+    assert sum(calls) == 4 * 69**2
+
+
+@pytest.mark.parametrize(("seconds", "across"), [(1e-5, 69), (1e-3, 35), (1e-1, 18)])
+def test_an_animation_of_a_slow_function_evaluates_fewer_points(seconds, across):
+    clock, asked = [0.0], []
+
+    def fun(x):
+        clock[0] += seconds
+        asked.append(x)
+        return ellipsoid(x)
+
+    result = finished(ellipsoid, 2, maxfevals=300)
+    plane = Plane(result.history, fun, result.x, (0, 1), False, views=5, clock=lambda: clock[0])
+    grid = np.linspace(-1, 1, 69)
+    values = plane.values(grid, grid)
+    assert values.shape == (across, across)
+    assert len(asked) == across**2
+    np.testing.assert_array_equal(values[0], ellipsoid(np.stack([grid[:: 68 // (across - 1)], np.full(across, -1.0)], axis=1)))
+
+
+@pytest.mark.parametrize("bounds", [None, [(0.5, 1.0), (None, None)]])
+def test_coarse_contour_lines_are_those_of_the_function(bounds):
+    """Interpolated ranks lie near the ranks on the fine grid; at a bound, where the grid has gaps, the coarse grid is drawn."""
+    result = finished(ellipsoid, 2, maxfevals=300, bounds=bounds)
+    axis = matplotlib.figure.Figure().subplots()
+    plane = Plane(result.history, lambda x: ellipsoid(x), result.x, (0, 1), True, views=5)
+    plane.stride = 4
+    plane.show_contours(axis, np.array([[-1.0, 1.0], [-1.0, 1.0]]))
+    assert len(axis.collections) == 2
+    grid = np.linspace(-1, 1, 69)
+    fine = np.exp(np.sum([1.0, 3.0] * np.square(np.stack(np.meshgrid(grid, grid), axis=-1)), axis=-1))
+    refined = animation._refined(grid[::4], grid[::4], animation._ranks(fine[::4, ::4]), grid, grid)
+    errors = animation._ranks(refined) - animation._ranks(fine)
+    assert np.sqrt(np.mean(np.square(errors))) < 0.012  # half the least distance of two contour lines
+
+
+def test_an_animation_without_a_function_evaluates_nothing(tmp_path):
+    plots.animate(None, finished(ellipsoid, 2, maxfevals=300), tmp_path / "run.gif", frames=3)
+    assert is_picture(tmp_path / "run.gif")
 
 
 def test_an_animation_needs_two_variables_that_are_searched():
@@ -239,7 +373,7 @@ def test_an_animation_needs_two_variables_that_are_searched():
 
 def test_the_ellipse_is_that_of_the_distribution():
     result = finished(ellipsoid, 4, maxfevals=400)
-    plane = plots._Plane(result.history, ellipsoid, result.x, (3, 1), True)
+    plane = Plane(result.history, ellipsoid, result.x, (3, 1), True, views=2)
     outline = plane.ellipse(-1, 2.0)
     cov = result.cov[np.ix_([3, 1], [3, 1])]
     centred = outline - result.mean[[3, 1]][:, None]

@@ -3,8 +3,8 @@
 
 >>> import sublevel as sl
 >>> result = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1)
->>> result.plot("run.png")  # doctest: +SKIP
->>> sl.plots.correlation(result, "correlation.png")  # doctest: +SKIP
+>>> figure = result.plot("run.png")  # doctest: +SKIP
+>>> figure = sl.plots.correlation(result, "correlation.png")  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -18,89 +18,118 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array
+from sublevel.figures import (
+    BLUE,
+    FAINT,
+    GREEN,
+    GRID,
+    INK,
+    ORANGE,
+    VARIABLES,
+    VIOLET,
+    Target,
+    label_log,
+    new_figure,
+    short_name,
+    tidy,
+)
 from sublevel.record import History, Trace
-from sublevel.space import exp_where, log_where
+from sublevel.space import log_where
 
-INK, FAINT, GRID = "#22262b", "#6b727b", "#e4e6e9"
-BLUE, ORANGE, GREEN, VIOLET = "#1f77b4", "#c2410c", "#1b9a6c", "#4b2e83"
-STYLE: dict[Any, Any] = {
-    "font.size": 9.5,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "axes.titlesize": 10.5,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "text.color": INK,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "legend.frameon": False,
-}
 WIDE = 30
 """Letters of names that a row of labels below a panel holds."""
 NAMED = 12
 """Up to so many curves are named one by one."""
-ACROSS = 70
-"""Points of the grid on which contour lines are found, in each direction."""
-EARLY = 1.5
-"""Frames of an animation lie denser in the beginning, where more happens: this is the exponent."""
-CIRCLE = np.stack([np.cos(np.linspace(0, 2 * np.pi, 181)), np.sin(np.linspace(0, 2 * np.pi, 181))])
-"""Points of the unit circle (2, 181)."""
+MOST_CURVES = 100
+"""Of more variables, quantiles are drawn."""
+QUANTILES = {"smallest": 0.0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "largest": 1.0}
+"""What is drawn of many variables."""
+MOST_ROWS = 4000
+"""Generations that are drawn one by one; of more, the lowest and the highest of a few each."""
+MOST_CORRELATIONS = 1000
+"""Variables up to which a matrix of correlations can be drawn."""
+DIGITS = 7
+"""Digits that a label of f may have; with more, it says how far above the best value it is."""
+PANEL = (5.4, 3.5)
+"""Inches of a single panel: its letters can be read on a telephone."""
 
 
-def convergence(run: Any, file: str | Path | None = None) -> Any:
-    """The four panels, against evaluations, of a result or history: values, step size and axis ratio; mean; principal axes; deviations.
+def convergence(run: Any, file: Target = None) -> Any:
+    """Draw four panels against evaluations: values; mean; principal axes, step size and axis ratio; standard deviations.
 
-    Written to `file` if there is one, else on a pyplot figure. Returns the axes (2, 2).
+    Parameters
+    ----------
+    run : Result or History
+        What to draw.
+    file : path, optional
+        Where to save the figure, by its ending as PNG, SVG, PDF. By default it is a figure of pyplot's, which notebooks show.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Its ``axes`` have the labels "values", "mean", "axes" and "deviations".
     """
-    import matplotlib as mpl
-
     history = _history(run)
     trace = history.trace()
-    with mpl.rc_context(STYLE):
-        figure = new_figure(file, (11.0, 7.4))
-        axes = figure.subplots(2, 2, sharex=True)
-        free, names = history.free, history.names
-        colours = _colours(len(names))  # of a variable, in all panels
-        _values_panel(axes[0, 0], history, trace)
-        _curves(axes[0, 1], trace, log_where(history.is_log, trace.mean), "mean", names, colours)
-        _curves(axes[1, 0], trace, trace.axes, "standard deviations along the principal axes", [], [VIOLET] * free.size, log=True)
-        own_names, own_colours = [names[i] for i in free], [colours[i] for i in free]
-        _curves(axes[1, 1], trace, trace.deviations, "standard deviations of the variables", own_names, own_colours, log=True)
-        for axis in axes.flat:
-            _mark_restarts(axis, trace)
-        for axis in axes[1]:
-            axis.set_xlabel("evaluations")
-        finish(figure, file)
-    return axes
+    with new_figure(file, (11.0, 7.4)) as figure:
+        for axis, (name, draw) in zip(figure.subplots(2, 2).flat, PANELS.items(), strict=True):
+            axis.set_label(name)
+            draw(axis, history, trace)
+    return figure
 
 
-def correlation(run: Any, file: str | Path | None = None) -> Any:
-    """How the variables hang together in the search distribution of a result or history, where the best run ended. Returns the axes."""
-    import matplotlib as mpl
-
+def panel(run: Any, name: str, file: Target, file_format: str | None = None) -> Any:
+    """Draw one of the four panels of `convergence`, by its name, as a figure of its own that suits a narrow page. Returns the Figure."""
     history = _history(run)
-    cov, names = history.theta_of_best.cov, [history.names[i] for i in history.free]
+    with new_figure(file, PANEL, file_format=file_format) as figure:
+        PANELS[name](figure.subplots(label=name), history, history.trace())
+    return figure
+
+
+def correlation(run: Any, file: Target = None, file_format: str | None = None) -> Any:
+    """Draw the correlations of the variables in the search distribution where the best run ended.
+
+    Parameters
+    ----------
+    run : Result or History
+        What to draw, of at most 1000 variables.
+    file : path, optional
+        Where to save the figure. By default it is a figure of pyplot's, which notebooks show.
+    file_format : str, optional
+        Such as "svg", if the file is a stream.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    history = _history(run)
+    names = _free_names(history)
+    if len(names) > MOST_CORRELATIONS:
+        raise ValueError(f"the correlations of at most {MOST_CORRELATIONS} variables can be drawn, got {len(names)}.")
+    cov = history.theta_of_best.cov
     deviations = np.sqrt(np.diagonal(cov))
     matrix = cov / deviations / deviations[:, None]
-    with mpl.rc_context(STYLE):
-        size = float(np.clip(2.2 + 0.5 * len(names), 3.6, 9.0))
-        figure = new_figure(file, (size + 0.8, size), "compressed")
-        axis = figure.subplots()
-        matrix_panel(axis, matrix, names, "correlations in the search distribution")
-        finish(figure, file)
-    return axis
+    with new_figure(file, matrix_size(len(names)), "compressed", file_format=file_format) as figure:
+        matrix_panel(figure.subplots(), matrix, names, "correlations in the search distribution")
+    return figure
+
+
+def matrix_size(count: int) -> tuple[float, float]:
+    """Inches, across and up, that suit a matrix of so many variables with its colour bar."""
+    size = float(np.clip(2.4 + 0.4 * count, 3.0, 9.0))
+    return size + 0.9, size
 
 
 def matrix_panel(axis: Any, matrix: Array, names: list[str], title: str) -> None:
     """Correlations (k, k) as colours, with names and numbers if there are few."""
     image = axis.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")  # squares would be laid out before their labels
     axis.spines[:].set_visible(False)
-    axis.tick_params(length=0)
+    axis.tick_params(length=0, colors=FAINT)
     if len(names) <= 2 * NAMED:
-        slant = {"rotation": 90} if len(names) > 6 else {"rotation": 30, "ha": "right"} if sum(map(len, names)) > WIDE else {}
-        axis.set_xticks(range(len(names)), names, **slant)
-        axis.set_yticks(range(len(names)), names)
+        shown = [short_name(name) for name in names]
+        slant = {"rotation": 90} if len(names) > 6 else {"rotation": 30, "ha": "right"} if sum(map(len, shown)) > WIDE else {}
+        axis.set_xticks(range(len(names)), shown, parse_math=False, **slant)
+        axis.set_yticks(range(len(names)), shown, parse_math=False)
     if len(names) <= NAMED:
         for (row, column), value in np.ndenumerate(matrix):
             axis.text(column, row, f"{value:.2f}", ha="center", va="center", color="white" if abs(value) > 0.6 else INK, fontsize=8)
@@ -109,7 +138,7 @@ def matrix_panel(axis: Any, matrix: Array, names: list[str], title: str) -> None
 
 
 def animate(
-    fun: Callable[[Array], Any],
+    fun: Callable[[Array], Any] | None,
     run: Any,
     file: str | Path | None = None,
     *,
@@ -118,23 +147,41 @@ def animate(
     frames: int = 60,
     fps: int = 6,
 ) -> Any:
-    """The search distribution over the contour lines of `fun`, in the plane of two variables through the best point of a result or history.
+    """Animate the search distribution over contour lines of f, in the plane of two variables through the best point.
 
-    Two views: one that stands still, one that goes with the distribution. Contour lines are spaced by rank, as the search sees f.
-    Log-scaled variables are shown by their logarithm. `fun` is evaluated at 4900 points for the view that stands still and at 4900 for each
-    frame, fewer where a view reaches beyond the bounds; a frame that is shown again costs nothing. Saved as a GIF if there is a `file`.
-    Returns the matplotlib animation, which evaluates as it is drawn.
+    There are two views: a fixed one, and one that follows the distribution. Contour lines are spaced by rank, as the search sees f.
+    Log-scaled variables are shown by their logarithm.
+
+    Parameters
+    ----------
+    fun : callable or None
+        The objective, for the contour lines: each view evaluates it on a grid of 69 × 69 points, or of 35 × 35 or 18 × 18 if all views
+        would otherwise take more than about ten seconds. Nothing outside the bounds is evaluated, and no view twice. None draws none.
+    run : Result or History
+        The run to animate.
+    file : path, optional
+        Where to save a GIF.
+    variables : pair of int
+        The two variables, which must not be fixed.
+    vectorized : bool
+        Whether `fun` takes points (n, d) and returns values (n,).
+    frames, fps : int
+        How many frames at most, and how many of them are shown in a second.
+
+    Returns
+    -------
+    matplotlib.animation.FuncAnimation
+        It evaluates `fun` as it is drawn.
     """
-    import matplotlib as mpl
     from matplotlib.animation import FuncAnimation, PillowWriter
+
+    from sublevel.animation import Plane, chosen_snapshots
 
     history = _history(run)
     through = history.trace().mean[-1] if isinstance(run, History) else run.x
-    plane = _Plane(history, fun, through, variables, vectorized)
-    moments = np.linspace(0.0, 1.0, frames) ** EARLY * (len(history.snapshots) - 1)
-    chosen = np.unique(moments.round().astype(int))
-    with mpl.rc_context(STYLE):
-        figure = new_figure(file, (8.4, 4.5), None)
+    chosen = chosen_snapshots(len(history.snapshots), frames)
+    plane = Plane(history, fun, through, variables, vectorized, views=len(chosen) + 1)
+    with new_figure(file, (8.4, 4.5), None, save=False) as figure:
         axes = figure.subplots(1, 2, gridspec_kw={"left": 0.09, "right": 0.99, "bottom": 0.11, "top": 0.92, "wspace": 0.08})
         plane.show_contours(axes[0], plane.whole_view())
 
@@ -151,63 +198,156 @@ def _history(run: Any) -> History:
     return run if isinstance(run, History) else run.history
 
 
-def new_figure(file: str | Path | None, size: tuple[float, float], layout: Any = "constrained") -> Any:
-    """A figure of pyplot's, which a screen can show; one that nobody else holds if it goes to a file."""
-    if file is None:
-        from matplotlib import pyplot
-
-        return pyplot.figure(figsize=size, layout=layout)
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=size, layout=layout)
-
-
-def finish(figure: Any, file: str | Path | None) -> None:
-    """Write the figure to the file if there is one."""
-    if file is not None:
-        figure.savefig(file, dpi=130, facecolor="white")
+def _free_names(history: History) -> list[str]:
+    """Names of the variables that are searched (k,)."""
+    names = history.names
+    return [names[i] for i in history.free.tolist()]
 
 
 def _values_panel(axis: Any, history: History, trace: Trace) -> None:
-    """Values of f, step size and axis ratio."""
+    """Values of f: the best so far, and the best of each generation. Labels are values of f, also where the axis is one of differences."""
     columns = history.arrays()
     nfev, best, every = columns["nfev"], columns["best"], columns["generation_best"]
     finite = every[np.isfinite(every)]
     lowest = float(finite.min()) if finite.size else 0.0
     is_plain = lowest > 0 and lowest < 1e-3 * float(finite[0])
-    floor, label = (0.0, "f") if is_plain else (lowest, f"f {'−' if lowest >= 0 else '+'} {abs(lowest):.6g}")
+    floor = 0.0 if is_plain else lowest
+    bottom = _bottom(finite - floor)
     for run in history.runs:
-        axis.plot(nfev[run.rows], _positive(every[run.rows] - floor), color=BLUE, lw=0.6, alpha=0.45)
-    axis.plot(nfev, _positive(best - floor), color=BLUE, lw=1.8, label=label)
-    _broken(axis, trace, trace.sigma, color=GREEN, lw=1.5, label="step size σ")
-    _broken(axis, trace, trace.axis_ratio, color=ORANGE, lw=1.5, label="axis ratio")
+        rows = _thinned(every[run.rows])
+        axis.plot(nfev[run.rows][rows], _raised(every[run.rows][rows] - floor, bottom), color=BLUE, lw=0.6, alpha=0.45)
+    rows = _thinned(best)
+    marker = {"marker": "o", "ms": 4} if rows.size == 1 else {}
+    axis.plot(nfev[rows], _raised(best[rows] - floor, bottom), color=BLUE, lw=1.8, label="f", **marker)
     tidy(axis, log=True)
-    axis.legend(ncols=3, loc="lower left", bbox_to_anchor=(-0.01, 0.99), handlelength=1.4, borderaxespad=0.0)
+    if is_plain:
+        axis.set_ylabel("f")
+        label_log(axis.yaxis)
+    else:
+        _label_values(axis, floor, bottom)
+    found = f"best f = {float(best[-1]):.8g}" if finite.size else "no finite value of f"
+    _finish_panel(axis, trace, f"{found}; thin: the best of each generation")
 
 
-def _positive(values: Array) -> Array:
-    """Values that a logarithmic axis can show; NaN elsewhere."""
+def _bottom(differences: Array) -> float:
+    """Where a logarithmic axis shows a difference of 0: below the smallest positive one."""
+    positive = differences[differences > 0]
+    return 0.3 * float(positive.min()) if positive.size else 0.1
+
+
+def _raised(values: Array, bottom: float) -> Array:
+    """Values that a logarithmic axis can show: 0 at its bottom, NaN where a value is not finite."""
     with np.errstate(invalid="ignore"):
-        return np.where((values > 0) & (values < np.inf), values, np.nan)
+        return np.where(np.isfinite(values), np.maximum(values, bottom), np.nan)
 
 
-def _curves(axis: Any, trace: Trace, columns: Array, title: str, names: list[str], colours: list[Any], log: bool = False) -> None:
-    """A curve for each column (s, k), in its colour, named at its end if there are few."""
+def _thinned(values: Array) -> NDArray[np.intp]:
+    """Rows of values (n,) to draw: all, or of many the lowest and the highest of a few each, in order."""
+    if values.size <= MOST_ROWS:
+        return np.arange(values.size)
+    edges = np.linspace(0, values.size, MOST_ROWS // 2 + 1).astype(int)
+    filled = np.where(np.isfinite(values), values, np.inf)
+    rows = [low + find(filled[low:high]) for low, high in pairwise(edges.tolist()) for find in (np.argmin, np.argmax)]
+    return np.unique([0, *rows, values.size - 1])
+
+
+def _label_values(axis: Any, lowest: float, bottom: float) -> None:
+    """Label a logarithmic axis of f − lowest by f itself, where that takes few digits, else by the difference."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    high = axis.get_ylim()[1]
+    axis.set_ylim(0.5 * bottom, high)
+    lowest_tick = bottom * max(2.0, (high / bottom) ** 0.06)  # labels need room
+    ticks = [float(tick) for tick in LogLocator(numticks=8).tick_values(lowest_tick, high) if lowest_tick < tick <= high]
+    labels = [f"{lowest:.{DIGITS}g}", *(_value_label(lowest, tick) for tick in ticks)]
+    axis.set_yticks([bottom, *ticks], labels)
+    axis.yaxis.set_minor_formatter(NullFormatter())
+    axis.set_ylabel("f (+: above the best)" if any(label.startswith("+") for label in labels) else "f")
+
+
+def _value_label(lowest: float, difference: float) -> str:
+    """lowest + difference with as many digits as tell it from `lowest`; "+1e-09" if these are too many."""
+    value, order = lowest + difference, int(np.floor(np.log10(difference)))
+    digits = int(np.floor(np.log10(max(abs(value), difference)))) - order + 2
+    if digits > DIGITS:
+        return f"+{difference:.0e}"
+    return f"{value:.{max(1 - order, 0)}f}" if 1e-3 <= abs(value) < 1e6 else f"{value:.{digits}g}"
+
+
+def _mean_panel(axis: Any, history: History, trace: Trace) -> None:
+    names = history.names
+    which = _curves(axis, trace, log_where(history.is_log, trace.mean), names, _colours(len(names)))
+    _finish_panel(axis, trace, "mean of the search" + which)
+
+
+def _axes_panel(axis: Any, history: History, trace: Trace) -> None:
+    """Standard deviations along the principal axes, their geometric mean σ, and the ratio of the longest to the shortest."""
+    which = _curves(axis, trace, trace.axes, [], [VIOLET] * trace.axes.shape[1], log=True, lw=0.9, alpha=0.6)
+    axis.plot([], [], color=VIOLET, lw=0.9, label=f"std along the principal axes{which}")
+    _broken(axis, trace, trace.sigma, color=GREEN, lw=1.8, label="step size σ")
+    label_log(axis.yaxis)
+    other = axis.twinx()
+    other.set_label("axis ratio")
+    _broken(other, trace, trace.axis_ratio, color=ORANGE, lw=1.3, ls=(0, (4, 1.5)), label="axis ratio (right)")
+    tidy(other, log=True)
+    other.grid(False)
+    other.tick_params(axis="y", which="both", colors=ORANGE)
+    other.set_ylim(0.9, max(2.0, other.get_ylim()[1]))
+    label_log(other.yaxis)
+    handles = [*axis.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
+    axis.legend(handles=handles, ncols=3, handlelength=1.4, columnspacing=1.0, fontsize=9, loc="lower left", bbox_to_anchor=(-0.02, 0.985))
+    _finish_panel(axis, trace, "")
+
+
+def _deviations_panel(axis: Any, history: History, trace: Trace) -> None:
+    free, colours = history.free, _colours(len(history.names))  # a variable has its colour in all panels
+    which = _curves(axis, trace, trace.deviations, _free_names(history), [colours[i] for i in free], log=True)
+    label_log(axis.yaxis)
+    _finish_panel(axis, trace, "standard deviations of the variables" + which)
+
+
+PANELS: dict[str, Callable[[Any, History, Trace], None]] = {
+    "values": _values_panel,
+    "mean": _mean_panel,
+    "axes": _axes_panel,
+    "deviations": _deviations_panel,
+}
+"""The panels of `convergence` by name."""
+
+
+def _finish_panel(axis: Any, trace: Trace, title: str) -> None:
+    """Restarts, title and label below."""
+    begins = [trace.nfev[part.start] for part in _segments(trace)][1:]
+    for nfev in begins if len(begins) <= 30 else []:
+        axis.axvline(nfev, color=GRID, lw=0.8, zorder=0)
+    axis.set_title(title)
+    axis.set_xlabel("evaluations")
+
+
+def _curves(
+    axis: Any, trace: Trace, columns: Array, names: list[str], colours: list[Any], log: bool = False, lw: float = 1.3, alpha: float = 1.0
+) -> str:
+    """A curve for each column (s, k), in its colour, named at its end if there are few; of many columns, quantiles. Returns which."""
+    which = ""
+    if columns.shape[1] > MOST_CURVES:
+        which = f": quantiles of {columns.shape[1]}"
+        columns = np.quantile(columns, list(QUANTILES.values()), axis=1).T
+        names, colours = list(QUANTILES) if names else [], _colours(len(QUANTILES)) if names else colours[: len(QUANTILES)]
     for column, colour in zip(columns.T, colours, strict=True):
-        _broken(axis, trace, column, color=colour, lw=1.3)
+        _broken(axis, trace, column, color=colour, lw=lw, alpha=alpha)
     tidy(axis, log)
     if len(names) > NAMED:
-        title += f", {names[0]} dark … {names[-1]} light"
+        which = f", {short_name(names[0])} dark … {short_name(names[-1])} light"
     elif names:
         _name_ends(axis, columns[-1], names, colours)
-    axis.set_title(title)
+    return which
 
 
 def _colours(count: int) -> list[Any]:
     import matplotlib as mpl
 
-    if count <= 10:
-        return [f"C{i}" for i in range(count)]
+    if count <= len(VARIABLES):
+        return list(VARIABLES[:count])
     return list(mpl.colormaps["viridis"](np.linspace(0, 0.95, count)))
 
 
@@ -224,30 +364,14 @@ def _broken(axis: Any, trace: Trace, column: Array, label: str | None = None, **
         label = None
 
 
-def _mark_restarts(axis: Any, trace: Trace) -> None:
-    begins = [trace.nfev[part.start] for part in _segments(trace)][1:]
-    for nfev in begins if len(begins) <= 30 else []:
-        axis.axvline(nfev, color=GRID, lw=0.8, zorder=0)
-
-
-def tidy(axis: Any, log: bool) -> None:
-    """A grid behind the curves, and little room beside them."""
-    if log:
-        axis.set_yscale("log")
-    axis.grid(True, color=GRID, lw=0.6)
-    axis.set_axisbelow(True)
-    axis.margins(x=0.01)
-
-
 def _name_ends(axis: Any, ends: Array, names: list[str], colours: list[Any]) -> None:
     """Names at the right of the curves' ends, moved apart where they would overlap."""
     axis.get_ylim()  # settles the limits
     to_axis = axis.transData + axis.transAxes.inverted()
     wanted = to_axis.transform(np.column_stack([np.ones(ends.size), ends]))[:, 1]
-    for place, name, colour in zip(_apart(wanted, 0.055), names, colours, strict=True):
-        axis.annotate(
-            name, (1.0, place), xycoords="axes fraction", xytext=(3, 0), textcoords="offset points", va="center", color=colour, fontsize=8.5
-        )
+    beside = {"xycoords": "axes fraction", "xytext": (3, 0), "textcoords": "offset points", "va": "center", "parse_math": False}
+    for place, name, colour in zip(_apart(wanted, 0.065), names, colours, strict=True):
+        axis.annotate(short_name(name), (1.0, place), color=colour, fontsize=8.5, **beside)
 
 
 def _apart(wanted: Array, gap: float) -> Array:
@@ -260,107 +384,3 @@ def _apart(wanted: Array, gap: float) -> Array:
     places = np.empty(wanted.size)
     places[order] = np.concatenate([np.full(len(pool), np.mean(pool)) for pool in pools]) + gap * np.arange(wanted.size)
     return places + max(-places.min(), 0.0) - max(places.max() - 1.0, 0.0)
-
-
-class _Plane:
-    """The plane of two variables through a point, with the search distribution in it. Its coordinates are logarithms of log-scaled ones."""
-
-    def __init__(self, history: History, fun: Callable[[Array], Any], through: Array, variables: tuple[int, int], vectorized: bool) -> None:
-        self.history, self.fun, self.vectorized = history, fun, vectorized
-        self.trace = history.trace()
-        free = history.free
-        if len(set(variables)) != 2 or not {*variables} <= {*free.tolist()}:
-            raise ValueError(f"`variables` must be two different ones of those that are searched, {free.tolist()}, got {variables!r}.")
-        self.pair = list(variables)  # as the user counts
-        self.searched = np.searchsorted(free, self.pair)  # as the search does
-        self.through = log_where(history.is_log, through)  # (d,)
-        self.means = log_where(history.is_log, self.trace.mean)[:, self.pair]  # (s, 2)
-        self.names = [history.names[i] for i in self.pair]
-        self.shown: list[Any] = []
-        self.seen: dict[bytes, Array] = {}  # values in views
-
-    def ellipse(self, index: int, radius: float) -> Array:
-        """Where the distribution of a snapshot has that many standard deviations in the plane (2, 181), bent as the bounds bend it."""
-        theta = self.history.snapshots[index].theta
-        u = np.repeat(theta.mean[None], CIRCLE.shape[1], axis=0)
-        root = np.linalg.cholesky(_scaled(theta.cov[np.ix_(self.searched, self.searched)]))
-        u[:, self.searched] += radius * (theta.deviations[self.searched, None] * (root @ CIRCLE)).T
-        points = u if self.history.space is None else log_where(self.history.is_log, self.history.space.points(u))
-        return points[:, self.pair].T
-
-    def whole_view(self) -> Array:
-        """Ends (2, 2) of a view in which all means, the best point and the first ellipse have room."""
-        ends = np.concatenate([self.means.T, self.through[self.pair][:, None], self.ellipse(0, 2.0)], axis=1)
-        low, high = ends.min(axis=1), ends.max(axis=1)
-        return self.view(0.5 * (low + high), 0.6 * (high - low))
-
-    def near_view(self, index: int) -> Array:
-        """Ends (2, 2) of a view around a snapshot's distribution."""
-        return self.view(self.means[index], 1.6 * np.ptp(self.ellipse(index, 1.0), axis=1))
-
-    def view(self, middle: Array, reach: Array) -> Array:
-        """Ends (2, 2) that lie as far from the middle (2,) as asked, with the proportions that the initial deviations have."""
-        initial = self.trace.deviations[0][self.searched]
-        return middle[:, None] + np.max(reach / initial) * initial[:, None] * [-1, 1]
-
-    def show_contours(self, axis: Any, ends: Array) -> None:
-        """Contour lines at ranks of the values in the view."""
-        across, up = (np.linspace(low, high, ACROSS) for low, high in ends.tolist())
-        values = self.values(across, up)
-        usable = values[np.isfinite(values)]
-        levels = np.unique(np.quantile(usable, np.linspace(0.0, 1.0, 13) ** 1.5)) if usable.size else usable
-        if levels.size > 1:
-            grid = np.where(np.isfinite(values), values, np.nan)
-            axis.contourf(across, up, grid, levels=levels, cmap="Blues_r", alpha=0.55, norm=_by_rank(levels))
-            axis.contour(across, up, grid, levels=levels, colors=FAINT, linewidths=0.5)
-        axis.set(xlim=ends[0], ylim=ends[1], box_aspect=1)
-
-    def values(self, across: Array, up: Array) -> Array:
-        """Values (m, n) on the grid of n coordinates across and m up, NaN beyond the bounds. Each grid is evaluated once."""
-        view = across.tobytes() + up.tobytes()
-        if view not in self.seen:
-            grid = np.tile(self.through, (across.size * up.size, 1))
-            grid[:, self.pair] = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
-            points = exp_where(self.history.is_log, grid)
-            inside = self.is_inside(points)
-            values = np.full(len(points), np.nan)
-            values[inside] = self.fun(points[inside]) if self.vectorized else [self.fun(point) for point in points[inside]]
-            self.seen[view] = values.reshape(up.size, across.size)
-        return self.seen[view]
-
-    def is_inside(self, points: Array) -> NDArray[np.bool_]:
-        """Which of the user's points (n, d) the search could ask for: inside the bounds, and positive where a variable is log-scaled."""
-        space = self.history.space
-        lower, upper = (-np.inf, np.inf) if space is None else space.box
-        possible = np.isfinite(points) & (points >= lower) & (points <= upper) & ((points > 0) | ~self.history.is_log)
-        return np.all(possible, axis=1)
-
-    def draw(self, axes: Any, index: int) -> None:
-        """One frame."""
-        for artist in self.shown:
-            artist.remove()
-        axes[1].clear()
-        ends = self.near_view(index)
-        self.show_contours(axes[1], ends)
-        axes[1].tick_params(length=0, labelleft=False, labelbottom=False)
-        same_run = (self.trace.run == self.trace.run[index]) & (np.arange(self.trace.run.size) <= index)
-        self.shown = axes[0].plot(*self.means[same_run].T, color=ORANGE, lw=0.9, marker="o", ms=1.8)
-        axes[1].plot(*self.means[index], color=ORANGE, marker="o", ms=3.5)
-        for radius, width in ((1.0, 2.0), (2.0, 1.0)):
-            for axis in axes:
-                self.shown += axis.plot(*self.ellipse(index, radius), color=ORANGE, lw=width, scalex=False, scaley=False)
-        closer = np.ptp(axes[0].get_xlim()) / np.ptp(ends[0])
-        axes[0].set(title=f"{self.trace.nfev[index]} evaluations", xlabel=self.names[0], ylabel=self.names[1])
-        axes[1].set_title(f"{closer:.3g} times as large" if closer < 1000 else f"{closer:.1e} times as large")
-
-
-def _scaled(cov: Array) -> Array:
-    """The correlation matrix (2, 2), kept away from degeneracy by rounding."""
-    deviations = np.sqrt(np.diagonal(cov))
-    return cov / deviations / deviations[:, None] + 1e-12 * np.eye(2)
-
-
-def _by_rank(levels: Array) -> Any:
-    from matplotlib.colors import BoundaryNorm
-
-    return BoundaryNorm(levels, 256)

@@ -108,7 +108,7 @@ class Result(OptimizeResult):
     hess_inv: Array | None
 
     def plot(self, file: str | Path | None = None) -> Any:
-        """The four panels of `sublevel.plots.convergence`, written to `file` if there is one; returns their axes (2, 2)."""
+        """Draw the four panels of `sublevel.plots.convergence`, into `file` if there is one. Returns the matplotlib Figure."""
         return plots.convergence(self, file)
 
     def entries(self) -> dict[str, Any]:

@@ -3,40 +3,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sublevel.arrays import Array
 from sublevel.curvature.report import deviations, main_parts, strongest_pairs
-from sublevel.plots import BLUE, CIRCLE, FAINT, INK, NAMED, ORANGE, STYLE, finish, matrix_panel, new_figure, tidy
+from sublevel.figures import BLUE, CIRCLE, FAINT, INK, ORANGE, Target, label_log, new_figure, short_name, tidy
+from sublevel.plots import NAMED, matrix_panel
 
 ELLIPSES = 4
 """Pairs of variables that get an ellipse."""
-SHORT = 10.0
-"""Ratio of the largest to the smallest number below which powers of ten are too few to label an axis."""
 LEVELS = ((2.447746830680816, 0.12), (1.5095921854516636, 0.3))
 """Radii of the ellipses that hold 95 % and 68 % of a two-dimensional normal distribution, √(−2 ln(1 − level)), and how dark they are."""
 
 
-def overview(found: Any, file: str | Path | None = None) -> dict[str, Any]:
-    """Parameters, stiff-to-sloppy spectrum, correlations and ellipses; returns the axes by these names, the ellipses' in a list."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(STYLE):
-        figure = new_figure(file, (11.0, 8.2))
+def overview(found: Any, file: Target = None) -> Any:
+    """Parameters, stiff-to-sloppy spectrum, correlations and ellipses in one figure, whose axes have labels of these names. Returns it."""
+    with new_figure(file, (11.0, 8.2)) as figure:
         upper, lower = figure.subfigures(2, 1, height_ratios=(0.85, 1.0))
-        axes: dict[str, Any] = dict(zip(("parameters", "spectrum"), upper.subplots(1, 2), strict=True))
+        parameters, spectrum = upper.subplots(1, 2)
         left, right = lower.subfigures(1, 2)
-        axes["correlations"] = left.subplots()
-        _parameters_panel(axes["parameters"], found)
-        _spectrum_panel(axes["spectrum"], found)
+        correlations = left.subplots()
+        for axis, label in ((parameters, "parameters"), (spectrum, "spectrum"), (correlations, "correlations")):
+            axis.set_label(label)
+        _parameters_panel(parameters, found)
+        _spectrum_panel(spectrum, found)
         names = [name for name, is_free in zip(found.names, found.free, strict=True) if is_free]
-        matrix_panel(axes["correlations"], found.correlation[np.ix_(found.free, found.free)], names, "correlations")
-        axes["ellipses"] = _ellipse_panels(right, found)
-        finish(figure, file)
-    return axes
+        matrix_panel(correlations, found.correlation[np.ix_(found.free, found.free)], names, "correlations")
+        _ellipse_panels(right, found)
+    return figure
 
 
 def _parameters_panel(axis: Any, found: Any) -> None:
@@ -46,26 +42,18 @@ def _parameters_panel(axis: Any, found: Any) -> None:
     known = np.isfinite(errors) & (x > 0)
     relative = np.where(known, errors / np.where(x > 0, x, 1.0), np.nan)
     rows = np.arange(free.size)
+    tidy(axis)
     axis.scatter(relative, rows, color=BLUE, s=22, zorder=3)
     axis.set_xscale("log")
     if known.any():
         axis.set_xlim(0.3 * np.nanmin(relative), 3.0 * np.nanmax(relative))
-        _label_log(axis.xaxis, float(np.nanmax(relative) / np.nanmin(relative)))
+        label_log(axis.xaxis)
     if free.size <= 2 * NAMED:
-        axis.set_yticks(rows, [f"{found.names[i]} = {found.x[i]:.4g} ± {e:.2g}" for i, e in zip(free, errors, strict=True)], color=INK)
-    axis.invert_yaxis()
-    axis.grid(True, axis="x", color="#e4e6e9", lw=0.6)
+        labels = [f"{short_name(found.names[i])} = {found.x[i]:.4g} ± {e:.2g}" for i, e in zip(free, errors, strict=True)]
+        axis.set_yticks(rows, labels, color=INK, parse_math=False)
+    axis.set_ylim(free.size - 0.5, -0.5)
+    axis.grid(False, axis="y")
     axis.set_title("error of each variable as a part of its value" if found.kind else "distance to a rise of 1/2 as a part of the value")
-
-
-def _label_log(axis: Any, ratio: float) -> None:
-    """Numbers that do not run into each other on a logarithmic axis: at 1, 2 and 5 as well if its data span less than a decade."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    if ratio < SHORT:
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axis.set_minor_formatter(NullFormatter())
 
 
 def _spectrum_panel(axis: Any, found: Any) -> None:
@@ -76,7 +64,7 @@ def _spectrum_panel(axis: Any, found: Any) -> None:
     if shown.any():
         low = np.minimum(found.curvatures_error[shown], 0.9 * values[shown])
         axis.errorbar(rank[shown], values[shown], yerr=[low, found.curvatures_error[shown]], fmt="o", ms=4, color=BLUE, ecolor=FAINT, lw=1)
-        _label_log(axis.yaxis, float(np.max(values[shown]) / np.min(values[shown])))
+        label_log(axis.yaxis)
     for i in rank[~shown]:
         axis.annotate("≤ 0", (i, 0.03), xycoords=("data", "axes fraction"), ha="center", color=ORANGE)
     if rank.size <= NAMED:
@@ -85,16 +73,16 @@ def _spectrum_panel(axis: Any, found: Any) -> None:
             height = values[i] if shown[i] else np.min(values[shown])
             side = {"xytext": (8, 4), "ha": "left", "va": "top"} if i == 0 else {"xytext": (-8, -4), "ha": "right", "va": "bottom"}
             parts = main_parts(found, i, 2).replace(" +", "\n+").replace(" -", "\n-")
-            axis.annotate(parts, (rank[i], height), textcoords="offset points", fontsize=8, color=FAINT, **side)
+            axis.annotate(parts, (rank[i], height), textcoords="offset points", fontsize=8, color=FAINT, parse_math=False, **side)
     axis.set(xlabel="principal direction, stiff to sloppy", title="curvature along the principal directions", xlim=(0.4, rank.size + 0.6))
 
 
-def _ellipse_panels(figure: Any, found: Any) -> list[Any]:
+def _ellipse_panels(figure: Any, found: Any) -> None:
     """The most correlated pairs of variables, with the regions that hold 68 % and 95 %."""
     cov = found.covariance if found.kind else found.hess_inv
     pairs = [pair for pair in strongest_pairs(found) if np.isfinite(cov[np.ix_(pair, pair)]).all()][:ELLIPSES]
     if not pairs:
-        return []
+        return
     rows = 1 if len(pairs) < 3 else 2
     axes = np.ravel(figure.subplots(rows, -(-len(pairs) // rows), squeeze=False))
     for axis in axes[len(pairs) :]:
@@ -105,11 +93,12 @@ def _ellipse_panels(figure: Any, found: Any) -> list[Any]:
         for radius, alpha in LEVELS:
             axis.fill(*found.shifted(radius * steps)[:, pair].T, color=BLUE, alpha=alpha, lw=0)
         axis.plot(*found.x[list(pair)][:, None], "+", color=INK)
-        axis.set(xlabel=found.names[pair[0]], ylabel=found.names[pair[1]])
+        axis.set_xlabel(short_name(found.names[pair[0]]), parse_math=False)
+        axis.set_ylabel(short_name(found.names[pair[1]]), parse_math=False)
+        axis.set_label("ellipse")
         axis.locator_params(nbins=4)
-        axis.tick_params(labelsize=8)
+        axis.tick_params(labelsize=8, colors=FAINT)
     figure.suptitle("68 % and 95 % regions" if found.kind else "rise of 1.14 and of 3", x=0.02, ha="left", fontsize=10.5)
-    return list(axes[: len(pairs)])
 
 
 def ellipse(cov: Array) -> Array:

@@ -141,8 +141,11 @@ class Curvature:
         """One page of text: parameters, spectrum, correlations, and what to mind."""
         return report.summary(self)
 
-    def plot(self, file: str | Path | None = None) -> dict[str, Any]:
-        """Parameters, spectrum, correlations and ellipses in one figure, written to `file` if there is one; returns the axes by name."""
+    def plot(self, file: str | Path | None = None) -> Any:
+        """Draw parameters, spectrum, correlations and ellipses, into `file` if there is one. Returns the matplotlib Figure.
+
+        Its ``axes`` have the labels "parameters", "spectrum", "correlations" and, for up to four pairs of variables, "ellipse".
+        """
         return draw.overview(self, file)
 
     __str__ = summary

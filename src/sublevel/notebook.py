@@ -1,0 +1,23 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+"""A matplotlib Figure that a notebook shows once. Imported where figures are made, because it needs matplotlib."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+
+
+class NotebookFigure(Figure):
+    """A figure of pyplot's that is not shown a second time as the value of a cell.
+
+    At the end of a cell Jupyter's inline backend shows, and closes, every open figure of pyplot's; the value of the cell's last line is
+    shown before that. For a line such as `result.plot()` both are the same figure.
+    """
+
+    def _repr_mimebundle_(self, **_: Any) -> None:
+        """Close the figure in pyplot, as the inline backend would, because it is being shown now. Leaves the showing to IPython."""
+        if "inline" in mpl.get_backend():
+            pyplot.close(self)
