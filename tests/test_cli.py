@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,7 +14,9 @@ import pytest
 import sublevel
 from paper_results import paper_results
 from sublevel import experiments
-from sublevel.cli import main
+from sublevel.cli import COMMANDS, main, make_parser
+from sublevel.commands.common import joined
+from sublevel.commands.completion import described_commands
 from sublevel.experiments import schedule
 from sublevel.experiments.statements import statements
 from sublevel.theory import verify
@@ -149,8 +153,20 @@ def test_command_is_there_as_a_module():
     assert said == f"sublevel {sublevel.__version__}\n"
 
 
-def test_command_line_without_a_command_is_refused(capsys):
+def test_command_line_without_a_command_shows_help(capsys):
+    assert main([]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("usage: sublevel")
+    assert "minimise a Python function or an external program" in said.out
+    assert said.err == ""
+
+
+@pytest.mark.parametrize("command", [command.name for command in described_commands(COMMANDS)])
+def test_every_command_has_an_example_that_can_be_parsed(command, capsys):
     with pytest.raises(SystemExit) as exit:
-        main([])
-    assert exit.value.code == 2
-    assert "command" in capsys.readouterr().err
+        main([command, "--help"])
+    assert exit.value.code == 0
+    said = capsys.readouterr().out
+    examples = re.findall(rf"^  sublevel ({command} [^#>\n]*)", said, re.MULTILINE)
+    assert examples
+    assert all("run" in make_parser().parse_args(joined(shlex.split(example))) for example in examples)

@@ -258,13 +258,77 @@ def test_bad_usage_is_explained(module, capsys, change, words):
     assert re.search(words, err), err
 
 
-def test_the_working_directory_is_not_searched_unasked(tmp_path):
-    (tmp_path / "here.py").write_text("cost = sum\n")
-    command = [sys.executable, "-c", "import sys; sys.path.pop(0); from sublevel.cli import main; sys.exit(main(sys.argv[1:]))"]
-    asked = [*command, "minimize", "here:cost", "--x0", "0,0", "--sigma0", "1", "--maxfevals", "20"]
-    refused = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True)
-    assert (refused.returncode, "add --path ." in refused.stderr) == (2, True)
-    assert subprocess.run([*asked, "--path", "."], cwd=tmp_path, capture_output=True).returncode == 0
+INSTALLED = "import sys; sys.path.pop(0); from sublevel.cli import main; sys.exit(main(sys.argv[1:]))"
+"""What the installed command does: the working directory is not on Python's path."""
+
+
+def run_in(directory, *words, **options):
+    """A command as a user would type it in a directory."""
+    command = [sys.executable, "-c", INSTALLED, "minimize", *map(str, words), "--x0", "0,0", "--sigma0", "1", "--maxiter", "2"]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, **options)
+
+
+def test_a_function_of_the_working_directory_needs_no_path(tmp_path):
+    (tmp_path / "here.py").write_text("from neighbour import scale\ndef cost(x): return scale * sum(x)\n")
+    (tmp_path / "neighbour.py").write_text("scale = 2.0\n")
+    done = run_in(tmp_path, "here:cost", "--workers", 2)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_installed_module_comes_before_one_of_the_working_directory(tmp_path):
+    (tmp_path / "statistics.py").write_text("open('executed', 'w')\ndef cost(x): return sum(x)\n")
+    done = run_in(tmp_path, "statistics:cost")
+    assert done.returncode == 2
+    assert "name ./statistics.py:cost for the one of the working directory" in done.stderr
+    assert not (tmp_path / "executed").exists()
+
+
+def test_the_working_directory_is_not_searched_for_anything_else(tmp_path):
+    """A file that is called like something the package imports is not executed, whatever is named."""
+    directory = tmp_path / "objectives"
+    directory.mkdir()
+    (directory / "mine.py").write_text("def cost(x): return sum(x)\n")
+    for name in ("tqdm", "matplotlib", "pyarrow", "json", "numpy"):
+        (tmp_path / f"{name}.py").write_text("open('executed', 'w')\n")
+    assert run_in(tmp_path, "objectives/mine.py:cost", "--plot", "run.png").returncode == 0
+    assert run_in(tmp_path, "nosuch:cost").returncode == 2
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("file", ["objective_in_a_file.py", "json.py", "with-dash.py", "two words.py"])
+def test_a_function_of_a_file_is_minimised_whatever_the_file_is_called(tmp_path, capsys, monkeypatch, file):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    beside = f"beside_{re.sub(r'[^a-z]', '_', file)}"
+    (tmp_path / file).write_text(f"from {beside} import scale\ndef cost(x): return scale * sum(x)\n")
+    (tmp_path / f"{beside}.py").write_text("scale = 2.0\n")
+    status, _, err = run(capsys, f"{file}:cost", "--x0", "0,0", "--sigma0", 1, "--maxiter", 2)
+    assert (status, err) == (0, "")
+
+
+def test_workers_find_the_function_of_a_file(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "random.py").write_text("CALLS = []\ndef cost(x):\n    CALLS.append(x)\n    return sum(x)\n")
+    done = run_in(tmp_path, tmp_path / "folder" / "random.py:cost", "--workers", 2)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nosuch.py:cost", "there is no file nosuch.py"),
+        ("mine.py:cots", "mine.py has no function cots. Did you mean cost"),
+        ("broken.py:cost", "importing broken.py failed: ZeroDivisionError"),
+        ("mine.py", "expected module:function or file.py:function"),
+    ],
+)
+def test_a_file_without_the_function_is_explained(tmp_path, capsys, monkeypatch, name, words):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "mine.py").write_text("def cost(x): return sum(x)\n")
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    status, _, err = run(capsys, name, "--x0", "0", "--sigma0", 1)
+    assert (status, words in err) == (2, True), err
 
 
 def test_a_module_that_fails_to_import_is_named(tmp_path, capsys, monkeypatch):

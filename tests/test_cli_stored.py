@@ -91,7 +91,7 @@ def test_another_objective_is_noted(module, capsys, tmp_path):
     program = [sys.executable, "-c", "import json; x = json.loads(input()); print((x[0] - 1) ** 2 + 100 * (x[1] + 2) ** 2)"]
     status, _, err = run(capsys, "resume", tmp_path / "run.db", "--maxfevals", 42, "--workers", 2, "--command", *program)
     assert status == 0
-    assert f"begun with {words[0]}" in err
+    assert f"started with {words[0]}" in err
 
 
 def test_runs_are_listed(capsys, tmp_path):

@@ -14,8 +14,10 @@ LISTENERS = {"socket", "socketserver", "http.server", "xmlrpc.server", "asyncio"
 """Modules by which a process could listen."""
 CALLS = {"eval", "exec", "compile", "__import__", "breakpoint", "input"}
 SHELLS = {"system", "popen", "startfile", "getoutput", "getstatusoutput"}
-RESOLVER = "commands.minimize"
-"""The one module that imports by name: what the user typed as module:function."""
+RESOLVER = "commands.objective"
+"""The one module that imports by name: what the user typed as module:function or file.py:function."""
+COMPLETION = "commands.completion"
+"""The one module that names shells: it writes their completion scripts, and starts nothing."""
 
 
 def call_name(node):
@@ -45,7 +47,7 @@ def shells(module, tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and (keyword(node, "shell") not in (None, "False") or call_name(node) in SHELLS):
             yield ast.unparse(node)
-        if isinstance(node, ast.Constant) and node.value in ("/bin/sh", "/bin/bash", "sh", "bash", "cmd.exe"):
+        if isinstance(node, ast.Constant) and node.value in ("/bin/sh", "/bin/bash", "sh", "bash", "cmd.exe") and module != COMPLETION:
             yield node.value
 
 
@@ -97,6 +99,11 @@ def test_the_package_keeps_the_rule(rule):
 @pytest.mark.parametrize("breach", BREACHES)
 def test_every_breach_is_seen(breach):
     assert [found for rule in RULES.values() for found in rule("store.file", ast.parse(breach))]
+
+
+def test_the_module_that_names_shells_can_start_nothing():
+    (tree,) = (tree for module, tree in modules() if module == COMPLETION)
+    assert {name.split(".")[0] for name in imports(tree)} <= {"__future__", "re", "collections", "dataclasses", "typing"}
 
 
 def test_the_rules_see_the_whole_package():

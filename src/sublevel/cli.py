@@ -1,7 +1,7 @@
-"""The command line: `sublevel minimize`, `resume`, `runs`, `show`, `watch`, `report`, `export`, `reproduce`, `study`, `verify`.
+"""The command line: `sublevel minimize` and its other commands, see `COMMANDS`.
 
-A command is a function that adds its parser and names what to run. Exit status: 0 all is well, 1 something that was checked
-is not so, 2 the command cannot be run as given, 130 interrupted.
+A command is a function that adds its parser and names what to run. Exit status: 0 success, 1 a check failed or no value was found,
+2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -12,21 +12,49 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import sublevel
-from sublevel.commands.common import Subparsers, Unable, count, joined, seed, sentence
+from sublevel.commands.common import Subparsers, Unable, add_command, count, joined, seed
+from sublevel.commands.completion import SHELLS, completion_script, described_commands
 from sublevel.commands.minimize import add_minimize
 from sublevel.commands.stored import add_export, add_report, add_resume, add_runs, add_show, add_watch
+from sublevel.commands.streams import tolerant_streams
 from sublevel.commands.study import add_study
 from sublevel.store.errors import StoreError
+
+ABOUT = "Black-box optimization by natural gradients: minimise a Python function or an external program, and keep runs in files."
+EXAMPLES = """examples:
+  sublevel minimize mymodule.py:cost --x0 0,0,0 --sigma0 0.5 --store run.db
+  sublevel minimize --x0 1,2 --sigma0 0.3 --pattern last --command ./simulate {0} {1}
+  sublevel resume run.db mymodule.py:cost
+  sublevel report run.db
+
+`sublevel COMMAND --help` describes the options of a command.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status."""
-    parser = argparse.ArgumentParser(prog="sublevel", description=sublevel.__doc__)
+    with tolerant_streams():
+        return _main(sys.argv[1:] if arguments is None else arguments)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="sublevel", description=ABOUT, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--version", action="version", version=f"sublevel {sublevel.__version__}")
-    commands = parser.add_subparsers(metavar="command", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     for add in COMMANDS:
         add(commands)
-    given = parser.parse_args(joined(sys.argv[1:] if arguments is None else arguments))
+    return parser
+
+
+def _main(arguments: Sequence[str]) -> int:
+    parser = make_parser()
+    given = parser.parse_args(joined(arguments))
+    if "run" not in given:
+        parser.print_help()
+        return 0
     try:
         return given.run(given)
     except (Unable, StoreError) as error:
@@ -36,8 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def add_reproduce(commands: Subparsers) -> None:
     """`sublevel reproduce`."""
-    about = "compute the paper's figures again, lay the theory over them, and say statement by statement what was found"
-    parser = commands.add_parser("reproduce", help=about, description=sentence(about) + " Stopped or killed, the same command continues.")
+    about = "reproduce the figures of the paper with the theory drawn in, and check its statements"
+    example = "example:\n  sublevel reproduce --quick --out results"
+    parser = add_command(commands, "reproduce", about, example, "If it is stopped or killed, the same command continues.")
     parser.add_argument("--figures", type=figure_list, default=(1, 2, 3), metavar="1,2,3", help="which figures (default: all)")
     parser.add_argument("--trials", type=count, metavar="N", help="independent trials of each setting (default: 50; 2 to 8 with --quick)")
     parser.add_argument("--seed", type=seed, metavar="S", help="same seed, same data, whatever the number of jobs")
@@ -78,7 +107,7 @@ def run_reproduce(given: argparse.Namespace) -> int:
 def add_verify(commands: Subparsers) -> None:
     """`sublevel verify`."""
     about = "check every proposition, theorem and numbered rate of the paper numerically"
-    parser = commands.add_parser("verify", help=about, description=sentence(about) + " Exit status 1 if a check fails.")
+    parser = add_command(commands, "verify", about, "example:\n  sublevel verify --json", "The exit status is 1 if a check fails.")
     parser.add_argument("--json", action="store_true", help="print a list of {name, statement, value, bound, passed}")
     parser.add_argument("--seed", type=seed, metavar="S", help="of the random problems and samples")
     parser.set_defaults(run=run_verify)
@@ -93,9 +122,28 @@ def run_verify(given: argparse.Namespace) -> int:
     return 0 if verify.all_passed(reports) else 1
 
 
+def add_completion(commands: Subparsers) -> None:
+    """`sublevel completion`."""
+    about = "print the completion script of a shell"
+    example = """examples:
+  sublevel completion bash > ~/.local/share/bash-completion/completions/sublevel
+  sublevel completion zsh > ~/.zfunc/_sublevel        # with fpath+=(~/.zfunc) before compinit in ~/.zshrc
+  sublevel completion fish > ~/.config/fish/completions/sublevel.fish
+"""
+    parser = add_command(commands, "completion", about, example)
+    parser.add_argument("shell", choices=SHELLS, help="bash, zsh or fish")
+    parser.set_defaults(run=run_completion)
+
+
+def run_completion(given: argparse.Namespace) -> int:
+    """Print the script."""
+    print(completion_script(given.shell, described_commands(COMMANDS)), end="")
+    return 0
+
+
 COMMANDS: tuple[Callable[[Subparsers], None], ...] = (
     *(add_minimize, add_resume, add_runs, add_show, add_watch, add_report, add_export),
-    *(add_reproduce, add_study, add_verify),
+    *(add_reproduce, add_study, add_verify, add_completion),
 )
 """Every command; a new one is a line here and a function above."""
 

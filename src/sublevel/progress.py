@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
@@ -28,7 +30,7 @@ class Progress:
 
     def __init__(self, maxfevals: float | None, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.maxfevals, self.clock = maxfevals, clock
-        self.stream = sys.stderr if stream is None else stream
+        self.stream = stream or sys.stderr or io.StringIO()  # stderr may be closed
         self.is_live = self.stream.isatty() or "ipykernel" in sys.modules
         self.bar = _bar(maxfevals, self.stream) if self.is_live else None
         self.began = clock()
@@ -39,16 +41,18 @@ class Progress:
         """Show where the run is, if it is time to."""
         now = self.clock()
         if now >= self.next:
-            self._show(done)
+            with suppress(OSError):  # the reader of a pipe may go away; the run goes on
+                self._show(done)
             self.next = self.clock() + max(EVERY if self.is_live else SELDOM, (self.clock() - now) / SHARE)
 
     def end(self, done: Optimizer) -> None:
         """Show the last state, and leave it there."""
-        self._show(done, last=True)
-        if self.bar is not None:
-            self.bar.close()
-        elif self.is_live:
-            print(file=self.stream, flush=True)
+        with suppress(OSError):
+            self._show(done, last=True)
+            if self.bar is not None:
+                self.bar.close()
+            elif self.is_live:
+                print(file=self.stream, flush=True)
 
     def _show(self, done: Optimizer, last: bool = False) -> None:
         text = state_line(done) + ("" if last else self._left(done.nfev))

@@ -33,6 +33,17 @@ def sentence(about: str) -> str:
     return f"{about[0].upper()}{about[1:]}."
 
 
+def add_command(commands: Subparsers, name: str, about: str, epilog: str, more: str = "") -> argparse.ArgumentParser:
+    """Add the parser of a command with its help: what it does, more about that, and examples as they stand."""
+    return commands.add_parser(
+        name,
+        help=about,
+        description=f"{sentence(about)} {more}".strip(),
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
 def joined(words: Sequence[str]) -> list[str]:
     """The words of a command line with values that begin with a minus joined to their options, as in --x0=-1,2.
 
@@ -100,9 +111,10 @@ def seed(text: str) -> int:
 def objective_words(settings: Settings) -> str:
     """What was minimised, in words that do no harm on a terminal."""
     command = settings.command
-    argv, function, path = command.get("command"), command.get("function"), command.get("path")
+    argv, function, path, pattern = (command.get(key) for key in ("command", "function", "path", "pattern"))
     if isinstance(argv, list):
-        words: list[str] = ["--command", *map(str, argv)]  # pyright: ignore[reportUnknownArgumentType]
+        found_by = ["--pattern", pattern] if isinstance(pattern, str) else []
+        words: list[str] = [*found_by, "--command", *map(str, argv)]  # pyright: ignore[reportUnknownArgumentType]
     elif isinstance(function, str):
         words = [function, *(["--path", path] if isinstance(path, str) else [])]
     else:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
-import importlib
 import json
 import math
-import re
-import shutil
 import sys
 import time
 import traceback
@@ -18,71 +14,94 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from sublevel.commands.common import Subparsers, Unable, budget, count, deviations, seed, sentence, workers
+from sublevel.commands.common import Subparsers, Unable, add_command, budget, count, deviations, seed, workers
+from sublevel.commands.objective import objective, objective_label, pattern
 from sublevel.commands.program import Program
 from sublevel.failures import ATTEMPTS
 from sublevel.minimize import minimize
 from sublevel.result import Result
 from sublevel.store.configuration import Target
+from sublevel.store.output import check_output, write_output
 from sublevel.workers import available_cores
 
-FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 EXAMPLES = """examples:
-  sublevel minimize mymodule:cost --path . --x0 0,0,0 --sigma0 0.5
+  sublevel minimize mymodule.py:cost --x0 0,0,0 --sigma0 0.5
   sublevel minimize mymodule:cost --x0 1,2 --sigma0 0.3 --bounds "-1:2,0:none" --restarts bipop --plot run.png
-  sublevel minimize --x0 1,2 --sigma0 0.3 --maxfevals 500 --timeout 60 --workers 4 --store run.db --command ./simulate --quiet
+  sublevel minimize --x0 1,2 --sigma0 0.3 --maxfevals 500 --timeout 60 --workers 4 --store run.db --command ./simulate --fast
+  sublevel minimize --x0 1,2 --sigma0 0.3 --pattern last --command ./simulate --rate={0} --depth={1}
+  sublevel minimize --x0 1,2 --sigma0 0.3 --pattern "cost = (.*)" --command ./simulate {}
 
-The program of --command gets the point as a JSON list on its stdin and prints one number. Another exit status than 0, a timeout or
-other output counts as a failed evaluation. Exit status: 0 a value was found, 1 none was or the function raised, 2 bad usage,
-130 interrupted. What was found until an error or Ctrl-C is printed.
+The function is that of a file, of an installed module or of a module in the working directory. A program gets the point as a JSON list
+on its stdin; in its arguments {0} or {x0} is the first variable, {} alone stands for all values in order, and {{0}} is the text {0}.
+Its output must be one number; with --pattern the value is the last match of a regular expression, or its group if it has one, and
+"--pattern last" takes the last number of the output. Another exit status than 0, a timeout, or output without a value is a failed
+evaluation. Exit status: 0 a value was found, 1 none was or the function raised, 2 wrong usage, 130 interrupted. What was found before
+an error or Ctrl-C is printed.
 """
+FUNCTION_HELP = "module:function or file.py:function, called with an array of the variables"
 
 
 def add_minimize(commands: Subparsers) -> None:
     """`sublevel minimize`."""
-    about = "minimise a Python function or an external program"
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "minimize", help=about, description=sentence(about), epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = add_command(commands, "minimize", "minimise a Python function or an external program", EXAMPLES)
+    parser.add_argument("function", nargs="?", metavar="FUNCTION", help=FUNCTION_HELP)
+    parser.add_argument("--x0", type=numbers, metavar="1,2,3", help="where to start (required)")
+    parser.add_argument(
+        "--sigma0", type=numbers, metavar="S", help="standard deviation at the start, one number or one per variable (required)"
     )
-    parser.add_argument("function", nargs="?", metavar="module:function", help="called with an array of the variables")
-    parser.add_argument("--x0", type=numbers, required=True, metavar="1,2,3", help="where to start")
-    parser.add_argument("--sigma0", type=numbers, required=True, metavar="S", help="standard deviation there, one or one per variable")
     parser.add_argument("--bounds", type=pairs, metavar="LO:HI,...", help="one pair for all variables or one for each; none is open")
     parser.add_argument(
         "--log-scaled", type=indices, metavar="0,2|all", default=[], help="variables to search by their logarithm, counted from 0"
     )
     parser.add_argument("--method", default="cma", metavar="NAME", help="cma, sep-cma, lra-cma, xnes, ngd, ... (default: cma)")
     parser.add_argument("--popsize", type=count, metavar="N", help="points per generation")
-    parser.add_argument("--restarts", type=restarts, metavar="ipop|bipop|N", help="what to do when a run ends before the budget does")
+    parser.add_argument("--restarts", type=restarts, metavar="ipop|bipop|N", help="start again when a run ends before the budget does")
     parser.add_argument("--seed", type=seed, metavar="S", help="same seed, same run")
-    parser.add_argument("--store", type=Path, metavar="FILE", help="keep every evaluation in a new file; `sublevel resume` goes on from it")
+    parser.add_argument("--store", type=Path, metavar="FILE", help="keep every evaluation in a new file; `sublevel resume` continues it")
     add_ways(parser)
     parser.set_defaults(run=run_minimize)
 
 
 def add_ways(parser: argparse.ArgumentParser) -> None:
-    """How to evaluate, when to stop, and what to show: for a run that begins and for one that goes on."""
-    parser.add_argument("--maxfevals", type=budget, metavar="N", help="most evaluations")
-    parser.add_argument("--maxiter", type=budget, metavar="N", help="most generations")
-    parser.add_argument("--ftarget", type=float, metavar="F", help="a value that is good enough")
+    """How to evaluate, when to stop, and what to show: for a new run and for one that is continued."""
+    parser.add_argument("--maxfevals", type=budget, metavar="N", help="maximum number of evaluations")
+    parser.add_argument("--maxiter", type=budget, metavar="N", help="maximum number of generations")
+    parser.add_argument("--ftarget", type=float, metavar="F", help="stop at a value this low")
     parser.add_argument("--workers", type=workers, default=1, metavar="N", help="evaluations at the same time; -1: one on each core")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw how the run went")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="write a figure of the run; an older figure is replaced")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--path", type=Path, metavar="DIR", help="import the module from this directory")
-    parser.add_argument("--timeout", type=seconds, metavar="SECONDS", help="longest time of an evaluation, which fails after it")
-    parser.add_argument("--on-error", choices=[*ATTEMPTS], help="what a failed evaluation does (default: raise; fail with --command)")
-    parser.add_argument("--command", nargs=argparse.REMAINDER, metavar="PROG ARG", help="a program and its arguments; goes last")
+    parser.add_argument("--timeout", type=seconds, metavar="SECONDS", help="time limit of an evaluation, which fails after it")
+    parser.add_argument(
+        "--on-error",
+        choices=[*ATTEMPTS],
+        help="raise: an error ends the run; fail: it counts as a failed evaluation; retry: the second one does "
+        "(default: raise for functions, fail for programs)",
+    )
+    parser.add_argument(
+        "--pattern", type=pattern, metavar="REGEX|last", help="where the value is in the output of the program (default: it is the output)"
+    )
+    parser.add_argument(
+        "--command", nargs=argparse.REMAINDER, metavar="PROG ARG", help="a program and its arguments; must be the last option"
+    )
 
 
 def run_minimize(given: argparse.Namespace) -> int:
-    """Minimise, and say what was found."""
-    return told(objective(given), given, _minimized)
+    """Minimise, and print what was found."""
+    missing = [name for name in ("--x0", "--sigma0") if getattr(given, name[2:]) is None]
+    if missing:
+        hint = " All that follows --command belongs to the program: put --command last." if given.command else ""
+        raise Unable(f"{' and '.join(missing)} must be given: where to start, and the standard deviation there.{hint}")
+    return run_and_print(objective(given, len(given.x0)), given, _minimized)
 
 
-def told(fun: Callable[..., Any], given: argparse.Namespace, run: Callable[..., Result]) -> int:
-    """Run, and say what was found. Programs are called by threads, functions by processes."""
+def run_and_print(fun: Callable[..., Any], given: argparse.Namespace, run: Callable[..., Result]) -> int:
+    """Run, and print what was found. Programs are called by threads, functions by processes."""
+    make_absolute(given)
     if given.plot is not None:
         _check_plot(given.plot)
+        if given.plot == getattr(given, "store", None):
+            raise Unable(f"--plot and --store must be different files, got {given.plot} for both.")
     began = time.monotonic()
     raised: Exception | None = None
     try:
@@ -101,28 +120,39 @@ def told(fun: Callable[..., Any], given: argparse.Namespace, run: Callable[..., 
 
 
 def show(result: Result, took: float, given: argparse.Namespace, raised: Exception | None) -> None:
-    """Draw and print what was found, also if an exception ended the run; that one is told already."""
+    """Draw and print what was found, also if an exception ended the run; that one is printed already."""
     drawn = given.plot if len(result.history) else None
     if drawn is not None:
-        result.plot(drawn)
+        write_output(drawn, result.plot, force=True)
     if given.json:
         print(json.dumps(as_json(result, took, raised)))
     elif raised is None or result.nfev:
         print(as_text(result, took, drawn))
 
 
+def make_absolute(given: argparse.Namespace) -> None:
+    """Make the paths of files that are written later independent of the working directory, which an objective may change."""
+    for name in ("plot", "store"):
+        if getattr(given, name, None) is not None:
+            setattr(given, name, getattr(given, name).absolute())
+
+
 @contextlib.contextmanager
 def _workers(fun: Callable[..., Any], number: int) -> Generator[int | ThreadPoolExecutor]:
     """A number of processes for a function, threads for a program."""
-    if not isinstance(fun, Program) or number == 1:
+    if not isinstance(fun, Program):
         yield number
         return
-    with ThreadPoolExecutor(available_cores() if number == -1 else number) as threads:
-        try:
-            yield threads
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
-            fun.close()
+    with contextlib.closing(fun):
+        if number == 1:
+            yield number
+            return
+        with ThreadPoolExecutor(available_cores() if number == -1 else number) as threads:
+            try:
+                yield threads
+            finally:
+                threads.shutdown(wait=False, cancel_futures=True)
+                fun.close()
 
 
 def _minimized(fun: Callable[..., Any], given: argparse.Namespace, workers: Any) -> Result:
@@ -135,7 +165,7 @@ def _minimized(fun: Callable[..., Any], given: argparse.Namespace, workers: Any)
         "restarts": given.restarts,
         "log_scaled": _log_scaled(given.log_scaled, len(x0)),
         "rng": given.seed,
-        "store": None if given.store is None else Target(given.store, named(given)),
+        "store": None if given.store is None else Target(given.store, objective_label(given)),
     }
     sigma0 = given.sigma0[0] if len(given.sigma0) == 1 else given.sigma0
     if given.method == "pbil":
@@ -147,7 +177,7 @@ def ways(fun: Callable[..., Any], given: argparse.Namespace) -> dict[str, Any]:
     """What `add_ways` was given, for `minimize` or `resume`. A program sees to its timeout itself."""
     is_program = isinstance(fun, Program)
     how: dict[str, Any] = {name: getattr(given, name) for name in ("maxfevals", "maxiter", "ftarget")}
-    how["progress"] = sys.stderr.isatty()
+    how["progress"] = sys.stderr is not None and sys.stderr.isatty()
     if not is_program:
         how["timeout"] = given.timeout
     if is_program or given.on_error is not None:
@@ -164,48 +194,6 @@ def _log_scaled(chosen: list[int] | None, variables: int) -> list[bool]:
     return [i in chosen for i in range(variables)]
 
 
-def named(given: argparse.Namespace) -> dict[str, Any]:
-    """What is minimised, in the user's own words."""
-    if given.command is not None:
-        return {"command": [*given.command], "timeout": given.timeout}
-    return {"function": given.function, "path": None if given.path is None else str(given.path)}
-
-
-def objective(given: argparse.Namespace) -> Callable[..., Any]:
-    """What is to be minimised."""
-    if (given.function is None) == (given.command is None):
-        raise Unable("give what to minimise: either module:function or --command PROG ARG..., one of them.")
-    if given.command is None:
-        return imported(given.function, given.path)
-    if not given.command or shutil.which(given.command[0]) is None:
-        raise Unable(f"--command needs a program that can be run, got {' '.join(given.command) or 'nothing'!r}.")
-    return Program(given.command, given.timeout)
-
-
-def imported(name: str, path: Path | None) -> Callable[..., Any]:
-    """The function that module:function names. The working directory is searched only if `path` says so."""
-    if FUNCTION.fullmatch(name) is None:
-        raise Unable(f"expected module:function, such as mymodule:cost, got {name!r}.")
-    if path is not None:
-        if not path.is_dir():
-            raise Unable(f"--path must be a directory, got {path}.")
-        sys.path.insert(0, str(path.resolve()))
-    module_name, _, function_name = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        hint = "" if path else " Is it in the working directory? Then add --path ."
-        raise Unable(f"cannot import {module_name}: {error}.{hint}") from error
-    except Exception as error:
-        raise Unable(f"importing {module_name} failed: {type(error).__name__}: {error}") from error
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        near = difflib.get_close_matches(function_name, [key for key, value in vars(module).items() if callable(value)], n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise Unable(f"{module_name} has no function {function_name}.{hint}")
-    return function
-
-
 def _check_plot(file: Path) -> None:
     """The picture can be written: better to know before the run than after."""
     try:
@@ -215,8 +203,7 @@ def _check_plot(file: Path) -> None:
     kinds = Figure().canvas.get_supported_filetypes()
     if file.suffix[1:].lower() not in kinds:
         raise Unable(f"--plot must name a picture: one of .{', .'.join(sorted(kinds))}, got {file}.")
-    if not file.resolve().parent.is_dir():
-        raise Unable(f"--plot: there is no directory {file.resolve().parent}.")
+    check_output(file, force=True)
 
 
 def as_text(result: Result, took: float, plot: Path | None) -> str:
@@ -242,16 +229,16 @@ def as_json(result: Result, took: float, raised: Exception | None) -> dict[str, 
     facts["diagnosis"] = [{"name": f.name, "sentence": f.sentence, "numbers": f.numbers} for f in result.diagnosis]
     facts["failures"] = dict(result.failures.counts)
     facts["error"] = None if raised is None else "".join(traceback.format_exception_only(raised)).strip()
-    return _finite(facts)
+    return finite(facts)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """The value with None for numbers that JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    return [_finite(part) for part in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
+        return {key: finite(part) for key, part in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    return [finite(part) for part in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
 
 
 def numbers(text: str) -> list[float]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import shlex
 import shutil
 import sys
@@ -17,54 +18,65 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sublevel.commands.common import Subparsers, Unable, objective_words, printable, sentence
-from sublevel.commands.minimize import add_ways, named, objective, told, ways
+from sublevel.commands.common import Subparsers, Unable, add_command, objective_words, printable
+from sublevel.commands.minimize import FUNCTION_HELP, add_ways, as_json, finite, run_and_print, ways
+from sublevel.commands.objective import objective, objective_label
+from sublevel.commands.streams import is_lost
 from sublevel.progress import duration
 from sublevel.result import Result
 from sublevel.resume import resume
 from sublevel.stop import message
 from sublevel.store.configuration import Settings
 from sublevel.store.errors import StoreError
-from sublevel.store.file import APPLICATION, File
+from sublevel.store.export import export
+from sublevel.store.file import File
 from sublevel.store.lock import is_driven
+from sublevel.store.output import check_output, is_stored_run, write_output
 from sublevel.store.reader import Reading, ending, fingerprint
 from sublevel.stored import StoredRun, load
 
 EVERY = 0.5
 """Seconds between two looks at a run that is watched."""
-HEADER = 72
-"""Bytes of a file after which it is known whose it is."""
 
 
 def add_resume(commands: Subparsers) -> None:
     """`sublevel resume`."""
-    about = "go on with a stored run, whatever stopped it; name what is minimised again"
-    parser = commands.add_parser("resume", help=about, description=sentence(about) + " The result is that of a run never stopped.")
+    about = "continue a stored run; the function or program must be named again"
+    example = """examples:
+  sublevel resume run.db mymodule.py:cost
+  sublevel resume run.db --maxfevals 2000 --workers 4 --command ./simulate --fast
+
+A larger budget continues a run that ended at its budget. `sublevel show run.db` says how the run was started.
+"""
+    parser = add_command(commands, "resume", about, example, "The result is that of a run that was never interrupted.")
     parser.add_argument("file", type=Path, metavar="FILE", help="the stored run")
-    parser.add_argument("function", nargs="?", metavar="module:function", help="called with an array of the variables")
+    parser.add_argument("function", nargs="?", metavar="FUNCTION", help=FUNCTION_HELP)
     add_ways(parser)
     parser.set_defaults(run=run_resume)
 
 
 def run_resume(given: argparse.Namespace) -> int:
-    """Go on, and say what was found."""
+    """Continue, and print what was found."""
     if given.function is None and given.command is None:
         raise Unable(_what_to_name(given.file))
-    return told(objective(given), given, _resumed)
+    given.file = given.file.absolute()
+    with reading_of(given.file) as reading:
+        d = reading.problem.x0.size
+    return run_and_print(objective(given, d), given, _resumed)
 
 
 def _what_to_name(path: Path) -> str:
     """What the file says was minimised, as it would be typed. It is for the user to say so: a file must not choose what is run."""
     with reading_of(path) as reading:
         words = objective_words(reading.settings)
-    return f"name what is minimised: sublevel resume {shlex.quote(str(path))} ... It was begun with: {words}"
+    return f"name what is minimised: sublevel resume {shlex.quote(str(path))} ... The run was started with: {words}"
 
 
 def _resumed(fun: Callable[..., Any], given: argparse.Namespace, workers: Any) -> Result:
     with reading_of(given.file) as reading:
         before = reading.settings.command
-    if before and before != named(given):
-        print(f"note: the run was begun with {objective_words(reading.settings)}", file=sys.stderr)
+    if before and before != objective_label(given):
+        print(f"note: the run was started with {objective_words(reading.settings)}", file=sys.stderr)
     return resume(given.file, fun, workers=workers, **ways(fun, given))
 
 
@@ -133,9 +145,8 @@ def line_about(look: Look) -> str:
 
 def add_runs(commands: Subparsers) -> None:
     """`sublevel runs`."""
-    about = "list the stored runs of a directory"
-    parser = commands.add_parser("runs", help=about, description=sentence(about))
-    parser.add_argument("directory", nargs="?", type=Path, default=Path(), metavar="DIR", help="where to look (default: here)")
+    parser = add_command(commands, "runs", "list the stored runs of a directory", "example:\n  sublevel runs results/")
+    parser.add_argument("directory", nargs="?", type=Path, default=Path(), metavar="DIR", help="default: the working directory")
     parser.set_defaults(run=run_runs)
 
 
@@ -143,7 +154,7 @@ def run_runs(given: argparse.Namespace) -> int:
     """A line for each stored run; 1 if one cannot be read."""
     if not given.directory.is_dir():
         raise Unable(f"there is no directory {given.directory}.")
-    status, paths = 0, [path for path in sorted(given.directory.iterdir()) if is_ours(path)]
+    status, paths = 0, [path for path in sorted(given.directory.iterdir()) if is_stored_run(path)]
     for path in paths:
         try:
             look = look_at(path)
@@ -156,29 +167,38 @@ def run_runs(given: argparse.Namespace) -> int:
     return status
 
 
-def is_ours(path: Path) -> bool:
-    """Whether a file says that it is a stored run."""
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(HEADER) if path.is_file() else b""
-    except OSError:
-        return False
-    return head.startswith(b"SQLite format 3\0") and head[68:72] == APPLICATION.to_bytes(4)
-
-
 def add_show(commands: Subparsers) -> None:
     """`sublevel show`."""
-    about = "show what a stored run was asked, where it is and what it found"
-    parser = commands.add_parser("show", help=about, description=sentence(about))
+    about = "show the settings, the state and the result of a stored run"
+    parser = add_command(commands, "show", about, "examples:\n  sublevel show run.db\n  sublevel show run.db --json")
     parser.add_argument("file", type=Path, metavar="FILE", help="the stored run")
+    parser.add_argument("--json", action="store_true", help="print JSON; numbers that are not finite are null")
     parser.set_defaults(run=run_show)
 
 
 def run_show(given: argparse.Namespace) -> int:
     """The run in some lines."""
     driven = _is_driven(given.file)
-    print("\n".join(lines_about(load(given.file), driven)))
+    run = load(given.file)
+    print(json.dumps(facts_about(run, driven)) if given.json else "\n".join(lines_about(run, driven)))
     return 0
+
+
+def facts_about(run: StoredRun, driven: bool) -> dict[str, Any]:
+    """A stored run for programs: the result as `minimize --json` prints it, and what was asked for."""
+    settings, look = run.settings, look_at(run.path)
+    facts = as_json(run.result, look.seconds, None)
+    facts |= {
+        "file": str(run.path),
+        "version": settings.version,
+        "objective": objective_words(settings),
+        "method": settings.method,
+        "popsize": settings.popsize,
+        "variables": run.points.shape[1],
+        "state": "running" if driven else next(iter(run.result.reasons), "killed"),
+        "sha256": fingerprint(run.path),
+    }
+    return finite(facts)
 
 
 def lines_about(run: StoredRun, driven: bool) -> Iterator[str]:
@@ -198,8 +218,8 @@ def lines_about(run: StoredRun, driven: bool) -> Iterator[str]:
 
 def add_watch(commands: Subparsers) -> None:
     """`sublevel watch`."""
-    about = "watch a stored run while another process drives it"
-    parser = commands.add_parser("watch", help=about, description=sentence(about) + " It is not disturbed. Ctrl-C ends the watching.")
+    about = "watch a stored run while another process continues it"
+    parser = add_command(commands, "watch", about, "example:\n  sublevel watch run.db", "Ctrl-C ends the watching and not the run.")
     parser.add_argument("file", type=Path, metavar="FILE", help="the stored run")
     parser.set_defaults(run=run_watch)
 
@@ -216,7 +236,7 @@ def run_watch(given: argparse.Namespace) -> int:
             elif text != before:
                 print(text, flush=True)
             before = text
-            if not look.driven:
+            if not look.driven or is_lost(sys.stdout):
                 break
             time.sleep(EVERY)
     except KeyboardInterrupt:
@@ -228,10 +248,11 @@ def run_watch(given: argparse.Namespace) -> int:
 
 def add_report(commands: Subparsers) -> None:
     """`sublevel report`."""
-    about = "write a page about a stored run: one HTML file that needs nothing but itself"
-    parser = commands.add_parser("report", help=about, description=sentence(about))
+    about = "write a report about a stored run, as one HTML file"
+    parser = add_command(commands, "report", about, "example:\n  sublevel report run.db --out run.html")
     parser.add_argument("file", type=Path, metavar="FILE", help="the stored run")
-    parser.add_argument("--out", type=Path, metavar="PAGE", help="where to write (default: beside the run, ending with .html)")
+    parser.add_argument("--out", type=Path, metavar="PAGE", help="the file to write (default: beside the run, with the suffix .html)")
+    parser.add_argument("--force", action="store_true", help="replace an existing file; a stored run is never replaced")
     parser.set_defaults(run=run_report)
 
 
@@ -240,14 +261,12 @@ def run_report(given: argparse.Namespace) -> int:
     from sublevel.commands.page import page
 
     out = given.out or given.file.with_suffix(".html")
+    check_output(out, given.force)
     try:
         text = page(load(given.file))
     except ModuleNotFoundError as error:
         raise Unable(f"the pictures need {error.name}, which is not installed: pip install 'sublevel[plot]'") from error
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Unable(f"cannot write {out}: {error.strerror}. Choose another place with --out.") from error
+    write_output(out, lambda file: file.write_text(text, encoding="utf-8"), given.force)
     print(f"report: {out.resolve()}")
     return 0
 
@@ -255,18 +274,20 @@ def run_report(given: argparse.Namespace) -> int:
 def add_export(commands: Subparsers) -> None:
     """`sublevel export`."""
     about = "write all evaluations of a stored run as .csv or .parquet"
-    parser = commands.add_parser("export", help=about, description=sentence(about))
+    parser = add_command(commands, "export", about, "example:\n  sublevel export run.db run.csv")
     parser.add_argument("file", type=Path, metavar="FILE", help="the stored run")
-    parser.add_argument("out", type=Path, metavar="OUT", help="a new file that ends with .csv or .parquet")
+    parser.add_argument("out", type=Path, metavar="OUT", help="the file to write, which ends with .csv or .parquet")
+    parser.add_argument("--force", action="store_true", help="replace an existing file; a stored run is never replaced")
     parser.set_defaults(run=run_export)
 
 
 def run_export(given: argparse.Namespace) -> int:
     """Write the table."""
-    if given.out.exists():
-        raise Unable(f"{given.out} exists already. Choose another name.")
+    check_output(given.out, given.force)
     try:
-        load(given.file).export(given.out)
-    except (ValueError, OSError) as error:
+        run = load(given.file)
+        export(run.evaluations, given.out, run.settings.names, given.force)
+    except ValueError as error:
         raise Unable(str(error)) from error
+    print(f"export: {given.out.resolve()}")
     return 0

@@ -6,13 +6,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from sublevel.commands.common import Subparsers, Unable, count, seed, sentence
+from sublevel.commands.common import Subparsers, Unable, add_command, count, seed
 
 
 def add_study(commands: Subparsers) -> None:
     """`sublevel study`."""
-    about = "answer a question beyond the paper with data, a figure and the numbers found"
-    parser = commands.add_parser("study", help=about, description=sentence(about) + " Stopped or killed, the same command continues.")
+    about = "run a study beyond the paper: data, a figure and the numbers found"
+    example = "example:\n  sublevel study consistency --quick"
+    parser = add_command(commands, "study", about, example, "If it is stopped or killed, the same command continues.")
     parser.add_argument("name", metavar="NAME", help="consistency, restricted, dimension or apart")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: studies, or studies-quick)")
     parser.add_argument("--seed", type=seed, metavar="S", help="same seed, same data, whatever the number of jobs")

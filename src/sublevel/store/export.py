@@ -8,14 +8,31 @@ from pathlib import Path
 from typing import Any
 
 from sublevel.store.errors import StoreError
+from sublevel.store.output import write_output
 from sublevel.store.reader import Evaluations
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""A text that begins like this is a formula to spreadsheet programs."""
 
-def export(evaluations: Evaluations, file: Path, names: Sequence[str] | None = None) -> None:
-    """Write one row for each evaluation: run, iteration, index, value and the variables by their names, x0, x1 and so on if None."""
-    if file.suffix.lower() not in WRITERS:
+
+def export(evaluations: Evaluations, file: Path, names: Sequence[str] | None = None, force: bool = True) -> None:
+    """Write one row for each evaluation: run, iteration, index, value and the variables by their names, x0, x1 and so on if None.
+
+    An existing file is replaced if `force`, but never a stored run, and no symbolic link is followed.
+    """
+    write = WRITERS.get(file.suffix.lower())
+    if write is None:
         raise ValueError(f"`file` must end with {' or '.join(WRITERS)}, got {str(file)!r}.")
-    WRITERS[file.suffix.lower()](evaluations, file, column_names(evaluations, names))
+    write_output(file, lambda unfinished: write(evaluations, unfinished, column_names(evaluations, names)), force)
+
+
+def plain_cell(text: str) -> str:
+    """A text for a cell of a table, behind an apostrophe if a spreadsheet program would compute it.
+
+    >>> plain_cell("=1+2"), plain_cell("rate")
+    ("'=1+2", 'rate')
+    """
+    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def column_names(evaluations: Evaluations, names: Sequence[str] | None) -> list[str]:
@@ -32,7 +49,7 @@ def write_csv(evaluations: Evaluations, file: Path, columns: Sequence[str]) -> N
     """Numbers in the shortest form that gives the same bits again."""
     with file.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
-        writer.writerow(columns)
+        writer.writerow(map(plain_cell, columns))
         keys = [column.tolist() for column in (evaluations.run, evaluations.iteration, evaluations.place, evaluations.values)]
         writer.writerows([*row, *point] for *row, point in zip(*keys, evaluations.points.tolist(), strict=True))
 

@@ -1,0 +1,70 @@
+"""Files that are made from stored runs: they replace no run, follow no symbolic link, and appear as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from sublevel.store.errors import StoreError
+from sublevel.store.file import APPLICATION
+
+HEADER = 72
+"""Bytes of a file after which it is known to be a stored run."""
+COMPANIONS = ("-wal", "-shm", "-journal")
+"""What SQLite keeps beside a run is called like the run and one of these."""
+
+
+def is_stored_run(path: Path) -> bool:
+    """Whether a file is marked as a stored run. Pipes, sockets and devices are not opened."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return False
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with open(handle, "rb") as stream:
+            head = stream.read(HEADER) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+    except (OSError, ValueError):
+        return False
+    return head.startswith(b"SQLite format 3\0") and head[68:72] == APPLICATION.to_bytes(4)
+
+
+def check_output(path: Path, force: bool) -> None:
+    """Raise a StoreError if a file must not be written; `force` allows to replace an ordinary file."""
+    if path.is_symlink():
+        raise StoreError(f"{path} is a symbolic link, which is not followed. Choose another name, or remove the link.")
+    if is_stored_run(path) or any(path.name.endswith(end) and is_stored_run(_run_of(path, end)) for end in COMPANIONS):
+        raise StoreError(f"{path} belongs to a stored run, which is never overwritten. Choose another name.")
+    if os.path.lexists(path) and not path.is_file():
+        raise StoreError(f"{path} is not a regular file. Choose another name.")
+    if path.exists() and not force:
+        raise StoreError(f"{path} exists already. Choose another name, or replace it with --force.")
+    if not path.absolute().parent.is_dir():
+        raise StoreError(f"cannot write {path}: there is no directory {path.absolute().parent}.")
+
+
+def _run_of(path: Path, end: str) -> Path:
+    return path.with_name(path.name.removesuffix(end)) if path.name != end else path
+
+
+def write_output(path: Path, write: Callable[[Path], object], force: bool = False) -> None:
+    """Let `write` make a file, and give it the name `path` when it is complete."""
+    check_output(path, force)
+    unfinished = path.with_name(f".{os.urandom(6).hex()}{path.suffix}")
+    claimed = False
+    try:
+        if not force:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            claimed = True
+        write(unfinished)
+        check_output(path, force=True)  # what was there may have changed
+        os.replace(unfinished, path)
+        claimed = False
+    except FileExistsError:
+        raise StoreError(f"{path} exists already. Choose another name.") from None
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror or error}.") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+        if claimed:
+            path.unlink(missing_ok=True)
