@@ -141,6 +141,18 @@ def test_a_name_is_no_formula_in_a_table(name):
     assert plain_cell("rate") == "rate"
 
 
+def test_names_do_no_harm_in_tables_and_pages(tmp_path, capsys):
+    file, names = tmp_path / "a.db", ["=cmd|'/C calc'!A0", "<script>alert(1)</script>", "ünïcode, with comma"]
+    sl.minimize(sphere, np.ones(3), 0.3, rng=1, maxfevals=14, names=names, store=file)
+    assert run(capsys, "export", file, tmp_path / "a.csv")[0] == 0
+    with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as stream:
+        assert next(csv.reader(stream))[4:] == ["'=cmd|'/C calc'!A0", *names[1:]]
+    assert run(capsys, "report", file)[0] == 0
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+
+
 # ---------------------------------------------------------------------------------------------------- what is met
 
 

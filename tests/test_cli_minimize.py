@@ -137,6 +137,18 @@ def test_budgets_may_be_written_as_in_python(module, capsys):
     assert json.loads(run(capsys, *words, "--maxfevals", "inf", "--maxiter", "5")[1])["error"] is None
 
 
+def test_times_and_tolerances_arrive(module, capsys):
+    name, path = module
+    words = [f"{name}:cost", "--path", path, "--x0", "0,0", "--sigma0", 0.3, "--seed", 1, "--json"]
+    assert json.loads(run(capsys, *words, "--maxtime", "1e-9")[1])["reasons"].keys() == {"maxtime"}
+    for option in ("tolfun", "tolx"):
+        found = json.loads(run(capsys, *words, f"--{option}", "1e-2")[1])
+        assert found["nfev"] < json.loads(run(capsys, *words)[1])["nfev"]
+        assert found["success"]
+    status, _, err = run(capsys, *words, "--tolx", "-1")
+    assert (status, "at least 0" in err) == (2, True)
+
+
 def test_workers_may_be_as_many_as_there_are_cores(module, capsys):
     name, path = module
     words = ["--x0", "0,0", "--sigma0", 0.3, "--maxiter", 2, "--workers", "-1"]

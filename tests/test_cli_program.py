@@ -99,6 +99,27 @@ def test_a_variable_that_is_not_used_is_noted(capsys):
     assert "note: the arguments of the program do not use {0}" in err
 
 
+def test_names_are_given_kept_and_used_again(capsys, tmp_path):
+    file, ending = tmp_path / "run.db", ["--command", *python(SQUARES), "--rate={rate}", "{depth}"]
+    words = ["--x0", "0,0", "--sigma0", 0.5, "--seed", 1, "--maxfevals", 6]
+    status, out, err = run(capsys, "minimize", *words, "--names", "rate,depth", "--store", file, *ending)
+    assert (status, err) == (0, "")
+    assert "\nnames  rate,depth\n" in out
+    status, out, err = run(capsys, "resume", file, "--maxfevals", 12, "--json", *ending)
+    found = json.loads(out)
+    assert (status, err, found["nfev"], found["names"]) == (0, "", 12, ["rate", "depth"])
+    assert found["fun"] == sum((v - 1) ** 2 for v in found["x"])
+    status, _, err = run(capsys, "resume", file, "--command", "echo", "{speed}")
+    assert (status, "no variable for {speed}; the places are {rate}, {depth}." in err) == (2, True)
+    assert "names    rate,depth" in run(capsys, "show", file)[1]
+
+
+@pytest.mark.parametrize(("names", "words"), [("rate", "each of the 2 variables"), ("a,a", "differ"), ("a,", "names separated by commas")])
+def test_names_that_make_no_sense_are_refused(capsys, names, words):
+    status, _, err = run(capsys, "minimize", "--x0", "0,0", "--sigma0", 0.5, "--names", names, "--command", "echo", "{a}")
+    assert (status, words in err) == (2, True), err
+
+
 def test_a_forgotten_order_of_options_is_explained(capsys):
     status, _, err = run(capsys, "minimize", "--command", "./sim", "{0}", "--x0", "0", "--sigma0", "1")
     assert status == 2

@@ -23,7 +23,7 @@ from sublevel.store.errors import StoreError
 ABOUT = "Black-box optimization by natural gradients: minimise a Python function or an external program, and keep runs in files."
 EXAMPLES = """examples:
   sublevel minimize mymodule.py:cost --x0 0,0,0 --sigma0 0.5 --store run.db
-  sublevel minimize --x0 1,2 --sigma0 0.3 --pattern last --command ./simulate {0} {1}
+  sublevel minimize --x0 1,2 --sigma0 0.3 --names rate,depth --pattern last --command ./simulate {rate} {depth}
   sublevel resume run.db mymodule.py:cost
   sublevel report run.db
 

@@ -17,6 +17,7 @@ from typing import Any
 from sublevel.commands.common import Subparsers, Unable, add_command, budget, count, deviations, seed, workers
 from sublevel.commands.objective import objective, objective_label, pattern
 from sublevel.commands.program import Program
+from sublevel.door import checked_names
 from sublevel.failures import ATTEMPTS
 from sublevel.minimize import minimize
 from sublevel.result import Result
@@ -28,11 +29,12 @@ EXAMPLES = """examples:
   sublevel minimize mymodule.py:cost --x0 0,0,0 --sigma0 0.5
   sublevel minimize mymodule:cost --x0 1,2 --sigma0 0.3 --bounds "-1:2,0:none" --restarts bipop --plot run.png
   sublevel minimize --x0 1,2 --sigma0 0.3 --maxfevals 500 --timeout 60 --workers 4 --store run.db --command ./simulate --fast
-  sublevel minimize --x0 1,2 --sigma0 0.3 --pattern last --command ./simulate --rate={0} --depth={1}
+  sublevel minimize --x0 1,2 --sigma0 0.3 --names rate,depth --pattern last --command ./simulate --rate={rate} {depth}
   sublevel minimize --x0 1,2 --sigma0 0.3 --pattern "cost = (.*)" --command ./simulate {}
 
 The function is that of a file, of an installed module or of a module in the working directory. A program gets the point as a JSON list
-on its stdin; in its arguments {0} or {x0} is the first variable, {} alone stands for all values in order, and {{0}} is the text {0}.
+on its stdin; in its arguments {0}, {x0} or {NAME} with --names is the value of a variable, {} alone stands for all values in order, and
+{{0}} is the text {0}.
 Its output must be one number; with --pattern the value is the last match of a regular expression, or its group if it has one, and
 "--pattern last" takes the last number of the output. Another exit status than 0, a timeout, or output without a value is a failed
 evaluation. Exit status: 0 a value was found, 1 none was or the function raised, 2 wrong usage, 130 interrupted. What was found before
@@ -57,6 +59,7 @@ def add_minimize(commands: Subparsers) -> None:
     parser.add_argument("--popsize", type=count, metavar="N", help="points per generation")
     parser.add_argument("--restarts", type=restarts, metavar="ipop|bipop|N", help="start again when a run ends before the budget does")
     parser.add_argument("--seed", type=seed, metavar="S", help="same seed, same run")
+    parser.add_argument("--names", type=variable_names, metavar="NAME,...", help="what to call the variables, also in --command: {NAME}")
     parser.add_argument("--store", type=Path, metavar="FILE", help="keep every evaluation in a new file; `sublevel resume` continues it")
     add_ways(parser)
     parser.set_defaults(run=run_minimize)
@@ -66,7 +69,10 @@ def add_ways(parser: argparse.ArgumentParser) -> None:
     """How to evaluate, when to stop, and what to show: for a new run and for one that is continued."""
     parser.add_argument("--maxfevals", type=budget, metavar="N", help="maximum number of evaluations")
     parser.add_argument("--maxiter", type=budget, metavar="N", help="maximum number of generations")
+    parser.add_argument("--maxtime", type=seconds, metavar="SECONDS", help="no evaluation is started after this time")
     parser.add_argument("--ftarget", type=float, metavar="F", help="stop at a value this low")
+    parser.add_argument("--tolfun", type=tolerance, metavar="T", help="stop when recent values differ by no more than this (default: 0)")
+    parser.add_argument("--tolx", type=tolerance, metavar="T", help="stop when no standard deviation is above this (default: 0)")
     parser.add_argument("--workers", type=workers, default=1, metavar="N", help="evaluations at the same time; -1: one on each core")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write a figure of the run; an older figure is replaced")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -92,7 +98,11 @@ def run_minimize(given: argparse.Namespace) -> int:
     if missing:
         hint = " All that follows --command belongs to the program: put --command last." if given.command else ""
         raise Unable(f"{' and '.join(missing)} must be given: where to start, and the standard deviation there.{hint}")
-    return run_and_print(objective(given, len(given.x0)), given, _minimized)
+    try:
+        names = None if given.names is None else checked_names(given.names, len(given.x0))
+    except ValueError as error:
+        raise Unable(str(error)) from None
+    return run_and_print(objective(given, len(given.x0), names), given, _minimized)
 
 
 def run_and_print(fun: Callable[..., Any], given: argparse.Namespace, run: Callable[..., Result]) -> int:
@@ -162,6 +172,7 @@ def _minimized(fun: Callable[..., Any], given: argparse.Namespace, workers: Any)
         "method": given.method,
         "popsize": given.popsize,
         "bounds": given.bounds * len(x0) if given.bounds is not None and len(given.bounds) == 1 else given.bounds,
+        "names": given.names,
         "restarts": given.restarts,
         "log_scaled": _log_scaled(given.log_scaled, len(x0)),
         "rng": given.seed,
@@ -176,7 +187,7 @@ def _minimized(fun: Callable[..., Any], given: argparse.Namespace, workers: Any)
 def ways(fun: Callable[..., Any], given: argparse.Namespace) -> dict[str, Any]:
     """What `add_ways` was given, for `minimize` or `resume`. A program sees to its timeout itself."""
     is_program = isinstance(fun, Program)
-    how: dict[str, Any] = {name: getattr(given, name) for name in ("maxfevals", "maxiter", "ftarget")}
+    how: dict[str, Any] = {name: getattr(given, name) for name in ("maxfevals", "maxiter", "maxtime", "ftarget", "tolfun", "tolx")}
     how["progress"] = sys.stderr is not None and sys.stderr.isatty()
     if not is_program:
         how["timeout"] = given.timeout
@@ -216,6 +227,8 @@ def as_text(result: Result, took: float, plot: Path | None) -> str:
         f"std    {','.join(f'{deviation:.3g}' for deviation in deviations(result))}",
         f"spent  {result.nfev} evaluations in {result.nit} generations{restarted}, {took:.1f} s",
     ]
+    if result.history.given_names is not None:
+        lines.insert(2, f"names  {','.join(result.history.given_names)}")
     lines += [f"note   {finding}" for finding in result.diagnosis]
     return "\n".join([*lines, f"plot   {plot}"] if plot else lines)
 
@@ -225,6 +238,7 @@ def as_json(result: Result, took: float, raised: Exception | None) -> dict[str, 
     facts = {name: result[name] for name in ("fun", "nfev", "nit", "restarts", "success", "status", "message", "reasons")}
     facts["x"], facts["mean"] = result.x.tolist(), result.mean.tolist()
     facts["deviations"] = deviations(result).tolist()
+    facts["names"] = [result.history.name(i) for i in range(len(facts["x"]))]
     facts["seconds"] = round(took, 3)
     facts["diagnosis"] = [{"name": f.name, "sentence": f.sentence, "numbers": f.numbers} for f in result.diagnosis]
     facts["failures"] = dict(result.failures.counts)
@@ -275,6 +289,25 @@ def indices(text: str) -> list[int] | None:
 def restarts(text: str) -> str | int:
     """A strategy by name, or a number of restarts."""
     return int(text) if text.isdecimal() else text
+
+
+def variable_names(text: str) -> list[str]:
+    """Names from "rate,depth"."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"expected names separated by commas, such as rate,depth, got {text!r}")
+    return names
+
+
+def tolerance(text: str) -> float:
+    """A number of at least 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
+    return value
 
 
 def seconds(text: str) -> float:

@@ -61,8 +61,8 @@ def run_resume(given: argparse.Namespace) -> int:
         raise Unable(_what_to_name(given.file))
     given.file = given.file.absolute()
     with reading_of(given.file) as reading:
-        d = reading.problem.x0.size
-    return run_and_print(objective(given, d), given, _resumed)
+        d, names = reading.problem.x0.size, reading.settings.names
+    return run_and_print(objective(given, d, names), given, _resumed)
 
 
 def _what_to_name(path: Path) -> str:
@@ -210,6 +210,8 @@ def lines_about(run: StoredRun, driven: bool) -> Iterator[str]:
     yield f"state    {'running' if driven else message(result.reasons) if result.reasons else 'killed; `sublevel resume` goes on'}"
     yield f"spent    {result.nfev} evaluations in {result.nit} generations, {result.restarts} restarts"
     yield f"fun      {result.fun!r}"
+    if settings.names is not None:
+        yield f"names    {printable(','.join(settings.names))}"
     yield f"x        {','.join(map(repr, result.x.tolist()))}"
     yield f"failed   {int(np.count_nonzero(np.isnan(run.values)))} evaluations"
     yield f"sha256   {fingerprint(run.path)}"
