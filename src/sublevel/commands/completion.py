@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SHELLS = ("bash", "zsh", "fish")
-FILES = "files"
-"""What an argument without choices is completed by."""
 
 
 @dataclass(slots=True)
@@ -79,36 +77,26 @@ def completion_script(shell: str, commands: Sequence[Command]) -> str:
     return {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}[shell](commands)
 
 
-def bash_script(commands: Sequence[Command]) -> str:
-    """A function that bash calls for each completion."""
-    cases = "\n".join(f'        {command.name}) options="{_flags(command)}"; words="{" ".join(command.words)}" ;;' for command in commands)
-    values = "\n".join(
-        f'        {command.name}:{flag}) words="{" ".join(option.choices)}"; choices=1 ;;'
-        for command in commands
-        for option in command.options
-        for flag in option.flags
-        if option.choices
-    )
-    return f"""# bash completion of sublevel
-_sublevel() {{
-    local current="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}" command="${{COMP_WORDS[1]}}"
+BASH = """# bash completion of sublevel
+_sublevel() {
+    local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}" command="${COMP_WORDS[1]}"
     local options="" words="" choices=0 word
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W "{" ".join(command.name for command in commands)} --help --version" -- "$current"))
+        COMPREPLY=($(compgen -W "@names@ --help --version" -- "$current"))
         return
     fi
-    for word in "${{COMP_WORDS[@]:2:COMP_CWORD-2}}"; do
+    for word in "${COMP_WORDS[@]:2:COMP_CWORD-2}"; do
         if [ "$word" = --command ]; then
             COMPREPLY=($(compgen -f -- "$current") $(compgen -c -- "$current"))
             return
         fi
     done
     case "$command" in
-{cases}
+@options@
     esac
     case "$command:$previous" in
-{values}
+@values@
     esac
     if [ "$choices" -eq 1 ]; then
         COMPREPLY=($(compgen -W "$words" -- "$current"))
@@ -119,9 +107,23 @@ _sublevel() {{
     else
         COMPREPLY=($(compgen -f -- "$current"))
     fi
-}}
+}
 complete -o filenames -F _sublevel sublevel
 """
+
+
+def bash_script(commands: Sequence[Command]) -> str:
+    """A function that bash calls for each completion."""
+    options = [f'        {command.name}) options="{_flags(command)}"; words="{" ".join(command.words)}" ;;' for command in commands]
+    values = [
+        f'        {command.name}:{flag}) words="{" ".join(option.choices)}"; choices=1 ;;'
+        for command in commands
+        for option in command.options
+        for flag in option.flags
+        if option.choices
+    ]
+    names = " ".join(command.name for command in commands)
+    return BASH.replace("@names@", names).replace("@options@", "\n".join(options)).replace("@values@", "\n".join(values))
 
 
 def _flags(command: Command) -> str:

@@ -147,7 +147,7 @@ class Program:
         """The number in what the program printed."""
         text = output if self.pattern is None else find_value(self.pattern, output)
         if text is None or NUMBER.fullmatch(text) is None:
-            expected = "expected one number" if self.pattern is None else f"no number matches {self.pattern.pattern!r}"
+            expected = "expected one number (--pattern finds it in other output)" if self.pattern is None else "no number matches --pattern"
             shown = (output[:60] if self.pattern is None else output[-60:]) if text is None else text[:60]
             raise EvaluationFailed("no number", _printable(f"{expected}, got {shown!r}"))
         value = float(text.lower().replace("d", "e"))
