@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -103,16 +104,52 @@ def vanish(x, folder):
     os._exit(3)
 
 
+OPENED = []
+
+
+def close_files(x, folder):
+    """Close the files of the process, then write to one of one's own; the second time never return."""
+    os.closerange(3, 256)
+    if (folder / "mine").exists():
+        time.sleep(600)
+    OPENED[:] = [open(folder / "mine", "w") for _ in range(16)]  # one of them has the number of the worker's pipe  # noqa: SIM115
+    return 1.0
+
+
+IS_COPY = [False]
+
+
+def fork(x):
+    """The sphere, by an objective whose copy of the process returns too. Copies make no further copies, and last 20 s at most."""
+    if not IS_COPY[0] and os.fork() == 0:
+        IS_COPY[0] = True
+        signal.alarm(20)
+    return sphere(x)
+
+
+def memory_score(x):
+    """How soon Linux ends this process when memory runs out."""
+    return float(Path("/proc/self/oom_score_adj").read_text())
+
+
+class Endless:
+    """Values that never converge."""
+
+    def __call__(self, x):
+        return float(number(x + time.monotonic()))
+
+
 @dataclass(frozen=True)
 class Slow:
     """The sphere in some seconds; says in the folder who evaluates it, and how often that was done."""
 
     folder: Path
     seconds: float
+    fun: Any = sphere
 
     def __call__(self, x):
         (self.folder / str(os.getpid())).touch()
         with open(self.folder / "calls", "a", encoding="utf-8") as calls:
             calls.write(".")
         time.sleep(self.seconds)
-        return sphere(x)
+        return self.fun(x)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 from types import SimpleNamespace
@@ -211,6 +213,89 @@ def test_a_cluster_without_workers_is_an_error_after_a_while(monkeypatch):
         pytest.raises(cluster.ClusterLost, match="no workers"),
     ):
         run(sphere, workers=client)
+
+
+def test_a_client_that_the_run_would_block_is_refused_but_not_in_another_thread():
+    async def everything():
+        settings = {"n_workers": 1, "processes": False, "dashboard_address": LOOPBACK, "worker_dashboard_address": LOOPBACK}
+        async with distributed.LocalCluster(**settings, asynchronous=True) as local, distributed.Client(local, asynchronous=True) as client:
+            with pytest.raises(ValueError, match=r"`workers` must be a synchronous Dask client.*asyncio\.to_thread"):
+                run(sphere, workers=client)
+            with pytest.raises(ValueError, match=r"`workers` must be a synchronous Dask client"):
+                sl.minimize_sharded(sphere, **START, workers=client)
+            return await asyncio.to_thread(run, sphere, workers=client, maxiter=2)
+
+    assert facts(asyncio.run(everything())) == facts(run(sphere, maxiter=2))
+
+
+def test_a_client_that_is_closed_is_named():
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=LOOPBACK) as local:
+        client = distributed.Client(local)
+        client.close()
+        with pytest.raises(cluster.ClusterLost, match="client of `workers` is closed"):
+            run(sphere, workers=client)
+
+
+SCHEDULER = """
+import asyncio
+from distributed import Scheduler
+
+async def main():
+    async with Scheduler(host="127.0.0.1", port=0, dashboard_address="127.0.0.1:0") as scheduler:
+        print(scheduler.address, flush=True)
+        await scheduler.finished()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def scheduler():
+    """A scheduler in a process of its own, and its address."""
+    process = subprocess.Popen([sys.executable, "-c", SCHEDULER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_scheduler_that_is_stopped_is_an_error_after_a_while(scheduler, monkeypatch):
+    monkeypatch.setattr(cluster, "LOOK", 0.1)
+    monkeypatch.setattr(cluster, "PATIENCE", 0.3)
+    process, address = scheduler
+    with distributed.Client(address) as client:
+        process.send_signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(cluster.ClusterLost, match=r"scheduler of the Dask cluster has not answered for"):
+                run(sphere, workers=client)
+        finally:
+            process.send_signal(signal.SIGCONT)
+
+
+def test_a_scheduler_that_is_killed_is_an_error(scheduler, monkeypatch):
+    monkeypatch.setattr(cluster, "LOOK", 0.1)
+    monkeypatch.setattr(cluster, "PATIENCE", 0.3)
+    process, address = scheduler
+    with distributed.Client(address, timeout="1s") as client:
+        process.kill()
+        with pytest.raises(cluster.ClusterLost, match=r"(?i)scheduler|client of `workers` is closed"):
+            run(sphere, workers=client)
+
+
+@pytest.mark.slow
+def test_a_worker_that_hangs_is_replaced_by_dask_and_changes_no_bit(tmp_path):
+    with dask.config.set({"distributed.scheduler.worker-ttl": "3s"}), processes(2) as client:
+        stopped = []
+
+        def stop_one(result):
+            if not stopped:
+                stopped.append(next(iter(client.cluster.workers.values())).pid)
+                os.kill(stopped[0], signal.SIGSTOP)
+
+        result = run(Slow(tmp_path, 0.05), workers=client, maxiter=4, callback=stop_one)
+    assert len(stopped) == 1
+    assert facts(result) == facts(run(sphere, maxiter=4))
 
 
 class PeakMemory:

@@ -12,7 +12,7 @@ import pytest
 
 import sublevel as sl
 from objectives import sphere
-from sublevel import sharded
+from sublevel import door, sharded
 from sublevel.failures import Failures
 
 METHODS = ["ngd", "rank-mu", "cma", "xnes", "sep-cma", "iso-ngd", "lra-cma"]
@@ -234,3 +234,38 @@ def test_values_that_are_nan_are_failures():
 
 def test_without_nan_there_is_no_failure():
     assert not sl.minimize_sharded(lambda X: np.sum(X**2, axis=1), np.ones(3), 1.0, popsize=50, shards=3, rng=1, maxiter=10).failures
+
+
+@pytest.mark.parametrize("popsize", [10**12, 2**63, 10**30])
+@pytest.mark.parametrize("makes", [sl.minimize, sl.minimize_sharded, sl.Optimizer])
+def test_a_sample_that_no_memory_holds_is_refused_before_it_is_made(makes, popsize):
+    settings = {"x0": np.ones(3), "sigma0": 0.5, "popsize": popsize}
+    with pytest.raises(ValueError, match=rf"`popsize` is too large for this machine: .*{popsize} points"):
+        makes(**settings) if makes is sl.Optimizer else makes(sphere, **settings)
+
+
+@pytest.mark.parametrize("store", [None, "run.db"])
+def test_points_that_no_memory_holds_are_refused_where_they_would_be_in_one_piece(store, monkeypatch, tmp_path):
+    """With room for the values but not for the points."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(door, "physical_memory", lambda: 1000)
+    settings = {"x0": np.ones(30), "sigma0": 0.5, "popsize": 100}
+    with pytest.raises(ValueError, match=r"`popsize` is too large.*30 numbers.*`minimize_sharded`"):
+        sl.minimize(sphere, **settings, store=store)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match=r"`popsize` is too large"):
+        sl.Optimizer(**settings).ask()
+    assert sl.minimize_sharded(sphere, **settings, shards=4, maxiter=1).nfev == 100
+
+
+def test_nan_are_failures_wherever_shards_are_evaluated_and_of_all_restarts():
+    def fun(X):
+        return np.where(X[:, 0] > 1.2, np.nan, np.ones(len(X)))  # flat: restarts soon
+
+    settings = {"x0": np.ones(3), "sigma0": 1.0, "popsize": 20, "shards": 3, "restarts": 2, "rng": 1, "maxfevals": 2000}
+    alone = sl.minimize_sharded(fun, **settings)
+    with ThreadPoolExecutor(2) as threads:
+        together = sl.minimize_sharded(fun, workers=threads, **settings)
+    assert alone.restarts == 2
+    assert alone.failures.counts == together.failures.counts
+    assert alone.failures.counts["nan"] > 0

@@ -12,7 +12,8 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import Pipe, get_context
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import numpy as np
@@ -285,6 +286,136 @@ def test_an_executor_that_lost_a_process_is_named():
     assert caught.value.sublevel_result.nfev <= 2
 
 
+@pytest.mark.parametrize("makes", [sl.minimize, partial(sl.minimize_sharded, shards=6)], ids=["minimize", "sharded"])
+def test_an_executor_that_is_shut_down_in_mid_run_is_an_error_and_what_was_evaluated_is_counted_once(makes):
+    calls = Counter()
+    with ThreadPoolExecutor(1) as threads:
+
+        def fun(x):
+            calls[x.tobytes()] += 1
+            if calls.total() == 8:  # the second of the second generation
+                threads.shutdown(wait=False, cancel_futures=True)
+            return sphere(x)
+
+        with pytest.raises(processes.WorkerLost, match=r"was shut down during the run, with 4 evaluations cancelled") as caught:
+            makes(fun, **START, workers=threads)
+    assert set(calls.values()) == {1}
+    assert caught.value.sublevel_result.nfev == (8 if makes is sl.minimize else 6)  # an unfinished generation of shards does not count
+
+
+def test_an_executor_that_was_shut_down_is_named():
+    with ThreadPoolExecutor(1) as threads:
+        pass
+    with pytest.raises(processes.WorkerLost, match=r"executor of `workers` takes no more work: cannot schedule"):
+        run(sphere, workers=threads)
+
+
+def test_workers_in_a_daemonic_process_are_refused():
+    with get_context("spawn").Pool(1) as pool, pytest.raises(processes.WorkerLost, match=r"daemonic.*ProcessPoolExecutor"):
+        pool.apply(run, (sphere,), {"workers": 2})
+
+
+def test_an_objective_that_closes_all_files_loses_its_process_and_writes_nothing_elsewhere(tmp_path):
+    point = tuple(sampled(1)[3])
+    result = run(Once(point, "close_files", tmp_path), maxiter=1, workers=2)
+    assert result.failures.counts == {"worker lost": 1}
+    assert "closed files" in result.failures.last[0].what
+    assert (tmp_path / "mine").read_bytes() == b""
+
+
+FORKS = """
+    import os, signal, sys
+    import sublevel as sl
+    from objectives import IS_COPY, Once, fork, memory_score
+    if __name__ == "__main__":
+        start = {"x0": [1.0, 1.0, 1.0], "sigma0": 0.5, "popsize": 6, "rng": 1}
+        for workers in (1, 2):
+            result = sl.minimize(fork, **start, maxiter=2, workers=workers)
+            print(result.x.tobytes().hex(), result.nfev, flush=True)
+            if IS_COPY[0]:
+                os._exit(1)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody can wait for a process any more
+        point = tuple(sl.Optimizer(**start).ask()[3])
+        print(sl.minimize(Once(point, "die"), **start, maxiter=1, workers=2).failures)
+        print(sl.minimize(memory_score, **start, maxiter=1, workers=2).fun)
+"""
+
+
+def test_copies_of_a_process_that_the_objective_forks_end_and_deaths_are_seen_without_sigchld(tmp_path):
+    said, complained = started(tmp_path, FORKS).communicate(timeout=120)
+    expected = run(sphere, maxiter=2)
+    same = f"{expected.x.tobytes().hex()} {expected.nfev}"
+    score = [str(float(processes.OOM_SCORE))] if sys.platform == "linux" else []
+    assert said.splitlines() == [same, same, "1 worker lost", *score], complained
+
+
+LIMITED = """
+    import os, resource, sys
+    import sublevel as sl
+    from objectives import sphere
+    if __name__ == "__main__":
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        for more in (16, 4):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + more, most))
+            try:
+                print(sl.minimize(sphere, [1.0, 1.0, 1.0], 0.5, popsize=6, rng=1, maxiter=1, workers=6).nfev)
+            except sl.workers.WorkerLost as error:
+                print(error)
+"""
+
+
+def test_too_few_file_descriptors_mean_fewer_workers_or_an_error_that_says_so(tmp_path):
+    said, complained = started(tmp_path, LIMITED).communicate(timeout=120)
+    assert said.splitlines()[0] == "6", complained
+    assert "of 6 worker processes could be started" in complained
+    assert "no worker process could be started: [Errno 24]" in said.splitlines()[1]
+    assert "`ulimit -n`" in said.splitlines()[1]
+
+
+class Gone:
+    """A process that has ended without a word."""
+
+    exitcode = None
+
+    def is_alive(self):
+        return False
+
+
+def heard(*messages, raw=b""):
+    """What a worker is understood to say that sends some messages, or bytes that are none."""
+    here, there = Pipe()
+    for message in messages:
+        there.send_bytes(message)
+    os.write(there.fileno(), raw)
+    return processes.Worker(Gone(), here, None, np.inf).news()
+
+
+class Leaves(Exception):
+    """An exception that ends the interpreter when it is unpickled."""
+
+    def __reduce__(self):
+        return sys.exit, (5,)
+
+
+def test_what_a_worker_sends_cannot_end_or_stop_the_run():
+    raised = ForkingPickler.dumps(processes.Raised("its traceback"))
+    assert "its traceback" in str(heard(raised, processes._packed(Leaves())))
+    assert "its traceback" in str(heard(raised, processes._packed(ValueError("x" * 2 * processes.LARGEST_ERROR))))
+    assert isinstance(heard(raised, processes._packed(ValueError("x"))), ValueError)
+    assert heard(raw=b"garbage that says it is 1.7 GB long").kind == "worker lost"
+    assert heard(b"no pickle").kind == "worker lost"
+    assert len(processes._shortened("x" * 10**6)) < 1.1 * processes.LONGEST_TEXT
+    assert processes._shortened("short") == "short"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(-9, "SIGKILL, which the system also sends when memory runs out"), (-11, "SIGSEGV"), (3, "exit code 3"), (0, "exit code 0")],
+)
+def test_the_death_of_a_worker_is_described(code, said):
+    assert said in processes._describe_death(code)
+
+
 # ---------------------------------------------------------------------------------------------------- errors
 
 
@@ -528,3 +659,43 @@ def test_sigterm_returns_the_best_so_far_and_is_as_before_afterwards():
     result = run(partial(terminated_at_first, [False]), maxiter=3)
     assert list(result.reasons) == ["interrupted"]
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_handler_that_the_objective_installs_for_sigterm_stays():
+    def fun(x):
+        signal.signal(signal.SIGTERM, own)
+        return sphere(x)
+
+    def own(*_):
+        """Somebody else's."""
+
+    try:
+        run(fun, maxiter=1)
+        assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+DAEMON = """
+    import sys, threading
+    from pathlib import Path
+    import sublevel as sl
+    from objectives import Endless, Slow
+    if __name__ == "__main__":
+        runs = threading.Event()
+        how = {"workers": 2, "callback": lambda r: runs.set(), "maxfevals": float("inf"), "rng": 1}
+        start = Slow(Path(sys.argv[1]), 0.02, Endless()), [1.0, 1.0, 1.0], 0.5
+        threading.Thread(target=sl.minimize, args=start, kwargs=how, daemon=True).start()
+        runs.wait()
+        print("over", flush=True)
+"""
+
+
+def test_the_interpreter_ends_while_a_daemon_thread_has_workers_and_they_end_too(tmp_path):
+    process = started(tmp_path, DAEMON)
+    try:
+        said, complained = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (said, complained, process.returncode) == ("over\n", "", 0)
+    assert wait_until(lambda: not any(map(is_running, noted(tmp_path))), 2)

@@ -17,7 +17,11 @@ ATTEMPTS = 2
 PAUSES = (0.0005, 0.005)
 """Seconds between two looks for results, at first and at most."""
 LOOK, PATIENCE = 5.0, 120.0
-"""Seconds between two looks for workers while there are no results, and how long there may be none of them."""
+"""Seconds between two looks for workers while there are no results, and how long there may be none of them, or no answer."""
+BLOCKING = (
+    "`workers` must be a synchronous Dask client, got one of this thread's event loop, which the run would block. Use "
+    "Client(..., asynchronous=False), or call from another thread: `await asyncio.to_thread(sublevel.minimize, ...)`."
+)
 
 
 class ClusterLost(RuntimeError):
@@ -28,6 +32,12 @@ def is_client(thing: Any) -> bool:
     """Whether this is a `dask.distributed.Client`; if that was never imported, nothing is one."""
     distributed = sys.modules.get("distributed")
     return distributed is not None and isinstance(thing, distributed.Client)
+
+
+def check_client(client: Any) -> None:
+    """A client that can be waited for in this thread."""
+    if client.asynchronous:
+        raise ValueError(BLOCKING)
 
 
 def answers(client: Any, fun: Callable[[Array], Any], points: Array) -> Generator[tuple[int, Any]]:
@@ -46,6 +56,8 @@ def answers(client: Any, fun: Callable[[Array], Any], points: Array) -> Generato
 def _tried(client: Any, submitted: Callable[[Sequence[int], int], list[Any]], count: int) -> Generator[tuple[int, Any]]:
     """Answers to `count` tasks, by their index, as they come in; those that Dask gave up are submitted once more."""
     left: Sequence[int] = range(count)
+    if client.status in ("closing", "closed"):
+        raise ClusterLost("the Dask client of `workers` is closed. Close it after the run, or make a new one.")
     for attempt in range(ATTEMPTS):
         futures, again = submitted(left, attempt), list[int]()
         indices: dict[Any, int] = {future.key: index for future, index in zip(futures, left, strict=True)}
@@ -76,9 +88,19 @@ def _completed(client: Any, futures: Sequence[Any]) -> Generator[tuple[Any, Any]
             pause = min(2 * pause, PAUSES[1])
         else:
             look = time.monotonic() + LOOK
-            until = inf if client.nthreads() else min(until, time.monotonic() + PATIENCE)
+            missing = _missing(client)
+            until = min(until, time.monotonic() + PATIENCE) if missing else inf
             if look > until:
-                raise ClusterLost(f"the Dask cluster has had no workers for {PATIENCE:.0f} s. Start some, and begin again.")
+                raise ClusterLost(f"{missing} for {PATIENCE:.0f} s. Start the cluster again, and then the run.")
+
+
+def _missing(client: Any) -> str:
+    """What the cluster lacks that results could come from; "" if nothing."""
+    try:
+        threads = client.sync(client.scheduler.ncores, callback_timeout=LOOK)
+    except (OSError, TimeoutError):  # closed connections are OSErrors of Dask's
+        return "the scheduler of the Dask cluster has not answered"
+    return "" if threads else "the Dask cluster has had no workers"
 
 
 def _cancel_the_rest(client: Any, futures: Sequence[Any]) -> None:

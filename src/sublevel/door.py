@@ -6,10 +6,12 @@ import difflib
 import functools
 import inspect
 import operator
+import os
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
+from functools import cache
 from numbers import Real
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds
 
 from sublevel.arrays import Array
-from sublevel.cluster import is_client
+from sublevel.cluster import check_client, is_client
 from sublevel.constants import default_popsize
 from sublevel.failures import ATTEMPTS, OnError
 from sublevel.families import Bernoulli, DiagonalGaussian, Family, FullGaussian, IsotropicGaussian
@@ -48,6 +50,7 @@ RECIPES: dict[str, Callable[[], Method]] = {
 } | {"pbil": pbil}
 """Every method that has a name."""
 
+FLOAT_BYTES = 8
 ABOUT_SIGMA0 = "It is the initial standard deviation; start with about a third of the search range."
 BRIEF = reprlib.Repr()
 BRIEF.maxother = BRIEF.maxstring = 200
@@ -197,7 +200,10 @@ def checked_args(args: Any) -> tuple[Any, ...]:
 
 def checked_workers(workers: Any) -> Workers:
     """A number of processes ≥ 1, −1 for one on each core, an executor, a Dask client, or a function like `map`."""
-    if callable(workers) or isinstance(workers, Executor) or is_client(workers) or (type(workers) is int and workers == -1):
+    if is_client(workers):
+        check_client(workers)
+        return workers
+    if callable(workers) or isinstance(workers, Executor) or (type(workers) is int and workers == -1):
         return workers
     try:
         return checked_count("workers", workers)
@@ -240,8 +246,30 @@ def checked_flag(name: str, flag: Any) -> bool:
 
 
 def checked_popsize(popsize: object, d: int) -> int:
-    """A sample size ≥ 2; the default for d dimensions if None."""
-    return default_popsize(d) if popsize is None else checked_count("popsize", popsize, 2)
+    """A sample size ≥ 2 whose values fit into memory; the default for d dimensions if None."""
+    size = default_popsize(d) if popsize is None else checked_count("popsize", popsize, 2)
+    check_memory(size, 1)
+    return size
+
+
+def check_memory(size: int, d: int) -> None:
+    """A sample of `size` points in d dimensions that this machine can hold."""
+    memory = physical_memory()
+    if size * d * FLOAT_BYTES > memory:
+        hint = " `minimize_sharded` evaluates large samples in parts." if size * FLOAT_BYTES <= memory else ""
+        raise ValueError(
+            f"`popsize` is too large for this machine: {d} numbers for each of {shown(size)} points do not fit into its "
+            f"{memory / 1e9:.3g} GB of memory. Give a smaller `popsize`.{hint}"
+        )
+
+
+@cache
+def physical_memory() -> float:
+    """Bytes of memory of this machine; inf if it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return np.inf
 
 
 def checked_count(name: str, count: Any, least: int = 1) -> int:

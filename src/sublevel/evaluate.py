@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass
 from functools import cmp_to_key, partial
 from itertools import pairwise
+from queue import SimpleQueue
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -22,6 +25,11 @@ from sublevel.workers import Processes, WorkerLost, available_cores
 BROKEN = (
     "the executor of `workers` lost a process and takes no more work. The objective may have ended it, perhaps for lack of memory; "
     "`workers` as a number starts processes that are replaced when they die"
+)
+
+SHUT_DOWN = (
+    "the executor of `workers` was shut down during the run, with {left} evaluations cancelled. Shut it down after the run; the "
+    "evaluations that were finished are in `sublevel_result` of this error"
 )
 
 RETURNED_NAN = Failure(NAN, "the objective returned NaN")
@@ -87,7 +95,7 @@ class Guarded:
         failure = None
         for _ in range(ATTEMPTS[self.on_error]):
             try:
-                return checked_value(self.fun(point))
+                return checked_value(call(self.fun, point))
             except BaseException as error:
                 if self.on_error == "raise" or not isinstance(error, Exception):
                     _name_point(error, point)
@@ -108,7 +116,7 @@ class AtOnce:
         """Values (n,) of points (n, d), all at once."""
         for attempt in range(1, ATTEMPTS[self.on_error] + 1):
             try:
-                values = checked_values(self.fun(points[...]), len(points))
+                values = checked_values(call(self.fun, points[...]), len(points))
             except BaseException as error:
                 if self.on_error == "raise" or not isinstance(error, Exception):
                     _name_sample(error, points)
@@ -182,17 +190,9 @@ class Submitted:
 
     def __call__(self, points: Array) -> Arrivals:
         """The values of points (n, d), as they are completed."""
-        futures: dict[Future[Any], int] = {}
-        try:
-            futures.update({self.executor.submit(self.guarded, point): index for index, point in enumerate(points)})
-            for future in as_completed(futures):
-                index = futures[future]
-                yield index, _value(future.result(), points[index], self.failures)
-        except BrokenExecutor as error:
-            raise WorkerLost(f"{BROKEN} ({type(error).__name__}: {error})") from error
-        finally:
-            for future in futures:
-                future.cancel()
+        with contextlib.closing(submit_all(self.executor, self.guarded, [(point,) for point in points])) as answers:
+            for index, answer in answers:
+                yield index, _value(answer, points[index], self.failures)
 
     def close(self) -> None:
         """The user's workers are the user's to end."""
@@ -248,7 +248,7 @@ class Compared:
 
         def wins(i: int, j: int) -> bool:
             try:
-                return checked_flag("the answer of a comparison", self.better(points[i], points[j]))
+                return checked_flag("the answer of a comparison", call(self.better, points[i], points[j]))
             except BaseException as error:
                 _name_sample(error, points[[i, j]])
                 raise
@@ -260,6 +260,60 @@ class Compared:
 
     def close(self) -> None:
         """Nobody works for it."""
+
+
+def call(fun: Callable[..., Any], *points: Array) -> Any:
+    """What the objective returns or raises. If it forked this process and the copy comes back as well, the copy ends here."""
+    here = os.getpid()
+    try:
+        return fun(*points)
+    finally:
+        if os.getpid() != here:
+            _end_copy()
+
+
+def _end_copy() -> None:
+    """End a copy of the process that the objective left behind: the run continues in the original alone."""
+    error = sys.exc_info()
+    if error[0] is not None:
+        sys.excepthook(*cast(Any, error))
+    os._exit(0 if error[0] is None else 1)
+
+
+def submit_all(executor: Executor, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Generator[tuple[int, Any]]:
+    """What a function returns for each of the calls, by its index, as they are completed by an executor of the user's.
+
+    If somebody shuts the executor down, that is an error once all calls that were not cancelled have returned.
+    """
+    futures: dict[Future[Any], int] = {}
+    done, cancelled = SimpleQueue[Future[Any]](), 0
+    try:
+        for index, arguments in enumerate(calls):
+            futures[_submit(executor, function, arguments)] = index
+        for future in futures:
+            future.add_done_callback(done.put)  # also called at once when the future is cancelled, unlike `as_completed`
+        for _ in futures:
+            future = done.get()
+            if future.cancelled():
+                cancelled += 1
+            else:
+                yield futures[future], future.result()
+        if cancelled:
+            raise WorkerLost(SHUT_DOWN.format(left=cancelled))
+    except BrokenExecutor as error:
+        raise WorkerLost(f"{BROKEN} ({type(error).__name__}: {error})") from error
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _submit(executor: Executor, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Future[Any]:
+    try:
+        return executor.submit(function, *arguments)
+    except BrokenExecutor:
+        raise
+    except RuntimeError as error:
+        raise WorkerLost(f"the executor of `workers` takes no more work: {error}. Shut it down after the run, not before.") from error
 
 
 def _value(answer: Any, point: Array, failures: Failures) -> float:

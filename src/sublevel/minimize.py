@@ -21,6 +21,7 @@ from sublevel.arguments import Box, FileName, Objective, RestartRule, Seed, Star
 from sublevel.arrays import Array
 from sublevel.curvature.values import curvature as curvature_at
 from sublevel.door import (
+    check_memory,
     checked_args,
     checked_budget,
     checked_callable,
@@ -124,6 +125,7 @@ def minimize(
     checked_callable("fun", fun)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled, "names": names, "tolfun": tolfun, "tolx": tolx}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
+    check_memory(optimizer.popsize, optimizer.theta.dimension)
     wants_curvature = _checked_curvature(curvature, optimizer)
     limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime)
     hears, show = checked_callback(callback), Progress(maxfevals) if checked_flag("progress", progress) else None

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sublevel.arrays import Array, locked
 from sublevel.constants import longest_run
 from sublevel.door import (
+    check_memory,
     checked_method,
     checked_popsize,
     checked_restarts,
@@ -165,6 +166,7 @@ class Optimizer:
 
     def ask(self) -> Array:
         """Points to evaluate (popsize, d), read-only; an earlier sample that was not told is forgotten."""
+        check_memory(self.popsize, self.theta.dimension)
         self._pending = sample = self.method.ask(self.state, self.rng, self.popsize)
         self._shown = locked(self._points(sample.x))
         return self._shown

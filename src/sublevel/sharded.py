@@ -29,7 +29,7 @@ from sublevel.door import (
     explain_keywords,
     shown,
 )
-from sublevel.evaluate import RETURNED_NAN, AtOnce, with_args
+from sublevel.evaluate import RETURNED_NAN, AtOnce, call, submit_all, with_args
 from sublevel.failures import Failures, tell_about
 from sublevel.families import Bernoulli, Family
 from sublevel.linalg import combination
@@ -122,7 +122,7 @@ def seen(fun: Callable[..., Any], space: Space | None, theta: Family, wants_squa
     x = u if space is None else space.points(u)
     x.setflags(write=False)
     try:
-        values = checked_values(fun(x), shard.size)
+        values = checked_values(call(fun, x), shard.size)
     except BaseException as error:
         tell_about(error, f"sublevel: raised in shard {shard.part} of iteration {shard.iteration}, points of shape {x.shape}")
         raise
@@ -295,9 +295,5 @@ def _one_by_one(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], 
 def _submitted(
     executor: Executor, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], names: Sequence[str], places: Sequence[str]
 ) -> list[Any]:
-    futures = [executor.submit(function, *call) for call in calls]
-    try:
-        return [future.result() for future in futures]
-    finally:
-        for future in futures:
-            future.cancel()
+    results = dict(submit_all(executor, function, calls))
+    return [results[index] for index in range(len(calls))]

@@ -14,6 +14,8 @@ import sys
 import threading
 import time
 import traceback
+import warnings
+import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -23,7 +25,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, NamedTuple
+from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 from sublevel.arrays import Array
 from sublevel.failures import LOST, TIMEOUT, Failure
@@ -32,6 +36,8 @@ LOOK = 0.5
 """Seconds between two looks at workers that say nothing: the longest time until a death is noticed."""
 GRACE = 0.5
 """Seconds in which a worker without work may end by itself, to write out what it has printed."""
+PAUSE = 0.002
+"""Seconds between two looks at a process that is about to end."""
 START = 300.0
 """Seconds in which a worker must be ready: importing may take long, but not for ever."""
 STRIKES = 2
@@ -39,10 +45,32 @@ STRIKES = 2
 LOST_STARTS = 20
 """Workers in a row that may be killed while they start; one that ends by itself is enough to know that none will ever start."""
 HELD_BACK = {signal.SIGINT, signal.SIGTERM}
+LONGEST_TEXT, LARGEST_ERROR, LARGEST_MESSAGE = 20_000, 1 << 23, 1 << 24
+"""Characters of a traceback and bytes of a pickled exception that a worker sends at most, and bytes of a message that is read at most.
+
+A longer message is not one of ours: something else wrote to the pipe.
+"""
+CLOSED_FILES = 113
+"""Exit code of a worker whose objective closed the pipe, by `os.closerange` for example."""
+OOM_SCORE = 500
+"""Linux, when memory runs out, ends processes with a high score first: workers rather than the process of the run."""
 
 NOT_STARTED = (
     "a worker process ended before it could begin (exit code {code}). The objective must be defined in a module, or in a script whose own "
     "work stands under `if __name__ == '__main__':`."
+)
+NO_CHILDREN = (
+    "`workers` and `timeout` need worker processes, but this process is daemonic and may not start any. The workers of a "
+    "multiprocessing.Pool are daemonic: use workers=1 and no `timeout` there, use a concurrent.futures.ProcessPoolExecutor in place of "
+    "the Pool, or let threads work, with `workers=concurrent.futures.ThreadPoolExecutor(4)`."
+)
+NO_ROOM = (
+    "no worker process could be started: {error}. Each worker needs about 5 file descriptors and the memory of a Python process: close "
+    "files, raise the limits (`ulimit -n`, `ulimit -u`), or use workers=1."
+)
+ENDING = "the interpreter is ending, so no worker processes are started any more."
+FEWER = (
+    "only {started} of {count} worker processes could be started, the run continues with those: {error}. Raise the limits (`ulimit -n`)."
 )
 
 
@@ -79,11 +107,16 @@ class Worker:
     def started(cls, fun: Callable[..., Any]) -> Worker:
         """A process, started afresh, that will say when it is ready."""
         context = multiprocessing.get_context("spawn")
-        (pipe, its_pipe), (its_lifeline, lifeline) = context.Pipe(), context.Pipe(duplex=False)
-        process = context.Process(target=_work, args=(fun, its_pipe, its_lifeline), name="sublevel worker")
-        process.start()
-        its_pipe.close()
-        its_lifeline.close()
+        with contextlib.ExitStack() as here, contextlib.ExitStack() as theirs:
+            pipe, its_pipe = context.Pipe()
+            here.callback(pipe.close)
+            theirs.callback(its_pipe.close)
+            its_lifeline, lifeline = context.Pipe(duplex=False)
+            here.callback(lifeline.close)
+            theirs.callback(its_lifeline.close)
+            process = context.Process(target=_work, args=(fun, its_pipe, its_lifeline), name="sublevel worker")
+            process.start()
+            here.pop_all()
         return cls(process, pipe, lifeline, time.monotonic() + START)
 
     @property
@@ -102,23 +135,27 @@ class Worker:
         """What the objective returned or raised, a failure, True if it is ready now, or None."""
         is_alive = self.process.is_alive()  # before looking for an answer that it may have left
         try:
-            answer = self.pipe.recv() if self.pipe.poll() else None
-        except (EOFError, OSError):
+            answer = self._message() if self.pipe.poll() else None
+        except Exception:  # the pipe is closed, or something else wrote to it
             answer, is_alive = None, False
-            self.process.join(LOOK)  # it is about to end, and its exit code says why
+            _wait_for_end(self.process, LOOK)  # it is about to end, and its exit code says why
         if isinstance(answer, Raised):
             return self._exception(answer)
         if answer is None and not is_alive:
-            return Failure(LOST, f"the evaluation ended its process (exit code {self.process.exitcode})")
+            return Failure(LOST, _describe_death(self.process.exitcode))
         if answer is None and time.monotonic() >= self.deadline:
             return Failure(TIMEOUT, "the evaluation took longer than `timeout`")
         return answer
 
+    def _message(self) -> Any:
+        """The next thing that the process sent."""
+        return cast(Any, ForkingPickler).loads(self.pipe.recv_bytes(LARGEST_MESSAGE))
+
     def _exception(self, raised: Raised) -> BaseException:
         """The exception that follows its text, or the text if it cannot be made again here."""
         try:
-            error = self.pipe.recv()
-        except Exception:
+            error = self._message()
+        except (Exception, SystemExit):  # whatever the exception's own code raises when it is unpickled
             error = None
         if not isinstance(error, BaseException):
             return RuntimeError("the objective raised:\n" + raised.text)
@@ -129,12 +166,12 @@ class Worker:
     def end(self, patience: float = 0.0) -> None:
         """End it and all that it started; with patience, let it end by itself first."""
         if patience > 0:
-            self.pipe.close()
-            self.process.join(patience)
+            _close(self.pipe)
+            _wait_for_end(self.process, patience)
         kill_group(self.process)
-        self.process.join(GRACE)
-        self.pipe.close()
-        self.lifeline.close()
+        _wait_for_end(self.process, GRACE)
+        _close(self.pipe)
+        _close(self.lifeline)
 
 
 class Processes:
@@ -142,12 +179,16 @@ class Processes:
 
     def __init__(self, fun: Callable[..., Any], count: int, timeout: float | None = None, attempts: int = 1) -> None:
         """A point that takes longer than `timeout` seconds is tried as often as `attempts` says."""
+        if multiprocessing.current_process().daemon:
+            raise WorkerLost(NO_CHILDREN)
         _check_portable(fun)
         self.fun, self.count, self.timeout = fun, count, timeout
         self._most = {LOST: STRIKES, TIMEOUT: attempts}
         self._workers: list[Worker] = []
         self._lost_starts = 0
         self._next_look = 0.0
+        self._is_open = True
+        Finalize(self, _kill_if_alive, (weakref.ref(self),), exitpriority=100)
 
     def answers(self, points: Array) -> Generator[tuple[int, Any]]:
         """What `fun` returns or raises for each of the points (n, d) by its index, or how that failed, as it comes in."""
@@ -180,8 +221,24 @@ class Processes:
                 index = waiting.popleft()
                 worker.begin(index, points[index], self.timeout)
         while len(self._workers) < min(self.count, left):
-            with signals_held_back():
-                self._workers.append(Worker.started(self.fun))
+            self._check_open()
+            try:
+                with signals_held_back():
+                    self._workers.append(Worker.started(self.fun))
+            except OSError as error:
+                self._make_do(error)
+
+    def _make_do(self, error: OSError) -> None:
+        """No further worker can be started: go on with those that there are, if there are any."""
+        if not self._workers:
+            raise WorkerLost(NO_ROOM.format(error=error)) from error
+        warnings.warn(FEWER.format(started=len(self._workers), count=self.count, error=error), stacklevel=2)
+        self.count = len(self._workers)
+
+    def _check_open(self) -> None:
+        """At the end of the interpreter nothing is started any more; a thread that still needs workers then ends without a message."""
+        if not self._is_open:
+            raise WorkerLost(ENDING) if threading.current_thread() is threading.main_thread() else SystemExit(ENDING)
 
     def _with_news(self) -> list[Worker]:
         """Workers to listen to: those who said something, ended or are late; all of them if that was not done for a while."""
@@ -225,6 +282,42 @@ class Processes:
     def close(self) -> None:
         """End all processes, those at work at once."""
         self._remove(self._workers, GRACE)
+
+    def kill(self) -> None:
+        """End all processes from another thread, and start no more."""
+        self._is_open = False
+        for worker in tuple(self._workers):
+            kill_group(worker.process)
+
+
+def _kill_if_alive(processes: weakref.ref[Processes]) -> None:
+    """At the end of the interpreter, before multiprocessing waits for its processes: a daemon thread may still give them work."""
+    if (still := processes()) is not None:
+        still.kill()
+
+
+def _close(pipe: Connection) -> None:
+    """Close an end of a pipe, which the objective or a callback may have closed already (`os.closerange`)."""
+    with contextlib.suppress(OSError):
+        pipe.close()
+
+
+def _describe_death(code: int | None) -> str:
+    """What became of a process that does not answer any more."""
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+        memory = ", which the system also sends when memory runs out" if name == "SIGKILL" else ""
+        return f"the evaluation ended its process ({name}{memory})"
+    if code is None or code == CLOSED_FILES:
+        return "the evaluation closed files of its process that it had not opened (`os.closerange`?), so that it could not answer"
+    return f"the evaluation ended its process (exit code {code})"
+
+
+def _wait_for_end(process: BaseProcess, seconds: float) -> None:
+    """Until a process has ended, or for some time. `join` waits for ever if the process has closed or written to its sentinel."""
+    until = time.monotonic() + seconds
+    while process.is_alive() and time.monotonic() < until:
+        time.sleep(PAUSE)
 
 
 def kill_group(process: Any) -> None:
@@ -288,7 +381,7 @@ class TerminationsAsInterrupts:
             signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     def __exit__(self, *_: object) -> None:
-        if self._is_ours:
+        if self._is_ours and signal.getsignal(signal.SIGTERM) is signal.default_int_handler:  # the objective has set no other
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
@@ -298,29 +391,47 @@ class TerminationsAsInterrupts:
 def _work(fun: Callable[..., Any], pipe: Connection, lifeline: Connection) -> None:
     """In a worker: evaluate points until there are no more to come."""
     _lead_a_group(lifeline)
+    file = _identity(pipe)
     with contextlib.suppress(EOFError, OSError):  # the other end is closed
         pipe.send(True)
         while True:
-            _answer(fun, pipe.recv(), pipe)
+            messages = _messages(fun, pipe.recv())
+            if _identity(pipe) != file:  # what is sent now would end in another file, or nowhere
+                os._exit(CLOSED_FILES)
+            for message in messages:
+                pipe.send_bytes(message)
 
 
-def _answer(fun: Callable[..., Any], point: Array, pipe: Connection) -> None:
-    """In a worker: send what the objective returns; or its traceback, and then the exception itself if that can be sent."""
+def _identity(pipe: Connection) -> tuple[int, int] | None:
+    """Which file a pipe is; None if it is closed."""
     try:
-        answer = fun(point)
+        status = os.fstat(pipe.fileno())
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _messages(fun: Callable[..., Any], point: Array) -> list[Any]:
+    """In a worker: what the objective returns; or its traceback, and then the exception itself if that can be sent."""
+    try:
+        return [ForkingPickler.dumps(fun(point))]
     except BaseException as error:
-        pipe.send(Raised("".join(traceback.format_exception(error))))
-        pipe.send_bytes(_packed(error))
-    else:
-        pipe.send(answer)
+        return [ForkingPickler.dumps(Raised(_shortened("".join(traceback.format_exception(error))))), _packed(error)]
+
+
+def _shortened(text: str) -> str:
+    """A text without its middle, if it is too long to be sent."""
+    half = LONGEST_TEXT // 2
+    return text if len(text) <= LONGEST_TEXT else f"{text[:half]}\n[... {len(text) - 2 * half} characters ...]\n{text[-half:]}"
 
 
 def _packed(error: BaseException) -> Any:
-    """An exception as it goes through a pipe, or None if it cannot."""
-    try:
-        return ForkingPickler.dumps(error)
-    except Exception:
-        return ForkingPickler.dumps(None)
+    """An exception as it goes through a pipe, or None if it cannot or is too large."""
+    with contextlib.suppress(Exception):
+        packed = ForkingPickler.dumps(error)
+        if len(packed) <= LARGEST_ERROR:
+            return packed
+    return ForkingPickler.dumps(None)
 
 
 def _lead_a_group(lifeline: Connection) -> None:
@@ -335,6 +446,7 @@ def _lead_a_group(lifeline: Connection) -> None:
     if sys.platform != "linux":
         end_when_told(lifeline, _end_group)
         return
+    _be_first_out_of_memory()
     import fcntl
 
     end = lifeline.fileno()
@@ -343,6 +455,14 @@ def _lead_a_group(lifeline: Connection) -> None:
     fcntl.fcntl(end, fcntl.F_SETFL, fcntl.fcntl(end, fcntl.F_GETFL) | os.O_ASYNC)
     if lifeline.poll():  # the other end was closed before
         os._exit(0)
+
+
+def _be_first_out_of_memory() -> None:
+    """In a worker: if memory runs out, the kernel ends this process rather than the one that started it."""
+    score = Path("/proc/self/oom_score_adj")
+    with contextlib.suppress(OSError, ValueError):
+        if int(score.read_text()) < OOM_SCORE:
+            score.write_text(str(OOM_SCORE))
 
 
 def _leave() -> None:
