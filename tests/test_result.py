@@ -100,6 +100,13 @@ def test_arrays_of_the_distribution_are_read_only_and_all_others_the_users_own()
     assert result.distribution.deviations.all()
 
 
+def test_a_result_in_a_callback_can_be_shown():
+    shown = []
+    small(callback=lambda result: shown.append(repr(result)))
+    assert all("the run goes on" in text for text in shown[:-1])
+    assert len(shown) == 5
+
+
 def test_showing_or_pickling_a_result_of_many_variables_makes_no_matrix():
     result = sl.minimize(sphere, np.ones(20_000), 0.5, method="sep-cma", rng=1, maxiter=2, vectorized=True)
     assert "shape (20000, 20000), computed when read" in repr(result)

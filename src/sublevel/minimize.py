@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sublevel.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
 from sublevel.arrays import Array
+from sublevel.curvature.frame import check_number_of_variables
 from sublevel.curvature.values import curvature as curvature_at
 from sublevel.door import (
     check_memory,
@@ -143,6 +144,8 @@ def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
     wanted = checked_flag("curvature", curvature)
     if wanted and isinstance(optimizer.theta, Bernoulli):
         raise ValueError("a method on bits has no `curvature`, got curvature=True.")
+    if wanted:
+        check_number_of_variables(optimizer.theta.dimension)
     return wanted
 
 

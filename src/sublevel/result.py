@@ -175,9 +175,10 @@ class Result(OptimizeResult):
         return restored_result, (type(self), self.entries())
 
     def __repr__(self) -> str:
-        """As SciPy shows it, without large matrices that nobody read and without what is None."""
+        """As SciPy shows it, without large matrices that were not read, and without entries that are None or an empty dict."""
         shown = {name: found() if _is_small(found) else found for name, found in self.entries().items()}
-        return repr(restored_result(OptimizeResult, {name: found for name, found in shown.items() if found is not None}))
+        told = {name: found for name, found in shown.items() if found is not None and not (isinstance(found, dict) and not found)}
+        return repr(restored_result(OptimizeResult, told))
 
     def __dir__(self) -> list[str]:
         """What there is, for those who press the tab key."""

@@ -31,7 +31,7 @@ from sublevel.door import (
 )
 from sublevel.evaluate import RETURNED_NAN, AtOnce, call, submit_all, with_args
 from sublevel.failures import Failures, tell_about
-from sublevel.families import Bernoulli, Family
+from sublevel.families import Bernoulli, Family, FullGaussian
 from sublevel.linalg import combination
 from sublevel.method import Method
 from sublevel.minimize import Limits, Search
@@ -40,7 +40,7 @@ from sublevel.progress import Progress
 from sublevel.record import History
 from sublevel.result import Result
 from sublevel.space import Space
-from sublevel.tangent import Dense, Tangent, Weighting, weighted_moment
+from sublevel.tangent import Dense, Diagonal, Tangent, Weighting, weighted_moment
 from sublevel.weights import ranking
 from sublevel.workers import TerminationsAsInterrupts
 
@@ -89,7 +89,7 @@ class Sums(NamedTuple):
     """What the weights make of a shard's points."""
 
     mean: Array  # (d,), Σ wᵢzᵢ
-    moment: Array  # (d, d), Σ wᵢzᵢzᵢᵀ
+    cov: Array  # (d, d), Σ wᵢzᵢzᵢᵀ, or its diagonal (d,) if that is enough
 
 
 class Memory:
@@ -132,13 +132,14 @@ def seen(fun: Callable[..., Any], space: Space | None, theta: Family, wants_squa
     return Seen(values, np.vecdot(z, z) if wants_squares else None, x[best].copy(), u[[0, -1]], missing, cluster.place())
 
 
-def sums(shard: Shard, mean_weights: Array, cov_weights: Array | None) -> Sums:
+def sums(shard: Shard, mean_weights: Array, cov_weights: Array | None, wants_matrix: bool) -> Sums:
     """Sum up a shard with its weights (size,) for the mean and for the covariance (None: the same). Points of weight 0 are left out."""
     z, cov_weights = MEMORY.points(shard), mean_weights if cov_weights is None else cov_weights
     matters = np.flatnonzero(cov_weights)
     if 2 * matters.size < shard.size:
         z, mean_weights, cov_weights = z[matters], mean_weights[matters], cov_weights[matters]
-    return Sums(combination(mean_weights, z), weighted_moment(z, cov_weights))
+    cov = weighted_moment(z, cov_weights) if wants_matrix else combination(cov_weights, np.square(z))
+    return Sums(combination(mean_weights, z), cov)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ class Sharding:
         squares = [report.squares for report in reports if report.squares is not None]
         ranks = ranking(values)
         weighting = method.weights(ranks, Whereabouts.of(np.concatenate(squares) if squares else None, values.size, theta.dimension))
-        tangent = self._tangent(shards, weighting, [report.place for report in reports])
+        tangent = self._tangent(shards, weighting, [report.place for report in reports], _wants_matrix(theta, method))
         state, info = method.told(optimizer.state, ranks, weighting, tangent)
         part = int(np.argmax(_ends(shards) > ranks.order[0]))
         optimizer.tell_elsewhere(state, info, values, np.concatenate([report.ends for report in reports]), reports[part].best_x)
@@ -201,17 +202,23 @@ class Sharding:
         calls = [(self.fun, optimizer.space, optimizer.theta, wants_squares, shard) for shard in shards]
         return self.everyone(seen, calls, self._names("seen", shards), [""] * len(shards))
 
-    def _tangent(self, shards: Sequence[Shard], weighting: Weighting, places: Sequence[str]) -> Tangent:
+    def _tangent(self, shards: Sequence[Shard], weighting: Weighting, places: Sequence[str], wants_matrix: bool) -> Tangent:
         """The natural gradient from the sums of the shards, in their order."""
         same, ends = weighting.cov is weighting.mean, _ends(shards)[:-1]
         mean = np.split(weighting.mean, ends)
         cov: Sequence[Array | None] = [None] * len(shards) if same else np.split(weighting.cov, ends)
-        parts: list[Sums] = self.everyone(sums, list(zip(shards, mean, cov, strict=True)), self._names("sums", shards), places)
-        moment = np.sum([part.moment for part in parts], axis=0)
-        return Tangent(np.sum([part.mean for part in parts], axis=0), Dense(moment, weighting.decay, weighting.cov.size))
+        calls = [(*call, wants_matrix) for call in zip(shards, mean, cov, strict=True)]
+        parts: list[Sums] = self.everyone(sums, calls, self._names("sums", shards), places)
+        total, kind = np.sum([part.cov for part in parts], axis=0), Dense if wants_matrix else Diagonal
+        return Tangent(np.sum([part.mean for part in parts], axis=0), kind(total, weighting.decay, weighting.cov.size))
 
     def _names(self, what: str, shards: Sequence[Shard]) -> list[str]:
         return [f"sublevel-{self.name}-{what}-{shard.name}" for shard in shards]
+
+
+def _wants_matrix(theta: Family, method: Method) -> bool:
+    """Whether a step needs Σ wᵢzᵢzᵢᵀ and not its diagonal alone: for a full covariance, or for rates that depend on the spectrum."""
+    return isinstance(theta, FullGaussian) or any(getattr(transform, "needs_spectrum", True) for transform in method.transforms)
 
 
 def _ends(shards: Sequence[Shard]) -> NDArray[np.intp]:

@@ -46,10 +46,10 @@ class StoredRun:
         """Write all evaluations to a .csv or .parquet file."""
         export(self.evaluations, Path(file), self.settings.names)
 
-    def warm_start(self, *, gamma: float = 0.1, alpha: float = 0.1) -> Beginning:
+    def warm_start(self, *, gamma: float = 0.1, alpha: float = 0.1, correlations: bool = True) -> Beginning:
         """Where to begin another search, by `sublevel.warm_start` from the evaluations of this one."""
         log_scaled = False if self.log_scaled is None else self.log_scaled
-        return warm_start(self.points, self.values, gamma=gamma, alpha=alpha, log_scaled=log_scaled)
+        return warm_start(self.points, self.values, gamma=gamma, alpha=alpha, log_scaled=log_scaled, correlations=correlations)
 
 
 def load(store: str | Path) -> StoredRun:

@@ -188,6 +188,24 @@ class Dense:
         return Joined(self, rate, vector, weight, decay)
 
 
+class Diagonal(Dense):
+    """The diagonal of a cloud of `size` vectors of which only Σ wᵢ vᵢ² (..., d) is left: all that a diagonal or isotropic family needs."""
+
+    __slots__ = ("_squares",)
+
+    def __init__(self, squares: Array, decay: PerTrial, size: int) -> None:
+        self._squares, self.decay, self.size = squares, decay, size
+
+    @property
+    def squares(self) -> Array:
+        """The sums (..., d)."""
+        return self._squares
+
+    def with_decay(self, decay: PerTrial) -> Diagonal:
+        """The same sums with another weight of −I."""
+        return Diagonal(self._squares, decay, self.size)
+
+
 class Joined(Dense):
     """rate·moment + weight·vvᵀ − decay·I of a cloud and one more vector v (..., d); who needs its diagonal alone makes no matrix."""
 

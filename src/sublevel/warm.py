@@ -10,21 +10,27 @@ from sublevel.arrays import Array
 from sublevel.door import checked_numbers, checked_values, shown
 from sublevel.space import exp_where, log_where
 
+LARGEST_MATRIX = 10_000
+"""Variables of which correlations are computed at most: 800 MB."""
+
 
 class Beginning(NamedTuple):
     """A search distribution to begin with, as `minimize` and `Optimizer` take it."""
 
     x0: Array  # (d,)
     sigma0: Array  # (d,), standard deviations
-    cov0: Array  # (d, d), correlations
+    cov0: Array | None  # (d, d), correlations; None if they were not wanted
 
 
-def warm_start(points: Any, values: Any, *, gamma: float = 0.1, alpha: float = 0.1, log_scaled: Any = False) -> Beginning:
+def warm_start(
+    points: Any, values: Any, *, gamma: float = 0.1, alpha: float = 0.1, log_scaled: Any = False, correlations: bool = True
+) -> Beginning:
     """The distribution of the best `gamma` of points (n, d) by their values (n,), widened by `alpha` of the range of each variable.
 
     WS-CMA-ES (Nomura et al., AAAI 2021, arXiv:2012.06932) measures `alpha` in units of a box [0, 1]ᵈ; here that is the box around the
     points, so that units do not matter. Variables that are `log_scaled` are looked at by their logarithm. Failed values (NaN, +inf)
-    do not count. Values from another, similar problem will do.
+    do not count. Values from another, similar problem will do. Without `correlations`, `cov0` is None, as suits many variables and the
+    methods "sep-…" and "iso-…".
 
     >>> import numpy as np, sublevel as sl
     >>> tried = np.random.default_rng(1).uniform(-5, 5, (200, 3))
@@ -53,6 +59,19 @@ def warm_start(points: Any, values: Any, *, gamma: float = 0.1, alpha: float = 0
     best = u[usable[np.argsort(values[usable], kind="stable")][: max(int(gamma * usable.size), 1)]]
     mean = best.mean(axis=0)
     spread = (best - mean) / width
-    cov = spread.T @ spread / len(best) + alpha**2 * np.eye(mean.size)
-    deviations = np.sqrt(np.diagonal(cov))
-    return Beginning(exp_where(is_log, mean), width * deviations, cov / deviations / deviations[:, None])
+    deviations = np.sqrt(np.sum(np.square(spread), axis=0) / len(best) + alpha**2)
+    cov0 = _correlations(spread, alpha, deviations) if correlations else None
+    return Beginning(exp_where(is_log, mean), width * deviations, cov0)
+
+
+def _correlations(spread: Array, alpha: float, deviations: Array) -> Array:
+    """Correlations (d, d) of the rows of `spread` (n, d), widened by alpha, with standard deviations (d,)."""
+    if deviations.size > LARGEST_MATRIX:
+        raise ValueError(
+            f"correlations of {deviations.size} variables are a matrix too large to begin with; pass correlations=False, and search with a "
+            "method such as 'sep-cma'."
+        )
+    cov = spread.T @ spread / len(spread) + alpha**2 * np.eye(deviations.size)
+    correlations = cov / deviations / deviations[:, None]
+    np.fill_diagonal(correlations, 1.0)
+    return correlations

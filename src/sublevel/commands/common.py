@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
-import numpy as np
-
 from sublevel.arrays import Array
 from sublevel.result import Result
 from sublevel.store.configuration import Settings
@@ -67,7 +65,7 @@ def _ends_options(word: str) -> bool:
 
 def deviations(result: Result) -> Array:
     """Standard deviations of the search (d,) in the user's variables, to first order where bounds or logarithms bend the space."""
-    searched, space = np.sqrt(np.diagonal(result.cov)), result.history.space
+    searched, space = result.std.copy(), result.history.space
     if space is not None:
         searched[space.free] *= space.slopes(result.mean)
     return searched

@@ -21,6 +21,8 @@ from sublevel.record import History, Snapshot
 from sublevel.space import Space, log_where, shift_where
 
 EPS = float(np.finfo(np.float64).eps)
+MOST_VARIABLES = 10_000
+"""Variables up to which a Hessian fits into memory: 800 MB."""
 COARSE = 1e-5
 """Part of a radius that rounding of x may be when an axis is made longer."""
 CLEAR = 100.0
@@ -171,12 +173,22 @@ def _seen_curvature(history: History, snapshots: list[Snapshot], noise: float) -
 def _searched_place(x: Array, fun: float, theta: Family, space: Space | None, bounds: Any) -> Place:
     if isinstance(theta, Bernoulli):
         raise ValueError("bits have no curvature: the search was over 0 and 1.")
+    check_number_of_variables(theta.dimension)
     root = theta.scale * theta.root if isinstance(theta, FullGaussian) else np.diag(theta.deviations)
     if space is None:
         return Place(x, fun, theta.mean, root, _box(bounds, x.size), np.zeros(x.size, dtype=np.bool_))
     full, is_log = np.zeros((x.size, theta.dimension)), space.log_scaled
     full[space.free] = (space.slopes(x) / np.where(is_log, x, 1.0)[space.free])[:, None] * root
     return Place(x, fun, space.points(theta.mean), full, space.box if bounds is None else _box(bounds, x.size), is_log)
+
+
+def check_number_of_variables(d: int) -> None:
+    """A Hessian of d variables can be computed."""
+    if d > MOST_VARIABLES:
+        raise ValueError(
+            f"the curvature of at most {MOST_VARIABLES} variables can be computed, got {d}: it has d² numbers and takes (d + 1)(d + 2) "
+            "evaluations. `result.std` has what a diagonal search learned."
+        )
 
 
 def _box(bounds: Any, d: int) -> tuple[Array, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -52,6 +53,7 @@ class AdaptedRates:
     corrected by η_m(t)/η_m(t + 1), as there; the paths of CMA-ES are carried in the frame of the damped step.
     """
 
+    needs_spectrum: ClassVar[bool] = False
     alpha: float = 1.4
     beta_mean: float = 0.1
     beta_cov: float = 0.03

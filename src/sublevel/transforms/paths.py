@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,6 +37,7 @@ class Paths:
 class Cumulation:
     """Cumulative step-size adaptation, rank-one and rank-µ update at the rates of CMA-ES (Hansen, arXiv:1604.00772, eqs. 43–47)."""
 
+    needs_spectrum: ClassVar[bool] = False
     c_mean: float = 1.0
 
     def init(self, theta: Family, sample_size: int) -> Paths:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -72,6 +73,7 @@ class FadingRates:
 class FixedRates:
     """η_m = mean and η_C = cov."""
 
+    needs_spectrum: ClassVar[bool] = False
     mean: float
     cov: float
 
@@ -92,6 +94,7 @@ class FixedRates:
 class HansenKernRates:
     """η_m = 1 and η_C = (2µ_w − 1)/((d + 2)² + µ_w) for the weights of a selection scheme, as the paper's section 4.2 quotes them."""
 
+    needs_spectrum: ClassVar[bool] = False
     scheme: Scheme
     c_mean: float = 1.0
 
@@ -112,6 +115,7 @@ class ExponentialRates:
     xNES (Glasmachers et al., GECCO 2010).
     """
 
+    needs_spectrum: ClassVar[bool] = False
     c_mean: float = 1.0
 
     def init(self, theta: Family, sample_size: int) -> PerTrial:
