@@ -177,7 +177,7 @@ class Result(OptimizeResult):
     def __repr__(self) -> str:
         """As SciPy shows it, without large matrices that were not read, and without entries that are None or an empty dict."""
         shown = {name: found() if _is_small(found) else found for name, found in self.entries().items()}
-        told = {name: found for name, found in shown.items() if found is not None and not (isinstance(found, dict) and not found)}
+        told = {name: found for name, found in shown.items() if found is not None and (name != "reasons" or found)}
         return repr(restored_result(OptimizeResult, told))
 
     def __dir__(self) -> list[str]:
