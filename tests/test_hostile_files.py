@@ -140,7 +140,7 @@ def test_a_thousand_truncations(runs, folder):
 def test_a_checksum_sees_what_it_guards(runs, folder):
     """The negative control: the same change with its checksum made anew is not noticed, so it is the checksum that notices."""
     path = altered(runs, "over", "", bytes, folder)
-    data = bytearray(row(path, "evaluations", "WHERE iteration = 3")[3])
+    data = bytearray(row(path, "evaluations", "WHERE iteration = 3")[4])
     data[3] ^= 1
     put(path, "UPDATE evaluations SET vals = ? WHERE iteration = 3", (bytes(data),))
     with pytest.raises(sl.StoreError, match="'3' of evaluations does not have its checksum"):
@@ -169,7 +169,7 @@ def forged_part(name, **changes):
     """Change facts, layout or data of a part, with the right checksum."""
 
     def forge(path):
-        _, facts, layout, data, _ = row(path, "parts", f"WHERE name = '{name}'")
+        _, facts, layout, data, origin, _ = row(path, "parts", f"WHERE name = '{name}'")
         if "facts" in changes:
             facts = changes["facts"](json.loads(facts))
             facts = facts if isinstance(facts, str) else json.dumps(facts)
@@ -177,7 +177,20 @@ def forged_part(name, **changes):
             layout = json.dumps(changes["layout"](json.loads(layout)))
         if "data" in changes:
             data = changes["data"](data)
-        put(path, "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?)", summed(name, facts, layout, data))
+        put(path, "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?, ?)", summed(name, facts, layout, data, origin))
+
+    return forge
+
+
+def forged_row(table, change):
+    """Put a row beside or in place of one that is there, with the right checksum."""
+
+    def forge(path):
+        found = row(path, table, "LIMIT 1")
+        origin = row(path, "parts", "LIMIT 1")[-2]
+        columns = change(None if found is None else found[:-2])
+        places = ", ".join("?" * (len(columns) + 2))
+        put(path, f"INSERT OR REPLACE INTO {table} VALUES ({places})", summed(*columns, origin))
 
     return forge
 
@@ -279,8 +292,24 @@ FORGED = {
     "words for reasons": checkpoint(over={"tolx": "because"}),
     "a program to stand still for": checkpoint(watch={"seen": 1, "standing_for": 1, "lowest": 0, "highest": 0, "standstill": "eval"}),
     "no watch": checkpoint(watch=[]),
-    "words for what was sent": checkpoint(sent=["a"]),
-    "nothing sent": checkpoint(sent=[]),
+    "no restarts": schema("DELETE FROM restarts"),
+    "a restart more": forged_row("restarts", lambda row: (1, 6, '{"tolx": 1.0}', "null")),
+    "words for the reasons of a restart": forged_row("restarts", lambda row: (1, 6, '{"because": 1.0}', "null")),
+    "deep nesting in a restart": forged_row("restarts", lambda row: (1, 6, "[" * 100_000, "null")),
+    "a program for a restart's generator": forged_row("restarts", lambda row: (*row[:3], '{"bit_generator": "os.system"}')),
+    "a negative number of evaluations": forged_row("restarts", lambda row: (1, -5, *row[2:])),
+    "evaluations twice": forged_row("evaluations", lambda row: (row[0], 1, *row[2:])),
+    "an evaluation more": forged_row("evaluations", lambda row: (row[0], 6, row[2], row[3][:24], row[4][:8])),
+    "evaluations of a generation to come": forged_row("evaluations", lambda row: (row[0], -1, *row[2:])),
+    "half of the values": forged_row("evaluations", lambda row: (*row[:3], row[3][:72], row[4][:24])),
+    "a failure that moves the cursor": forged_row("failures", lambda row: (1, 0, 1, "error", "\x1b[2J")),
+    "a failure of no evaluation": forged_row("failures", lambda row: (1, 0, 0, "error", "what")),
+    "a long failure": forged_row("failures", lambda row: (1, 0, 1, "error", "x" * 201)),
+    "a row of another run": schema("UPDATE generations SET origin = 7 WHERE iteration = 2"),
+    "all of another run": schema("UPDATE parts SET origin = 7 WHERE name = 'configuration'"),
+    "no driver": schema("DELETE FROM parts WHERE name = 'driver'"),
+    "numbers for a driver": forged_part("driver", facts=lambda facts: {"host": 7}),
+    "a driver that moves the cursor": forged_part("driver", facts=lambda facts: {"host": "\x1b[2J"}),
     "a negative pace": checkpoint(pace=[-1, -1]),
 }
 
@@ -358,7 +387,15 @@ def test_what_is_not_ours_is_refused(name, folder, monkeypatch, tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-READERS_CANNOT_SEE = {"no memory", "bytes too many", "another method", "another sample", "nothing sent", "words for what was sent"}
+READERS_CANNOT_SEE = {
+    "no memory",
+    "bytes too many",
+    "another method",
+    "another sample",
+    "no driver",
+    "numbers for a driver",
+    "a driver that moves the cursor",
+}
 
 
 @pytest.mark.parametrize("name", FORGED)

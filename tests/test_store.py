@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import json
 import os
 import shutil
 import sqlite3
@@ -19,9 +20,11 @@ import pytest
 
 import sublevel as sl
 from sublevel import record
+from sublevel.failures import EvaluationFailed
 from sublevel.record import History
 from sublevel.restarts import Run
-from sublevel.store import leaves, recorder
+from sublevel.store import environment, leaves, recorder
+from sublevel.store.errors import store_error
 from sublevel.store.file import File, summed
 from sublevel.store.reader import fingerprint
 
@@ -120,7 +123,7 @@ def check_resumes(tmp_path, case, moments):
             patched.setattr(recorder, "WRITING", 0.0)
             patched.setattr(recorder, "SAVINGS", 0.0)
             resumed = sl.resume(copy, again)
-        assert again.calls == fun.calls - calls
+        assert again.calls == fun.calls - calls + (calls > 0)  # one stored point is evaluated again
         assert fingerprint(copy) == expected
         assert (resumed.nfev, resumed.nit, resumed.restarts, resumed.reasons) == (result.nfev, result.nit, result.restarts, result.reasons)
         assert resumed.x.tobytes() == result.x.tobytes()
@@ -194,7 +197,7 @@ def test_an_exception_leaves_a_store_that_goes_on(k, tmp_path):
     assert sl.load(file).values.size == k - 1
     again = Counted()
     result = sl.resume(file, again)
-    assert again.calls == result.nfev - (k - 1)
+    assert again.calls == result.nfev - (k - 1) + (k > 1)  # one stored point is evaluated again
     assert fingerprint(file) == fingerprint(whole)
 
 
@@ -500,9 +503,10 @@ def test_a_long_history_is_thinned_and_restored_alike(limit, monkeypatch):
 def shift_points(file, factor):
     """Multiply the points of the last generation, as if another machine had made them."""
     with sqlite3.connect(file) as connection:
-        iteration, run, points, values, _ = connection.execute("SELECT * FROM evaluations ORDER BY iteration DESC").fetchone()
-        row = summed(iteration, run, (np.frombuffer(points) * factor).tobytes(), values)
-        connection.execute("INSERT OR REPLACE INTO evaluations VALUES (?, ?, ?, ?, ?)", row)
+        query = "SELECT * FROM evaluations WHERE place = 0 ORDER BY iteration DESC"
+        iteration, place, run, points, values, origin, _ = connection.execute(query).fetchone()
+        row = summed(iteration, place, run, (np.frombuffer(points) * factor).tobytes(), values, origin)
+        connection.execute("INSERT OR REPLACE INTO evaluations VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     connection.close()
 
 
@@ -647,8 +651,566 @@ def test_a_run_that_goes_on_has_not_ended(tmp_path):
         return smooth(x) - 100.0
 
     with pytest.raises(KeyError):
-        sl.resume(tmp_path / "run.db", better_then_dead, maxfevals=3000)
+        sl.resume(tmp_path / "run.db", better_then_dead, maxfevals=3000, check=False)
     found = sl.load(tmp_path / "run.db").result
     assert found.fun < -90
     assert not found.success
     assert "is from run" not in found.message
+
+
+# Which objective
+
+
+def shifted(x):
+    """Another objective than `smooth`."""
+    return smooth(x) + 0.01 * x[0]
+
+
+def test_another_objective_is_noticed_before_it_is_mixed_in(tmp_path):
+    file = tmp_path / "run.db"
+    cut_short(file, 99, smooth, **options("cma", "free", None))
+    before = sl.load(file).values.size
+    other = Counted(shifted)
+    with pytest.raises(sl.StoreError, match="is not the objective that the run began with"):
+        sl.resume(file, other)
+    assert other.calls == 2  # the second time tells it from a noisy one
+    assert sl.load(file).values.size == before
+    assert sl.resume(file, shifted, check=False, maxfevals=200).nfev == 200
+    assert sl.resume(file, shifted, maxfevals=300).nfev <= 300  # the last values are those of this one
+
+
+def test_the_objective_is_looked_at_once_and_only_if_something_is_evaluated(tmp_path):
+    file, same = tmp_path / "run.db", Counted(smooth)
+    sl.minimize(smooth, **options("cma", "free", None, maxfevals=80), store=file)
+    assert sl.resume(file, same).nfev == 80
+    assert same.calls == 0
+    assert sl.resume(file, same, maxfevals=160).nfev == 160
+    assert same.calls == 81
+    assert sl.resume(file, same, maxfevals=240, check=False).nfev == 240
+    assert same.calls == 161
+
+
+@pytest.mark.parametrize("vectorized", [False, True])
+def test_rounding_is_not_another_objective(vectorized, tmp_path):
+    file, slip = tmp_path / "run.db", 1 + 1e-13
+
+    def fun(x):
+        return np.sum(x**2, axis=-1)
+
+    sl.minimize(fun, np.ones(3), 0.5, rng=1, maxfevals=400, vectorized=vectorized, store=file)
+    assert sl.resume(file, lambda x: fun(x) * slip, maxfevals=500).nfev > 400
+
+
+def noisy(seed, level):
+    """`smooth` with noise, which differs from call to call."""
+    rng = np.random.default_rng(seed)
+    return lambda x: smooth(x) + level * rng.standard_normal()
+
+
+def test_a_noisy_objective_goes_on_without_a_word(tmp_path, recwarn):
+    file = tmp_path / "run.db"
+    sl.minimize(noisy(1, 1.0), **options("cma", "free", None, maxfevals=80), store=file)
+    for seed in range(20):
+        sl.resume(file, noisy(seed, 1.0), maxfevals=88 + 8 * seed)
+    assert not recwarn.list
+
+
+def test_a_noisy_objective_that_is_off_by_more_than_its_noise_gets_a_warning(tmp_path):
+    file = tmp_path / "run.db"
+    sl.minimize(noisy(1, 1e-3), **options("cma", "free", None, maxfevals=400), store=file)
+    spread = np.ptp(sl.load(file).values[-8:])
+    off, far = (noisy(2, 1e-3) for _ in range(2))
+    with pytest.warns(UserWarning, match="may not be the objective that the run began with"):
+        sl.resume(file, lambda x: off(x) + 10 * spread, maxfevals=420)
+    with pytest.raises(sl.StoreError, match="too far off for noise"):
+        sl.resume(file, lambda x: far(x) + 1e4 * spread, maxfevals=500)
+
+
+def test_an_objective_that_fails_at_the_stored_point_gets_a_warning_and_no_failure(tmp_path):
+    file, calls = tmp_path / "run.db", itertools.count()
+
+    def flaky(x):
+        if next(calls) < 2:
+            raise OSError("no licence")
+        return smooth(x)
+
+    sl.minimize(smooth, **options("cma", "free", None, maxfevals=80), store=file)
+    with pytest.warns(UserWarning, match="is not known"):
+        result = sl.resume(file, flaky, maxfevals=160, on_error="fail")
+    assert len(result.failures) == 0
+
+
+# Failures
+
+
+def failing(x):
+    """Raises here, returns NaN there."""
+    if x[0] < 0.5:
+        raise EvaluationFailed("no mesh", "the angle\n is \x1b[1m too small")
+    if x[1] < 0.5:
+        raise ValueError("x[1] is out of range")
+    return np.nan if x[2] < 0.5 else smooth(x)
+
+
+def test_the_kinds_of_failures_survive(tmp_path):
+    file, settings = tmp_path / "run.db", {"rng": 1, "on_error": "fail"}
+    whole = sl.minimize(failing, np.ones(3), 0.5, maxfevals=400, **settings)
+    assert set(whole.failures.counts) == {"no mesh", "error", "nan"}
+    half = sl.minimize(failing, np.ones(3), 0.5, maxfevals=210, **settings, store=file)
+    loaded = sl.load(file).result
+    assert loaded.failures.counts == half.failures.counts
+    assert [failure[:2] for failure in loaded.failures.last] == [failure[:2] for failure in half.failures.last]
+    assert all(a.x.tobytes() == b.x.tobytes() for a, b in zip(loaded.failures.last, half.failures.last, strict=True))
+    resumed = sl.resume(file, failing, maxfevals=400)
+    assert resumed.failures.counts == whole.failures.counts
+    assert sl.load(file).result.diagnosis == whole.diagnosis
+
+
+@pytest.mark.parametrize("moment", [1, 2, 9, 30, 77])
+def test_a_failure_is_counted_once_whenever_the_run_is_killed(moment, tmp_path, at_once):
+    file, settings = tmp_path / "run.db", {"rng": 1, "on_error": "fail", "maxfevals": 140}
+    whole = sl.minimize(failing, np.ones(3), 0.5, **settings, store=tmp_path / "whole.db")
+    copy = tmp_path / "copy.db"
+    fun = Counted(failing, lambda calls: calls == moment and copied(file, copy))
+    sl.minimize(fun, np.ones(3), 0.5, **settings, store=file)
+    assert sl.resume(copy, failing).failures.counts == whole.failures.counts
+
+
+def test_a_batch_that_fails_is_one_row(tmp_path):
+    def fun(X):
+        if X[0, 0] < 1:
+            raise ValueError("not now")
+        return np.sum(X**2, axis=1)
+
+    file = tmp_path / "run.db"
+    result = sl.minimize(fun, np.ones(2), 0.3, rng=1, popsize=1000, maxiter=6, vectorized=True, on_error="fail", store=file)
+    assert sl.load(file).result.failures.counts == result.failures.counts
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("SELECT count(*) FROM failures").fetchone()[0] * 1000 == result.failures.counts["error"] > 0
+    connection.close()
+
+
+# Batches
+
+
+def test_a_batch_is_one_row(tmp_path):
+    file = tmp_path / "run.db"
+    sl.minimize(lambda X: np.sum(X**2, axis=1), np.ones(3), 0.5, rng=1, popsize=500, maxiter=4, vectorized=True, store=file)
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("SELECT count(*), min(length(vals)) FROM evaluations").fetchone() == (4, 4000)
+    connection.close()
+
+
+def batched(X):
+    return np.array([terraces(x) for x in X])
+
+
+@pytest.mark.parametrize("row", [2**23, 100], ids=["one row", "many rows"])
+@pytest.mark.parametrize("moment", [0, 1, 2, 13])
+def test_a_batch_survives_a_kill_before_and_after_it_is_told(row, moment, folder, monkeypatch, at_once):
+    monkeypatch.setattr(recorder, "LARGEST_ROW", row)
+    keep_state(monkeypatch, always=False)
+    settings = options("cma", "free", None, vectorized=True, popsize=32)
+    file, whole, after = folder / "run.db", folder / "whole.db", folder / "after.db"
+    sl.minimize(batched, **settings, store=whole)
+    tell, before = sl.Optimizer.tell, folder / "before.db"
+
+    def told(self, X, values):
+        if self.nit == moment:
+            copied(file, before)
+        tell(self, X, values)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sl.Optimizer, "tell", told)
+        fun = Counted(batched, lambda calls: calls == moment + 1 and copied(file, after))
+        sl.minimize(fun, **settings, store=file)
+    for copy in (before, after):
+        again = Counted(batched)
+        sl.resume(copy, again, check=False)
+        assert again.calls == fun.calls - moment - 1
+        assert fingerprint(copy) == fingerprint(file) == fingerprint(whole)
+
+
+def test_a_run_of_single_points_goes_on_in_batches_and_the_other_way_round(tmp_path, at_once):
+    settings = options("cma", "free", None)
+    sl.minimize(terraces, **settings, store=tmp_path / "whole.db")
+    copies = []
+
+    def before(calls):
+        if calls in (3, 77, 301):
+            copies.append(copied(tmp_path / "run.db", tmp_path / f"{calls}.db"))
+
+    sl.minimize(Counted(terraces, before), **settings, store=tmp_path / "run.db")
+    for copy in copies:
+        counted = Counted(lambda X: batched(X))
+        sl.resume(copy, counted, vectorized=True, maxfevals=400)
+        sl.resume(copy, terraces, vectorized=False, maxfevals=640)
+        assert fingerprint(copy) == fingerprint(tmp_path / "whole.db")
+
+
+def test_values_in_any_order_leave_one_row_for_each_generation(tmp_path, at_once):
+    from concurrent.futures import ThreadPoolExecutor
+
+    file, whole = tmp_path / "run.db", tmp_path / "whole.db"
+    result = sl.minimize(terraces, **options("cma", "free", None), store=whole)
+    with ThreadPoolExecutor(3) as pool:
+        sl.minimize(terraces, **options("cma", "free", None), workers=pool, store=file)
+    assert fingerprint(file) == fingerprint(whole)
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("SELECT count(*), max(place) FROM evaluations").fetchone() == (result.nit, 0)
+    connection.close()
+
+
+def test_a_sample_that_could_not_be_read_again_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "LARGEST_GENERATION", 1000)
+    with pytest.raises(sl.StoreError, match="a smaller `popsize`"):
+        sl.minimize(terraces, np.ones(3), 0.3, popsize=100, store=tmp_path / "run.db")
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(sl.StoreError, match="fewer restarts"):
+        sl.minimize(cliff, np.ones(4), 0.3, popsize=10, restarts="ipop", rng=1, store=tmp_path / "run.db")
+    assert sl.load(tmp_path / "run.db").values.size > 10
+
+
+def test_a_state_that_could_not_be_read_again_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "LARGEST_BLOB", 1000)
+    with pytest.raises(sl.StoreError, match="begins with `sep-`"):
+        sl.minimize(terraces, np.ones(12), 0.3, store=tmp_path / "run.db")
+    assert os.listdir(tmp_path) == []
+
+
+# Many restarts
+
+
+def test_what_is_written_can_be_read_after_many_restarts(tmp_path, monkeypatch):
+    """The state of MT19937 takes 7 kB as text: it is kept once for each restart, and not in every checkpoint."""
+    keep_state(monkeypatch, always=True)
+    settings = {"restarts": sl.BIPOP(10**6, 1.0), "maxfevals": 4000, "popsize": 4}
+    file, whole = tmp_path / "run.db", tmp_path / "whole.db"
+
+    def flat(x):
+        return 0.0
+
+    result = sl.minimize(flat, np.ones(2), 0.3, rng=np.random.Generator(np.random.MT19937(5)), store=whole, **settings)
+    assert result.restarts > 300
+    half = sl.minimize(flat, np.ones(2), 0.3, rng=np.random.Generator(np.random.MT19937(5)), store=file, **settings | {"maxfevals": 2000})
+    for path in (file, whole):
+        with sqlite3.connect(path) as connection:
+            (size,) = connection.execute("SELECT length(facts) FROM parts WHERE name = 'checkpoint'").fetchone()
+        connection.close()
+        assert size < 10_000
+    assert sl.load(file).result.restarts == half.restarts
+    sl.resume(file, flat, maxfevals=4000)
+    assert fingerprint(file) == fingerprint(whole)
+
+
+def test_a_part_that_could_not_be_read_again_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "LONGEST_FACTS", 100)
+    with pytest.raises(sl.StoreError, match="cannot be stored: it takes"):
+        sl.minimize(terraces, np.ones(3), 0.3, store=tmp_path / "run.db")
+    assert os.listdir(tmp_path) == []
+
+
+# Files that do not belong together
+
+
+@pytest.mark.parametrize("end", ["-wal", "-shm", "-journal"])
+def test_a_log_that_is_left_over_is_refused(end, tmp_path):
+    file, left = tmp_path / "run.db", tmp_path / f"run.db{end}"
+    left.write_bytes(b"of a dead run")
+    with pytest.raises(sl.StoreError, match="left over from another run"):
+        sl.minimize(terraces, **options("cma", "free", None), store=file)
+    assert os.listdir(tmp_path) == [left.name]
+    assert left.read_bytes() == b"of a dead run"
+
+
+def test_rows_of_another_run_are_noticed(tmp_path, at_once):
+    """A log that is put beside another file is replayed by SQLite, checksums and all."""
+    first, second = tmp_path / "first.db", tmp_path / "second.db"
+    killed = tmp_path / "killed.db"
+    sl.minimize(Counted(before=lambda calls: calls == 300 and copied(first, killed)), **options("cma", "free", None), store=first)
+    sl.minimize(smooth, **options("cma", "free", None, rng=8, maxfevals=80), store=second)
+    (tmp_path / "second.db-wal").write_bytes((tmp_path / "killed.db-wal").read_bytes())
+    for attempt in (sl.load, lambda path: sl.resume(path, smooth, maxfevals=900)):
+        with pytest.raises(sl.StoreError, match="damaged"):
+            attempt(second)
+
+
+def test_a_hard_link_is_refused(tmp_path):
+    file, link = tmp_path / "run.db", tmp_path / "link.db"
+    cut_short(file, 99, smooth, **options("cma", "free", None))
+    os.link(file, link)
+    before = file.read_bytes()
+    for name in (file, link):
+        with pytest.raises(sl.StoreError, match="hard links"):
+            sl.resume(name, smooth)
+    assert file.read_bytes() == before
+    link.unlink()
+    assert sl.resume(file, smooth).nfev == 640
+
+
+def test_the_name_that_a_killed_creator_left_is_removed(tmp_path):
+    file, left = tmp_path / "run[1].db", tmp_path / ".run[1].db.0123456789ab"
+    cut_short(file, 99, smooth, **options("cma", "free", None))
+    os.link(file, left)
+    assert sl.resume(file, smooth).nfev == 640
+    assert os.listdir(tmp_path) == [file.name]
+
+
+def test_a_symbolic_link_is_followed_to_the_log(tmp_path, at_once):
+    (tmp_path / "there").mkdir()
+    file, killed, link = tmp_path / "run.db", tmp_path / "there" / "killed.db", tmp_path / "link.db"
+    sl.minimize(Counted(before=lambda calls: calls == 99 and copied(file, killed)), **options("cma", "free", None), store=file)
+    link.symlink_to(killed)
+    assert sl.load(link).values.size == 99
+    sl.resume(link, terraces)
+    assert fingerprint(killed) == fingerprint(file)
+
+
+def test_a_file_that_is_deleted_during_a_run_is_told_and_the_run_goes_on(tmp_path, monkeypatch):
+    keep_state(monkeypatch, always=True)
+    file = tmp_path / "run.db"
+    settings = options("cma", "free", None)
+    with pytest.warns(UserWarning, match="was deleted or replaced"):
+        result = sl.minimize(Counted(before=lambda calls: calls == 99 and file.unlink()), **settings, store=file)
+    assert result.x.tobytes() == sl.minimize(terraces, **settings).x.tobytes()
+    assert not file.exists()
+
+
+def test_a_file_that_takes_the_place_of_another_is_left_alone(tmp_path, monkeypatch):
+    keep_state(monkeypatch, always=True)
+    file, names = tmp_path / "run.db", ["run.db", "run.db-wal", "run.db-shm"]
+
+    def before(calls):
+        if calls == 99:
+            for name in names:
+                (tmp_path / name).unlink()
+                (tmp_path / name).write_text("precious")
+
+    with pytest.warns(UserWarning, match="was deleted or replaced"):
+        sl.minimize(Counted(before=before), **options("cma", "free", None), store=file)
+    assert [(tmp_path / name).read_text() for name in names] == ["precious"] * 3
+
+
+def test_a_log_that_is_deleted_during_a_run_is_told_and_nothing_is_lost(tmp_path, monkeypatch):
+    keep_state(monkeypatch, always=True)
+    file, whole, seen = tmp_path / "run.db", tmp_path / "whole.db", []
+
+    def before(calls):
+        if calls == 99:
+            (tmp_path / "run.db-wal").unlink()
+        if calls == 150:
+            seen.append(sl.load(copied(file, tmp_path / "copy.db")).values.size)
+
+    sl.minimize(terraces, **options("cma", "free", None), store=whole)
+    with pytest.warns(UserWarning, match="run.db-wal was deleted"):
+        sl.minimize(Counted(before=before), **options("cma", "free", None), store=file)
+    assert fingerprint(file) == fingerprint(whole)
+    assert seen[0] >= 144  # as a killed process would have left it
+
+
+# Where it is driven
+
+
+def driven_with(file, **facts):
+    """Make a file say that it was driven on something else."""
+    with sqlite3.connect(file) as connection:
+        name, text, layout, data, origin, _ = connection.execute("SELECT * FROM parts WHERE name = 'driver'").fetchone()
+        row = summed(name, json.dumps(json.loads(text) | facts), layout, data, origin)
+        connection.execute("INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?, ?)", row)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "fact", ["Python", "NumPy", "SciPy", "BLAS of NumPy", "BLAS of SciPy", "threads of BLAS", "processor", "C library"]
+)
+def test_what_bits_depend_on_is_compared(fact, tmp_path, recwarn):
+    file = tmp_path / "run.db"
+    sl.minimize(smooth, **options("cma", "free", None, maxfevals=80), store=file)
+    sl.resume(file, smooth, maxfevals=88)
+    assert not recwarn.list
+    driven_with(file, **{fact: "other 1.0"})
+    with pytest.warns(UserWarning, match=f"{fact}: other 1.0, now"):
+        sl.resume(file, smooth, maxfevals=96)
+    recwarn.clear()
+    sl.resume(file, smooth, maxfevals=104)  # once is enough
+    assert not recwarn.list
+
+
+def test_another_number_of_threads_is_told(tmp_path):
+    code = "import sys, numpy as np, sublevel as sl; sl.resume(sys.argv[1], lambda x: float(np.sum((x - 0.3) ** 2)), maxfevals=88)"
+    file = tmp_path / "run.db"
+    sl.minimize(smooth, **options("cma", "free", None, maxfevals=80), store=file)
+    driven_with(file, **{"threads of BLAS": "1"})
+    for threads, told in (("1", False), ("2", True)):
+        if int(threads) > len(os.sched_getaffinity(0)):
+            continue
+        environ = os.environ | {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
+        done = subprocess.run([sys.executable, "-c", code, file], capture_output=True, text=True, check=True, env=environ)
+        assert ("threads of BLAS: 1, now 2" in done.stderr) == told
+
+
+def test_threads_are_counted_without_threadpoolctl(monkeypatch):
+    monkeypatch.setitem(sys.modules, "threadpoolctl", None)
+    for name in environment.THREAD_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    assert environment.blas_threads() == 8
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert environment.blas_threads() == 3
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "16")
+    assert environment.blas_threads() == 8
+
+
+def test_a_run_that_another_host_may_drive_gets_a_warning(tmp_path, recwarn, at_once):
+    file, killed = tmp_path / "run.db", tmp_path / "killed.db"
+    fun = Counted(smooth, lambda calls: calls == 50 and copied(file, killed))
+    sl.minimize(fun, **options("cma", "free", None, maxfevals=80), store=file)
+    driven_with(file, host="elsewhere")
+    sl.resume(file, smooth, maxfevals=88)
+    assert not recwarn.list  # it ended there
+    driven_with(killed, host="elsewhere")
+    with pytest.warns(UserWarning, match="host 'elsewhere' and did not end there"):
+        sl.resume(killed, smooth)
+
+
+def test_a_clock_that_jumps_does_no_harm(tmp_path, monkeypatch):
+    times, file = itertools.cycle([4e9, 0.0, -1e9, 1.7e9]), tmp_path / "run.db"
+    monkeypatch.setattr(time, "time", lambda: next(times))
+    result = sl.minimize(terraces, **options("cma", "free", None, maxfevals=320), store=file)
+    assert sl.load(file).result.fun == result.fun
+    sl.resume(file, terraces, maxfevals=640)
+    monkeypatch.undo()
+    sl.minimize(terraces, **options("cma", "free", None), store=tmp_path / "whole.db")
+    assert fingerprint(file) == fingerprint(tmp_path / "whole.db")
+
+
+# Names
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "/", "a\0b.db", "run.db-wal", "run.db-shm", "run.db-journal"])
+def test_what_is_no_name_of_a_file_is_refused(name):
+    for attempt in (
+        lambda: sl.minimize(terraces, np.ones(3), 0.3, store=name),
+        lambda: sl.resume(name, terraces),
+        lambda: sl.load(name),
+    ):
+        with pytest.raises(ValueError, match="`store` must"):
+            attempt()
+
+
+@pytest.mark.parametrize("name", [os.fsdecode(b"\xff\xfe.db"), "a?b#c%20.db", "ä ö\n.db", "-rf", "file:x.db"])
+def test_unusual_names_will_do(name, tmp_path):
+    file = tmp_path / name
+    sl.minimize(terraces, **options("cma", "free", None, maxfevals=80), store=file)
+    assert sl.resume(file, terraces, maxfevals=160).nfev == 160
+    assert sl.load(file).values.size == 160
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_a_name_that_is_too_long_gets_a_sentence(tmp_path):
+    with pytest.raises(sl.StoreError, match="Choose a name of at most 200 characters"):
+        sl.minimize(terraces, **options("cma", "free", None), store=tmp_path / ("x" * 250))
+
+
+# No room
+
+
+LIMITED = """
+import resource, sys, numpy as np, sublevel as sl
+sl.minimize  # imported before the limit
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
+try:
+    sl.minimize(lambda x: float(np.sum(x**2)), np.ones(40), 0.3, rng=1, maxfevals=20_000, store=sys.argv[1])
+except sl.StoreError as error:
+    print(error.sublevel_result.nfev if hasattr(error, "sublevel_result") else 0, error)
+"""
+
+
+@pytest.mark.parametrize("limit", [10_000, 400_000])
+def test_a_limit_on_the_size_of_files_gets_a_sentence_and_the_run_goes_on_without_it(limit, tmp_path):
+    file = tmp_path / "run.db"
+    done = subprocess.run([sys.executable, "-c", LIMITED, file, str(limit)], capture_output=True, text=True, check=True)
+    assert "ulimit -f" in done.stdout or "disk is full" in done.stdout, done.stderr
+    assert "damaged" not in done.stdout
+    if limit > 100_000:
+        assert int(done.stdout.split()[0]) > 0
+        result = sl.resume(file, lambda x: float(np.sum(x**2)))
+        assert result.x.tobytes() == sl.minimize(lambda x: float(np.sum(x**2)), np.ones(40), 0.3, rng=1, maxfevals=20_000).x.tobytes()
+    else:
+        assert os.listdir(tmp_path) == []
+
+
+IN_SMALL_SPACE = """
+import os, subprocess, sys, numpy as np, sublevel as sl
+folder, step = sys.argv[1:]
+file = os.path.join(folder, "run.db")
+def fun(x):
+    return float(np.sum(x**2))
+if step == "again":
+    whole = sl.minimize(fun, np.ones(40), 0.3, rng=1, maxfevals=20_000)
+    print(sl.resume(file, fun).x.tobytes() == whole.x.tobytes())
+    sys.exit()
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", folder], check=True)
+try:
+    sl.minimize(fun, np.ones(40), 0.3, rng=1, maxfevals=20_000, store=file)
+except sl.StoreError as error:
+    print(error)
+subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+try:
+    sl.resume(file, fun)
+except sl.StoreError as error:
+    print(error)
+try:
+    sl.minimize(fun, np.ones(40), 0.3, store=os.path.join(folder, "new.db"))
+except sl.StoreError as error:
+    print(error)
+print(sl.load(file).values.size > 0)
+subprocess.run(["mount", "-o", "remount,rw,size=30m", folder], check=True)
+subprocess.run([sys.executable, __file__, folder, "again"], check=True)  # another process: SQLite remembers what is read-only
+"""
+
+
+def can_mount():
+    """Whether file systems can be mounted in a namespace of one's own."""
+    try:
+        probe = ["unshare", "-m", "--", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+        return sys.platform == "linux" and subprocess.run(probe, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not can_mount(), reason="needs the right to mount a small file system")
+def test_a_full_and_a_read_only_disk_get_sentences_and_the_run_goes_on_when_there_is_room(tmp_path):
+    (script := tmp_path / "script.py").write_text(IN_SMALL_SPACE)
+    (tmp_path / "small").mkdir()
+    command = ["unshare", "-m", "--", sys.executable, script, tmp_path / "small", "first"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    full, readonly, new, loaded, same = done.stdout.splitlines()
+    assert "disk is full" in full
+    assert "Make room, then resume" in full
+    assert "read-only" in readonly
+    assert "Choose a directory in which you may write" in new
+    assert (loaded, same) == ("True", "True")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("SQLITE_FULL", "Make room, then resume"),
+        ("SQLITE_IOERR_WRITE", "ulimit -f"),
+        ("SQLITE_IOERR_FSYNC", "ulimit -f"),
+        ("SQLITE_IOERR_READ", "Copy the file to another disk"),
+        ("SQLITE_READONLY_DBMOVED", "read-only"),
+        ("SQLITE_READONLY", "read-only"),
+        ("SQLITE_CANTOPEN_ISDIR", "check the rights"),
+        ("SQLITE_BUSY_RECOVERY", "locked by another program"),
+        ("SQLITE_CORRUPT", "may be damaged"),
+        ("SQLITE_NOTADB", "may be damaged"),
+        ("", "may be damaged"),
+    ],
+)
+def test_every_trouble_has_a_sentence(name, words):
+    error = sqlite3.OperationalError("what SQLite says")
+    error.sqlite_errorname = name
+    assert words in str(store_error(Path("run.db"), error))

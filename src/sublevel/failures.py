@@ -21,6 +21,15 @@ KEPT = 100
 """Failures that are kept with their points; all are counted."""
 
 
+LONGEST = 200
+"""Characters of a kind or of a text that are kept."""
+
+
+def printable(text: str, longest: int = LONGEST) -> str:
+    """The beginning of a text without control characters, which could do something to a terminal."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text[:longest])
+
+
 class EvaluationFailed(Exception):
     """An exception of an objective that can say of which kind its failure is."""
 
@@ -44,7 +53,7 @@ class Failure(NamedTuple):
     def of(cls, error: BaseException) -> Failure:
         """The failure that an exception is, in one line."""
         kind, text = (error.kind, str(error)) if isinstance(error, EvaluationFailed) else (ERROR, f"{type(error).__name__}: {error}")
-        return cls(kind, " ".join(text.split())[:200])
+        return cls(printable(" ".join(kind.split())), printable(" ".join(text.split())))
 
 
 @dataclass(slots=True)

@@ -35,8 +35,8 @@ from sublevel.door import (
     checked_workers,
     explain_keywords,
 )
-from sublevel.evaluate import Evaluator, as_raised, evaluator, with_args
-from sublevel.failures import Failures, OnError, tell_about
+from sublevel.evaluate import RETURNED_NAN, Evaluator, as_raised, evaluator, with_args
+from sublevel.failures import Failure, Failures, OnError, tell_about
 from sublevel.families import Bernoulli
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
@@ -271,26 +271,24 @@ class Search:
     def generation(self) -> dict[str, float]:
         """One generation, and the reasons to stop after it."""
         optimizer = self.optimizer
-        told = self.told()
+        self.told()
         self.history.see(optimizer)
         if self.progress is not None:
             self.progress.see(optimizer)
         reasons = self.limits.reasons(optimizer)
-        if self.recorder is not None and told is not None:
-            self.recorder.finished(optimizer, self.history, *told)
+        if self.recorder is not None:
+            self.recorder.finished(optimizer, self.history)
         if self.callback is not None and _wants_stop(self.callback, self.result(reasons)):
             reasons = reasons or {"callback": float(optimizer.nit)}
         return reasons
 
-    def told(self) -> tuple[Array, Array] | None:
-        """A generation's points (n, d) and values (n,), which the optimizer was told; None if that was done elsewhere."""
+    def told(self) -> None:
+        """Tell the optimizer a generation, here or elsewhere."""
         if self.elsewhere is not None:
             self.elsewhere(self.optimizer)
-            return None
+            return
         points = self.optimizer.ask()
-        values = self.values(points)
-        self.optimizer.tell(points, values)
-        return points, values
+        self.optimizer.tell(points, self.values(points))
 
     def values(self, points: Array) -> Array:
         """Values (n,) of points (n, d). If the objective raises, those that came before are counted."""
@@ -310,8 +308,7 @@ class Search:
 
     def stored_values(self, recorder: Recorder, points: Array, values: Array, known: NDArray[np.bool_]) -> None:
         """Fill in values (n,) of points (n, d): those that are stored, and for the others those that arrive, each of which is stored."""
-        run, iteration = self.optimizer.restarts, self.optimizer.nit + 1
-        recorder.recall(iteration, points, values, known)
+        recorder.recall(self.optimizer, points, values, known)
         missing = np.flatnonzero(~known)
         if missing.size == 0:
             return
@@ -321,13 +318,19 @@ class Search:
             places = missing[index]
             values[places] = arrived
             known[places] = True
-            recorder.arrived(run, iteration, places, points, values)
+            recorder.arrived(places, self.last_failure(arrived))
             self.check_time(known)
 
     def check_time(self, known: NDArray[np.bool_]) -> None:
         """Leave a generation some of whose values are known, unless all are, if the time is over. What is known is kept."""
         if self.limits.too_late and not known.all():
             raise TimeOver
+
+    def last_failure(self, values: float | Array) -> Failure | None:
+        """How those of the values failed that are NaN; None if there are none, or if the objective returned NaN."""
+        failed = values != values if isinstance(values, float) else bool(np.isnan(values).any())
+        failure = self.failures.last[-1] if failed and self.failures.last else None
+        return None if failure is None or failure[:2] == RETURNED_NAN[:2] else failure
 
     @property
     def interrupted(self) -> dict[str, float]:

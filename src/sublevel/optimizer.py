@@ -247,8 +247,8 @@ class Optimizer:
         """How fast the search goes, as a part of its usual speed."""
         return min((float(kept.pace) for kept in self.state.memory if hasattr(kept, "pace")), default=1.0)
 
-    def saved(self) -> Saved:
-        """All there is to store of it between two generations."""
+    def saved(self, since: int = 0) -> Saved:
+        """All there is to store of it between two generations; of the runs, those from number `since` on."""
         facts = {
             "nfev": self.nfev,
             "nit": self.nit,
@@ -257,8 +257,8 @@ class Optimizer:
             "best_run": self.best_run,
             "run": [self.run.popsize, float(self.run.sigma_factor), float(self.run.maxfevals), self.run.spares_leaders],
             "run_began": self._run_began,
-            "sent": self._sent,
-            "endings": [dict(ending) for ending in self.endings],
+            "sent": self._sent(since),
+            "endings": [dict(ending) for ending in self.endings[max(since - 1, 0) :]],
             "over": dict(self._over),
             "watch": self.watch.saved,
             "rng": self.rng.bit_generator.state,
@@ -285,10 +285,10 @@ class Optimizer:
         if not {"tolfun", "tolx"}.isdisjoint(self._over):
             self._over = {}
 
-    @property
-    def _sent(self) -> list[list[Any]]:
+    def _sent(self, since: int = 0) -> list[list[Any]]:
         """What the restart strategy heard: a state of the generator if it drew from that, and the evaluations of the run before."""
-        return [[self._draws.get(number), spent] for number, spent in enumerate([None, *self._spent])]
+        numbers = range(since, len(self._spent) + 1)
+        return [[self._draws.get(number), self._spent[number - 1] if number else None] for number in numbers]
 
     def _hear_again(self, sent: Iterable[Any]) -> Run | None:
         """Bring the restart strategy to where it was: it hears again what it heard before, with the same randomness."""
@@ -320,7 +320,7 @@ class Optimizer:
         vars(self).update(state)
         locked(self.best_x)
         now = self.rng.bit_generator.state
-        self._hear_again(self._sent)
+        self._hear_again(self._sent())
         self.rng.bit_generator.state = now
 
 

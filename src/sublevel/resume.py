@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,12 +28,14 @@ from sublevel.optimizer import Optimizer
 from sublevel.progress import Progress
 from sublevel.record import History
 from sublevel.result import Result
-from sublevel.store.configuration import Again, Settings, rebuilt
+from sublevel.store.configuration import Again, Settings, checked_path, rebuilt
+from sublevel.store.environment import HOST, differences, environment
 from sublevel.store.file import File
 from sublevel.store.leaves import Misfit
 from sublevel.store.lock import Lock
-from sublevel.store.reader import Reading, checked_evaluations, failures_among, restored, unfit
-from sublevel.store.recorder import Recorder
+from sublevel.store.probe import Probe, Probing, probe_of
+from sublevel.store.reader import Reading, driver, ending, restored, stored_failures, unfit
+from sublevel.store.recorder import Recorder, Stored
 from sublevel.workers import TerminationsAsInterrupts
 
 
@@ -57,6 +60,7 @@ def resume(
     on_error: OnError | None = None,
     callback: Callable[[OptimizeResult], Any] | None = None,
     progress: bool = False,
+    check: bool = True,
 ) -> Result:
     """Go on with a run that `minimize(..., store=...)` began: the result is that of a run which nothing ever stopped, bit for bit.
 
@@ -71,6 +75,11 @@ def resume(
         Seconds for this call, whatever was spent before; by default as many as each call before had.
     vectorized, workers, timeout, on_error, callback, progress
         As for `minimize`; as they were unless given, but workers other than processes have to be.
+    check
+        Whether to evaluate one stored point again before anything else is evaluated, to see that `fun` is the objective of this run.
+        That evaluation is not counted. If the value differs, the point is evaluated once more: a StoreError is raised if `fun` returns
+        the same other value again or values far from all stored ones, and a warning is given if `fun` is noisy and its values differ from
+        the stored one by more than the values of the last generation do from each other.
 
     >>> import tempfile, pathlib, numpy as np, sublevel as sl
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "run.db"
@@ -83,7 +92,7 @@ def resume(
     """
     checked_callable("fun", fun)
     hears = checked_callback(callback)
-    path = Path(store)
+    path, check = checked_path(store), checked_flag("check", check)
     File(path).close()  # whatever is not ours is refused here, and stays as it was
     with ExitStack() as opened:
         lock = Lock(path)
@@ -96,9 +105,11 @@ def resume(
         how = _how(found.settings, vectorized, workers, timeout, on_error)
         evaluate = evaluator(with_args(fun, args), *how, found.failures)
         opened.callback(evaluate.close)
-        recorder = Recorder(File(path, writing=True), lock, found.history, found.stored, found.awaited)
+        recorder = Recorder(File(path, writing=True), lock, found.history, found.stored)
         recorder.reopen()
         opened.pop_all()
+    if check and found.probe is not None:
+        evaluate = Probing(evaluate, found.probe, found.failures, path)
     with TerminationsAsInterrupts():
         return Search(found.optimizer, evaluate, limits, hears, show, found.history, found.failures, recorder=recorder).to_the_end()
 
@@ -110,8 +121,8 @@ class Found(NamedTuple):
     optimizer: Optimizer
     history: History
     failures: Failures
-    stored: int  # generations
-    awaited: int  # the last of which there is a value
+    stored: Stored
+    probe: Probe | None
 
 
 def _found(path: Path, again: Again) -> Found:
@@ -127,11 +138,30 @@ def _found(path: Path, again: Again) -> Found:
         history = restored(reading, optimizer)
         if list(optimizer.tolerances) != reading.settings.tolerances:
             optimizer.forget_convergence()
-        failures = failures_among(checked_evaluations(reading))
-        stored, awaited = file.last("generations")[1], file.last("arrivals")[1]
-        return Found(reading.settings, optimizer, history, failures, stored, max(stored, awaited))
+        failures = stored_failures(reading, reading.told().generations.popsizes)
+        generations, awaited = file.last("generations")[1], file.last("evaluations")[1]
+        stored = Stored(generations, awaited, restarts=optimizer.restarts + 1)
+        _warn_of_differences(reading)
+        return Found(reading.settings, optimizer, history, failures, stored, probe_of(file, awaited, reading.problem.x0.size))
     finally:
         file.close()
+
+
+def _warn_of_differences(reading: Reading) -> None:
+    """Tell if the bits may come out differently, and if another host may still drive the run."""
+    before, now = driver(reading.file), environment()
+    if apart := differences(before, now):
+        warnings.warn(
+            f"{reading.path}: the run goes on in another environment, so its results may differ in the last digits from those of a run "
+            f"that was not stopped ({'; '.join(apart)}).",
+            stacklevel=4,
+        )
+    if before.get(HOST) != now[HOST] and not ending(reading.file):
+        warnings.warn(
+            f"{reading.path}: the run was driven on the host {before.get(HOST)!r} and did not end there. Make sure that no process on that "
+            "host still drives it: the lock of a file does not reach other hosts.",
+            stacklevel=4,
+        )
 
 
 def _how(settings: Settings, vectorized: Any, workers: Any, timeout: Any, on_error: Any) -> tuple[bool, Workers, float | None, OnError]:

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from sublevel.arrays import Array
+from sublevel.failures import Failures
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.result import Result, deferred_diagnosis, result_of
 from sublevel.stop import message
-from sublevel.store.configuration import FAMILIES, Again, Settings, rebuilt
+from sublevel.store.configuration import FAMILIES, Again, Settings, checked_path, rebuilt
 from sublevel.store.export import export
 from sublevel.store.file import File
 from sublevel.store.leaves import Misfit
-from sublevel.store.reader import Evaluations, Reading, ending, evaluations, failures_among, restored, unfit
+from sublevel.store.reader import Evaluations, Reading, ending, evaluations, restored, unfit
 from sublevel.warm import Beginning, warm_start
 from sublevel.weights import Active
 
@@ -63,23 +64,23 @@ def load(store: str | Path) -> StoredRun:
     True
     >>> x0, sigma0, cov0 = run.warm_start()  # for a similar problem
     """
-    file = File(Path(store))
+    file = File(checked_path(store))
     try:
         reading = Reading.of(file)
-        found = evaluations(reading)
-        return StoredRun(file.path, reading.settings, found, result_so_far(reading, found), reading.problem.log_scaled)
+        found, failures = evaluations(reading)
+        return StoredRun(file.path, reading.settings, found, result_so_far(reading, found, failures), reading.problem.log_scaled)
     finally:
         file.close()
 
 
-def result_so_far(reading: Reading, found: Evaluations) -> Result:
+def result_so_far(reading: Reading, found: Evaluations, failures: Failures) -> Result:
     """The result as `minimize` would return it now: as of the last checkpoint, and with the best of what was evaluated since."""
     optimizer = sketch(reading)
     history = restored(reading, optimizer, whole=False)
     reasons = ending(reading.file)
     history.end(optimizer, reasons)
-    result = result_of(optimizer, history, reasons, failures_among([(found.points, found.values)]))
-    since = evaluations(reading, after=optimizer.nit)
+    result = result_of(optimizer, history, reasons, failures)
+    since = found.after(optimizer.nit)
     if since.values.size:
         result.update(nfev=result.nfev + since.values.size, nit=int(since.iteration[-1]) - (1 if _is_open(reading, since) else 0))
         if np.any(~np.isnan(since.values)) and not result.fun <= (best := np.nanmin(since.values)):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
+from sublevel import failures
 from sublevel.arrays import Array
 from sublevel.result import Result
 from sublevel.store.configuration import Settings
@@ -122,4 +123,4 @@ def objective_words(settings: Settings) -> str:
 
 def printable(text: str) -> str:
     """Text without control characters, which could do something to a terminal."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)[:500]
+    return failures.printable(text, 500)

@@ -51,6 +51,9 @@ A larger budget continues a run that ended at its budget. `sublevel show run.db`
     parser = add_command(commands, "resume", about, example, "The result is that of a run that was never interrupted.")
     parser.add_argument("file", type=Path, metavar="FILE", help="the stored run")
     parser.add_argument("function", nargs="?", metavar="FUNCTION", help=FUNCTION_HELP)
+    parser.add_argument(
+        "--no-check", action="store_true", help="do not evaluate a stored point again to see whether the objective is the same"
+    )
     add_ways(parser)
     parser.set_defaults(run=run_resume)
 
@@ -77,7 +80,7 @@ def _resumed(fun: Callable[..., Any], given: argparse.Namespace, workers: Any) -
         before = reading.settings.command
     if before and before != objective_label(given):
         print(f"note: the run was started with {objective_words(reading.settings)}", file=sys.stderr)
-    return resume(given.file, fun, workers=workers, **ways(fun, given))
+    return resume(given.file, fun, workers=workers, check=not given.no_check, **ways(fun, given))
 
 
 @contextlib.contextmanager

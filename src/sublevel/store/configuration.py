@@ -21,13 +21,14 @@ from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.restarts import BIPOP, IPOP, Once, Restarts
 from sublevel.store.errors import StoreError
+from sublevel.store.file import SIDE_FILES
 from sublevel.store.leaves import Misfit, unpacked
 from sublevel.store.randomness import generator_like
 
 FAMILIES: dict[str, Any] = {family.__name__: family for family in (FullGaussian, DiagonalGaussian, IsotropicGaussian, Bernoulli)}
 STRATEGIES: dict[str, Any] = {strategy.__name__: strategy for strategy in (IPOP, BIPOP)}
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-LARGEST_GENERATION = 10**9
+LARGEST_GENERATION = 2**33
 """Bytes that the points of one generation may take."""
 
 
@@ -41,11 +42,20 @@ class Target:
     @classmethod
     def of(cls, store: Any) -> Target:
         """From a path, or a target itself."""
-        if isinstance(store, Target):
-            return store
-        if not isinstance(store, str | os.PathLike):
-            raise TypeError(f"`store` must be the name of a file, got {shown(store)}.")
-        return cls(Path(cast(str, store)))
+        return store if isinstance(store, Target) else cls(checked_path(store))
+
+
+def checked_path(store: Any) -> Path:
+    """The path of a file that can be a stored run."""
+    if not isinstance(store, str | os.PathLike):
+        raise TypeError(f"`store` must be the name of a file, got {shown(store)}.")
+    text = os.fsdecode(cast(str, store))
+    if "\0" in text or Path(text).name in ("", ".."):
+        raise ValueError(f"`store` must be the name of a file, got {text!r}.")
+    for end in SIDE_FILES:
+        if text.endswith(end):
+            raise ValueError(f"`store` must not end with {end}, which SQLite adds to the names of its own files, got {text!r}.")
+    return Path(text)
 
 
 @dataclass(frozen=True, slots=True)

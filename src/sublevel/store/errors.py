@@ -1,7 +1,72 @@
-"""What can be wrong with a stored run."""
+"""What can be wrong with a stored run, in sentences."""
 
 from __future__ import annotations
+
+import errno
+import sqlite3
+from pathlib import Path
 
 
 class StoreError(RuntimeError):
     """A file that cannot be used: damaged, forged, of another version, driven by another process, or not ours at all."""
+
+
+FULL = "the disk is full: {path} could not be written. Make room, then resume the run; what was stored before is intact."
+WRITING = (
+    "{path} could not be written ({error}): the disk may be full or failing, or a limit on the size of files (`ulimit -f`) or a quota is "
+    "reached. Remove the cause, then resume the run; what was stored before is intact."
+)
+READONLY = (
+    "{path} cannot be written: the file, its directory or the file system is read-only ({error}). Make it writable, or copy the file, "
+    "together with {path}-wal if that exists, to a place that is; then resume the run."
+)
+OPENING = (
+    "{path} cannot be opened ({error}): check the rights to the file and to its directory, and the number of open files (`ulimit -n`)."
+)
+LOCKED = "{path} is locked by another program ({error}). Close that program, then try again."
+READING = "{path} cannot be read ({error}): the disk or the connection to it fails. Copy the file to another disk, then try again."
+MEMORY = "there is not enough memory for {path} ({error})."
+DAMAGED = "{path} cannot be used, it may be damaged: {error}"
+NO_PLACE = "cannot write {path}: {error}. Choose a directory that exists and has room."
+NO_RIGHTS = "cannot write {path}: {error}. Choose a directory in which you may write."
+LONG_NAME = "cannot write {path}: {error}. Choose a name of at most 200 characters."
+
+SQLITE = {
+    "SQLITE_FULL": FULL,
+    "SQLITE_READONLY": READONLY,
+    "SQLITE_CANTOPEN": OPENING,
+    "SQLITE_PERM": OPENING,
+    "SQLITE_BUSY": LOCKED,
+    "SQLITE_LOCKED": LOCKED,
+    "SQLITE_NOMEM": MEMORY,
+    "SQLITE_IOERR_READ": READING,
+    "SQLITE_IOERR_SHORT_READ": DAMAGED,
+    "SQLITE_IOERR_NOMEM": MEMORY,
+    "SQLITE_IOERR_CORRUPTFS": READING,
+    "SQLITE_IOERR": WRITING,
+}
+"""Sentences by the names of SQLite's errors, or by their beginnings."""
+SYSTEM = {
+    errno.ENOSPC: "the disk is full: {path} could not be created. Make room, or choose another directory.",
+    errno.EDQUOT: "cannot write {path}: {error}. Make room, or choose another directory.",
+    errno.EFBIG: "cannot write {path}: {error}. A limit on the size of files (`ulimit -f`) is reached.",
+    errno.EROFS: NO_RIGHTS,
+    errno.EACCES: NO_RIGHTS,
+    errno.EPERM: NO_RIGHTS,
+    errno.ENAMETOOLONG: LONG_NAME,
+    errno.EMFILE: "cannot write {path}: {error}. Raise the limit of open files (`ulimit -n`).",
+}
+"""Sentences by the numbers of the operating system's errors."""
+
+
+def store_error(path: Path, error: Exception) -> StoreError:
+    """What a failed access to a file means, and what to do about it."""
+    if isinstance(error, OSError):
+        sentence, reason = SYSTEM.get(error.errno or 0, NO_PLACE), error.strerror or error
+    else:
+        name = getattr(error, "sqlite_errorname", "") or ""
+        ends = [end for end in range(len(name), 0, -1) if end == len(name) or name[end] == "_"]
+        sentence, reason = next((SQLITE[name[:end]] for end in ends if name[:end] in SQLITE), DAMAGED), error
+        if sentence is DAMAGED and isinstance(error, sqlite3.OperationalError) and "disk is full" in str(error):
+            sentence = FULL
+    return StoreError(sentence.format(path=path, error=reason))

@@ -14,57 +14,73 @@ import sqlite3
 import stat
 import sys
 import zlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
-from sublevel.store.errors import StoreError
+from sublevel.store.errors import StoreError, store_error
 from sublevel.store.lock import check_lockable
 
 APPLICATION = int.from_bytes(b"subl")
-VERSION = 3
+VERSION = 4
 LONGEST_FACTS = 2**24
 """Bytes that the facts of a part may have."""
 LARGEST_BLOB = 10**9
-"""Bytes that SQLite takes in one value unless built otherwise; so many may the points of one generation be."""
+"""Bytes that SQLite takes in one value unless built otherwise."""
+LARGE_ROWS = 2**18
+"""Bytes of a generation from which on the file has large pages: these are written faster, but a small row would waste them."""
+SIDE_FILES = ("-wal", "-shm", "-journal")
+"""Ends of the names of the files that SQLite keeps beside its own."""
 BUSY = 5000
 """Milliseconds to wait for a reader that is about to be done."""
 
 SCHEMA = {
     "parts": "CREATE TABLE parts (name TEXT PRIMARY KEY, facts TEXT NOT NULL, layout TEXT NOT NULL, data BLOB NOT NULL, "
-    "crc INTEGER NOT NULL)",
+    "origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
+    "restarts": "CREATE TABLE restarts (number INTEGER PRIMARY KEY, spent INTEGER NOT NULL, reasons TEXT NOT NULL, state TEXT NOT NULL, "
+    "origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
     "snapshots": "CREATE TABLE snapshots (nfev INTEGER PRIMARY KEY, run INTEGER NOT NULL, layout TEXT NOT NULL, data BLOB NOT NULL, "
-    "crc INTEGER NOT NULL)",
+    "origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
     "generations": "CREATE TABLE generations (iteration INTEGER PRIMARY KEY, run INTEGER NOT NULL, popsize INTEGER NOT NULL, "
-    "numbers BLOB NOT NULL, crc INTEGER NOT NULL)",
-    "evaluations": "CREATE TABLE evaluations (iteration INTEGER PRIMARY KEY, run INTEGER NOT NULL, points BLOB NOT NULL, "
-    "vals BLOB NOT NULL, crc INTEGER NOT NULL)",
-    "arrivals": "CREATE TABLE arrivals (iteration INTEGER NOT NULL, place INTEGER NOT NULL, run INTEGER NOT NULL, point BLOB NOT NULL, "
-    "value BLOB NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (iteration, place))",
+    "numbers BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
+    "evaluations": "CREATE TABLE evaluations (iteration INTEGER NOT NULL, place INTEGER NOT NULL, run INTEGER NOT NULL, "
+    "points BLOB NOT NULL, vals BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (iteration, place))",
+    "failures": "CREATE TABLE failures (iteration INTEGER NOT NULL, place INTEGER NOT NULL, size INTEGER NOT NULL, kind TEXT NOT NULL, "
+    "what TEXT NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (iteration, place))",
 }
-"""The tables. Arrays are bytes of little-endian float64; `crc` is that of all other columns."""
+"""The tables. Arrays are bytes of little-endian float64; `origin` is the number of the run, and `crc` is that of all other columns."""
 COLUMNS = {
     "parts": (str, str, str, bytes),
+    "restarts": (int, int, str, str),
     "snapshots": (int, int, str, bytes),
     "generations": (int, int, int, bytes),
-    "evaluations": (int, int, bytes, bytes),
-    "arrivals": (int, int, int, bytes, bytes),
+    "evaluations": (int, int, int, bytes, bytes),
+    "failures": (int, int, int, str, str),
 }
-"""The types of their columns but the last, which SQLite does not enforce."""
+"""The types of their columns but the last two, which SQLite does not enforce."""
 
 Row = tuple[Any, ...]
+Change = tuple[str, Sequence[Row]]
+"""A statement and the rows that it is executed for."""
 
 
 def summed(*columns: Any) -> Row:
-    """A row with its checksum: the CRC-32 of its numbers and of the lengths of the others, then of these."""
+    """A row with its checksum: the CRC-32 of its numbers and of the lengths of the others (bytes, characters), then of these."""
     crc = zlib.crc32(repr([column if type(column) is int else len(column) for column in columns]).encode())
     for column in columns:
-        if type(column) is bytes:
-            crc = zlib.crc32(column, crc)
-        elif type(column) is str:
+        if type(column) is str:
             crc = zlib.crc32(column.encode(), crc)
+        elif type(column) is not int:
+            crc = zlib.crc32(column, crc)
     return (*columns, crc)
+
+
+def insertion(table: str, rows: Sequence[Row], origin: int, replacing: bool = False) -> Change:
+    """Add rows to a table, with the number of their run; those that are there already stay as they are unless `replacing`."""
+    places = ", ".join("?" * (len(COLUMNS[table]) + 2))
+    statement = f"INSERT OR {'REPLACE' if replacing else 'IGNORE'} INTO {table} VALUES ({places})"
+    return statement, [summed(*row, origin) for row in rows]
 
 
 class File:
@@ -76,11 +92,38 @@ class File:
             self._connection = _connected(path, writing)
             try:
                 self._check()
+                self.origin = self._origin()
                 if writing:
-                    self._connection.execute("PRAGMA journal_mode = WAL")
+                    self._begin_log()
             except BaseException:
                 self._connection.close()
                 raise
+
+    def _begin_log(self) -> None:
+        """Write ahead, with a log that is there from now on."""
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.execute("COMMIT")
+        self._log = os.stat(beside(self.path, "-wal"))
+
+    def has_lost_log(self) -> bool:
+        """Whether the log that this is writing to is not there any more, or another one is."""
+        try:
+            return not os.path.samestat(os.stat(beside(self.path, "-wal")), self._log)
+        except OSError:
+            return True
+
+    def reopen(self) -> bool:
+        """Move what is in the log into the file, and begin another log; False if a reader is in the way."""
+        with self.complaining():
+            (is_busy, _, _) = self._one("PRAGMA wal_checkpoint(FULL)")
+            if is_busy:
+                return False
+            self._connection.close()
+            self._connection = _connected(self.path, writing=True)
+            self._check()
+            self._begin_log()
+        return True
 
     def _check(self) -> None:
         """It is ours, of this version, and has our tables and nothing else."""
@@ -95,6 +138,13 @@ class File:
         if sorted(found) != sorted(("table", name, sql) for name, sql in SCHEMA.items()):
             raise StoreError(f"{self.path} is damaged: its tables are not those of a stored run.")
 
+    def _origin(self) -> int:
+        """The number of the run that the file is of."""
+        found = self._one("SELECT origin FROM parts WHERE name = 'configuration'")
+        if found is None or type(found[0]) is not int:
+            raise StoreError(f"{self.path} is damaged: its configuration is missing.")
+        return found[0]
+
     def _one(self, query: str) -> Any:
         return self._connection.execute(query).fetchone()
 
@@ -104,7 +154,7 @@ class File:
         try:
             yield
         except (sqlite3.Error, sqlite3.Warning, UnicodeError, OverflowError) as error:
-            raise StoreError(f"{self.path} cannot be used, it may be damaged: {error}") from error
+            raise store_error(self.path, error) from error
 
     def check_structure(self) -> None:
         """SQLite's own look at every page: before anything is written into a file."""
@@ -118,9 +168,14 @@ class File:
         types = COLUMNS[table]
         with self.complaining():
             for row in self._connection.execute(f"SELECT * FROM {table} {condition}", arguments):
-                columns = row[:-1]
-                if tuple(map(type, columns)) != types or summed(*columns)[-1] != row[-1]:
+                columns, origin = row[:-2], row[-2]
+                if tuple(map(type, columns)) != types or summed(*columns, origin)[-1] != row[-1]:
                     raise StoreError(f"{self.path} is damaged: the row {str(row[0])[:40]!r} of {table} does not have its checksum.")
+                if origin != self.origin:
+                    raise StoreError(
+                        f"{self.path} is damaged: the row {str(row[0])[:40]!r} of {table} belongs to another run. A write-ahead log "
+                        f"({self.path.name}-wal) of that run may have been beside this file when it was opened."
+                    )
                 yield columns
 
     def part(self, name: str) -> tuple[dict[str, Any], str, bytes]:
@@ -134,12 +189,19 @@ class File:
         raise StoreError(f"{self.path} is damaged: its {name} is missing.")
 
     def last(self, table: str) -> tuple[int, int]:
-        """How many rows a table has, and the last iteration in it (0 if none): equal, unless rows are missing."""
+        """How many iterations a table has rows of, and the last one (0 if none): equal, unless rows are missing."""
+        rows = "*" if table == "generations" else "DISTINCT iteration"
         with self.complaining():
-            count, last = self._one(f"SELECT count(*), max(iteration) FROM {table}")
+            count, last = self._one(f"SELECT count({rows}), max(iteration) FROM {table}")
         return count, 0 if last is None else last
 
-    def write(self, changes: Sequence[tuple[str, Sequence[Row]]], sync: bool) -> None:
+    def evaluations_after(self, iteration: int) -> int:
+        """How many evaluations there are of the generations after one."""
+        with self.complaining():
+            (size,) = self._one(f"SELECT sum(length(vals)) FROM evaluations WHERE iteration > {int(iteration)}")
+        return 0 if size is None else int(size) // 8
+
+    def write(self, changes: Sequence[Change], sync: bool) -> None:
         """Statements, each for its rows, in one transaction, which reaches the disk before this returns if `sync`."""
         connection = self._connection
         with self.complaining():
@@ -165,20 +227,14 @@ class File:
         self._connection.close()
 
 
-def insertion(table: str, replacing: bool = False) -> str:
-    """The statement that adds rows to a table; rows that are there already stay as they are unless `replacing`."""
-    places = ", ".join("?" * (len(COLUMNS[table]) + 1))
-    return f"INSERT OR {'REPLACE' if replacing else 'IGNORE'} INTO {table} VALUES ({places})"
-
-
-def create(path: Path, changes: Sequence[tuple[str, Sequence[Row]]]) -> None:
+def create(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int = 4096) -> None:
     """A new file with these rows: it is there with all of them or not at all, and no file that was there is touched."""
     _check_machine()
     unfinished = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     try:
         _check_new(path)
         os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
-        _write_new(unfinished, changes)
+        _write_new(unfinished, tables, page_size)
         _give_name(unfinished, path)
         _sync_directory(path.resolve().parent)
     except FileExistsError:
@@ -186,26 +242,43 @@ def create(path: Path, changes: Sequence[tuple[str, Sequence[Row]]]) -> None:
             f"{path} exists already. `sublevel.resume` or `sublevel resume` continues a stored run; for a new one choose another name."
         ) from None
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"cannot write {path}: {error}. Choose a directory that exists and has room.") from error
+        raise store_error(path, error) from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what could not be created cannot be removed, and the first error is the one to tell
+            unfinished.unlink()
 
 
 def _check_new(path: Path) -> None:
+    """Nothing has this name, and nothing that SQLite would take for a part of the new file."""
     if os.path.lexists(path):
         raise FileExistsError
+    for end in SIDE_FILES:
+        if os.path.lexists(side := beside(path, end)):
+            raise StoreError(
+                f"{side} is left over from another run whose file {path} is gone; SQLite would mix its contents into the new file. "
+                f"Delete {side}, or choose another name. (It may hold the last evaluations of that run: if you still have its file, put "
+                "that back and resume it.)"
+            )
 
 
-def _write_new(path: Path, changes: Sequence[tuple[str, Sequence[Row]]]) -> None:
+def beside(path: Path, end: str) -> Path:
+    """One of SQLite's files beside a file, which may be a link."""
+    target = path.resolve()
+    return target.with_name(target.name + end)
+
+
+def _write_new(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int) -> None:
+    origin = int.from_bytes(os.urandom(7))
     connection = sqlite3.connect(path, isolation_level=None)
     try:
+        connection.execute(f"PRAGMA page_size = {page_size}")
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
         for statement in SCHEMA.values():
             connection.execute(statement)
-        for statement, rows in changes:
-            connection.executemany(statement, rows)
+        for table, rows in tables.items():
+            connection.executemany(*insertion(table, rows, origin))
         connection.execute("COMMIT")
     finally:
         connection.close()
@@ -246,8 +319,8 @@ def _connected(path: Path, writing: bool) -> sqlite3.Connection:
         raise StoreError(f"cannot open {path}: {error.strerror or error}") from None
     if not is_file:
         raise StoreError(f"{path} is not a file.")
-    address = f"file:{quote(str(path.resolve()))}?mode={'rw' if writing else 'ro'}"
-    if not writing and not os.access(path.resolve().parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
+    address = f"file:{quote(os.fsencode(path.resolve()))}?mode={'rw' if writing else 'ro'}"
+    if not writing and not os.access(path.resolve().parent, os.W_OK) and not beside(path, "-wal").exists():
         address += "&immutable=1"  # nobody can write there, and SQLite could not put its own files beside it
     connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=BUSY / 1000, check_same_thread=False)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_BLOB)

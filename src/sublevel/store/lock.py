@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import time
 from contextlib import suppress
 from functools import partial
@@ -31,6 +32,18 @@ class Lock:
                 )
             time.sleep(0.005)
         os.register_at_fork(after_in_child=partial(_left, self))
+        try:
+            _check_one_name(path, self._file)
+        except BaseException:
+            self.close()
+            raise
+
+    def is_of(self, path: Path) -> bool:
+        """Whether the file that has this name is still the one that was locked."""
+        try:
+            return os.path.samestat(os.stat(path), os.fstat(self._file))
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Let others drive."""
@@ -43,6 +56,26 @@ class Lock:
 def _left(lock: Lock) -> None:
     """In a forked child: it must not keep the lock when the driver is gone."""
     lock.close()
+
+
+def _check_one_name(path: Path, file: int) -> None:
+    """The file has no other name: SQLite keeps a log beside each name, and what is in one log is missing from the other."""
+    if os.fstat(file).st_nlink > 1:
+        _remove_unfinished(path.resolve(), file)
+    if (names := os.fstat(file).st_nlink) > 1:
+        raise StoreError(
+            f"{path} is one of {names} names (hard links) of a file, and writing under one name would damage it for the others. "
+            f"Make a copy under a new name and resume that, or delete the other names; the run was begun under the name that has a "
+            "file ending with -wal beside it, if there is one."
+        )
+
+
+def _remove_unfinished(path: Path, file: int) -> None:
+    """Remove the name that the file had before it was complete, if its creator was killed before it could do so."""
+    unfinished = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}")
+    for entry in os.scandir(path.parent):
+        if unfinished.fullmatch(entry.name) and os.path.samestat(os.lstat(entry.path), os.fstat(file)):
+            os.unlink(entry.path)
 
 
 def is_driven(path: Path) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -12,13 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array
-from sublevel.failures import Failures
+from sublevel.evaluate import RETURNED_NAN
+from sublevel.failures import KEPT, Failure, Failures, printable
 from sublevel.families import Family
 from sublevel.method import State
 from sublevel.optimizer import Optimizer, Saved
 from sublevel.record import Generations, History, Snapshot
 from sublevel.stop import MESSAGES
 from sublevel.store.configuration import LARGEST_GENERATION, Problem, Settings, check_size, checked_settings, unpacked_problem
+from sublevel.store.environment import LONGEST
 from sublevel.store.errors import StoreError
 from sublevel.store.file import File
 from sublevel.store.leaves import Misfit, unpacked
@@ -72,7 +75,9 @@ class Reading:
         theta = template.state.theta
         arrays: dict[str, Any] = {"theta": theta, "initial_deviations": template.initial_deviations, "best_x": template.best_x}
         try:
-            facts = checked_facts(self.facts, optimizer)
+            facts = checked_facts(self.facts, optimizer) | self.restarts(optimizer)
+            if len(facts["sent"]) != facts["restarts"] + 1:
+                raise Misfit("its checkpoint contradicts itself")
             arrays["theta_of_best"] = theta if facts["best_run"] < facts["restarts"] else None
             tree = unpacked(arrays, self.layout, self.data)
             remembered = unpacked(template.state.memory, *self.file.part("memory")[1:]) if memory else ()
@@ -83,11 +88,22 @@ class Reading:
             raise unfit(self.path, misfit) from None
         return Saved(State(tree["theta"], remembered), tree["initial_deviations"], tree["best_x"], tree["theta_of_best"], facts)
 
+    def restarts(self, optimizer: Optimizer) -> dict[str, Any]:
+        """What the restart strategy heard, and why the runs before the last one ended."""
+        template, sent, endings = optimizer.rng.bit_generator.state, list[Any](), list[Any]()
+        for number, spent, reasons, state in self.file.rows("restarts", "ORDER BY number"):
+            if number != len(sent) or (spent < 0) != (number == 0):
+                raise Misfit("its restarts are not as they should be")
+            drawn = _loaded(state)
+            sent.append((None if drawn is None else state_like(template, drawn), None if number == 0 else spent))
+            endings += [_reasons(_loaded(reasons))] if number else []
+        return {"sent": sent, "endings": endings}
+
     def told(self, until: int | None = None) -> Told:
         """The generations, all of them or the first ones."""
         count, last = self.file.last("generations")
         until = last if until is None else until
-        if count != last or self.file.last("evaluations") != (count, last) or until > last:
+        if count != last or until > last:
             raise StoreError(f"{self.path} is damaged: generations are missing.")
         rows = list(self.file.rows("generations", "WHERE iteration <= ? ORDER BY iteration", (until,)))
         if any(len(row[3]) != 8 * NUMBERS for row in rows) or [row[0] for row in rows] != list(range(1, until + 1)):
@@ -99,7 +115,7 @@ class Reading:
     def last_generation(self) -> tuple[tuple[Array, int], int]:
         """The numbers and the run of the last generation, all NaN and 0 if there is none; and the values that came since."""
         count, last = self.file.last("generations")
-        loose = self.file.last("arrivals")[0]
+        loose = self.file.evaluations_after(last)
         for _, run, _, numbers in self.file.rows("generations", "WHERE iteration = ?", (last,)):
             if len(numbers) == 8 * NUMBERS and count == last:
                 return (np.frombuffer(numbers), run), loose
@@ -156,13 +172,11 @@ def checked_facts(facts: dict[str, Any], optimizer: Optimizer) -> dict[str, Any]
     if size < 2 or 8 * size * optimizer.best_x.size > LARGEST_GENERATION:
         raise Misfit(f"its run has an impossible sample size of {size}")
     checked["run"] = [size, _real(factor), _real(budget), spares_leaders is True]
-    checked["endings"] = [_reasons(ending) for ending in _listed(facts, "endings")]
     checked["over"] = _reasons(facts.get("over"))
     checked["watch"] = _checked_watch(facts.get("watch"))
     checked["rng"] = state_like(template, facts.get("rng"))
-    checked["sent"] = [_checked_sent(pair, template) for pair in _listed(facts, "sent")]
     has_pace = all(type(part) is int and part >= 0 for part in _listed(facts, "pace", 2))
-    if not has_pace or len(checked["endings"]) != checked["restarts"] or checked["best_run"] > checked["restarts"]:
+    if not has_pace or checked["best_run"] > checked["restarts"]:
         raise Misfit("its checkpoint contradicts itself")
     return checked
 
@@ -179,11 +193,12 @@ def _checked_watch(watch: Any) -> dict[str, Any]:
     return checked | {"standstill": standstill}
 
 
-def _checked_sent(pair: Any, template: Any) -> tuple[Any, int | None]:
-    state, spent = cast(list[Any], pair) if isinstance(pair, list) and len(cast(list[Any], pair)) == 2 else (None, "")
-    if spent is not None and (type(spent) is not int or spent < 0):
-        raise Misfit("its restarts have parts of another kind")
-    return None if state is None else state_like(template, state), spent
+def _loaded(text: str) -> Any:
+    """JSON text as what it says."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise Misfit("its restarts cannot be read") from None
 
 
 def _reasons(given: Any) -> dict[str, float]:
@@ -238,30 +253,12 @@ def fingerprint(path: Path) -> str:
             digest.update(repr(sorted(facts.items())).encode() + layout.encode() + data)
         for iteration, run, popsize, numbers in file.rows("generations", "ORDER BY iteration"):
             digest.update(repr((iteration, run, popsize)).encode() + numbers[:-8])
-        for table, order in (("snapshots", "nfev"), ("evaluations", "iteration"), ("arrivals", "iteration, place")):
+        for table, order in (("restarts", "number"), ("snapshots", "nfev"), ("evaluations", "iteration, place")):
             for row in file.rows(table, f"ORDER BY {order}"):
                 digest.update(repr(row).encode())
     finally:
         file.close()
     return digest.hexdigest()
-
-
-def failures_among(generations: Iterable[tuple[Array, Array]]) -> Failures:
-    """The evaluations, of points (n, d) and values (n,), whose value is NaN. Why it is, is not stored."""
-    failures = Failures()
-    for points, values in generations:
-        failures.add_missing(points, values, "the stored value is NaN")
-    return failures
-
-
-def checked_evaluations(reading: Reading) -> Iterator[tuple[Array, Array]]:
-    """Points (n, d) and values (n,) of one stored row after the other; all have their checksums."""
-    d = reading.problem.x0.size
-    for table in ("evaluations", "arrivals"):
-        for *_, points, values in reading.file.rows(table):
-            if len(values) % 8 or len(points) != d * len(values):
-                raise StoreError(f"{reading.path} is damaged: its points do not have {d} variables.")
-            yield np.frombuffer(points).reshape(-1, d), np.frombuffer(values)
 
 
 class Evaluations(NamedTuple):
@@ -273,24 +270,112 @@ class Evaluations(NamedTuple):
     points: Array  # (n, d)
     values: Array  # (n,)
 
+    def after(self, iteration: int) -> Evaluations:
+        """Those of the generations after one."""
+        later = self.iteration > iteration
+        return Evaluations(self.run[later], self.iteration[later], self.place[later], self.points[later], self.values[later])
 
-def evaluations(reading: Reading, after: int = 0) -> Evaluations:
-    """Every evaluation of the generations after one, those of a generation that is not finished included."""
-    d, rows = reading.problem.x0.size, list(reading.file.rows("evaluations", "WHERE iteration > ? ORDER BY iteration", (after,)))
-    sizes = np.array([len(row[3]) // 8 for row in rows], dtype=np.int64)
-    loose = list(reading.file.rows("arrivals", "WHERE iteration > ? ORDER BY iteration, place", (rows[-1][0] if rows else after,)))
-    if any(len(row[3]) % 8 or len(row[2]) != d * len(row[3]) for row in rows) or any(
-        len(row[3]) != 8 * d or len(row[4]) != 8 for row in loose
-    ):
-        raise StoreError(f"{reading.path} is damaged: its points do not have {d} variables.")
-    points, values = np.frombuffer(b"".join(row[2] for row in rows)), np.frombuffer(b"".join(row[3] for row in rows))
-    columns = np.array([row[:2] for row in rows], dtype=np.int64).reshape(-1, 2)
-    begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    single = np.array([row[:3] for row in loose], dtype=np.int64).reshape(-1, 3)
-    return Evaluations(
-        run=np.concatenate([np.repeat(columns[:, 1], sizes), single[:, 2]]),
-        iteration=np.concatenate([np.repeat(columns[:, 0], sizes), single[:, 0]]),
-        place=np.concatenate([np.arange(values.size) - begins, single[:, 1]]),
-        points=np.concatenate([points, np.frombuffer(b"".join(row[3] for row in loose))]).reshape(-1, d),
-        values=np.concatenate([values, np.frombuffer(b"".join(row[4] for row in loose))]),
+
+class Stretch(NamedTuple):
+    """Evaluations of one generation that are stored together: m points from some place on."""
+
+    run: int
+    iteration: int
+    place: int
+    points: Array  # (m, d)
+    values: Array  # (m,)
+
+
+def stretches(reading: Reading, popsizes: NDArray[np.int_]) -> Iterator[Stretch]:
+    """All evaluations in the order of the search, each with its checksum; those of the told generations, of these sizes, are complete."""
+    d, last, end = reading.problem.x0.size, 0, 0
+    for iteration, place, run, points, values in reading.file.rows("evaluations", "ORDER BY iteration, place"):
+        if len(values) % 8 or len(points) != d * len(values):
+            raise StoreError(f"{reading.path} is damaged: its points do not have {d} variables.")
+        if iteration != last:
+            _check_complete(reading.path, last, end, popsizes, iteration)
+            last, end = iteration, 0
+        if place < end:
+            raise StoreError(f"{reading.path} is damaged: generation {iteration} has evaluations twice.")
+        end = end + len(values) // 8 if iteration <= len(popsizes) else place + len(values) // 8
+        yield Stretch(run, iteration, place, np.frombuffer(points).reshape(-1, d), np.frombuffer(values))
+    _check_complete(reading.path, last, end, popsizes, max(len(popsizes), last) + 1)
+
+
+def _check_complete(path: Path, iteration: int, count: int, popsizes: NDArray[np.int_], following: int) -> None:
+    """A told generation has as many evaluations as it must have, and no other one is missing before the following."""
+    is_short = 0 < iteration <= len(popsizes) and count != popsizes[iteration - 1]
+    if is_short or (following != iteration + 1 and iteration < len(popsizes)):
+        raise StoreError(f"{path} is damaged: evaluations of generation {iteration if is_short else iteration + 1} are missing.")
+
+
+def evaluations(reading: Reading) -> tuple[Evaluations, Failures]:
+    """Every evaluation, those of a generation that is not finished included, and how some of them failed."""
+    d, popsizes = reading.problem.x0.size, reading.told().generations.popsizes
+    parts, failures = list(stretches(reading, popsizes)), Failures()
+    notes = failure_notes(reading)
+    for part in parts:
+        add_failures(failures, part, notes.get(part.iteration, ()))
+    sizes = np.array([len(part.values) for part in parts], dtype=np.int64)
+    keys = np.array([part[:3] for part in parts], dtype=np.int64).reshape(-1, 3)
+    begins = np.cumsum(sizes) - sizes
+    found = Evaluations(
+        run=np.repeat(keys[:, 0], sizes),
+        iteration=np.repeat(keys[:, 1], sizes),
+        place=np.arange(np.sum(sizes)) + np.repeat(keys[:, 2] - begins, sizes),
+        points=np.concatenate([np.empty((0, d)), *(part.points for part in parts)]),
+        values=np.concatenate([np.empty(0), *(part.values for part in parts)]),
     )
+    return found, failures
+
+
+class Note(NamedTuple):
+    """How those evaluations failed whose value is NaN: of a generation, from some place on."""
+
+    place: int
+    size: int
+    kind: str
+    what: str
+
+
+def failure_notes(reading: Reading) -> dict[int, list[Note]]:
+    """Notes by generation. What the objective returned as NaN has none."""
+    notes: dict[int, list[Note]] = {}
+    for iteration, *note in reading.file.rows("failures", "ORDER BY iteration, place"):
+        found = Note(*note)
+        is_text = all(text == printable(text) for text in (found.kind, found.what))
+        if not found.size > 0 <= found.place or not is_text:
+            raise StoreError(f"{reading.path} is damaged: its failures are not as they should be.")
+        notes.setdefault(iteration, []).append(found)
+    return notes
+
+
+def add_failures(failures: Failures, part: Stretch, notes: Sequence[Note]) -> None:
+    """Take note of those values of a stretch that are NaN."""
+    missing = np.flatnonzero(np.isnan(part.values))
+    if missing.size == 0:
+        return
+    which = np.full(len(part.values), len(notes))
+    for number, note in enumerate(notes):
+        begin = note.place - part.place
+        which[max(begin, 0) : max(begin + note.size, 0)] = number
+    kinds: list[Failure] = [*(Failure(note.kind, note.what) for note in notes), RETURNED_NAN]
+    for number, count in zip(*np.unique(which[missing], return_counts=True), strict=True):
+        failures.counts[kinds[int(number)].kind] += int(count)
+    failures.last.extend(kinds[which[place]]._replace(x=part.points[place]) for place in missing[-KEPT:])
+
+
+def stored_failures(reading: Reading, popsizes: NDArray[np.int_]) -> Failures:
+    """How evaluations failed, from a file of which every row is looked at."""
+    failures, notes = Failures(), failure_notes(reading)
+    for part in stretches(reading, popsizes):
+        add_failures(failures, part, notes.get(part.iteration, ()))
+    return failures
+
+
+def driver(file: File) -> dict[str, str]:
+    """On what the run was driven last, as text by name."""
+    facts = file.part("driver")[0]
+    if not all(isinstance(text, str) and text.isprintable() and len(text) <= LONGEST for text in facts.values()) or len(facts) > 100:
+        raise StoreError(f"{file.path} is damaged: what it says of its driver is not as it should be.")
+    return facts

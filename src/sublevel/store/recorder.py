@@ -11,8 +11,8 @@ import json
 import threading
 import time
 import warnings
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array
+from sublevel.failures import Failure
 from sublevel.optimizer import Optimizer, Saved
 from sublevel.record import History
-from sublevel.store.configuration import Problem, Settings
+from sublevel.store.configuration import LARGEST_GENERATION, Problem, Settings
+from sublevel.store.environment import environment
 from sublevel.store.errors import StoreError
-from sublevel.store.file import File, Row, create, insertion, summed
-from sublevel.store.leaves import Misfit, packed
+from sublevel.store.file import LARGE_ROWS, LARGEST_BLOB, LONGEST_FACTS, Change, File, Row, beside, create, insertion
+from sublevel.store.leaves import Misfit, packed, size_of
 from sublevel.store.lock import Lock
 from sublevel.store.randomness import KINDS, plain_state
 
@@ -47,7 +49,13 @@ CHEAP = 0.05
 ROUNDING = 1e-6
 """Points that are made again differ by less than this part of their size, if by rounding only."""
 
-DELETE_ARRIVALS = "DELETE FROM arrivals WHERE iteration <= ?"
+LARGEST_ROW = 2**23
+"""Bytes that the points of one row take at most, unless it is one point."""
+MOST_WAITING = 2**28
+"""Bytes that may wait to be written; beyond, the search waits for the disk."""
+
+DELETE_GENERATION = "DELETE FROM evaluations WHERE iteration = ?"
+DELETE_SNAPSHOT = "DELETE FROM snapshots WHERE nfev = ?"
 
 
 class Purse:
@@ -64,47 +72,91 @@ class Purse:
 
 
 def checkpoint_rows(saved: Saved, history: History) -> list[Row]:
-    """The state of a run between two generations, as parts of its file."""
-    facts = {**saved.facts, "rng": plain_state(saved.facts["rng"]), "pace": list(history.pace)}
-    facts["sent"] = [[plain_state(state), spent] for state, spent in saved.facts["sent"]]
+    """The state of a run between two generations, as parts of its file. What is kept of its restarts is apart, in `restart_rows`."""
+    apart = ("sent", "endings")
+    facts = {name: fact for name, fact in saved.facts.items() if name not in apart}
+    facts |= {"rng": plain_state(saved.facts["rng"]), "pace": list(history.pace)}
     arrays = {
         "theta": saved.state.theta,
         "initial_deviations": saved.initial_deviations,
         "best_x": saved.best_x,
         "theta_of_best": saved.theta_of_best,
     }
-    return [summed("checkpoint", json.dumps(facts), *packed(arrays)), summed("memory", "{}", *packed(saved.state.memory))]
+    return [part("checkpoint", facts, arrays), part("memory", {}, saved.state.memory)]
+
+
+def restart_rows(saved: Saved, since: int) -> list[Row]:
+    """What is kept of the runs from number `since` on: the evaluations that the run before took and why it ended, and the generator."""
+    endings: list[Any] = [*([{}] if since == 0 else []), *saved.facts["endings"]]
+    return [
+        (since + place, -1 if spent is None else spent, json.dumps(ending), json.dumps(plain_state(state)))
+        for place, ((state, spent), ending) in enumerate(zip(saved.facts["sent"], endings, strict=True))
+    ]
+
+
+def part(name: str, facts: Mapping[str, Any], arrays: Any = ()) -> Row:
+    """A part of a file, small enough to be read again."""
+    text, (layout, data) = json.dumps(facts), packed(arrays)
+    if len(text) + len(layout) > LONGEST_FACTS:
+        raise StoreError(f"the {name} of this run cannot be stored: it takes {len(text) + len(layout)} characters, of {LONGEST_FACTS}.")
+    return name, text, layout, data
 
 
 def configuration_row(settings: Settings, problem: Problem) -> Row:
     """What the run was asked to do, as a part of its file."""
-    return summed("configuration", json.dumps(asdict(settings)), *packed(problem))
+    return part("configuration", asdict(settings), problem)
+
+
+def driver_row() -> Row:
+    """On what the run is driven, as a part of its file."""
+    return part("driver", environment())
 
 
 def ending_row(reasons: Any) -> Row:
     """How the last driver ended; it has not if there are no reasons."""
-    return summed("ending", json.dumps({"reasons": dict(reasons), "time": time.time()}), "[]", b"")
+    return part("ending", {"reasons": dict(reasons), "time": time.time()})
 
 
 def check_storable(optimizer: Optimizer) -> None:
-    """A generator and a memory that plain numbers can hold."""
+    """A generator and a memory that plain numbers can hold, in sizes that can be read again."""
     kind = type(optimizer.rng.bit_generator).__name__
     if kind not in KINDS:
         raise StoreError(f"`rng` must be one of NumPy's own generators to be stored, {', '.join(KINDS)}, got {kind}.")
     try:
-        packed(optimizer.state)
+        size = size_of(optimizer.state)
     except Misfit as misfit:
         raise StoreError(f"the method {optimizer.method.name} cannot be stored: {misfit}.") from None
+    if 2 * size > LARGEST_BLOB:
+        raise StoreError(
+            f"a state of {size:.2g} bytes cannot be stored, {LARGEST_BLOB // 2:.2g} is the most. Use a method that begins with `sep-` or "
+            "`iso-`, whose state is smaller."
+        )
+    check_generation(optimizer)
+
+
+def check_generation(optimizer: Optimizer) -> None:
+    """A sample that can be read again."""
+    if (size := 8 * optimizer.popsize * optimizer.best_x.size) > LARGEST_GENERATION:
+        raise StoreError(
+            f"a generation of {optimizer.popsize} points with {optimizer.best_x.size} variables takes {size:.2g} bytes and cannot be "
+            f"stored, {LARGEST_GENERATION:.2g} is the most. Give a smaller `popsize`, or fewer restarts if these increase it."
+        )
 
 
 def record_new(path: Path, configuration: Row, optimizer: Optimizer, history: History) -> Recorder:
     """A recorder of a run that begins, into a new file."""
     check_storable(optimizer)
-    parts = [configuration, *checkpoint_rows(optimizer.saved(), history), ending_row({})]
-    create(path, [(insertion("parts"), parts), (insertion("snapshots"), snapshot_rows(history, set()))])
+    saved = optimizer.saved()
+    tables = {
+        "parts": [configuration, *checkpoint_rows(saved, history), driver_row(), ending_row({})],
+        "restarts": restart_rows(saved, 0),
+        "snapshots": snapshot_rows(history, set()),
+    }
+    is_large = 8 * optimizer.popsize * optimizer.best_x.size >= LARGE_ROWS
+    create(path, tables, page_size=65536 if is_large else 4096)
     lock = Lock(path)
     try:
-        return Recorder(File(path, writing=True), lock, history)
+        return Recorder(File(path, writing=True), lock, history, Stored(restarts=len(saved.facts["sent"])))
     except BaseException:
         lock.close()
         raise
@@ -112,134 +164,266 @@ def record_new(path: Path, configuration: Row, optimizer: Optimizer, history: Hi
 
 def snapshot_rows(history: History, known: set[int]) -> list[Row]:
     """The snapshots of a history, but for those that are known by their evaluations."""
-    return [summed(s.nfev, s.run, *packed(s.theta)) for s in history.snapshots if s.nfev not in known]
+    return [(s.nfev, s.run, *packed(s.theta)) for s in history.snapshots if s.nfev not in known]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """How much of a run is in its file."""
+
+    generations: int = 0
+    awaited: int = 0  # the last generation of which there is a value
+    restarts: int = 0  # rows of them
+
+
+@dataclass(slots=True)
+class Generation:
+    """A generation whose values arrive: which of them wait to be written, and whether some are in the file."""
+
+    run: int
+    iteration: int
+    points: Array  # (n, d)
+    values: Array  # (n,)
+    waiting: list[Any] = field(default_factory=list[Any])  # places, or arrays of them
+    in_file: bool = False
+    is_whole: bool = False  # all of it is in the file as the rows that a finished generation has
+
+    def rows(self, parts: Sequence[tuple[int, int]] | None = None) -> Iterator[Row]:
+        """A row for each stretch of places, or for all; several if it is a large one."""
+        most = max(LARGEST_ROW // max(self.points[:1].nbytes, 1), 1)
+        for begin, end in [(0, len(self.values))] if parts is None else parts:
+            for place in range(begin, end, most):
+                piece = slice(place, min(place + most, end))
+                yield self.iteration, place, self.run, _bytes(self.points[piece]), _bytes(self.values[piece])
+
+
+def stretches(places: Sequence[Any]) -> list[tuple[int, int]]:
+    """Places, each a number or an array of them, as begins and ends of stretches without gaps."""
+    ordered = np.sort(np.concatenate([np.atleast_1d(part) for part in places]))
+    cuts = np.flatnonzero(np.diff(ordered) > 1) + 1
+    begins, ends = np.append(0, cuts), np.append(cuts, ordered.size)
+    return [(int(ordered[begin]), int(ordered[end - 1]) + 1) for begin, end in zip(begins, ends, strict=True)]
+
+
+def _bytes(array: Array) -> memoryview | bytes:
+    """The bytes of an array, without a copy where it has them in order."""
+    return array.data.cast("B") if array.flags.c_contiguous and array.size else array.tobytes()
+
+
+@dataclass(slots=True)
+class Waiting:
+    """What is to be written next."""
+
+    since: float = 0.0  # when the oldest of it came
+    bytes: int = 0
+    generations: list[Row] = field(default_factory=list[Row])
+    finished: list[Generation] = field(default_factory=list[Generation])  # whose values are not in the file as they are to be
+    failures: list[Row] = field(default_factory=list[Row])
+
+    def __bool__(self) -> bool:
+        """Whether there is something."""
+        return bool(self.generations or self.finished or self.failures)
 
 
 class Recorder:
-    """Writes what happens into an open file, from the thread that drives and, for what waits there, from one of its own."""
+    """Writes what happens into an open file, from the thread that drives and, for what waits there, from one of its own.
 
-    def __init__(self, file: File, lock: Lock, history: History, iteration: int = 0, awaited: int = 0) -> None:
-        """A recorder after `iteration` generations; there may be values for those up to number `awaited`."""
+    `_guard` is held while what waits is changed, `_disk` while the file is used. What waits is removed once it is written, and not before:
+    an interrupt leaves it for the next time.
+    """
+
+    def __init__(self, file: File, lock: Lock, history: History, stored: Stored) -> None:
+        """A recorder of a run of which so much is in the file."""
         self._file, self._lock = file, lock
-        self._guard, self._closed = threading.Lock(), threading.Event()
-        self._arrivals: list[tuple[int, int, Any, Array, Array]] = []  # run, iteration, places, points, values
-        self._generations: list[Row] = []
-        self._evaluations: list[Row] = []
-        self._written_arrivals = awaited > iteration
-        self._since = 0.0  # when the oldest of them came
-        self._stored, self._awaited = iteration, awaited
+        self._guard, self._disk, self._closed = threading.Lock(), threading.RLock(), threading.Event()
+        self._waiting = Waiting()
+        self._open: Generation | None = None
+        self._stored, self._restarts, self._awaited = stored.generations, stored.restarts, stored.awaited
         self._snapshots = {snapshot.nfev for snapshot in history.snapshots}
         self._writing, self._syncing = Purse(WRITING), Purse(SYNCING)
         self._own, self._left, self._kept_at, self._cost = 0.0, time.perf_counter(), time.perf_counter(), 0.0
         self._trouble: BaseException | None = None
-        self._over = False
+        self._over = self._is_lost = False
         self._thread = threading.Thread(target=self._write_what_waits, name="sublevel-store", daemon=True)
         self._thread.start()
 
     def reopen(self) -> None:
         """The run goes on: how it ended before does not hold any more."""
-        with self._guard:
-            self._write([(insertion("parts", replacing=True), [ending_row({})])])
+        self._write([self._insertion("parts", [ending_row({}), driver_row()], replacing=True)])
 
-    def recall(self, iteration: int, points: Array, values: Array, known: NDArray[np.bool_]) -> None:
-        """Fill in the values (n,) of a generation's points (n, d) that are stored, and mark them as known."""
+    def recall(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> None:
+        """Fill in the values (n,) of the next generation's points (n, d) that are stored, and mark them as known."""
+        check_generation(done)
+        iteration = done.nit + 1
+        self._open = Generation(done.restarts, iteration, points, values)
         if iteration <= self._awaited:
-            with self._guard:
+            with self._disk:
                 stored = np.full(points.shape, np.nan)
-                for place, point, value in stored_values(self._file, iteration, points.shape):
-                    stored[place], values[place], known[place] = point, value, True
+                for piece, found, numbers in stored_values(self._file, iteration, points.shape):
+                    stored[piece], values[piece], known[piece] = found, numbers, True
+            self._open.in_file = bool(known.any())
             _check_same(self._file.path, iteration, points[known], stored[known])
         now = time.perf_counter()
         self._own += now - self._left
         self._left = now
 
-    def arrived(self, run: int, iteration: int, places: Any, points: Array, values: Array) -> None:
-        """Keep values of some of a generation's points."""
+    def arrived(self, places: Any, failure: Failure | None = None) -> None:
+        """Keep values of some of the generation's points, and how those of them that are NaN failed."""
         now = time.perf_counter()
+        generation = self._open
+        if generation is None:
+            raise RuntimeError("values arrived before their points")
         with self._guard:
             self._raise_trouble()
-            if not self._arrivals and not self._generations:
-                self._since = now
-            self._arrivals.append((run, iteration, places, points, values))
-            if self._writing.allows(now):
-                self._write()
+            self._note_wait(now, 0)
+            generation.waiting.append(places)
+            if failure is not None:
+                self._waiting.failures += failure_rows(generation, places, failure)
+        if self._writing.allows(now):
+            self._write(patient=False)
         self._left = time.perf_counter()
 
-    def finished(self, done: Optimizer, history: History, points: Array, values: Array) -> None:
-        """Keep a generation that was told, and the state if it is time to."""
+    def finished(self, done: Optimizer, history: History) -> None:
+        """Keep the generation that was told, and the state if it is time to."""
         now = time.perf_counter()
         self._own += now - self._left
         with self._guard:
             self._raise_trouble()
             if done.nit > self._stored:
-                self._add_generation(done, history, points, values)
-            if self._own > max(REPLAY, self._cost / CHEAP) or now - self._kept_at > max(SELDOM, self._cost / CHEAP):
-                self._keep(done, history)
-            elif self._writing.allows(now):
-                self._write()
+                self._add_generation(now, done, history)
+            is_much = self._waiting.bytes > MOST_WAITING
+        if self._own > max(REPLAY, self._cost / CHEAP) or now - self._kept_at > max(SELDOM, self._cost / CHEAP):
+            self._keep(done, history)
+        elif is_much or self._writing.allows(now):
+            self._write(patient=is_much)
         self._left = time.perf_counter()
 
-    def _add_generation(self, done: Optimizer, history: History, points: Array, values: Array) -> None:
-        """A row of numbers, and one of points and values in place of the arrivals."""
-        run = history.last_run
-        numbers = np.array([*history.last, np.sort(values)[len(values) // 2], time.time()])
-        if not self._arrivals and not self._generations:
-            self._since = time.perf_counter()
-        self._generations.append(summed(done.nit, run, len(points), numbers.tobytes()))
-        self._evaluations.append(summed(done.nit, run, points.tobytes(), values.tobytes()))
-        self._arrivals = []
+    def _note_wait(self, now: float, size: int) -> None:
+        if not self._waiting and (self._open is None or not self._open.waiting):
+            self._waiting.since = now
+        self._waiting.bytes += size
+
+    def _add_generation(self, now: float, done: Optimizer, history: History) -> None:
+        """A row of numbers, and the values if they are not in the file as they are to be."""
+        generation, self._open = self._open, None
+        if generation is None:
+            raise RuntimeError("a generation was told before its points were made")
+        values = generation.values
+        median = np.partition(values, len(values) // 2)[len(values) // 2]
+        numbers = np.array([*history.last, median, time.time()])
+        self._note_wait(now, generation.points.nbytes)
+        self._waiting.generations.append((done.nit, history.last_run, len(values), numbers.tobytes()))
+        if not generation.is_whole:
+            generation.waiting = []
+            self._waiting.finished.append(generation)
         self._stored = done.nit
 
     def _keep(self, done: Optimizer, history: History, ending: Sequence[Row] = ()) -> None:
         """Write the state with all that waits."""
         began = time.perf_counter()
-        known = {snapshot.nfev for snapshot in history.snapshots}
+        self._check_files()
+        saved, known = done.saved(self._restarts), {snapshot.nfev for snapshot in history.snapshots}
+        restarts = restart_rows(saved, self._restarts)
         self._write(
             [
-                (insertion("parts", replacing=True), [*checkpoint_rows(done.saved(), history), *ending]),
-                ("DELETE FROM snapshots WHERE nfev = ?", [(nfev,) for nfev in self._snapshots - known]),
-                (insertion("snapshots"), snapshot_rows(history, self._snapshots)),
+                self._insertion("parts", [*checkpoint_rows(saved, history), *ending], replacing=True),
+                self._insertion("restarts", restarts),
+                (DELETE_SNAPSHOT, [(nfev,) for nfev in self._snapshots - known]),
+                self._insertion("snapshots", snapshot_rows(history, self._snapshots)),
             ]
         )
-        self._snapshots = known
+        self._snapshots, self._restarts = known, self._restarts + len(restarts)
         self._kept_at = time.perf_counter()
         self._own, self._cost = 0.0, self._kept_at - began
 
-    def _write(self, more: Sequence[tuple[str, Sequence[Row]]] = ()) -> None:
-        """All that waits, in one transaction."""
-        began = time.perf_counter()
-        changes: list[tuple[str, Sequence[Row]]] = []
-        if self._generations:
-            changes += [(insertion("generations"), self._generations), (insertion("evaluations"), self._evaluations)]
-            if self._written_arrivals:
-                changes.append((DELETE_ARRIVALS, [(self._generations[-1][0],)]))
-        if self._arrivals:
-            changes.append((insertion("arrivals"), [row for arrival in self._arrivals for row in arrival_rows(*arrival)]))
-        sync = self._syncing.allows(began)
-        if changes or more:
-            self._file.write([*changes, *more], sync)
-            self._written_arrivals = bool(self._arrivals) or (self._written_arrivals and not self._generations)
-            self._arrivals, self._generations, self._evaluations = [], [], []
-        took = time.perf_counter() - began
-        if sync:
-            self._syncing.left -= took
-        elif not more:
-            self._writing.left -= took
+    def _insertion(self, table: str, rows: Sequence[Row], replacing: bool = False) -> Change:
+        return insertion(table, rows, self._file.origin, replacing)
+
+    def _write(self, more: Sequence[Change] = (), patient: bool = True) -> None:
+        """All that waits, in one transaction; nothing, unless `patient`, if the other thread is writing."""
+        if not self._disk.acquire(blocking=patient):
+            return
+        try:
+            began = time.perf_counter()
+            self._commit(more, sync := self._syncing.allows(began))
+            took = time.perf_counter() - began
+            if sync:
+                self._syncing.left -= took
+            elif not more:
+                self._writing.left -= took
+        finally:
+            self._disk.release()
+
+    def _commit(self, more: Sequence[Change], sync: bool) -> None:
+        """Write what waits, then forget it."""
+        with self._guard:
+            waiting, generation = self._waiting, self._open
+            batch = Waiting(waiting.since, waiting.bytes, waiting.generations[:], waiting.finished[:], waiting.failures[:])
+            places = [] if generation is None else generation.waiting[:]
+            if generation is not None and places:
+                generation.is_whole = not generation.in_file and sum(map(np.size, places)) == len(generation.values)
+                generation.in_file = True
+        changes = [*self._changes(batch, generation, places), *more]
+        if changes and not self._is_lost:
+            self._file.write(changes, sync)
+        with self._guard:
+            waiting.bytes -= batch.bytes
+            waiting.since = time.perf_counter()
+            del waiting.generations[: len(batch.generations)], waiting.finished[: len(batch.finished)]
+            del waiting.failures[: len(batch.failures)]
+            if generation is not None:
+                del generation.waiting[: len(places)]
+
+    def _changes(self, batch: Waiting, generation: Generation | None, places: Sequence[Any]) -> Iterator[Change]:
+        """What waits, as statements. A finished generation replaces those of its values that are in the file."""
+        if stale := [(done.iteration,) for done in batch.finished if done.in_file]:
+            yield DELETE_GENERATION, stale
+        if batch.generations:
+            yield self._insertion("generations", batch.generations)
+        rows = [row for done in batch.finished for row in done.rows()]
+        if generation is not None and places:
+            rows += generation.rows(stretches(places))
+        if rows:
+            yield self._insertion("evaluations", rows)
+        if batch.failures:
+            yield self._insertion("failures", batch.failures)
 
     def _write_what_waits(self) -> None:
         """In a thread of its own: write what has waited long enough for something to come."""
         while not self._closed.wait(LONGEST_WAIT / 2):
             with self._guard:
-                waits = bool(self._arrivals or self._generations) and time.perf_counter() - self._since > LONGEST_WAIT / 2
-                if waits and self._trouble is None:
-                    try:
-                        self._write()
-                    except StoreError as error:
-                        self._trouble = error
+                waits = bool(self._waiting) or (self._open is not None and bool(self._open.waiting))
+                is_due = waits and time.perf_counter() - self._waiting.since > LONGEST_WAIT / 2
+            if is_due and self._trouble is None:
+                try:
+                    self._write()
+                except StoreError as error:
+                    self._trouble = error
 
     def _raise_trouble(self) -> None:
         if self._trouble is not None:
             raise self._trouble
+
+    def _check_files(self) -> None:
+        """Tell if the file or its log was deleted or replaced. If only its log was, its contents are saved, and another one is begun."""
+        if self._is_lost:
+            return
+        path = self._file.path
+        if not self._lock.is_of(path):
+            self._is_lost = True
+            warnings.warn(
+                f"{path} was deleted or replaced while the run goes on: nothing is stored any more, and the run cannot be resumed.",
+                stacklevel=2,
+            )
+        elif self._file.has_lost_log():
+            with self._disk:
+                if not self._file.reopen():
+                    return
+            warnings.warn(
+                f"{beside(path, '-wal')} was deleted while the run goes on. Nothing is lost, because this process still had it open; do "
+                f"not delete files beside {path}.",
+                stacklevel=2,
+            )
 
     def close(self, reasons: Any, done: Optimizer | None, history: History) -> None:
         """Write what waits and how it ended, and the state of what is `done` with its last generation; let others drive."""
@@ -252,30 +436,27 @@ class Recorder:
                 if done is not None:
                     self._keep(done, history, [ending_row(reasons)])
                 else:
-                    self._write([(insertion("parts", replacing=True), [ending_row(reasons)])])
+                    self._check_files()
+                    self._write([self._insertion("parts", [ending_row(reasons)], replacing=True)])
         finally:
             self._over = True
-            self._file.close(whole=True)
+            self._file.close(whole=not self._is_lost)
             self._lock.close()
 
 
-def arrival_rows(run: int, iteration: int, places: Any, points: Array, values: Array) -> list[Row]:
-    """A row for each value that came alone."""
-    return [summed(iteration, place, run, points[place].tobytes(), values[place].tobytes()) for place in np.atleast_1d(places).tolist()]
+def failure_rows(generation: Generation, places: Any, failure: Failure) -> list[Row]:
+    """A row for each stretch of places: those of their values that are NaN failed in this way."""
+    return [(generation.iteration, begin, end - begin, failure.kind, failure.what) for begin, end in stretches([places])]
 
 
-def stored_values(file: File, iteration: int, form: tuple[int, int]) -> Any:
-    """Place, point and value of what is stored of a generation with points of that form (n, d)."""
+def stored_values(file: File, iteration: int, form: tuple[int, int]) -> Iterator[tuple[slice, Array, Array]]:
+    """Places, points and values of what is stored of a generation with points of that form (n, d)."""
     n, d = form
-    for _, _, points, values in file.rows("evaluations", "WHERE iteration = ?", (iteration,)):
-        if len(points) != 8 * n * d or len(values) != 8 * n:
+    for _, place, _, points, values in file.rows("evaluations", "WHERE iteration = ? ORDER BY place", (iteration,)):
+        count = len(values) // 8
+        if not 0 <= place <= n - count or len(values) % 8 or len(points) != d * len(values):
             raise StoreError(f"{file.path} is damaged: generation {iteration} should have {n} points of {d} variables.")
-        yield from zip(range(n), np.frombuffer(points).reshape(n, d), np.frombuffer(values), strict=True)
-        return
-    for _, place, _, point, value in file.rows("arrivals", "WHERE iteration = ?", (iteration,)):
-        if not 0 <= place < n or len(point) != 8 * d or len(value) != 8:
-            raise StoreError(f"{file.path} is damaged: generation {iteration} should have {n} points of {d} variables.")
-        yield place, np.frombuffer(point), np.frombuffer(value)[0]
+        yield slice(place, place + count), np.frombuffer(points).reshape(count, d), np.frombuffer(values)
 
 
 def _check_same(path: Path, iteration: int, made: Array, stored: Array) -> None:

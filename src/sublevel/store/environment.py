@@ -1,0 +1,79 @@
+"""What the bits of a run depend on besides its configuration: libraries, their threads, and the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+
+THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
+"""Environment variables by which the threads of BLAS are chosen, the strongest first."""
+HOST = "host"
+"""The fact that no bit depends on."""
+LONGEST = 500
+"""Characters of a fact."""
+
+
+def environment() -> dict[str, str]:
+    """Versions, BLAS and its threads, processor and host, as text by name."""
+    import scipy
+
+    numpy_config, scipy_config = _dicts(np.show_config), _dicts(scipy.show_config)
+    facts = {
+        "Python": f"{platform.python_implementation()} {platform.python_version()}",
+        "NumPy": np.__version__,
+        "SciPy": scipy.__version__,
+        "BLAS of NumPy": _blas(numpy_config),
+        "BLAS of SciPy": _blas(scipy_config),
+        "threads of BLAS": str(blas_threads()),
+        "processor": _processor(numpy_config),
+        "C library": " ".join(platform.libc_ver()),
+        "operating system": platform.system(),
+        HOST: platform.node(),
+    }
+    return {name: text[:LONGEST] for name, text in facts.items()}
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What bits depend on and is not as it was, in words."""
+    names = [name for name in now if name != HOST and before.get(name) != now[name]]
+    return [f"{name}: {before.get(name, 'unknown')}, now {now[name]}" for name in names]
+
+
+def blas_threads() -> int:
+    """How many threads BLAS may use: as threadpoolctl sees it if that is installed, else as the environment says."""
+    try:
+        import threadpoolctl
+    except ModuleNotFoundError:
+        return _threads_by_environment()
+    pools = cast(list[dict[str, Any]], cast(Any, threadpoolctl).threadpool_info())
+    return max((int(pool["num_threads"]) for pool in pools if pool.get("user_api") == "blas"), default=_threads_by_environment())
+
+
+def _threads_by_environment() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for name in THREAD_VARIABLES:
+        text = os.environ.get(name, "")
+        if text.isdecimal() and int(text) > 0:
+            return min(int(text), cores)
+    return cores
+
+
+def _dicts(show_config: Any) -> Any:
+    """What a library was built with and has found."""
+    return show_config(mode="dicts")
+
+
+def _blas(config: Any) -> str:
+    blas: dict[str, Any] = config.get("Build Dependencies", {}).get("blas", {})
+    return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
+
+
+def _processor(config: Any) -> str:
+    """The kind of processor and those of its instructions that NumPy uses; OpenBLAS chooses its own kernels by the same."""
+    found = config.get("SIMD Extensions", {}).get("found", [])
+    chosen = os.environ.get("OPENBLAS_CORETYPE")
+    return " ".join([platform.machine(), *map(str, found), *([f"OPENBLAS_CORETYPE={chosen}"] if chosen else [])])
