@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -31,7 +32,7 @@ def environment() -> dict[str, str]:
         "threads of BLAS": str(blas_threads()),
         "processor": _processor(numpy_config),
         "C library": " ".join(platform.libc_ver()),
-        "operating system": platform.system(),
+        "operating system": sys.platform,
         HOST: platform.node(),
     }
     return {name: text[:LONGEST] for name, text in facts.items()}
