@@ -50,16 +50,17 @@ def effective_number(weights):
     return sum(weights) ** 2 / sum(w * w for w in weights)
 
 
-def table_1(d, n):
-    """The constants, eqs. 49 to 58."""
+def table_1(d, n, separable=False):
+    """The constants, eqs. 49 to 58; with `separable` the rates of C times (d + 2)/3, and 4 for d in eq. 52 (Ros & Hansen, PPSN 2008)."""
+    factor, share = ((d + 2) / 3, min(d, 4)) if separable else (1, d)
     raw = [log((n + 1) / 2) - log(i) for i in range(1, n + 1)]
     mu = n // 2
     mu_eff, mu_eff_bad = effective_number(raw[:mu]), effective_number(raw[mu:])
-    c_1 = 2 / ((d + 1.3) ** 2 + mu_eff)
-    c_mu = min(1 - c_1, 2 * (1 / 4 + mu_eff + 1 / mu_eff - 2) / ((d + 2) ** 2 + 2 * mu_eff / 2))
+    c_1 = factor * 2 / ((d + 1.3) ** 2 + mu_eff)
+    c_mu = min(1 - c_1, factor * 2 * (1 / 4 + mu_eff + 1 / mu_eff - 2) / ((d + 2) ** 2 + 2 * mu_eff / 2))
     c_sigma = min(0.5, (mu_eff + 2) / (d + mu_eff + 3))  # these two as in the package cma 4.5
     few = max(1, 3 - 3 / 2 ** (d / 9))
-    alpha = min(1 + c_1 / c_mu, 1 + 2 * mu_eff_bad / (mu_eff + 2), (1 - c_1 - c_mu) / (d * c_mu))
+    alpha = min(1 + c_1 / c_mu, 1 + 2 * mu_eff_bad / (mu_eff + 2), (1 - c_1 - c_mu) / (share * c_mu))
     positive, negative = sum(w for w in raw if w > 0), -sum(w for w in raw if w < 0)
     return Constants(
         w=[w / positive if w >= 0 else alpha * w / negative for w in raw],

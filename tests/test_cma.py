@@ -49,6 +49,7 @@ def disagreement(family, d, n=None, *, c_mean=1.0, iterations=100, **changed):
     rng = np.random.default_rng([d, n])
     method = cma(family=family, c_mean=c_mean)
     theirs = cma_oracle.start(3 * rng.standard_normal(d), 0.7)
+    changed.setdefault("constants", cma_oracle.table_1(d, n, separable=family is not FullGaussian))
     state = method.init(family.start(theirs.m, np.full(d, theirs.sigma)), n)
     worst, waits = 0.0, 0
     for t in range(iterations):

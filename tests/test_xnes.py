@@ -27,15 +27,19 @@ def utilities(n):
     return [u / sum(raw) - 1 / n for u in raw]
 
 
-def xnes_step(m, A, z, values, project, exponential=expm):
-    """Algorithm 1 in one exponential: m ← m + A·Σuz, A ← A·exp(η/2·Σu(zzᵀ − I)), as η_σ = η_B = (9 + 3 ln d)/(5d√d)."""
+def rate(family, d):
+    """η_σ = η_B = (9 + 3 ln d)/(5d√d) of xNES; from d = 4 on (3 + ln d)/(5√d) of SNES for other families than the full one."""
+    return (9 + 3 * log(d)) / (5 * d * sqrt(d)) if family is FullGaussian or d <= 3 else (3 + log(d)) / (5 * sqrt(d))
+
+
+def xnes_step(m, A, z, values, project, eta, exponential=expm):
+    """Algorithm 1 in one exponential: m ← m + A·Σuz, A ← A·exp(η/2·Σu(zzᵀ − I)), as η_σ = η_B = η."""
     n, d = z.shape
     u = utilities(n)
     G_m, G_A = np.zeros(d), np.zeros((d, d))
     for u_k, i in zip(u, np.argsort(values), strict=True):
         G_m = G_m + u_k * z[i]
         G_A = G_A + u_k * (np.outer(z[i], z[i]) - np.eye(d))
-    eta = (9 + 3 * log(d)) / (5 * d * sqrt(d))
     return m + A @ G_m, A @ exponential(eta / 2 * project(G_A))
 
 
@@ -51,7 +55,7 @@ def disagreement(family, d, n=None, iterations=100, **changed):
         z = rng.standard_normal((n, d))
         steps = z @ A.T
         values = np.sum(steps**2, axis=1) - 30 * (t // 20 % 2) * steps[:, 0]
-        m, A = xnes_step(m, A, z, values, PROJECTIONS[family], **changed)
+        m, A = xnes_step(m, A, z, values, PROJECTIONS[family], rate(family, d), **changed)
         state, info = method.tell(state, state.theta.sample_at(z), values)
         assert info.outcome == Outcome.MOVED
         worst = max(worst, distance(state.theta, m, A @ A.T))

@@ -36,8 +36,13 @@ def with_adapted_rates(method: Method) -> Method:
     return replace(method, name=f"lra-{method.name}", transforms=(*method.transforms, AdaptedRates()))
 
 
-def ngd(*, c_cov: float = 0.1, exponent: float | None = None, popsize: int | None = None, family: type[Any] = FullGaussian) -> Method:
-    """The paper's stochastic natural gradient descent: volume cost, spectral rates."""
+def ngd(
+    *, c_cov: float | None = None, exponent: float | None = None, popsize: int | None = None, family: type[Any] = FullGaussian
+) -> Method:
+    """The paper's stochastic natural gradient descent: volume cost, spectral rates.
+
+    If `c_cov` is None it is 0.1 for a full covariance, and larger for a diagonal or isotropic one (`constants.spectral_rate`).
+    """
     return Method("ngd", Volume(exponent), (SpectralRates(c_cov),), popsize, family)
 
 

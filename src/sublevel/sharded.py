@@ -149,13 +149,14 @@ class Whereabouts:
     squares: Array  # (n,), ‖z‖²; nowhere if the rule does not need it
     z: Array
     x: Array
+    degrees_of_freedom: int
     images: None = None
 
     @classmethod
-    def of(cls, squares: Array | None, size: int, dimension: int) -> Whereabouts:
-        """Squares (size,), if they are known, of points in some dimension."""
-        nowhere = np.broadcast_to(np.nan, (size, dimension))
-        return cls(nowhere[:, 0] if squares is None else squares, nowhere, nowhere)
+    def of(cls, squares: Array | None, size: int, theta: Family) -> Whereabouts:
+        """Squares (size,), if they are known, of points drawn from θ."""
+        nowhere = np.broadcast_to(np.nan, (size, theta.dimension))
+        return cls(nowhere[:, 0] if squares is None else squares, nowhere, nowhere, theta.degrees_of_freedom)
 
     @property
     def surprise(self) -> Array:
@@ -185,7 +186,7 @@ class Sharding:
         values = np.concatenate([report.values for report in reports])
         squares = [report.squares for report in reports if report.squares is not None]
         ranks = ranking(values)
-        weighting = method.weights(ranks, Whereabouts.of(np.concatenate(squares) if squares else None, values.size, theta.dimension))
+        weighting = method.weights(ranks, Whereabouts.of(np.concatenate(squares) if squares else None, values.size, theta))
         tangent = self._tangent(shards, weighting, [report.place for report in reports], _wants_matrix(theta, method))
         state, info = method.told(optimizer.state, ranks, weighting, tangent)
         part = int(np.argmax(_ends(shards) > ranks.order[0]))

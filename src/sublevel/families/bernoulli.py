@@ -23,6 +23,7 @@ class BernoulliSample:
     x: Array  # (..., n, d)
     surprise: Array  # (..., n), −log P(xᵢ)
     images: None = None
+    degrees_of_freedom: int = 0
 
     @property
     def squares(self) -> Array:
@@ -45,6 +46,11 @@ class Bernoulli:
     def dimension(self) -> int:
         """d."""
         return self.mean.shape[-1]
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """No covariance besides that of the mean."""
+        return 0
 
     @property
     def deviations(self) -> Array:

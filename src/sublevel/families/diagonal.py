@@ -30,6 +30,11 @@ class DiagonalGaussian:
         return self.mean.shape[-1]
 
     @property
+    def degrees_of_freedom(self) -> int:
+        """d numbers determine the covariance."""
+        return self.dimension
+
+    @property
     def cov(self) -> Array:
         """C = diag(deviations²), shape (..., d, d)."""
         with np.errstate(over="ignore", under="ignore"):
@@ -56,7 +61,7 @@ class DiagonalGaussian:
 
     def sample_at(self, z: Array) -> GaussianSample:
         """The sample whose whitened points are z (..., n, d)."""
-        return GaussianSample(z, self.push(z))
+        return GaussianSample(z, self.push(z), None, self.degrees_of_freedom)
 
     def push(self, z: Array) -> Array:
         """Points x = m + deviations·z (..., n, d) from whitened ones."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array, Noise, PerTrial, everywhere, finite, rows, spread, value
+from sublevel.constants import full_freedom
 from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, in_range
 from sublevel.families.roots import exponential_root, thick_root, thin_root
 from sublevel.linalg import add_to_diagonal, cholesky, image, product, solve
@@ -38,6 +39,11 @@ class FullGaussian:
     def dimension(self) -> int:
         """d."""
         return self.mean.shape[-1]
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """d(d + 1)/2 numbers determine the covariance."""
+        return full_freedom(self.dimension)
 
     @property
     def cov(self) -> Array:

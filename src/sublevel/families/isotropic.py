@@ -35,6 +35,11 @@ class IsotropicGaussian:
         return self.mean.shape[-1]
 
     @property
+    def degrees_of_freedom(self) -> int:
+        """One number determines the covariance."""
+        return 1
+
+    @property
     def cov(self) -> Array:
         """C = scale²·I, shape (..., d, d)."""
         with np.errstate(over="ignore", under="ignore"):
@@ -64,7 +69,7 @@ class IsotropicGaussian:
 
     def sample_at(self, z: Array) -> GaussianSample:
         """The sample whose whitened points are z (..., n, d)."""
-        return GaussianSample(z, self.push(z))
+        return GaussianSample(z, self.push(z), None, self.degrees_of_freedom)
 
     def push(self, z: Array) -> Array:
         """Points x = m + scale·z (..., n, d) from whitened ones."""

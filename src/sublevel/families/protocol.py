@@ -32,6 +32,8 @@ class Sample(Protocol):
     def squares(self) -> Array: ...  # (..., n), ‖zᵢ‖²
     @property
     def surprise(self) -> Array: ...  # (..., n), −log p(xᵢ) up to a constant that all points share
+    @property
+    def degrees_of_freedom(self) -> int | None: ...  # of the covariance it was drawn with, None for a full one
 
 
 @value
@@ -41,6 +43,7 @@ class GaussianSample:
     z: Array
     x: Array
     images: Array | None = None
+    degrees_of_freedom: int | None = None
 
     @property
     def squares(self) -> Array:
@@ -74,6 +77,8 @@ class Family(Protocol):
     def mean(self) -> Array: ...  # (..., d)
     @property
     def dimension(self) -> int: ...
+    @property
+    def degrees_of_freedom(self) -> int: ...  # how many numbers determine the covariance: what learning rates depend on besides d
     @property
     def cov(self) -> Array: ...
     @property

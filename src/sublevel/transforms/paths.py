@@ -35,7 +35,10 @@ class Paths:
 
 @dataclass(frozen=True, slots=True)
 class Cumulation:
-    """Cumulative step-size adaptation, rank-one and rank-µ update at the rates of CMA-ES (Hansen, arXiv:1604.00772, eqs. 43–47)."""
+    """Cumulative step-size adaptation, rank-one and rank-µ update at the rates of CMA-ES (Hansen, arXiv:1604.00772, eqs. 43–47).
+
+    The rates of the covariance depend on the family's degrees of freedom, see `constants.covariance_rates`.
+    """
 
     needs_spectrum: ClassVar[bool] = False
     c_mean: float = 1.0
@@ -49,7 +52,7 @@ class Cumulation:
     def __call__(self, tangent: Tangent, memory: Paths, theta: Family, /) -> tuple[Tangent, Paths]:
         """The tangent with CMA-ES's rates, one more vector and a change of scale."""
         cloud, step = tangent.cloud, tangent.mean
-        c = cma_constants(step.shape[-1], cloud.size)
+        c = cma_constants(step.shape[-1], cloud.size, theta.degrees_of_freedom)
         p_sigma = c.keep_sigma * memory.sigma
         p_sigma += c.gain_sigma * step
         fading = memory.fading * c.fade

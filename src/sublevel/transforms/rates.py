@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from sublevel.arrays import PerTrial, larger
-from sublevel.constants import hansen_kern_rate, xnes_rate
+from sublevel.constants import hansen_kern_rate, spectral_rate, xnes_rate
 from sublevel.families.protocol import Family
 from sublevel.tangent import Tangent
 from sublevel.weights.quantile import Scheme, effective_size, scheme_weights
@@ -21,11 +21,11 @@ class SpectralRates:
     The rates of section 4 of the paper, c_mean = 1 there. Positive definiteness is kept by construction.
     """
 
-    c_cov: float
+    c_cov: float | None = None  # chosen from d and the family if None
     c_mean: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.c_cov <= 1:
+        if self.c_cov is not None and not 0 < self.c_cov <= 1:
             raise ValueError(
                 f"`c_cov` must lie in (0, 1], got {self.c_cov!r}. Smaller is slower and more precise; the paper uses 0.1 to 1."
             )
@@ -38,7 +38,8 @@ class SpectralRates:
     def __call__(self, tangent: Tangent, memory: None, theta: Family, /) -> tuple[Tangent, None]:
         """The tangent at these rates; a tangent without a covariance part stays where it is."""
         rate = reciprocal(tangent.spectral_norm)
-        return tangent.scaled(mean=self.c_mean * rate, cov=0.5 * self.c_cov * rate), None
+        c_cov = spectral_rate(theta.dimension, theta.degrees_of_freedom) if self.c_cov is None else self.c_cov
+        return tangent.scaled(mean=self.c_mean * rate, cov=0.5 * c_cov * rate), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +93,19 @@ class FixedRates:
 
 @dataclass(frozen=True, slots=True)
 class HansenKernRates:
-    """η_m = 1 and η_C = (2µ_w − 1)/((d + 2)² + µ_w) for the weights of a selection scheme, as the paper's section 4.2 quotes them."""
+    """η_m = 1 and η_C = (2µ_w − 1)/((d + 2)² + µ_w) for the weights of a selection scheme, as the paper's section 4.2 quotes them.
+
+    Restricted families have a larger η_C, see `constants.hansen_kern_rate`.
+    """
 
     needs_spectrum: ClassVar[bool] = False
     scheme: Scheme
     c_mean: float = 1.0
 
     def init(self, theta: Family, sample_size: int) -> PerTrial:
-        """The covariance rate (...,), which d and n decide."""
-        rate = hansen_kern_rate(theta.dimension, effective_size(scheme_weights(self.scheme, sample_size)))
+        """The covariance rate (...,), which d, n and the family decide."""
+        mu_eff = effective_size(scheme_weights(self.scheme, sample_size))
+        rate = hansen_kern_rate(theta.dimension, mu_eff, theta.degrees_of_freedom)
         return np.full(theta.mean.shape[:-1], rate)[()]
 
     def __call__(self, tangent: Tangent, memory: PerTrial, theta: Family, /) -> tuple[Tangent, PerTrial]:
@@ -112,15 +117,15 @@ class HansenKernRates:
 class ExponentialRates:
     """η_m = c_mean and η_C = (9 + 3 ln d)/(5d√d) along the exponential map, which never leaves the family.
 
-    xNES (Glasmachers et al., GECCO 2010).
+    xNES (Glasmachers et al., GECCO 2010); SNES for restricted families, with η_C = (3 + ln d)/(5√d).
     """
 
     needs_spectrum: ClassVar[bool] = False
     c_mean: float = 1.0
 
     def init(self, theta: Family, sample_size: int) -> PerTrial:
-        """The covariance rate (...,), which d decides."""
-        return np.full(theta.mean.shape[:-1], xnes_rate(theta.dimension))[()]
+        """The covariance rate (...,), which d and the family decide."""
+        return np.full(theta.mean.shape[:-1], xnes_rate(theta.dimension, theta.degrees_of_freedom))[()]
 
     def __call__(self, tangent: Tangent, memory: PerTrial, theta: Family, /) -> tuple[Tangent, PerTrial]:
         """The tangent at these rates, to be followed exponentially."""

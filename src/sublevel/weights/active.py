@@ -24,7 +24,7 @@ class Active:
     def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
         """Weights whose positive part sums to 1."""
         n, d = sample.z.shape[-2:]
-        constants = cma_constants(d, n)
+        constants = cma_constants(d, n, sample.degrees_of_freedom)
         attracting = ranks.assigned(constants.attracting, average_ties=True)
         repelling = ranks.assigned(constants.repelling, average_ties=True)
         repelling /= sample.squares + NEAR
