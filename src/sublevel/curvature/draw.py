@@ -12,6 +12,8 @@ from sublevel.curvature.report import deviations, main_parts, strongest_pairs
 from sublevel.figures import BLUE, CIRCLE, FAINT, INK, ORANGE, Target, label_log, new_figure, short_name, tidy
 from sublevel.plots import NAMED, matrix_panel
 
+PROFILES = 12
+"""Variables that get a profile."""
 ELLIPSES = 4
 """Pairs of variables that get an ellipse."""
 LEVELS = ((2.447746830680816, 0.12), (1.5095921854516636, 0.3))
@@ -99,6 +101,48 @@ def _ellipse_panels(figure: Any, found: Any) -> None:
         axis.locator_params(nbins=4)
         axis.tick_params(labelsize=8, colors=FAINT)
     figure.suptitle("68 % and 95 % regions" if found.kind else "rise of 1.14 and of 3", x=0.02, ha="left", fontsize=10.5)
+
+
+def profiles(found: Any, file: str | Path | None = None) -> Any:
+    """The profile of each variable that has an interval, beside the parabola; returns the figure."""
+    import matplotlib as mpl
+
+    shown = np.flatnonzero(np.isfinite(found.deviations))[:PROFILES]
+    columns = min(3, max(shown.size, 1))
+    rows = max(-(-shown.size // columns), 1)
+    with mpl.rc_context(STYLE):
+        figure = new_figure(file, (3.8 * columns, 2.9 * rows))
+        axes = np.ravel(figure.subplots(rows, columns, squeeze=False))
+        for axis, i in zip(axes, shown, strict=False):
+            _profile_panel(axis, found, int(i))
+        for axis in axes[shown.size :]:
+            axis.set_axis_off()
+        finish(figure, file)
+    return figure
+
+
+def _profile_panel(axis: Any, found: Any, i: int) -> None:
+    """f minimised over the other variables, as a curve through what was evaluated, the parabola, and the interval."""
+    from scipy.interpolate import PchipInterpolator
+
+    at, rise = found.paths[i].T
+    low, high = (end if np.isfinite(end) else edge for end, edge in zip(found.intervals[i], (np.min(at), np.max(at)), strict=True))
+    margin = 0.08 * (high - low)
+    grid = np.linspace(low - margin, high + margin, 301)
+    step = (grid - found.x[i]) / found.deviations[i]
+    axis.axhline(found.rise, color=FAINT, lw=0.8)
+    axis.axvspan(low, high, color=BLUE, alpha=0.1, lw=0)
+    axis.plot(grid, found.unit * np.square(step), color=FAINT, lw=1, ls="--", label="parabola")
+    if at.size > 1:
+        inside = grid[(grid >= np.min(at)) & (grid <= np.max(at))]
+        signed = np.sign(at - found.x[i]) * np.sqrt(rise)  # nearly a straight line
+        axis.plot(inside, np.square(PchipInterpolator(at, signed)(inside)), color=BLUE, label="profile")
+    axis.plot(at, rise, "o", ms=3, color=BLUE)
+    axis.plot(found.x[i], 0.0, "+", color=INK)
+    axis.set(xlabel=found.names[i], ylabel="rise of f", xlim=(grid[0], grid[-1]), ylim=(-0.05 * found.rise, 1.6 * found.rise))
+    axis.set_title(f"[{found.intervals[i, 0]:.4g}, {found.intervals[i, 1]:.4g}] at {100 * found.level:.4g} %")
+    axis.locator_params(axis="x", nbins=5)
+    axis.legend(loc="upper center", frameon=False, fontsize=8)
 
 
 def ellipse(cov: Array) -> Array:

@@ -130,7 +130,7 @@ def not_quadratic(evidence: Evidence) -> Finding | None:
     """Curvatures change with the radius, beyond what noise does."""
     look = evidence.look
     inside = seen_change(look, NOT_QUADRATIC)
-    change = inside or look.plain_lack
+    change, delta = (inside, look.delta) if inside else (look.plain_lack, look.plain_delta)
     if not change:
         return None
     meaning = (
@@ -139,10 +139,10 @@ def not_quadratic(evidence: Evidence) -> Finding | None:
         else 'the Hessian is that at the minimum, and intervals(method="profile") need no quadratic'
     )
     sentence = (
-        f"f is not quadratic at this scale: where it rises by {look.delta:.3g}, a curvature differs by {100 * change:.3g} % from that at "
+        f"f is not quadratic at this scale: where it rises by {delta:.3g}, a curvature differs by {100 * change:.3g} % from that at "
         f"half the radius; {meaning}, and `profile()` shows how far the quadratic holds"
     )
-    return Finding("not_quadratic", sentence, {"change": change, "delta_f": look.delta})
+    return Finding("not_quadratic", sentence, {"change": change, "delta_f": delta})
 
 
 def unseen(evidence: Evidence) -> Finding | None:

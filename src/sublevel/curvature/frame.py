@@ -18,7 +18,7 @@ from sublevel.families import Bernoulli, Family, FullGaussian
 from sublevel.families.full import power_of_two_near
 from sublevel.optimizer import Optimizer
 from sublevel.record import History, Snapshot
-from sublevel.space import Space, log_where, shift_where
+from sublevel.space import MARGIN, Space, log_where, shift_where
 
 EPS = float(np.finfo(np.float64).eps)
 MOST_VARIABLES = 10_000
@@ -41,6 +41,7 @@ class Place:
     root: Array  # (d, k), of the learned covariance, C = root·rootᵀ
     box: tuple[Array, Array]  # (d,) each
     is_log: NDArray[np.bool_]  # (d,), log-scaled variables
+    span: Array | float = 0.0  # (d,), what the search took a box with an open end to be wide, if it had one
     curvature: float = np.nan  # about what f″ is along a whitened direction, if the history tells
 
 
@@ -177,9 +178,10 @@ def _searched_place(x: Array, fun: float, theta: Family, space: Space | None, bo
     root = theta.scale * theta.root if isinstance(theta, FullGaussian) else np.diag(theta.deviations)
     if space is None:
         return Place(x, fun, theta.mean, root, _box(bounds, x.size), np.zeros(x.size, dtype=np.bool_))
-    full, is_log = np.zeros((x.size, theta.dimension)), space.log_scaled
+    full, is_log, span = np.zeros((x.size, theta.dimension)), space.log_scaled, np.zeros(x.size)
+    span[space.free] = space.fold.width / MARGIN
     full[space.free] = (space.slopes(x) / np.where(is_log, x, 1.0)[space.free])[:, None] * root
-    return Place(x, fun, space.points(theta.mean), full, space.box if bounds is None else _box(bounds, x.size), is_log)
+    return Place(x, fun, space.points(theta.mean), full, space.box if bounds is None else _box(bounds, x.size), is_log, span)
 
 
 def check_number_of_variables(d: int) -> None:
@@ -210,7 +212,7 @@ def _foreign_root(found: Any, x: Array, is_log: NDArray[np.bool_]) -> Array:
 
 
 def variables_at_bounds(x: Array, box: tuple[Array, Array], deviations: Array) -> NDArray[np.bool_]:
-    """Which variables (d,) lie at a bound, or are fixed; a lone bound is measured by the standard deviations (d,)."""
+    """Which variables (d,) lie at a bound, or are fixed; a lone bound is measured by standard deviations (d,), or x."""
     width = np.where(np.isfinite(box[1] - box[0]), box[1] - box[0], np.maximum(deviations, np.abs(x)))
     return np.minimum(x - box[0], box[1] - x) <= TOUCHING * width
 
@@ -219,7 +221,7 @@ def free_frame(place: Place, centre: Array) -> Frame:
     """The frame of the variables that are not at a bound: the learned covariance given the others."""
     deviations = np.sqrt(np.vecdot(place.root, place.root))
     lower, inside, upper = in_search_units(place.is_log, place.box[0], centre, place.box[1])
-    free = ~variables_at_bounds(inside, (lower, upper), deviations) & (deviations > 0)
+    free = ~variables_at_bounds(inside, (lower, upper), np.maximum(deviations, place.span)) & (deviations > 0)
     root = np.zeros((centre.size, np.count_nonzero(free)))
     held = place.root[~free & (deviations > 0)]
     root[free] = _square(place.root[free] @ _complement(held, place.root.shape[1]))

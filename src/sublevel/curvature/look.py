@@ -178,7 +178,8 @@ class Look:
     inner: Rounds | None = None  # of the star of half the radius, if the fit extrapolates from there
     bias: float = 0.0  # square of what is probably wrong with the relative curvatures (k, k) besides noise, all together
     widening: float = 1.0  # what that makes of variances
-    plain_lack: float = 0.0  # largest change of a curvature with the radius before extrapolation, if it matters at this radius
+    plain_lack: float = 0.0  # largest change of a curvature with the radius before extrapolation, if that matters
+    plain_delta: float = np.nan  # the rise at that radius
     drift: float = np.inf  # part by which a curvature may differ between the centre and the minimum, if that is known
 
     @property

@@ -70,7 +70,7 @@ def _parameters(found: Any) -> list[str]:
         else:
             interval = "" if intervals is None else f"[{intervals[i, 0]:.6g}, {intervals[i, 1]:.6g}]"
             rows.append([found.names[i], f"{found.x[i]:.7g}", f"{errors[i]:.3g}", interval])
-    return _table(rows)
+    return table(rows)
 
 
 def _spectrum(found: Any) -> list[str]:
@@ -82,7 +82,7 @@ def _spectrum(found: Any) -> list[str]:
         else:
             name = f"{i + 1}" + (" (stiff)" if i == 0 and last else " (sloppy)" if i == last and last else "")
             rows.append([name, f"{found.curvatures[i]:.5g}", f"{found.curvatures_error[i]:.2g}", main_parts(found, i)])
-    return _table(rows) if last >= 0 else []
+    return table(rows) if last >= 0 else []
 
 
 def _correlations(found: Any) -> list[str]:
@@ -95,7 +95,7 @@ def _correlations(found: Any) -> list[str]:
     matrix = found.correlation[np.ix_(free, free)]
     rows = [["correlation", *(found.names[i] for i in free)]]
     rows += [[found.names[i], *(f"{number:+.3f}" for number in row)] for i, row in zip(free, matrix, strict=True)]
-    return _table(rows)
+    return table(rows)
 
 
 def _problems(found: Any) -> list[str]:
@@ -117,7 +117,7 @@ def _listed(count: int) -> Iterator[int | None]:
     yield from range(count - MOST_ROWS // 2, count)
 
 
-def _table(rows: list[list[str]]) -> list[str]:
+def table(rows: list[list[str]]) -> list[str]:
     """Rows of text in columns."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,9 @@ from sublevel.arrays import Array
 from sublevel.curvature import draw, report
 from sublevel.curvature.calls import Calls, calls_for
 from sublevel.curvature.profile import STEPS, Profile, profiled
+from sublevel.curvature.profile_intervals import ProfileIntervals, profile_intervals
 from sublevel.diagnosis import Finding
+from sublevel.door import checked_budget, shown
 from sublevel.failures import OnError
 from sublevel.space import shift_where
 
@@ -83,12 +86,88 @@ class Curvature:
         with np.errstate(invalid="ignore"):
             return np.sqrt(np.diagonal(self.covariance))
 
-    def intervals(self, level: float = 0.95) -> Array:
-        """Confidence intervals (d, 2) of the parameters: normal for a likelihood, Student's t where the variance was estimated."""
+    def intervals(self, level: float = 0.95, method: str = "hessian", fun: Callable[..., Any] | None = None, **settings: Any) -> Array:
+        """Confidence intervals of the parameters.
+
+        Parameters
+        ----------
+        level : float
+            Confidence level, between 0 and 1.
+        method : "hessian" or "profile"
+            "hessian" takes f for a quadratic: normal quantiles for a likelihood, Student's t where the variance was estimated. "profile"
+            moves one variable at a time while f is minimised over the others, as MINOS does; see `profile_intervals`, which returns more
+            than the numbers. An end that is a bound, or that was not found, is named in a warning.
+        fun, **settings
+            For "profile", as in `profile_intervals`.
+
+        Returns
+        -------
+        array, shape (d, 2)
+            Lower and upper ends. Those of log-scaled variables are positive.
+        """
+        if method == "profile":
+            profiles = self.profile_intervals(level, fun, **settings)
+            if profiles.problems:
+                warnings.warn("\n".join(map(str, profiles.problems)), stacklevel=2)
+            return profiles.intervals
+        if method != "hessian":
+            raise ValueError(f'`method` must be "hessian" or "profile", got {shown(method)}.')
+        if fun is not None or settings:
+            raise ValueError('`fun` and settings of evaluations belong to method="profile"; method="hessian" evaluates nothing.')
+        quantile = self._quantile(level)
+        return np.stack([self.shifted(sign * quantile * self.stderr) for sign in (-1.0, 1.0)], axis=-1)
+
+    def profile_intervals(
+        self,
+        level: float = 0.95,
+        fun: Callable[..., Any] | None = None,
+        *,
+        variables: Any = None,
+        maxfevals: float | None = None,
+        args: tuple[Any, ...] | None = None,
+        vectorized: bool | None = None,
+        workers: int | Callable[..., Any] | None = None,
+        timeout: float | None = None,
+        on_error: OnError | None = None,
+    ) -> ProfileIntervals:
+        """Profile-likelihood intervals: where f, minimised over the other variables, has risen to the level.
+
+        They need no quadratic, may be asymmetric, and do not depend on how a variable is scaled. The curvature serves as a first guess.
+
+        Parameters
+        ----------
+        level : float
+            Confidence level, between 0 and 1: f rises by half of the squared normal quantile for a likelihood, by s² times the squared
+            quantile of Student's t for least squares.
+        fun, args, vectorized, workers, timeout, on_error
+            The objective and how to call it, by default as `curvature` was told. A curvature that was pickled needs `fun` again. The
+            evaluations of all ends are made together, so that `workers` and `vectorized` help.
+        variables : names or indices, optional
+            Which variables get an interval; all by default.
+        maxfevals : int, optional
+            Evaluations at most.
+
+        Returns
+        -------
+        ProfileIntervals
+
+        Raises
+        ------
+        ValueError
+            If f has no `kind`, if the objective is not at hand, if the curvature has no inverse, or if noise is too large.
+        """
+        quantile = self._quantile(level)
+        if not self._variance > 0:
+            raise ValueError(f"profile intervals need a residual variance above 0, got {self._variance!r}: the fit is perfect.")
+        calls = calls_for(self.calls, fun, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error)
+        budget = np.inf if maxfevals is None else checked_budget("maxfevals", maxfevals)
+        return profile_intervals(self, quantile, level, calls, variables, budget)
+
+    def _quantile(self, level: float) -> float:
+        """How many standard deviations an interval reaches."""
         if not 0 < level < 1:
             raise ValueError(f"`level` must lie between 0 and 1, got {level!r}. 0.95 gives 95 % intervals.")
-        quantile = float(ndtri(0.5 + 0.5 * level) if self.data is None else stdtrit(self._residual_dof, 0.5 + 0.5 * level))
-        return np.stack([self.shifted(sign * quantile * self.stderr) for sign in (-1.0, 1.0)], axis=-1)
+        return float(ndtri(0.5 + 0.5 * level) if self.data is None else stdtrit(self._residual_dof, 0.5 + 0.5 * level))
 
     def shifted(self, steps: Array) -> Array:
         """The user's points (..., d) at steps (..., d) from `x`: straight on, and in ln x for log-scaled variables, which stay positive."""

@@ -1,0 +1,401 @@
+"""Profile-likelihood intervals: against closed forms, nested minimisation and MINOS; bounds, noise, failures, and how f is called."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import OptimizeResult, brentq, minimize
+from scipy.special import expit, ndtri, stdtrit
+
+import sublevel as sl
+
+LEVEL = 0.95
+RISE = 0.5 * ndtri(0.5 + 0.5 * LEVEL) ** 2
+
+
+class Recorded:
+    """An objective that keeps the points it was called with."""
+
+    def __init__(self, fun):
+        self.fun, self.points = fun, []
+
+    def __call__(self, x):
+        self.points.append(x.copy())
+        return self.fun(x)
+
+    @property
+    def seen(self):
+        return np.array(self.points)
+
+
+def found(fun, x0, kind="nll", data=None, names=None, **settings):
+    """The curvature at the minimum."""
+    return sl.curvature(fun, sl.minimize(fun, x0, 0.3, rng=1, **settings), kind=kind, data=data, names=names)
+
+
+def poisson(p):
+    """−ln L of one count of 2."""
+    return p[0] - 2 * np.log(p[0])
+
+
+def skewed(x):
+    """Not quadratic within one standard deviation, and x[1] follows x[0]."""
+    return 0.5 * (np.exp(x[0]) - x[0] - 1) * 4 + 2 * (x[1] - 0.4 * x[0] ** 2 - 0.5 * x[0]) ** 2
+
+
+def skewed_alone(v):
+    """Its profile in x[0]."""
+    return 2 * (np.exp(v) - v - 1)
+
+
+def names(profiles):
+    return [problem.name for problem in profiles.problems]
+
+
+def ends(rise, low, start, high):
+    return [brentq(rise, low, start), brentq(rise, start, high)]
+
+
+# --- what they are -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("log_scaled", [True, False])
+@pytest.mark.parametrize("level", [0.6827, 0.95])
+def test_one_variable_has_the_ends_of_its_likelihood(level, log_scaled):
+    settings = {"log_scaled": True} if log_scaled else {"bounds": [(1e-6, None)]}
+    profiles = found(poisson, [1.0], **settings).profile_intervals(level)
+    rise = lambda p: poisson([p]) - poisson([2.0]) - 0.5 * ndtri(0.5 + 0.5 * level) ** 2  # noqa: E731
+    exact = ends(rise, 1e-3, 2.0, 30.0)
+    assert_allclose(profiles.intervals[0], exact, atol=2e-3 * np.diff(exact)[0])
+    assert profiles.success
+    assert profiles.problems == ()
+    assert profiles.nfev <= 14
+
+
+def test_the_others_are_minimised_over():
+    curved = found(skewed, [0.5, 0.5])
+    profiles = curved.profile_intervals(LEVEL)
+    exact = ends(lambda v: skewed_alone(v) - RISE, -5.0, 0.0, 3.0)
+    assert_allclose(profiles.intervals[0], exact, atol=2e-3 * np.diff(exact)[0])
+    low, high = profiles.intervals[0] - curved.x[0]
+    assert abs(-low / high - 1) > 0.3  # asymmetric
+    at_ends = profiles.points[0]
+    assert_allclose(at_ends[:, 1], 0.4 * at_ends[:, 0] ** 2 + 0.5 * at_ends[:, 0], atol=0.05)
+    assert_array_equal(curved.intervals(LEVEL, method="profile"), profiles.intervals)
+
+
+def test_those_of_a_quadratic_are_those_of_its_hessian(rng):
+    axes, _ = np.linalg.qr(rng.standard_normal((5, 5)))
+    hessian = (axes * 10.0 ** np.arange(-3, 2)) @ axes.T
+    calls = Recorded(lambda x: 0.5 * (x - 1) @ hessian @ (x - 1))
+    curved = found(calls, np.zeros(5))
+    calls.points.clear()
+    profiles = curved.profile_intervals(LEVEL)
+    assert_allclose(profiles.intervals, curved.intervals(LEVEL), atol=1e-3 * np.min(curved.stderr))
+    assert profiles.nfev == len(calls.points) == 2 * 5 * 5  # a value and four slopes for each end
+
+
+def test_they_do_not_depend_on_how_a_variable_is_scaled():
+    rng = np.random.default_rng(3)
+    t = 3.0 * rng.weibull(1.7, 12)
+    nll = lambda p: float(np.sum((t / p[1]) ** p[0] - p[0] * np.log(t / p[1]) - np.log(p[0])))  # noqa: E731
+    plain = found(nll, [1.0, 2.0], bounds=[(1e-3, None)] * 2).profile_intervals(LEVEL).intervals
+    logarithmic = found(nll, [1.0, 2.0], log_scaled=True).profile_intervals(LEVEL).intervals
+    assert_allclose(logarithmic, plain, atol=3e-3 * np.min(np.diff(plain, axis=1)))
+
+
+def test_least_squares_take_students_t(rng):
+    t = np.linspace(-1, 1, 8)
+    X = np.column_stack([np.ones(8), t])
+    y = X @ [1.0, 2.0] + 0.1 * rng.standard_normal(8)
+    curved = found(lambda p: np.sum((y - X @ p) ** 2), np.zeros(2), "least_squares", 8)
+    best, (residual,), *_ = np.linalg.lstsq(X, y)
+    half = stdtrit(6, 0.975) * np.sqrt(residual / 6 * np.diagonal(np.linalg.inv(X.T @ X)))
+    assert_allclose(curved.intervals(LEVEL, "profile"), best[:, None] + half[:, None] * [-1, 1], rtol=1e-3)
+
+
+def test_a_fixed_variable_and_those_not_asked_for():
+    fun = lambda x: skewed(x[:2]) + (x[2] - 1) ** 2  # noqa: E731
+    curved = found(fun, [0.5, 0.5, 1.5], bounds=[(None, None), (None, None), (1.5, 1.5)], names=["a", "b", "c"])
+    whole = curved.profile_intervals(LEVEL)
+    assert_array_equal(whole.intervals[2], [1.5, 1.5])
+    some = curved.profile_intervals(LEVEL, variables=["b"])
+    assert_array_equal(some.intervals[1], whole.intervals[1])
+    assert np.isnan(some.intervals[0]).all()
+    assert some.nfev < whole.nfev
+    assert_array_equal(curved.profile_intervals(LEVEL, variables=1).intervals, some.intervals)
+    assert "b " in str(some)
+    assert "a " not in str(some)
+    with pytest.raises(ValueError, match="`variables`"):
+        curved.profile_intervals(LEVEL, variables=["d"])
+
+
+# --- beside MINOS ------------------------------------------------------------------------------------------------------------------
+
+
+def peak(rng):
+    t = np.linspace(-5, 5, 50)
+    counts = rng.poisson(15 * np.exp(-0.5 * ((t - 0.5) / 0.8) ** 2) + 5)
+
+    def nll(p):
+        mu = p[0] * np.exp(-0.5 * ((t - p[1]) / p[2]) ** 2) + p[3]
+        return float(np.sum(mu - counts * np.log(mu))) if np.all(mu > 0) else np.inf
+
+    return nll, [12.0, 0.2, 1.0, 4.0], {}
+
+
+def logistic(rng, n=40):
+    X = np.column_stack([np.ones(n), rng.standard_normal((n, 2))])
+    sign = np.where(rng.random(n) < expit(X @ [0.5, 1.5, -1.0]), -1.0, 1.0)
+    return lambda b: float(np.sum(np.logaddexp(0.0, (X @ b) * sign))), [0.0, 0.0, 0.0], {}
+
+
+def kinetics(rng):
+    s = np.array([0.1, 0.2, 0.4, 0.8, 1.6, 3.2])
+    y = 2.0 * s / (1.5 + s) + 0.04 * rng.standard_normal(s.size)
+    return lambda p: float(np.sum((p[0] * s / (p[1] + s) - y) ** 2)), [1.5, 1.0], {"kind": "least_squares", "data": 6}
+
+
+def weibull(rng, n=12):
+    t = 3.0 * rng.weibull(1.7, n)
+
+    def nll(p):
+        return float(np.sum((t / p[1]) ** p[0] - p[0] * np.log(t / p[1]) - np.log(p[0]))) if min(p) > 0 else np.inf
+
+    return nll, [1.0, 2.0], {"log_scaled": True}
+
+
+def exponentials(rng):
+    t = np.linspace(0.1, 6.0, 25)
+    y = np.exp(-2.0 * t) + 0.6 * np.exp(-0.4 * t) + 0.01 * rng.standard_normal(t.size)
+    squares = lambda p: float(np.sum((p[0] * np.exp(-p[1] * t) + p[2] * np.exp(-p[3] * t) - y) ** 2))  # noqa: E731
+    return squares, [0.8, 1.5, 0.5, 0.3], {"kind": "least_squares", "data": 25, "log_scaled": True}
+
+
+@pytest.mark.parametrize("level", [0.6827, 0.95])
+@pytest.mark.parametrize("model", [peak, logistic, kinetics, weibull, exponentials])
+def test_ends_are_those_of_minos_for_fewer_evaluations(model, level):
+    iminuit = pytest.importorskip("iminuit")
+    fun, x0, settings = model(np.random.default_rng(3))
+    curved = found(fun, x0, **settings)
+    profiles = curved.profile_intervals(level)
+    minuit = iminuit.Minuit(fun, curved.x)
+    minuit.errordef = profiles.rise
+    minuit.migrad()
+    before = minuit.nfcn
+    minuit.minos()
+    theirs = [(minuit.values[i] + error.lower, minuit.values[i] + error.upper) for i, error in enumerate(minuit.merrors.values())]
+    assert all(error.is_valid for error in minuit.merrors.values())
+    width = np.diff(theirs, axis=1)
+    assert (np.abs(profiles.intervals - theirs) < 0.01 * width).all()
+    assert profiles.nfev < 0.6 * (minuit.nfcn - before)
+
+
+def test_a_bent_valley_has_its_exact_ends():
+    bent = lambda x: 0.5 * (4 * (x[1] - 0.5 * x[0] ** 2) ** 2 + (x[0] - 1) ** 2 / 1.5)  # noqa: E731
+    profiles = found(bent, [0.5, 0.5]).profile_intervals(LEVEL)
+    half = np.sqrt(2 * RISE * 1.5)
+    assert_allclose(profiles.intervals[0], [1 - half, 1 + half], atol=0.005 * half)
+    lowest = lambda v: min(bent([u, v]) for u in np.linspace(-6, 6, 20_001)) - RISE  # noqa: E731
+    assert_allclose(profiles.intervals[1, 1], brentq(lowest, 0.5, 20.0, xtol=1e-4), rtol=0.005)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "truth"), [(weibull, (1.7, 3.0)), (logistic, (0.5, 1.5, -1.0)), (kinetics, (2.0, 1.5))])
+def test_they_cover_what_they_promise(model, truth):
+    hits = []
+    for seed in range(300):
+        fun, x0, settings = model(np.random.default_rng(1000 + seed))
+        curved = found(fun, x0, **settings)
+        if not curved.success and "flat" in str(curved.problems):
+            continue  # perfectly separated data have no maximum
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            low, high = curved.intervals(LEVEL, "profile").T
+        hits.append((low <= truth) & (truth <= high))
+    assert len(hits) > 280
+    assert np.mean(hits) == pytest.approx(LEVEL, abs=0.025)
+
+
+# --- bounds ------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("log_scaled", [True, False])
+def test_an_end_may_be_a_bound_and_nothing_beyond_is_evaluated(log_scaled):
+    fun = Recorded(poisson)
+    curved = found(fun, [1.0], bounds=[(0.5, 20.0)], log_scaled=log_scaled)
+    profiles = curved.profile_intervals(LEVEL)
+    assert profiles.intervals[0, 0] == 0.5
+    assert_array_equal(profiles.at_bound, [[True, False]])
+    assert names(profiles) == ["at_bound"]
+    assert "lower end of x[0] is its bound" in str(profiles.problems[0])
+    assert profiles.success
+    assert "(bound)" in str(profiles)
+    assert (fun.seen >= 0.5).all()
+    with pytest.warns(UserWarning, match="is its bound"):
+        curved.intervals(LEVEL, "profile")
+
+
+def test_another_variable_may_reach_its_bound_on_the_way():
+    fun = Recorded(lambda x: 0.5 * (x[0] ** 2 + 4 * (x[1] - 0.8 * x[0]) ** 2 + (x[2] + 0.3 * x[0] - x[1]) ** 2))
+    curved = found(fun, [0.1, 0.1, 0.1], bounds=[(None, None), (-0.5, 0.5), (None, None)])
+    fun.points.clear()
+    profiles = curved.profile_intervals(LEVEL)
+    assert (np.abs(fun.seen[:, 1]) <= 0.5).all()
+    at = lambda v: 0.5 * v**2 + 2 * max(0.8 * abs(v) - 0.5, 0) ** 2 - RISE  # noqa: E731
+    exact = brentq(at, 0.0, 5.0)
+    assert_allclose(profiles.intervals[0], [-exact, exact], rtol=0.005)
+    assert_array_equal(profiles.intervals[1], [-0.5, 0.5])
+    assert_array_equal(profiles.at_bound[:, 0], [False, True, False])
+
+
+def test_a_variable_at_its_bound_has_an_upper_limit():
+    fun = Recorded(lambda x: 3 * x[0] + 0.5 * x[0] ** 2 + 0.5 * (x[1] - 1 - 0.5 * x[0]) ** 2)
+    curved = found(fun, [1.0, 0.0], bounds=[(0.0, None), (None, None)])
+    assert not curved.free[0]
+    fun.points.clear()
+    profiles = curved.profile_intervals(LEVEL)
+    assert (fun.seen[:, 0] >= 0).all()
+    assert profiles.intervals[0, 0] == 0
+    assert profiles.at_bound[0, 0]
+    assert_allclose(profiles.intervals[0, 1], brentq(lambda v: 3 * v + 0.5 * v**2 - RISE, 0.0, 5.0), rtol=0.005)
+    upper = minimize(lambda v: -v[1], [0.0, 1.0], bounds=[(0, None), (None, None)], method="SLSQP",
+                     constraints={"type": "ineq", "fun": lambda v: RISE - fun(v)}).x[1]  # fmt: skip
+    assert_allclose(profiles.intervals[1, 1], upper, rtol=0.005)
+
+
+def test_what_never_rises_enough_is_open():
+    fun = lambda x: 3 * x[0] / (1 + x[0]) ** 0.5 - np.log(x[0] / (1 + x[0]))  # noqa: E731
+    flat_below = lambda p: 0.4 * np.exp(-(p[0] ** 2)) * p[0] ** 2 + (p[0] > 0) * 0.5 * p[0] ** 2  # noqa: E731
+    assert found(fun, [1.0], log_scaled=True).profile_intervals(0.5).success
+    profiles = found(flat_below, [0.1]).profile_intervals(LEVEL)
+    assert profiles.intervals[0, 0] == -np.inf
+    assert np.isfinite(profiles.intervals[0, 1])
+    assert names(profiles) == ["open"]
+    rate = lambda p: np.exp(-3.0) * 0 + 2 * p[0] - 0.05 * np.log(p[0] + 1e-3)  # noqa: E731
+    background = found(rate, [0.1], log_scaled=True).profile_intervals(LEVEL)
+    assert background.intervals[0, 0] == 0.0
+    assert "no lower end" in str(background.problems[0])
+
+
+# --- what can go wrong -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("beyond", "name"), [(np.nan, "failed"), (np.inf, "jump")])
+def test_where_f_ends_is_named(beyond, name):
+    fun = lambda x: 0.5 * x[0] ** 2 + 0.5 * (x[1] - x[0]) ** 2 if x[0] < 1.5 else beyond  # noqa: E731
+    curved = found(fun, [0.1, 0.1])
+    profiles = curved.profile_intervals(LEVEL)
+    first = profiles.problems[0]
+    assert first.name == name
+    assert "upper end of x[0]" in str(first)
+    assert "1.49" in str(first) or "1.5" in str(first)
+    assert np.isnan(profiles.intervals[0, 1]) == (name == "failed")
+    assert_allclose(profiles.intervals[0, 0], -ndtri(0.975), rtol=0.005)
+
+
+def test_a_budget_holds_and_says_so():
+    fun = Recorded(skewed)
+    curved = found(fun, [0.5, 0.5])
+    fun.points.clear()
+    profiles = curved.profile_intervals(LEVEL, maxfevals=7)
+    assert profiles.nfev == len(fun.points) <= 7
+    assert not profiles.success
+    assert "`maxfevals` = 7" in str(profiles.problems)
+
+
+def test_a_point_below_the_minimum_is_named():
+    two = lambda x: 0.5 * x[0] ** 2 + 0.5 * x[1] ** 2 - 3 * np.exp(-20 * ((x[0] - 1.96) ** 2 + x[1] ** 2))  # noqa: E731
+    curved = sl.curvature(two, OptimizeResult(x=np.zeros(2), fun=two(np.zeros(2))), kind="nll")
+    assert "lower_point" in names(curved.profile_intervals(LEVEL))
+
+
+def test_evaluations_that_fail_are_counted():
+    def fails(x):
+        if x[0] > 1.5:
+            raise RuntimeError("no convergence")
+        return 0.5 * x[0] ** 2 + 0.5 * x[1] ** 2
+
+    curved = sl.curvature(fails, OptimizeResult(x=np.zeros(2), fun=0.0), kind="nll", on_error="fail")
+    profiles = curved.profile_intervals(LEVEL)
+    assert names(profiles) == ["failed", "failures"]
+    assert "no convergence" in str(profiles.problems[1])
+    with pytest.raises(RuntimeError, match="no convergence"):
+        curved.profile_intervals(LEVEL, on_error="raise")
+
+
+def test_without_the_objective_it_is_asked_for():
+    curved = found(skewed, [0.5, 0.5])
+    again = pickle.loads(pickle.dumps(curved))
+    with pytest.raises(ValueError, match="Give it again by `fun`"):
+        again.intervals(LEVEL, "profile")
+    assert_array_equal(again.intervals(LEVEL, "profile", skewed), curved.intervals(LEVEL, "profile"))
+
+
+def test_what_cannot_work_is_refused():
+    curved = found(skewed, [0.5, 0.5])
+    with pytest.raises(ValueError, match="`method`"):
+        curved.intervals(LEVEL, "minos")
+    with pytest.raises(ValueError, match="`level`"):
+        curved.profile_intervals(95)
+    with pytest.raises(ValueError, match='belong to method="profile"'):
+        curved.intervals(LEVEL, fun=skewed)
+    with pytest.raises(ValueError, match='kind="nll"'):
+        sl.minimize(skewed, [0.5, 0.5], 0.3, rng=1, curvature=True).curvature.intervals(LEVEL, "profile")
+    flat = sl.curvature(lambda x: (x[0] + x[1]) ** 2, OptimizeResult(x=np.zeros(2), fun=0.0), kind="nll")
+    with pytest.raises(ValueError, match="cannot be identified"):
+        flat.profile_intervals(LEVEL)
+    perfect = sl.curvature(lambda x: x @ x, OptimizeResult(x=np.zeros(2), fun=0.0), kind="least_squares", data=5)
+    with pytest.raises(ValueError, match="perfect"):
+        perfect.profile_intervals(LEVEL)
+
+
+# --- noise -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_noise_is_averaged_out():
+    rng = np.random.default_rng(5)
+    curved = found(lambda x: skewed(x) + 0.02 * rng.standard_normal(), [0.5, 0.5], maxfevals=1500)
+    assert curved.is_noisy
+    exact = ends(lambda v: skewed_alone(v) - RISE, -5.0, 0.0, 3.0)
+    profiles = curved.profile_intervals(LEVEL)
+    assert_allclose(profiles.intervals[0], exact, atol=0.05 * np.diff(exact)[0])
+
+
+def test_noise_that_is_too_large_is_refused():
+    rng = np.random.default_rng(5)
+    curved = found(lambda x: 0.5 * x @ x + 1.0 * rng.standard_normal(), [0.5, 0.5], maxfevals=1500)
+    with pytest.raises(ValueError, match="is too large for profile intervals"):
+        curved.profile_intervals(LEVEL)
+
+
+# --- how f is called ---------------------------------------------------------------------------------------------------------------
+
+
+def bowl(x, at=0.0):
+    return float(0.5 * np.sum((x - at) ** 2) + 0.1 * np.sum((x - at) ** 3))
+
+
+def test_workers_vectorized_and_args_change_nothing():
+    place = OptimizeResult(x=np.full(2, 0.25), fun=0.0)
+    curved = sl.curvature(bowl, place, kind="nll", args=(0.25,))
+    plain = curved.profile_intervals(0.68).intervals
+    assert_array_equal(curved.profile_intervals(0.68, workers=2, timeout=60.0).intervals, plain)
+    assert_array_equal(curved.profile_intervals(0.68, bowl, args=(0.25,), workers=map).intervals, plain)
+    at_once = lambda X: 0.5 * np.sum((X - 0.25) ** 2, axis=1) + 0.1 * np.sum((X - 0.25) ** 3, axis=1)  # noqa: E731
+    assert_allclose(sl.curvature(at_once, place, kind="nll", vectorized=True).intervals(0.68, "profile"), plain, rtol=1e-9)
+
+
+def test_picture(tmp_path):
+    profiles = found(skewed, [0.5, 0.5], names=["a", "b"]).profile_intervals(LEVEL)
+    figure = profiles.plot(tmp_path / "profiles.png")
+    assert (tmp_path / "profiles.png").stat().st_size > 10_000
+    assert [axis.get_xlabel() for axis in figure.axes] == ["a", "b"]
+    for i, path in enumerate(profiles.paths):
+        assert (np.diff(path[:, 0]) > 0).all()
+        assert path[:, 1].min() == 0
+        assert profiles.x[i] in path[:, 0]
