@@ -136,7 +136,7 @@ def test_pictures_of_log_scaled_variables_stay_positive(tmp_path):
     f = lambda p: p[0] - 2 * np.log(p[0]) + p[1] - 3 * np.log(p[1]) + 0.3 * np.log(p[0]) * np.log(p[1])  # noqa: E731
     found = sl.curvature(f, sl.minimize(f, [1.0, 1.0], 0.5, log_scaled=True, rng=1), kind="nll")
     figure = found.plot(tmp_path / "log.png")
-    outlines = [patch.get_xy() for axis in figure["ellipses"] for patch in axis.patches]
+    outlines = [patch.get_xy() for axis in figure.axes if axis.get_label() == "ellipse" for patch in axis.patches]
     assert outlines
     assert all((outline > 0).all() for outline in outlines)
 

@@ -103,21 +103,20 @@ def _ellipse_panels(figure: Any, found: Any) -> None:
     figure.suptitle("68 % and 95 % regions" if found.kind else "rise of 1.14 and of 3", x=0.02, ha="left", fontsize=10.5)
 
 
-def profiles(found: Any, file: str | Path | None = None) -> Any:
-    """The profile of each variable that has an interval, beside the parabola; returns the figure."""
-    import matplotlib as mpl
-
+def profiles(found: Any, file: Target = None) -> Any:
+    """The profile of each variable that has an interval, beside the parabola of the curvature. Returns the figure."""
     shown = np.flatnonzero(np.isfinite(found.deviations))[:PROFILES]
     columns = min(3, max(shown.size, 1))
     rows = max(-(-shown.size // columns), 1)
-    with mpl.rc_context(STYLE):
-        figure = new_figure(file, (3.8 * columns, 2.9 * rows))
+    with new_figure(file, (3.8 * columns, 2.9 * rows)) as figure:
         axes = np.ravel(figure.subplots(rows, columns, squeeze=False))
         for axis, i in zip(axes, shown, strict=False):
             _profile_panel(axis, found, int(i))
         for axis in axes[shown.size :]:
             axis.set_axis_off()
-        finish(figure, file)
+        handles, labels = axes[0].get_legend_handles_labels()
+        if handles:
+            figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     return figure
 
 
@@ -125,24 +124,23 @@ def _profile_panel(axis: Any, found: Any, i: int) -> None:
     """f minimised over the other variables, as a curve through what was evaluated, the parabola, and the interval."""
     from scipy.interpolate import PchipInterpolator
 
-    at, rise = found.paths[i].T
+    x, (at, rise) = found.x[i], found.paths[i].T
     low, high = (end if np.isfinite(end) else edge for end, edge in zip(found.intervals[i], (np.min(at), np.max(at)), strict=True))
-    margin = 0.08 * (high - low)
-    grid = np.linspace(low - margin, high + margin, 301)
-    step = (grid - found.x[i]) / found.deviations[i]
+    margin = 0.08 * max(high - low, 1e-12 * abs(x))
+    grid = np.linspace(max(low - margin, 0.0) if found.is_log[i] else low - margin, high + margin, 302)[1:]
+    steps = (x * np.log(grid / x) if found.is_log[i] else grid - x) / found.deviations[i]
     axis.axhline(found.rise, color=FAINT, lw=0.8)
-    axis.axvspan(low, high, color=BLUE, alpha=0.1, lw=0)
-    axis.plot(grid, found.unit * np.square(step), color=FAINT, lw=1, ls="--", label="parabola")
+    axis.axvspan(low, high, color=BLUE, alpha=0.1, lw=0, label=f"{100 * found.level:.4g} % interval")
+    axis.plot(grid, found.unit * np.square(steps), color=FAINT, lw=1, ls="--", label="parabola of the Hessian")
     if at.size > 1:
         inside = grid[(grid >= np.min(at)) & (grid <= np.max(at))]
-        signed = np.sign(at - found.x[i]) * np.sqrt(rise)  # nearly a straight line
+        signed = np.sign(at - x) * np.sqrt(rise)  # nearly a straight line
         axis.plot(inside, np.square(PchipInterpolator(at, signed)(inside)), color=BLUE, label="profile")
     axis.plot(at, rise, "o", ms=3, color=BLUE)
-    axis.plot(found.x[i], 0.0, "+", color=INK)
+    axis.plot(x, 0.0, "+", color=INK)
     axis.set(xlabel=found.names[i], ylabel="rise of f", xlim=(grid[0], grid[-1]), ylim=(-0.05 * found.rise, 1.6 * found.rise))
-    axis.set_title(f"[{found.intervals[i, 0]:.4g}, {found.intervals[i, 1]:.4g}] at {100 * found.level:.4g} %")
+    axis.set_title(f"{x:.4g}, from {found.intervals[i, 0]:.4g} to {found.intervals[i, 1]:.4g}")
     axis.locator_params(axis="x", nbins=5)
-    axis.legend(loc="upper center", frameon=False, fontsize=8)
 
 
 def ellipse(cov: Array) -> Array:

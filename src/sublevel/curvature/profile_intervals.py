@@ -67,6 +67,7 @@ class ProfileIntervals:
     paths: tuple[Array, ...]
     deviations: Array  # (d,), standard deviations of the quadratic, in the variables' units
     unit: float  # rise at one of them
+    is_log: NDArray[np.bool_]  # (d,), variables that are log-scaled
     level: float
     rise: float
     nfev: int
@@ -79,7 +80,7 @@ class ProfileIntervals:
         return not {problem.name for problem in self.problems} - HARMLESS
 
     def plot(self, file: str | Path | None = None) -> Any:
-        """The profile of each variable beside the parabola, with the interval; returns the figure, written to `file` if there is one."""
+        """Draw each profile beside the parabola of the Hessian, into `file` if there is one. Returns the matplotlib Figure."""
         return draw.profiles(self, file)
 
     def __str__(self) -> str:
@@ -277,7 +278,7 @@ def _assembled(
     problems += _lower_point(values, target)
     rise = target.rise * values.unit
     told = tuple(problems) + failed
-    seen = tuple(paths), deviations, values.unit
+    seen = tuple(paths), deviations, values.unit, found.is_log
     return ProfileIntervals(found.x, intervals, at_bound, points, *seen, level, rise, values.nfev, told, found.names)
 
 
