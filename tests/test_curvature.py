@@ -746,7 +746,7 @@ def test_minimize_fills_hess_inv():
     assert_allclose(curved.hess_inv, [[0.5, 0.5], [0.5, 0.505]], rtol=1e-5)
     assert curved.hess_inv is curved.curvature.hess_inv
     assert curved.nfev == plain.nfev + curved.curvature.nfev
-    assert "hess_inv" not in plain
+    assert plain.hess_inv is None
     assert "hess_inv" in repr(curved)
     through_scipy = minimize(f, [0, 0], method=sl.scipy_method, options={"sigma0": 0.5, "rng": 1, "curvature": True})
     assert_array_equal(through_scipy.hess_inv, curved.hess_inv)

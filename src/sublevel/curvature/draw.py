@@ -46,8 +46,8 @@ def _parameters_panel(axis: Any, found: Any) -> None:
     rows = np.arange(free.size)
     tidy(axis)
     axis.scatter(relative, rows, color=BLUE, s=22, zorder=3)
-    axis.set_xscale("log")
     if known.any():
+        axis.set_xscale("log")
         axis.set_xlim(0.3 * np.nanmin(relative), 3.0 * np.nanmax(relative))
         label_log(axis.xaxis)
     if free.size <= 2 * NAMED:
