@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from faults import misuse
+from faults import misuse, scenes
 from faults.damage import DAMAGES, Damage
 from faults.library import Given
 from faults.objectives import INF, NAN
@@ -84,6 +84,7 @@ class Case:
     resumes: int = 0  # how often the run is killed and resumed
     damage: Damage | None = None
     misuse: Callable[..., None] | None = None
+    scene: scenes.Scene | None = None
     drivers: int = 1
 
 
@@ -210,7 +211,7 @@ BOUNDS = [
 ]
 
 ARGUMENTS = [
-    *plain("popsize", REFUSED, 0, -3, NAN, 1j, INF, {}),
+    *plain("popsize", REFUSED, 0, -3, NAN, 1j, INF, {}, 10**12, 10**30),
     *plain("popsize", TOLERANT, 2.5, "8", [8]),
     *plain("maxfevals", REFUSED, -1, NAN, "many", [100], 1j),
     *plain("maxfevals", TOLERANT, 100.5),
@@ -273,7 +274,9 @@ VALUES = [
     *valued(FINE | HONEST, "constant", anywhere=True),
     *valued(FINE | HONEST, "random", anywhere=True),
     *does(FINE | LATER, "mutates x", "mutates earlier x"),
-    *does(FINE, "seeds the global generator", "makes float warnings errors", "changes the working directory"),
+    *does(FINE, "seeds the global generator", "makes float warnings errors", "changes the working directory", "ignores signals"),
+    *does(FINE, "closes stdout", "closes all files", "writes into all files", "leaves a thread"),
+    *does(FINE, "forks", counts=True, in_flight=1),
     Case("values", "objective falls without end", HONEST, ("sigma0",), behaviour="linear"),
     Case("values", "objective has the wrong signature", LATER | REFUSED, fun=lambda fun: lambda: fun([0, 0]), rules=Rules(("argument",))),
 ]
@@ -283,6 +286,8 @@ RAISED += ("ZeroDivisionError", "FloatingPointError", "LinAlgError", "OSError", 
 RAISES = [
     *[Case("exceptions", f"{name} at evaluation 20", ENDED, behaviour=name, rules=Rules(counts=True)) for name in RAISED],
     *[Case("exceptions", f"Own at evaluation {at}", ENDED, behaviour="Own", at=at, rules=Rules(counts=True)) for at in (2, 10, 15)],
+    Case("exceptions", "memory runs out at evaluation 20", ENDED, behaviour="runs out of memory", rules=Rules(counts=True)),
+    Case("exceptions", "recursion without end at evaluation 20", ENDED, behaviour="recurses without end", rules=Rules(counts=True)),
     Case("exceptions", "callback raises", LATER, ("callback",), Given(callback=misuse.raise_own)),
 ]
 
@@ -322,6 +327,16 @@ WORKERS = [
     worked("exception, on_error = 'retry'", FINE, "Own", Given(workers=2, on_error="retry"), needs=("workers", "on_error")),
     worked("NaN now and then", FINE, "NaN now and then"),
     worked("strings", LATER, "str", rules=Rules()),
+    worked("worker closes all files once", FINE, "closes all files"),
+    worked("worker writes into all files once", FINE, "writes into all files"),
+    worked("worker forks once", FINE, "forks"),
+    worked("worker leaves a thread", FINE, "leaves a thread"),
+    worked("worker ignores signals", FINE, "ignores signals"),
+    worked("worker: SIGSTOP once, timeout", FINE, "stop once", LATE, needs=TIMED),
+    worked("memory runs out", ENDED, "runs out of memory"),
+    worked("recursion without end", ENDED, "recurses without end"),
+    worked("a value that cannot be pickled", LATER, "unpicklable", rules=Rules()),
+    worked("a value of 100 MB", LATER, "100 MB", rules=Rules(), limit=10.0),
 ]
 
 BATCHED = ("batch, one too few", "batch, one too many", "batch, a column", "batch, one number", "batch, None", "batch, strings")
@@ -376,6 +391,92 @@ FILES.append(
     Case("files", "a second driver", TOLERANT, ("shared_store",), behaviour="slow", drivers=2, limit=8.0, rules=Rules(WORDS["file"]))
 )
 
+
+def staged(group: str, name: str, right: frozenset[Outcome], scene: scenes.Scene, needs: tuple[str, ...], **more: Any) -> Case:
+    """A case in some surroundings."""
+    return Case(group, name, right, needs, scene=scene, **({"limit": 8.0} | more))
+
+
+SHUT = Rules(counts=True, in_flight=2)
+SURROUNDINGS = [
+    staged(
+        "surroundings",
+        "two workers in a daemonic process (multiprocessing.Pool)",
+        TOLERANT,
+        scenes.in_a_daemonic_process,
+        ("workers",),
+        given=TWO,
+        rules=Rules(("daemonic",)),
+    ),
+    staged(
+        "surroundings",
+        "two workers with three file descriptors left",
+        TOLERANT,
+        scenes.with_few_descriptors,
+        ("workers",),
+        given=TWO,
+        rules=Rules(("descriptor", "open files")),
+    ),
+    staged(
+        "surroundings",
+        "main ends, a daemon thread has workers",
+        FINE,
+        scenes.in_a_daemon_thread,
+        ("workers",),
+        given=TWO,
+        behaviour="slower",
+    ),
+    Case(
+        "surroundings", "executor is shut down", ENDED, ("executor",), Given(executor=2), "shuts down its executor", rules=SHUT, limit=6.0
+    ),
+    *[
+        staged("surroundings", name, FINE, scene, ("progress",), given=Given(progress=True))
+        for name, scene in {
+            "progress shown, stdout and stderr closed": scenes.with_closed_streams,
+            "progress shown, nobody reads stdout and stderr": scenes.with_broken_pipes,
+        }.items()
+    ],
+    staged("surroundings", "a callback keeps results", FINE, scenes.with_kept_results, ("snapshots",)),
+]
+SOME = Given(maxfevals=90)
+STORED = [
+    staged("stored runs", name, right, scene, **({"needs": ("store",), "given": SOME} | more))
+    for name, right, scene, more in (
+        (
+            "a leftover journal of another run",
+            TOLERANT,
+            scenes.with_leftovers_of_another,
+            {
+                "rules": Rules((*WORDS["file"], "left over", "-wal", "journal"), anywhere=True),
+                "given": Given(maxfevals=40),
+                "limit": 30.0,
+            },
+        ),
+        ("resumed by a hard link", TOLERANT, scenes.by_a_hard_link, {"rules": Rules((*WORDS["file"], "hard link"), anywhere=True)}),
+        (
+            "the file is deleted during the run",
+            FINE | ENDED,
+            scenes.with_its_file_deleted,
+            {"rules": Rules(anywhere=True, counts=True, in_flight=1)},
+        ),
+        (
+            "files limited to 64 kB, then resumed",
+            FINE,
+            scenes.with_files_limited,
+            {"rules": Rules(anywhere=True, counts=True, in_flight=1), "given": Given(maxfevals=300)},
+        ),
+        (
+            "relative name, objective changes the folder",
+            FINE,
+            scenes.with_a_relative_name,
+            {"rules": Rules(anywhere=True, counts=True), "behaviour": "moves to another folder", "needs": ("store", "database")},
+        ),
+        ("the name is that of a folder", REFUSED | LATER, scenes.named("."), {"rules": Rules(WORDS["file"], anywhere=True)}),
+        ("NUL in the name", REFUSED | LATER, scenes.named("a\0b"), {"rules": Rules((*WORDS["file"], "null", "nul "), anywhere=True)}),
+        ("a name that is not UTF-8", TOLERANT | LATER, scenes.named("\udcff.db"), {"rules": Rules((*WORDS["file"], "utf"), anywhere=True)}),
+    )
+]
+
 MISUSES = [
     Case("ask and tell", name, right, ("ask_tell",), misuse=how, rules=Rules(WORDS["tell"], timeless=True))
     for name, (how, right) in {
@@ -399,5 +500,19 @@ MISUSES = [
     }.items()
 ]
 
-CASES: list[Case] = [*STARTS, *BOUNDS, *ARGUMENTS, *VALUES, *BATCHES, *RAISES, *WORKERS, *SIGNALS, *KILLS, *FILES, *MISUSES]
+CASES: list[Case] = [
+    *STARTS,
+    *BOUNDS,
+    *ARGUMENTS,
+    *VALUES,
+    *BATCHES,
+    *RAISES,
+    *WORKERS,
+    *SIGNALS,
+    *KILLS,
+    *FILES,
+    *SURROUNDINGS,
+    *STORED,
+    *MISUSES,
+]
 GROUPS = list(dict.fromkeys(case.group for case in CASES))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from faults.objectives import EXECUTORS
 from faults.verdict import Answer
 
 BUDGET = 600
@@ -25,7 +27,7 @@ def named(text: str) -> frozenset[str]:
 
 ALL = named(
     "x0 sigma0 bounds popsize maxfevals maxiter ftarget seed method restarts callback keywords vectorized workers timeout on_error store "
-    "database checksums stored_workers shared_store ask_tell"
+    "database checksums stored_workers shared_store ask_tell executor progress snapshots"
 )
 
 
@@ -84,6 +86,14 @@ class Library:
     def forge(self, file: Path, payload: bytes, well: bool) -> None:
         """Put a pickle into the file where arrays or state are, if `well` so that everything else about the file is in order."""
         file.write_bytes(payload)
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Generator[ThreadPoolExecutor]:
+    """Threads of the user's that evaluate; objectives know of them."""
+    with ThreadPoolExecutor(count) as executor:
+        EXECUTORS.append(executor)
+        yield executor
 
 
 @contextlib.contextmanager

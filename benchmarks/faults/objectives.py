@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from decimal import Decimal
@@ -200,6 +203,49 @@ def with_other_folder(x: Any) -> float:
     return bowl(x)
 
 
+def with_closed_files() -> None:
+    """All files but the standard streams are closed, whoever opened them."""
+    os.closerange(3, 512)
+
+
+def with_garbage() -> None:
+    """Something is written into every file that is open."""
+    for file in range(3, 64):
+        with contextlib.suppress(OSError):
+            os.write(file, b"garbage that is no message")
+
+
+def with_a_thread() -> None:
+    """A thread stays behind."""
+    threading.Thread(target=forever).start()
+
+
+def with_handlers() -> None:
+    """Signals are answered otherwise from now on."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def without_memory() -> None:
+    """Memory runs out."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (16 << 20), resource.getrlimit(resource.RLIMIT_AS)[1]))
+    np.ones(1 << 30)
+
+
+def without_end() -> None:
+    without_end()
+
+
+EXECUTORS: list[Any] = []
+"""Executors of the libraries that run in this process."""
+
+
+def without_executor() -> None:
+    """The executor that evaluates is shut down."""
+    EXECUTORS[-1].shutdown(wait=False, cancel_futures=True)
+
+
 def batch(rows: Callable[[np.ndarray], Any]) -> Callable[..., Any]:
     """A behaviour for all points at once, given as rows (n, 2)."""
     return lambda self, x, number: rows(np.asarray(x))
@@ -271,6 +317,16 @@ BEHAVIOURS: dict[str, Callable[..., Any]] = {
     "seeds the global generator": returning(with_global_seed),
     "makes float warnings errors": returning(with_strict_floats),
     "changes the working directory": returning(with_other_folder),
+    "moves to another folder": lambda self, x, number: (os.chdir(self.folder / "other"), bowl(x))[1],
+    "closes stdout": returning(lambda x: (sys.stdout.close(), bowl(x))[1]),
+    "closes all files": once(with_closed_files),
+    "writes into all files": once(with_garbage),
+    "forks": once(os.fork),
+    "leaves a thread": once(with_a_thread),
+    "ignores signals": once(with_handlers),
+    "runs out of memory": once(without_memory),
+    "recurses without end": once(without_end),
+    "shuts down its executor": once(without_executor),
     # what it raises
     "ValueError": raising(lambda: ValueError("own")),
     "Own": raising(lambda: Own("own")),
@@ -297,6 +353,9 @@ BEHAVIOURS: dict[str, Callable[..., Any]] = {
     "abort once": once(os.abort),
     "hang once": once(forever),
     "spin once": once(spinning),
+    "stop once": once(lambda: os.kill(os.getpid(), signal.SIGSTOP)),
+    "unpicklable": returning(lambda x: lambda: bowl(x)),
+    "100 MB": returning(lambda x: "x" * 100_000_000),
     "hang with a child once": once(with_a_child),
     "exit beyond": beyond(lambda: os._exit(3)),
     "kill beyond": beyond(killed),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import sublevel as sl
-from faults.library import ALL, BUDGET, Given, Library, Stepper, keeping
+from faults.library import ALL, BUDGET, Given, Library, Stepper, keeping, threads
 from faults.verdict import Answer
 from sublevel.store.file import insertion, summed
 
@@ -26,7 +27,10 @@ class Sublevel(Library):
 
     def minimize(self, fun: Any, given: Given) -> Answer:
         arguments = {"x0": [1.0, 1.0], "sigma0": 0.5, "maxfevals": BUDGET, "rng": 1} | given.renamed(seed="rng")
-        with keeping(lambda error: vars(error)["sublevel_result"].nfev):
+        with contextlib.ExitStack() as stack:
+            if "executor" in arguments:
+                arguments["workers"] = stack.enter_context(threads(arguments.pop("executor")))
+            stack.enter_context(keeping(lambda error: vars(error)["sublevel_result"].nfev))
             return answer_of(sl.minimize(fun, **arguments))
 
     def stepper(self) -> Stepper:

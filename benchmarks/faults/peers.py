@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from faults.library import BOX, BUDGET, Given, Library, Stepper, as_array, columns, keeping, named
+from faults.library import BOX, BUDGET, Given, Library, Stepper, as_array, columns, keeping, named, threads
 from faults.verdict import Answer
 
 warnings.simplefilter("ignore")
@@ -35,14 +35,15 @@ class Cma(Library):
     """The package `cma`: `fmin2`; `CMAEvolutionStrategy.optimize` for workers and where its state has to survive; `pickle_dumps`."""
 
     name, package = "cma", "cma"
-    features = named("x0 sigma0 bounds popsize maxfevals maxiter ftarget seed restarts callback keywords workers store ask_tell")
+    features = named("x0 sigma0 bounds popsize maxfevals maxiter ftarget seed restarts callback keywords workers store ask_tell progress")
     converged = frozenset({"tolfun", "tolfunhist", "tolfunrel", "tolx", "ftarget"})
 
     def options(self, given: Given) -> dict[str, Any]:
         own = {name: value for name, value in given.items() if name not in ("x0", "sigma0", "restarts", "callback", "workers")}
         if "bounds" in own:
             own["bounds"] = columns(own["bounds"])
-        return {"verbose": -9, "maxfevals": BUDGET, "seed": 1} | own
+        shows = {"verbose": 1, "verb_log": 0} if own.pop("progress", False) else {"verbose": -9}
+        return shows | {"maxfevals": BUDGET, "seed": 1} | own
 
     def answer(self, es: Any) -> Answer:
         reasons, result = es.stop(), es.result
@@ -153,13 +154,16 @@ class DifferentialEvolution(Library):
     """`scipy.optimize.differential_evolution`. It cannot do without bounds."""
 
     name, package = "scipy DE", "scipy"
-    features = named("x0 bounds popsize maxiter seed method callback keywords vectorized workers")
+    features = named("x0 bounds popsize maxiter seed method callback keywords vectorized workers executor progress snapshots")
 
     def minimize(self, fun: Any, given: Given) -> Answer:
         from scipy.optimize import differential_evolution
 
-        own = {"bounds": BOX, "maxiter": 60, "rng": 1} | given.renamed(seed="rng", method="strategy")
-        if own.get("vectorized") is True:
+        own = {"bounds": BOX, "maxiter": 60, "rng": 1} | given.renamed(seed="rng", method="strategy", progress="disp")
+        if "executor" in own:
+            with threads(own.pop("executor")) as executor:
+                result = differential_evolution(fun, **own, workers=executor.map, updating="deferred")
+        elif own.get("vectorized") is True:
             result = differential_evolution(lambda X: fun(X.T), **own, updating="deferred")
         else:
             if "workers" in own:
@@ -172,14 +176,14 @@ class Optuna(Library):
     """Optuna with its CmaEsSampler, in memory or in SQLite."""
 
     name, package = "optuna", "optuna"
-    features = named("x0 sigma0 bounds popsize maxfevals seed method callback keywords store database shared_store ask_tell")
+    features = named("x0 sigma0 bounds popsize maxfevals seed method callback keywords store database shared_store ask_tell progress")
     trials = 200
 
     def study(self, given: Given, file: Path | None = None, is_new: bool = False) -> Any:
         import optuna
 
-        optuna.logging.disable_default_handler()
-        own = {name: given[name] for name in given if name not in ("bounds", "maxfevals", "callback", "method")}
+        (optuna.logging.enable_default_handler if "progress" in given else optuna.logging.disable_default_handler)()
+        own = {name: given[name] for name in given if name not in ("bounds", "maxfevals", "callback", "method", "progress")}
         x0 = own.pop("x0", [1.0, 1.0])
         try:
             own["x0"] = {f"x{index}": value for index, value in enumerate(x0)}
@@ -201,7 +205,8 @@ class Optuna(Library):
 
     def driven(self, study: Any, fun: Any, given: Given) -> Answer:
         more = given.get("maxfevals", self.trials)
-        callbacks = {"callbacks": [given["callback"]]} if "callback" in given else {}
+        callbacks: dict[str, Any] = {"callbacks": [given["callback"]]} if "callback" in given else {}
+        callbacks |= {"show_progress_bar": True} if "progress" in given else {}
         with keeping(lambda _: len(study.get_trials(states=self.complete))):
             study.optimize(self.objective(fun, given), n_trials=more, **callbacks)
         return self.answer(study)
@@ -266,12 +271,12 @@ class PyBobyqa(Library):
     """`pybobyqa.solve`. It answers bad input by a flag and a message, which count as an error."""
 
     name, package = "Py-BOBYQA", "Py-BOBYQA"
-    features = named("x0 sigma0 bounds maxfevals keywords")
+    features = named("x0 sigma0 bounds maxfevals keywords progress")
 
     def minimize(self, fun: Any, given: Given) -> Answer:
         import pybobyqa
 
-        own = given.renamed(sigma0="rhobeg", maxfevals="maxfun")
+        own = given.renamed(sigma0="rhobeg", maxfevals="maxfun", progress="print_progress")
         x0 = as_array(own.pop("x0", [1.0, 1.0]))
         if "bounds" in own:
             pairs = columns(own["bounds"])
@@ -286,7 +291,7 @@ class Nevergrad(Library):
     """Nevergrad's CMA by `minimize`, with an executor for workers; and `dump`."""
 
     name, package = "nevergrad", "nevergrad"
-    features = named("x0 sigma0 bounds maxfevals seed method callback workers store ask_tell")
+    features = named("x0 sigma0 bounds maxfevals seed method callback workers store ask_tell executor progress")
 
     def made(self, given: Given) -> Any:
         import nevergrad as ng
@@ -297,7 +302,9 @@ class Nevergrad(Library):
             space = space.set_bounds(*pairs) if isinstance(pairs, list) and len(pairs) == 2 else space.set_bounds(pairs)
         space.random_state.seed(given.get("seed", 1))
         maker = ng.optimizers.registry[given["method"]] if "method" in given else ng.optimizers.CMA
-        optimizer = maker(parametrization=space, budget=given.get("maxfevals", BUDGET), num_workers=given.get("workers", 1))
+        optimizer = maker(
+            parametrization=space, budget=given.get("maxfevals", BUDGET), num_workers=given.get("workers", given.get("executor", 1))
+        )
         if "callback" in given:
             optimizer.register_callback("tell", given["callback"])
         return optimizer
@@ -309,11 +316,12 @@ class Nevergrad(Library):
     def minimize(self, fun: Any, given: Given) -> Answer:
         optimizer = self.made(given)
         with keeping(lambda _: optimizer.num_tell):
-            if "workers" in given:
-                with ProcessPoolExecutor(given["workers"]) as executor:
+            verbosity = 2 if "progress" in given else 0
+            if "workers" in given or "executor" in given:
+                with ProcessPoolExecutor(given["workers"]) if "workers" in given else threads(given["executor"]) as executor:
                     optimizer.minimize(fun, executor=executor, batch_mode=False)
             else:
-                optimizer.minimize(fun)
+                optimizer.minimize(fun, verbosity=verbosity)
         return self.answer(optimizer)
 
     def stepper(self) -> Stepper:

@@ -33,6 +33,9 @@ def played(case: Case, library: Library, folder: Path) -> Seen:
         return killed(case, library, folder)
     if case.drivers > 1:
         return supervised(Phase(lambda: second_driver(case, library, folder), case.limit), folder)
+    if case.scene is not None:
+        scene = case.scene
+        return supervised(Phase(lambda: scene(library, objective(case, folder), case.given), case.limit), folder)
     if case.misuse is not None:
         return supervised(Phase(lambda: misused(case, library.stepper()), case.limit), folder)
     return supervised(Phase(lambda: minimized(case, library, folder), case.limit, fault=case.fault), folder)
