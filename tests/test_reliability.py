@@ -192,9 +192,19 @@ HANDFUL = {
     "signals: SIGTERM": "stopped, all kept",
     "kill -9 and resume: kill -9 at evaluation 9, then resume": "works",
     "files: a pickle that does something": "clear error",
+    "values: objective forks": "works",
+    "surroundings: two workers in a daemonic process (multiprocessing.Pool)": "clear error",
+    "surroundings: executor is shut down": "stopped, all kept",
+    "stored runs: a leftover journal of another run": "clear error",
+    "stored runs: the file is deleted during the run": "stopped, all kept",
 }
-CONTROL = {"x0: x0 = ints": "works", "exceptions: OSError at evaluation 20": "evaluation lost", "files: empty": "—"}
-"""What SciPy's differential evolution does: it hands out nothing when the objective raises, and keeps no files."""
+CONTROL = {
+    "x0: x0 = ints": "works",
+    "exceptions: OSError at evaluation 20": "evaluation lost",
+    "values: objective forks": "evaluation lost",
+    "files: empty": "—",
+}
+"""What SciPy's differential evolution does: it returns nothing when the objective raises, a copy of the process runs on, and it keeps no files."""
 
 
 def ended(library, names, folder):
@@ -210,11 +220,11 @@ def test_a_handful_of_cases_ends_well_here(tmp_path):
     rows, told = ended("sublevel", HANDFUL, tmp_path)
     assert {name: row["outcome"] for name, row in rows.items()} == HANDFUL
     assert all(row["right"] for row in rows.values())
-    assert "| clear error | 2 |" in told
+    assert "| clear error | 4 |" in told
 
 
 def test_a_library_that_loses_evaluations_is_found_out(tmp_path):
     rows, told = ended("scipy DE", CONTROL, tmp_path)
     assert {name: row["outcome"] for name, row in rows.items()} == CONTROL
-    assert [row["right"] for row in rows.values()] == [True, False, True]
-    assert "| **evaluation lost** | 1 |" in told
+    assert [row["right"] for row in rows.values()] == [True, False, False, True]
+    assert "| **evaluation lost** | 2 |" in told

@@ -60,6 +60,7 @@ WORDS = {
         "unpickling",
         "ran out of input",
         "invalid load key",
+        "name of a file",
     ),
     "tell": ("tell", "ask", "value", "points", "solutions", "number", "trial", "candidate", "read-only"),
 }
