@@ -204,7 +204,7 @@ CONTROL = {
     "values: objective forks": "evaluation lost",
     "files: empty": "—",
 }
-"""What SciPy's differential evolution does: it returns nothing when the objective raises, a copy of the process runs on, and it keeps no files."""
+"""What SciPy's differential evolution does: an exception loses all evaluations, a copy of the process runs on, and there are no files."""
 
 
 def ended(library, names, folder):

@@ -449,6 +449,22 @@ def test_an_exception_counts_as_failed_if_so_wished(way):
     assert tuple(result.failures.last[0].x) == point
 
 
+class Silent(Exception):
+    """An exception that cannot say what it is."""
+
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+def test_an_exception_without_a_text_counts_as_failed_too():
+    def fun(x):
+        raise Silent
+
+    result = run(fun, maxiter=1, on_error="fail")
+    assert result.failures.counts == {"error": 6}
+    assert result.failures.last[0].what == "Silent: (its text cannot be made: RuntimeError)"
+
+
 @pytest.mark.parametrize("way", WAYS[:3])
 def test_an_exception_that_comes_once_is_forgotten_if_so_wished(way):
     assert facts(way(Flaky(times=1), maxiter=4, on_error="retry")) == facts(run(sphere, maxiter=4))

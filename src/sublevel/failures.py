@@ -52,8 +52,17 @@ class Failure(NamedTuple):
     @classmethod
     def of(cls, error: BaseException) -> Failure:
         """The failure that an exception is, in one line."""
-        kind, text = (error.kind, str(error)) if isinstance(error, EvaluationFailed) else (ERROR, f"{type(error).__name__}: {error}")
+        text = _text(error)
+        kind, text = (error.kind, text) if isinstance(error, EvaluationFailed) else (ERROR, f"{type(error).__name__}: {text}")
         return cls(printable(" ".join(kind.split())), printable(" ".join(text.split())))
+
+
+def _text(error: BaseException) -> str:
+    """The beginning of what an exception says, also of one whose own `__str__` raises."""
+    try:
+        return str(error)[:2000]
+    except Exception as own:
+        return f"(its text cannot be made: {type(own).__name__})"
 
 
 @dataclass(slots=True)
