@@ -302,7 +302,134 @@ def test_a_keyword_is_never_explained_by_one_that_does_not_exist():
         sl.Optimizer(np.ones(2), 0.5, n_jobs=2)
 
 
+def test_a_warning_points_at_the_line_of_the_user():
+    with pytest.warns(UserWarning, match="`workers` wins over `vectorized`") as warned:
+        sl.minimize(sphere, np.ones(2), 0.5, vectorized=True, workers=map, maxfevals=20)
+    assert warned[0].filename == __file__
+
+
 def test_signatures_are_as_written():
     parameters = inspect.signature(sl.minimize).parameters
     assert list(parameters)[:3] == ["fun", "x0", "sigma0"]
     assert all(parameter.kind is not inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+
+
+# The start
+
+
+class Recorded:
+    """A function that remembers its points, in the order of its calls."""
+
+    def __init__(self, fun):
+        self.fun, self.points = fun, []
+
+    def __call__(self, x):
+        """At a point, or at many."""
+        self.points.extend(np.atleast_2d(x).tolist())
+        return self.fun(x)
+
+
+def needle(x):
+    """A bowl around 0, and a hole at (3, 3) that a search does not find."""
+    return np.where(np.all(np.asarray(x) == 3.0, axis=-1), -1.0, sphere(x))
+
+
+@pytest.mark.parametrize("given", [{}, {"workers": map}, {"vectorized": True}, {"bounds": (-4, 4)}, {"log_scaled": True}], ids=str)
+def test_a_result_is_never_worse_than_its_start(given):
+    fun = Recorded(needle)
+    result = sl.minimize(fun, [3.0, 3.0], 0.5, rng=1, maxfevals=500, **given)
+    assert fun.points[0] == [3.0, 3.0]
+    assert result.fun == -1.0
+    assert result.x.tolist() == [3.0, 3.0]
+    assert result.nfev == len(fun.points) <= 500
+    assert result.diagnosis[0].name == "start_is_best"
+
+
+@pytest.mark.parametrize("given", [{}, {"restarts": 3, "maxfevals": 3000}, {"method": "lra-cma"}, {"bounds": [(-5, 5)] * 3}], ids=str)
+def test_the_search_does_not_depend_on_whether_its_start_is_evaluated(given):
+    runs = [Recorded(lambda x: rastrigin(x) + needle(x[..., :2] + 0.8)) for _ in range(2)]
+    on, off = (sl.minimize(fun, [2.2] * 3, 0.5, rng=1, evaluate_x0=x0, **given) for fun, x0 in zip(runs, (True, False), strict=True))
+    assert runs[0].points == [[2.2] * 3, *runs[1].points]
+    assert (on.nit, on.nfev, on.restarts) == (off.nit, off.nfev + 1, off.restarts)
+    assert [run.reasons for run in on.history.runs] == [run.reasons for run in off.history.runs]
+    np.testing.assert_array_equal(on.mean, off.mean)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_evaluated"),
+    [
+        ({}, True),
+        ({"popsize": 6}, True),
+        ({"vectorized": True}, True),
+        ({"vectorized": True, "popsize": 6}, False),
+        ({"vectorized": True, "popsize": 6, "evaluate_x0": True}, True),
+        ({"maxfevals": 6, "popsize": 6}, False),
+        ({"x0": lambda rng: rng.uniform(0, 1, 2)}, False),
+        ({"x0": lambda rng: rng.uniform(0, 1, 2), "evaluate_x0": True}, True),
+        ({"x0": [0.5, 0.5], "method": "pbil", "sigma0": None}, False),
+    ],
+)
+def test_the_start_is_evaluated_where_there_is_room_for_it(given, is_evaluated):
+    fun = Recorded(sphere)
+    given = {"x0": [1.0, 1.0], "sigma0": 0.5, "maxiter": 1, "rng": 1} | given
+    result = sl.minimize(fun, given.pop("x0"), given.pop("sigma0"), **given)
+    assert result.nfev == len(fun.points) == 6 + is_evaluated
+    assert result.history["nfev"].tolist() == [6 + is_evaluated]
+
+
+def test_a_start_that_is_good_enough_ends_the_search():
+    result = sl.minimize(needle, [3.0, 3.0], 0.5, rng=1, ftarget=-0.5)
+    assert (list(result.reasons), result.nit, result.success) == (["ftarget"], 1, True)
+
+
+def test_a_start_that_fails_does_no_harm():
+    result = sl.minimize(lambda x: np.nan if x[0] == 1 else sphere(x), np.ones(2), 0.5, rng=1)
+    assert result.success
+    assert len(result.failures) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "sentence"),
+    [
+        ({"evaluate_x0": 1}, TypeError, "`evaluate_x0` must be True or False"),
+        ({"evaluate_x0": True, "maxfevals": 6}, ValueError, r"`popsize` \+ 1 = 7 evaluations"),
+        ({"evaluate_x0": True, "method": "pbil", "sigma0": None}, ValueError, "holds probabilities"),
+    ],
+    ids=str,
+)
+def test_a_start_that_cannot_be_evaluated_is_refused(given, error, sentence):
+    with pytest.raises(error, match=sentence):
+        sl.minimize(sphere, [0.5, 0.5], given.pop("sigma0", 0.5), **given)
+
+
+@pytest.mark.parametrize("maxtime", [None, 0.12])
+def test_a_start_is_stored_and_not_evaluated_again(tmp_path, maxtime):
+    first = Slow(0.05 if maxtime else 0.0)
+    begun = sl.minimize(first, np.ones(3), 0.5, rng=1, maxtime=maxtime, maxfevals=40, store=tmp_path / "a.db")
+    assert (begun.nit == 0) == (maxtime is not None)
+    second = Slow(0.0)
+    resumed = sl.resume(tmp_path / "a.db", second, maxtime=1000, maxfevals=300)
+    whole = sl.minimize(bowl, np.ones(3), 0.5, rng=1, maxfevals=300, store=tmp_path / "b.db")
+    assert (resumed.fun, resumed.nfev) == (whole.fun, whole.nfev) == (whole.fun, first.calls + second.calls)
+    assert fingerprint(tmp_path / "a.db") == fingerprint(tmp_path / "b.db")
+    run = sl.load(tmp_path / "a.db")
+    assert run.points[0].tolist() == [1.0, 1.0, 1.0]
+    assert run.values.size == run.result.nfev == whole.nfev
+    assert run.result.history.runs[0].popsize == 7
+
+
+def test_a_stored_run_that_was_cut_short_is_worth_its_start(tmp_path):
+    sl.minimize(needle, [3.0, 3.0], 0.5, rng=1, maxfevals=40, store=tmp_path / "a.db")
+    assert sl.load(tmp_path / "a.db").result.fun == -1.0
+    assert sl.resume(tmp_path / "a.db", needle, maxfevals=80).x.tolist() == [3.0, 3.0]
+
+
+def test_processes_evaluate_the_start_too():
+    serial = sl.minimize(sphere, np.ones(2), 0.5, rng=1, maxfevals=30)
+    parallel = sl.minimize(sphere, np.ones(2), 0.5, rng=1, maxfevals=30, workers=2)
+    assert (parallel.nfev, parallel.fun) == (serial.nfev, serial.fun) == (25, serial.fun)
+
+
+def test_scipy_methods_are_never_worse_than_their_start():
+    result = scipy.optimize.minimize(needle, [3.0, 3.0], method=sl.scipy_method, options={"sigma0": 0.5, "rng": 1})
+    assert result.fun == -1.0

@@ -94,7 +94,7 @@ def test_an_exception_in_a_worker_arrives_with_the_point_and_the_work_done(worke
     assert any(np.array_equal(caught.value.sublevel_x, x) for x in X[X[:, 0] < 0.3])  # several may raise at the same time
     assert any("raised at x = [" in note for note in caught.value.__notes__)
     result = caught.value.sublevel_result
-    assert expected.nfev <= result.nfev < expected.nfev + len(X)
+    assert expected.nfev < result.nfev <= expected.nfev + len(X)  # the start is one more
     assert list(result.reasons) == ["interrupted"]
 
 
@@ -132,7 +132,7 @@ def test_workers_win_over_vectorized_and_say_so():
 def test_a_map_that_loses_values_is_refused_with_the_sample():
     with pytest.raises(ValueError, match="one number per point") as caught:
         sl.minimize(sphere, np.zeros(2), 0.5, workers=lambda fun, points: [fun(point) for point in points[1:]])
-    assert caught.value.sublevel_x.shape == (6, 2)
+    assert caught.value.sublevel_x.shape == (7, 2)  # the start and six others
 
 
 def test_a_map_that_fails_itself_is_blamed_with_the_sample():
@@ -141,7 +141,7 @@ def test_a_map_that_fails_itself_is_blamed_with_the_sample():
 
     with pytest.raises(OSError, match="no cluster") as caught:
         sl.minimize(sphere, np.zeros(2), 0.5, workers=broken)
-    assert caught.value.sublevel_x.shape == (6, 2)
+    assert caught.value.sublevel_x.shape == (7, 2)
 
 
 # ---------------------------------------------------------------------------------------------------- Ctrl-C
@@ -478,8 +478,8 @@ def test_without_a_box_sigma0_is_asked_for(bounds):
 
 
 def test_what_other_methods_need_is_ignored():
-    result = by_scipy(sphere, np.ones(3), jac=lambda x: 2 * x, hess="2-point", tol=1e-3, options={"sigma0": 0.5, "maxfev": 70, "seed": 1})
-    assert result.nfev == 70
+    result = by_scipy(sphere, np.ones(3), jac=lambda x: 2 * x, hess="2-point", options={"sigma0": 0.5, "maxfev": 71, "seed": 1})
+    assert result.nfev == 71
 
 
 def test_an_option_that_nobody_knows_is_named():

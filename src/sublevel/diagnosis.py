@@ -127,6 +127,18 @@ def failed(facts: Facts) -> Finding | None:
     return Finding("failed", sentence, {"failed": len(failures), "nfev": nfev, **failures.counts})
 
 
+def start_is_best(facts: Facts) -> Finding | None:
+    """The search found nothing as good as its start."""
+    best, found = float(facts.columns["best"][-1]), float(np.fmin.reduce(facts.columns["generation_best"]))
+    if not best < found:
+        return None
+    sentence = (
+        f"no point of the search was better than `x0`, whose value is {best:.6g}; the best one had {found:.6g}: the search ended "
+        "elsewhere; try a smaller `sigma0`, or restarts"
+    )
+    return Finding("start_is_best", sentence, {"start": best, "found": found})
+
+
 def flat(facts: Facts) -> Finding | None:
     """The objective does not tell points apart."""
     best, ended_flat = facts.columns["generation_best"], any({"flat", "tolfun"} & set(run.reasons) for run in facts.runs)
@@ -271,6 +283,7 @@ def ill_conditioned(facts: Facts) -> Finding | None:
 
 CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (
     failed,
+    start_is_best,
     flat,
     noisy,
     multimodal,

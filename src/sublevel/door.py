@@ -124,6 +124,14 @@ def explain_keywords(function: Callable[P, R]) -> Callable[P, R]:
     return explained
 
 
+def user_level() -> int:
+    """The `stacklevel` by which a warning of the caller points at the user's line, whatever of this package lies between."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] == "sublevel":
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 def unknown_keyword(function: str, keyword: str, known: Iterable[str]) -> str:
     """What is wrong with a keyword that a function does not know, and which one to use."""
     wrong, names = f"{function}() got an unexpected keyword argument {keyword!r}", list(known)

@@ -18,7 +18,7 @@ import numpy as np
 
 from sublevel import cluster
 from sublevel.arrays import Array
-from sublevel.door import Workers, checked_args, checked_flag, checked_value, checked_values, shown
+from sublevel.door import Workers, checked_args, checked_flag, checked_value, checked_values, shown, user_level
 from sublevel.failures import ATTEMPTS, NAN, Failure, Failures, OnError, tell_about
 from sublevel.workers import Processes, WorkerLost, available_cores
 
@@ -61,7 +61,7 @@ def evaluator(
     """One point after the other, all at once, or by `workers`; failed evaluations are noted in `failures`, and their values are NaN."""
     failures = Failures() if failures is None else failures
     if vectorized and workers != 1:
-        warnings.warn("`workers` wins over `vectorized`: the objective gets one point at a time, as in SciPy.", stacklevel=3)
+        warnings.warn("`workers` wins over `vectorized`: the objective gets one point at a time, as in SciPy.", stacklevel=user_level())
     if timeout is not None and (not isinstance(workers, int) or (vectorized and workers == 1)):
         raise ValueError(
             f"`timeout` ends the process that evaluates a point, so `workers` must be a number, and `vectorized` must be left out, "

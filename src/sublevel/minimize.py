@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sublevel.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
-from sublevel.arrays import Array
+from sublevel.arrays import Array, locked
 from sublevel.curvature.frame import check_number_of_variables
 from sublevel.curvature.values import curvature as curvature_at
 from sublevel.door import (
@@ -85,6 +85,7 @@ def minimize(
     tolfun: float | None = None,
     tolx: float | None = None,
     names: Sequence[str] | None = None,
+    evaluate_x0: bool | None = None,
     vectorized: bool = False,
     workers: Workers = 1,
     timeout: float | None = None,
@@ -111,6 +112,9 @@ def minimize(
     tolfun, tolx: a run has converged when the values of a generation and the best ones of recent generations differ by no more than
         `tolfun`, or when no standard deviation exceeds `tolx` (in ln x for a variable that is log-scaled). Absolute; off by default.
     names: what to call the variables, in the diagnosis, plots, reports and files.
+    evaluate_x0: whether `x0` is evaluated together with the first generation, so that the result is never worse than the start. It counts
+        in ``nfev``, and the search does not depend on it. Default: if `x0` is a point, `maxfevals` has room for it and no size of a batch
+        is given, which is `popsize` with `vectorized`; else ``fun`` gets ``popsize + 1`` points once.
     workers: processes (−1: one on each core), an Executor, a Dask Client or a function like `map`; as in SciPy, wins over `vectorized`.
     timeout, on_error: seconds an evaluation may take; and whether an exception ends the run ("raise"), counts as a failed evaluation
         ("fail") or does at the second time ("retry"). Failed ones are NaN, and named in ``failures``.
@@ -131,12 +135,14 @@ def minimize(
     limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime)
     hears, show = checked_callback(callback), Progress(maxfevals) if checked_flag("progress", progress) else None
     how = checked_flag("vectorized", vectorized), checked_workers(workers), checked_timeout(timeout), checked_on_error(on_error)
+    batch = popsize if how[0] and isinstance(how[1], int) and how[1] == 1 else None
+    extra = _checked_start(evaluate_x0, optimizer, limits, batch)
     evaluate = evaluator(with_args(fun, args), *how, failures := Failures())
-    search = Search(optimizer, evaluate, limits, hears, show, History(optimizer), failures)
+    search = Search(optimizer, evaluate, limits, hears, show, History(optimizer), failures, x0=extra)
     with TerminationsAsInterrupts():
         if store is not None:
             asked = (maxfevals, maxiter, ftarget, maxtime)
-            search = search.stored(store, Given(method, fun, checked_args(args), asked, *how, log_scaled))
+            search = search.stored(store, Given(method, fun, checked_args(args), asked, *how, log_scaled, extra is not None))
         return _with_curvature(search.to_the_end(), fun, args, *how) if wants_curvature else search.to_the_end()
 
 
@@ -147,6 +153,20 @@ def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
     if wanted:
         check_number_of_variables(optimizer.theta.dimension)
     return wanted
+
+
+def _checked_start(evaluate_x0: Any, optimizer: Optimizer, limits: Limits, batch: int | None) -> Array | None:
+    """The start (d,), if it is to be evaluated with the first generation; there is no room for it if `fun` takes a `batch` of points."""
+    is_bits, start, least = isinstance(optimizer.theta, Bernoulli), optimizer.start, optimizer.popsize + 1
+    if evaluate_x0 is None:
+        return None if is_bits or start.another is not None or batch is not None or limits.maxfevals < least else start.x0
+    if not checked_flag("evaluate_x0", evaluate_x0):
+        return None
+    if is_bits:
+        raise ValueError("a method on bits cannot evaluate `x0`, which holds probabilities, got evaluate_x0=True.")
+    if limits.maxfevals < least:
+        raise ValueError(f"`maxfevals` must allow `popsize` + 1 = {least} evaluations with evaluate_x0=True, got {limits.maxfevals:.0f}.")
+    return start.x0
 
 
 def _with_curvature(
@@ -231,6 +251,7 @@ class Search:
     failures: Failures
     elsewhere: Callable[[Optimizer], None] | None = None  # makes a generation whose points are not here
     recorder: Recorder | None = None
+    x0: Array | None = None  # (d,), the start, if it is evaluated with the first generation
 
     def stored(self, store: Any, given: Given) -> Search:
         """The search with a recorder into a new file."""
@@ -283,12 +304,15 @@ class Search:
         return reasons
 
     def told(self) -> None:
-        """Tell the optimizer a generation, here or elsewhere."""
+        """Tell the optimizer a generation, here or elsewhere; the first one may have the start before its points."""
         if self.elsewhere is not None:
             self.elsewhere(self.optimizer)
             return
-        points = self.optimizer.ask()
-        self.optimizer.tell(points, self.values(points))
+        asked = self.optimizer.ask()
+        points = asked if self.x0 is None or self.optimizer.nit else locked(np.concatenate([self.x0[None], asked]))
+        values, more = self.values(points), len(points) - len(asked)
+        self.optimizer.note(points[:more], values[:more])
+        self.optimizer.tell(asked, values[more:])
 
     def values(self, points: Array) -> Array:
         """Values (n,) of points (n, d). If the objective raises, those that came before are counted."""

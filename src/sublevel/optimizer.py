@@ -91,7 +91,7 @@ class Optimizer:
         self.best_run, self._left = 0, theta  # the run that found it, and where that ended
         self.endings = Endings()  # why earlier runs ended
         self._over: dict[str, float] = {}
-        self._begin(self._next_run(None), theta)
+        self._begin(self._next_run(None), theta, np.nan)
 
     def _forget_runs(self) -> None:
         """Begin anew with the restart strategy."""
@@ -108,10 +108,11 @@ class Optimizer:
             self._spent.append(spent)
         return run
 
-    def _begin(self, run: Run, theta: Family) -> None:
+    def _begin(self, run: Run, theta: Family, to_beat: float) -> None:
+        """Begin a run after others whose best value is `to_beat`. A start that was evaluated is not theirs, and no run depends on it."""
         self.run, self.popsize = run, run.popsize
         self.state = self.method.init(theta, run.popsize)
-        self.watch = Watch(theta.deviations, run.popsize, self.best_fun, self.tolerances)
+        self.watch = Watch(theta.deviations, run.popsize, to_beat, self.tolerances)
         self.last: Info | None = None
         self._run_began = self.nfev
         self._pending: Sample | None = None
@@ -232,7 +233,8 @@ class Optimizer:
                     self._left = self.state.theta
                 self.restarts += 1
                 self.endings.append(reasons)
-                self._begin(run, self.start.theta(self.start.point(self.rng), run.sigma_factor))
+                to_beat = float(np.fmin(self.watch.to_beat, self.watch.lowest))
+                self._begin(run, self.start.theta(self.start.point(self.rng), run.sigma_factor), to_beat)
         return self._over
 
     def _allowance(self) -> float:
@@ -273,7 +275,7 @@ class Optimizer:
         self.best_x, self.best_fun, self.best_run = locked(saved.best_x), float(facts["best_fun"]), int(facts["best_run"])
         self._left = saved.state.theta if saved.theta_of_best is None else saved.theta_of_best
         self.endings = Endings(facts["endings"])
-        self._begin(run, saved.state.theta)
+        self._begin(run, saved.state.theta, np.nan)
         self._over, self._run_began = dict(facts["over"]), int(facts["run_began"])
         self.state = saved.state
         self.watch = Watch(saved.initial_deviations, run.popsize, tolerances=self.tolerances)

@@ -111,7 +111,9 @@ def resume(
     if check and found.probe is not None:
         evaluate = Probing(evaluate, found.probe, found.failures, path)
     with TerminationsAsInterrupts():
-        return Search(found.optimizer, evaluate, limits, hears, show, found.history, found.failures, recorder=recorder).to_the_end()
+        start = found.optimizer.start.x0 if found.settings.evaluate_x0 else None
+        search = Search(found.optimizer, evaluate, limits, hears, show, found.history, found.failures, recorder=recorder, x0=start)
+        return search.to_the_end()
 
 
 class Found(NamedTuple):
@@ -138,7 +140,7 @@ def _found(path: Path, again: Again) -> Found:
         history = restored(reading, optimizer)
         if list(optimizer.tolerances) != reading.settings.tolerances:
             optimizer.forget_convergence()
-        failures = stored_failures(reading, reading.told().generations.popsizes)
+        failures = stored_failures(reading, reading.told().sizes)
         generations, awaited = file.last("generations")[1], file.last("evaluations")[1]
         stored = Stored(generations, awaited, restarts=optimizer.restarts + 1)
         _warn_of_differences(reading)

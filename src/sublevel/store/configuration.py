@@ -81,6 +81,7 @@ class Settings:
     limits: list[float | None]  # maxfevals, maxiter, ftarget, maxtime
     tolerances: list[float]  # tolfun, tolx
     names: list[str] | None  # of the variables
+    evaluate_x0: bool  # with the first generation
     vectorized: bool
     workers: int | None  # None if it was a function, an executor or a client
     timeout: float | None
@@ -106,6 +107,7 @@ class Given:
     timeout: float | None
     on_error: str
     log_scaled: Any
+    evaluate_x0: bool
 
     def settings(self, optimizer: Optimizer, command: Mapping[str, Any] | None) -> Settings:
         """All that can be stored of what was given but arrays."""
@@ -121,6 +123,7 @@ class Given:
             limits=[None if limit is None else float(limit) for limit in self.limits],
             tolerances=list(optimizer.tolerances),
             names=None if optimizer.start.names is None else list(optimizer.start.names),
+            evaluate_x0=self.evaluate_x0,
             vectorized=bool(self.vectorized),
             workers=int(self.workers) if isinstance(self.workers, int) else None,
             timeout=None if self.timeout is None else float(self.timeout),
@@ -199,6 +202,7 @@ SETTINGS: dict[str, Any] = {
     "limits": list,
     "tolerances": list,
     "names": (list, NOTHING),
+    "evaluate_x0": bool,
     "vectorized": bool,
     "workers": (int, NOTHING),
     "timeout": (float, NOTHING),

@@ -38,6 +38,7 @@ class Told(NamedTuple):
     generations: Generations
     medians: Array
     times: Array
+    sizes: NDArray[np.int64]  # evaluations
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +110,9 @@ class Reading:
         if any(len(row[3]) != 8 * NUMBERS for row in rows) or [row[0] for row in rows] != list(range(1, until + 1)):
             raise StoreError(f"{self.path} is damaged: generations are missing or not as they should be.")
         table = np.frombuffer(b"".join(row[3] for row in rows)).reshape(-1, NUMBERS)
-        runs, popsizes = (np.array([row[column] for row in rows], dtype=np.int64) for column in (1, 2))
-        return Told(Generations(table[:, :4].copy(), runs, popsizes), table[:, 4], table[:, 5])
+        runs, sizes = (np.array([row[column] for row in rows], dtype=np.int64) for column in (1, 2))
+        popsizes = sizes - (self.settings.evaluate_x0 * (np.arange(len(sizes)) == 0))  # the start came with the first generation
+        return Told(Generations(table[:, :4].copy(), runs, popsizes), table[:, 4], table[:, 5], sizes)
 
     def last_generation(self) -> tuple[tuple[Array, int], int]:
         """The numbers and the run of the last generation, all NaN and 0 if there is none; and the values that came since."""
@@ -153,8 +155,8 @@ def restored(reading: Reading, optimizer: Optimizer, whole: bool = True) -> Hist
     saved = reading.saved(optimizer, memory=whole)
     nit, run = saved.facts["nit"], saved.facts["restarts"]
     told = reading.told(nit if whole else None)
-    popsizes, mine = told.generations.popsizes, told.generations.runs == run
-    if nit > len(popsizes) or int(np.sum(popsizes[:nit])) != saved.facts["nfev"]:
+    sizes, mine = told.sizes, told.generations.runs == run
+    if nit > len(sizes) or int(np.sum(sizes[:nit])) != saved.facts["nfev"]:
         raise StoreError(f"{reading.path} is damaged: its generations have not as many evaluations as its checkpoint says.")
     if whole:
         optimizer.replay(saved)
@@ -286,33 +288,33 @@ class Stretch(NamedTuple):
     values: Array  # (m,)
 
 
-def stretches(reading: Reading, popsizes: NDArray[np.int_]) -> Iterator[Stretch]:
+def stretches(reading: Reading, sizes: NDArray[np.int_]) -> Iterator[Stretch]:
     """All evaluations in the order of the search, each with its checksum; those of the told generations, of these sizes, are complete."""
     d, last, end = reading.problem.x0.size, 0, 0
     for iteration, place, run, points, values in reading.file.rows("evaluations", "ORDER BY iteration, place"):
         if len(values) % 8 or len(points) != d * len(values):
             raise StoreError(f"{reading.path} is damaged: its points do not have {d} variables.")
         if iteration != last:
-            _check_complete(reading.path, last, end, popsizes, iteration)
+            _check_complete(reading.path, last, end, sizes, iteration)
             last, end = iteration, 0
         if place < end:
             raise StoreError(f"{reading.path} is damaged: generation {iteration} has evaluations twice.")
-        end = end + len(values) // 8 if iteration <= len(popsizes) else place + len(values) // 8
+        end = end + len(values) // 8 if iteration <= len(sizes) else place + len(values) // 8
         yield Stretch(run, iteration, place, np.frombuffer(points).reshape(-1, d), np.frombuffer(values))
-    _check_complete(reading.path, last, end, popsizes, max(len(popsizes), last) + 1)
+    _check_complete(reading.path, last, end, sizes, max(len(sizes), last) + 1)
 
 
-def _check_complete(path: Path, iteration: int, count: int, popsizes: NDArray[np.int_], following: int) -> None:
+def _check_complete(path: Path, iteration: int, count: int, sizes: NDArray[np.int_], following: int) -> None:
     """A told generation has as many evaluations as it must have, and no other one is missing before the following."""
-    is_short = 0 < iteration <= len(popsizes) and count != popsizes[iteration - 1]
-    if is_short or (following != iteration + 1 and iteration < len(popsizes)):
+    is_short = 0 < iteration <= len(sizes) and count != sizes[iteration - 1]
+    if is_short or (following != iteration + 1 and iteration < len(sizes)):
         raise StoreError(f"{path} is damaged: evaluations of generation {iteration if is_short else iteration + 1} are missing.")
 
 
 def evaluations(reading: Reading) -> tuple[Evaluations, Failures]:
     """Every evaluation, those of a generation that is not finished included, and how some of them failed."""
-    d, popsizes = reading.problem.x0.size, reading.told().generations.popsizes
-    parts, failures = list(stretches(reading, popsizes)), Failures()
+    d = reading.problem.x0.size
+    parts, failures = list(stretches(reading, reading.told().sizes)), Failures()
     notes = failure_notes(reading)
     for part in parts:
         add_failures(failures, part, notes.get(part.iteration, ()))
@@ -365,10 +367,10 @@ def add_failures(failures: Failures, part: Stretch, notes: Sequence[Note]) -> No
     failures.last.extend(kinds[which[place]]._replace(x=part.points[place]) for place in missing[-KEPT:])
 
 
-def stored_failures(reading: Reading, popsizes: NDArray[np.int_]) -> Failures:
+def stored_failures(reading: Reading, sizes: NDArray[np.int_]) -> Failures:
     """How evaluations failed, from a file of which every row is looked at."""
     failures, notes = Failures(), failure_notes(reading)
-    for part in stretches(reading, popsizes):
+    for part in stretches(reading, sizes):
         add_failures(failures, part, notes.get(part.iteration, ()))
     return failures
 

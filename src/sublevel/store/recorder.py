@@ -184,6 +184,7 @@ class Generation:
     iteration: int
     points: Array  # (n, d)
     values: Array  # (n,)
+    popsize: int  # the last so many are those that the search asked for; the start may be before them
     waiting: list[Any] = field(default_factory=list[Any])  # places, or arrays of them
     in_file: bool = False
     is_whole: bool = False  # all of it is in the file as the rows that a finished generation has
@@ -255,7 +256,7 @@ class Recorder:
         """Fill in the values (n,) of the next generation's points (n, d) that are stored, and mark them as known."""
         check_generation(done)
         iteration = done.nit + 1
-        self._open = Generation(done.restarts, iteration, points, values)
+        self._open = Generation(done.restarts, iteration, points, values, done.popsize)
         if iteration <= self._awaited:
             with self._disk:
                 stored = np.full(points.shape, np.nan)
@@ -308,8 +309,8 @@ class Recorder:
         generation, self._open = self._open, None
         if generation is None:
             raise RuntimeError("a generation was told before its points were made")
-        values = generation.values
-        median = np.partition(values, len(values) // 2)[len(values) // 2]
+        values, popsize = generation.values, generation.popsize
+        median = np.partition(values[-popsize:], popsize // 2)[popsize // 2]
         numbers = np.array([*history.last, median, time.time()])
         self._note_wait(now, generation.points.nbytes)
         self._waiting.generations.append((done.nit, history.last_run, len(values), numbers.tobytes()))
