@@ -45,8 +45,8 @@ def _parameters_panel(axis: Any, found: Any) -> None:
     relative = np.where(known, errors / np.where(x > 0, x, 1.0), np.nan)
     rows = np.arange(free.size)
     tidy(axis)
-    axis.scatter(relative, rows, color=BLUE, s=22, zorder=3)
     if known.any():
+        axis.scatter(relative[known], rows[known], color=BLUE, s=22, zorder=3)
         axis.set_xscale("log")
         axis.set_xlim(0.3 * np.nanmin(relative), 3.0 * np.nanmax(relative))
         label_log(axis.xaxis)
