@@ -16,7 +16,7 @@ SOURCE = ROOT / "src" / "sublevel"
 
 # From the heart outwards; a module may import from its own layer and from those above it in this list. What is not named is the rest.
 LAYERS = [
-    {"arrays", "constants"},
+    {"arrays", "constants", "summaries", "frames"},
     {"linalg"},
     {"tangent"},
     {"families"},

@@ -36,3 +36,7 @@ def pictures(shown):
 def test_every_picture_is_shown_once(outputs):
     assert [pictures(shown) for shown in outputs] == [0, 1, 1, 1, 1, 1, 1, 0]
     assert all(len(shown) == 1 for shown in outputs[1:])
+
+
+def test_a_result_is_shown_as_html(outputs):
+    assert outputs[-1] == [{"text/html", "text/plain"}]

@@ -109,10 +109,10 @@ def test_a_result_in_a_callback_can_be_shown():
 
 def test_showing_or_pickling_a_result_of_many_variables_makes_no_matrix():
     result = sl.minimize(sphere, np.ones(20_000), 0.5, method="sep-cma", rng=1, maxiter=2, vectorized=True)
-    assert "shape (20000, 20000), computed when read" in repr(result)
+    assert len(repr(result)) < 2000
+    assert "cov" in result._deferred()
     assert len(pickle.dumps(result)) < 20 * 8 * 20_000
     assert isinstance(result.entries()["cov"], Deferred)
-    assert "cov: [[" in repr(small())
 
 
 def facts(result):

@@ -1,5 +1,7 @@
 """Black-box optimization by natural gradients: the minimum of a function and the shape of the valley around it."""
 
+import logging
+
 from sublevel import plots
 from sublevel.adapters.scipy import scipy_method
 from sublevel.curvature import Curvature, RankShape, curvature, shape_from_ranks
@@ -16,6 +18,8 @@ from sublevel.sharded import minimize_sharded
 from sublevel.store.errors import StoreError
 from sublevel.stored import StoredRun, load
 from sublevel.warm import warm_start
+
+logging.getLogger("sublevel").addHandler(logging.NullHandler())
 
 __version__ = "0.1.0.dev0"
 

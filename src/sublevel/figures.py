@@ -91,7 +91,7 @@ def label_log(axis: Any) -> None:
     if 0 < low < high < np.inf and high / low < SHORT_SPAN**2:
         is_long = high / low > SHORT_SPAN
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if is_long else MaxNLocator(5, steps=(1, 2, 5, 10)))
-        axis.set_major_formatter(StrMethodFormatter("{x:.4g}"))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -33,7 +34,10 @@ from sublevel.restarts import Once, Run
 from sublevel.space import Space
 from sublevel.start import checked_beginning
 from sublevel.stop import SLOW, Endings, Tolerances, Watch
+from sublevel.summaries import Summary, counted, short_array
 from sublevel.weights import Ranking, ranking
+
+LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +237,10 @@ class Optimizer:
                     self._left = self.state.theta
                 self.restarts += 1
                 self.endings.append(reasons)
+                LOGGER.info(
+                    "restart %d with popsize %d: the run before ended by %s after %d evaluations, best value so far %.8g",
+                    *(self.restarts, run.popsize, ", ".join(reasons), spent, self.best_fun),
+                )
                 to_beat = float(np.fmin(self.watch.to_beat, self.watch.lowest))
                 self._begin(run, self.start.theta(self.start.point(self.rng), run.sigma_factor), to_beat)
         return self._over
@@ -308,6 +316,27 @@ class Optimizer:
         run = self._hear_again(saved.facts["sent"])
         if run != Run(*saved.facts["run"]):
             raise ValueError(f"`restarts` must be the strategy that the run began with: now it makes {run}, then {saved.facts['run']}.")
+
+    def __repr__(self) -> str:
+        """Where the search is, in a few lines."""
+        return self._summary().text()
+
+    def _repr_html_(self) -> str:
+        """Where the search is, for notebooks."""
+        return self._summary().html()
+
+    def _summary(self) -> Summary:
+        facts = {
+            "best_fun": f"{self.best_fun:.10g}",
+            "best_x": short_array(self.best_x),
+            "mean": short_array(self.mean),
+            "std": short_array(self.deviations),
+            "spent": f"nfev {self.nfev}, nit {self.nit}, restarts {self.restarts}",
+        }
+        if self._over:
+            facts["stop"] = ", ".join(self._over)
+        title = f"Optimizer: {self.method.name}, {counted(self.best_x.size, 'variable')}, popsize {self.popsize}"
+        return Summary(title, facts)
 
     def __copy__(self) -> Optimizer:
         """A copy that does not share a generator: it would change the path of the other."""

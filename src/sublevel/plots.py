@@ -134,7 +134,9 @@ def matrix_panel(axis: Any, matrix: Array, names: list[str], title: str) -> None
         for (row, column), value in np.ndenumerate(matrix):
             axis.text(column, row, f"{value:.2f}", ha="center", va="center", color="white" if abs(value) > 0.6 else INK, fontsize=8)
     axis.set_title(title)
-    axis.figure.colorbar(image, ax=axis, fraction=0.046, pad=0.04).outline.set_visible(False)
+    bar = axis.figure.colorbar(image, ax=axis, fraction=0.046, pad=0.04, ticks=[-1, -0.5, 0, 0.5, 1])
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(colors=FAINT)
 
 
 def animate(

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from sublevel.arrays import Array
 from sublevel.door import default_name
 from sublevel.families import Family, FullGaussian
+from sublevel.frames import data_frame
 from sublevel.method import Method
+from sublevel.summaries import Summary, counted, listed
 from sublevel.transforms import AdaptedRates
 
 if TYPE_CHECKING:
@@ -238,9 +240,39 @@ class History:
         if same_run and len(self) and self.snapshots[-1].nfev < self._numbers[-len(self.COLUMNS)]:
             self.snapshots.append(Snapshot(done.nfev, done.restarts, done.theta))
 
+    def to_frame(self) -> Any:
+        """The rows as a table: a DataFrame if pandas is installed, a structured array otherwise.
+
+        Returns
+        -------
+        pandas.DataFrame or structured numpy.ndarray
+            Columns ``run`` (0 is the first, then the restarts), ``popsize``, ``nfev``, ``best``, ``generation_best`` and ``deviation``.
+        """
+        lengths = [run.rows.stop - run.rows.start for run in self.runs]
+        run = np.repeat(np.arange(len(lengths)), lengths)
+        popsize = np.array(self._popsizes[: self._run_count])[run]
+        columns = self.arrays()
+        return data_frame({"run": run, "popsize": popsize, "nfev": columns.pop("nfev").astype(np.int64), **columns})
+
     def __repr__(self) -> str:
-        """Short, because a result shows it."""
-        return f"History({len(self)} rows of {', '.join(self.COLUMNS)})"
+        """In one line."""
+        return self._summary().title
+
+    def _repr_html_(self) -> str:
+        """The runs, for notebooks."""
+        return self._summary().html()
+
+    def _summary(self) -> Summary:
+        runs = self.runs
+        title = f"History: {counted(len(self), 'row')} of {', '.join(self.COLUMNS)}; {counted(len(runs), 'run')}"
+        rows = [["run", "popsize", "rows", "best value", "ended by"]]
+        for i in listed(len(runs)):
+            if i is None:
+                rows.append(["…"] + [""] * 4)
+            else:
+                one = runs[i]
+                rows.append([f"{i}", f"{one.popsize}", f"{one.rows.stop - one.rows.start}", f"{one.fun:.8g}", ", ".join(one.reasons)])
+        return Summary(title, table=rows)
 
     def __len__(self) -> int:
         """Rows so far."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
-from dataclasses import dataclass, fields
-from math import prod
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -19,14 +20,19 @@ from sublevel.families import Family
 from sublevel.optimizer import Optimizer
 from sublevel.record import History
 from sublevel.start import covariance_of, deviations_of, mean_of
+from sublevel.summaries import Summary, listed, short_array
 
 if TYPE_CHECKING:
     from sublevel.curvature import Curvature
 
 PLAIN: Any = dict
 """What a result is at run time; type stubs of SciPy know it as a Mapping only."""
-LARGEST_SHOWN = 10_000
-"""Numbers of a deferred array up to which `repr` computes it."""
+LARGEST_DIAGNOSED = 500
+"""Variables up to which `repr` reads the diagnosis, which may take an SVD."""
+JSON_ENTRIES = ("x", "fun", "success", "status", "message", "reasons", "nfev", "nit", "restarts", "mean", "std")
+"""What `to_json` takes as it is."""
+SHOWN = frozenset({"fun", "x", "std", "message", "success", "status", "nfev", "nit", "restarts", "failures", "diagnosis"})
+"""Entries that `repr` shows, or that follow from what it shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,15 +180,66 @@ class Result(OptimizeResult):
         """Pickled with what was not read yet still deferred."""
         return restored_result, (type(self), self.entries())
 
+    def to_json(self, indent: int | None = None) -> str:
+        """The result as JSON, for other programs.
+
+        Parameters
+        ----------
+        indent : int, optional
+            Spaces by which lines are indented; by default there is one line.
+
+        Returns
+        -------
+        str
+            An object with ``x``, ``fun``, ``success``, ``status``, ``message``, ``reasons``, ``nfev``, ``nit``, ``restarts``, ``mean``,
+            ``std``, ``names``, ``diagnosis`` (names, sentences and numbers), ``failures`` (how many of each kind), and ``hess_inv`` if it
+            is there. Numbers that are not finite are null.
+        """
+        facts = {name: self[name] for name in JSON_ENTRIES}
+        facts["names"] = [self.history.name(i) for i in range(self.x.size)]
+        facts["diagnosis"] = [{"name": f.name, "sentence": f.sentence, "numbers": f.numbers} for f in self.diagnosis]
+        facts["failures"] = dict(self.failures.counts)
+        if self.get("hess_inv") is not None:
+            facts["hess_inv"] = self.hess_inv
+        return json.dumps(finite(facts), indent=indent, allow_nan=False)
+
     def __repr__(self) -> str:
-        """As SciPy shows it, without large matrices that were not read, and without entries that are None or an empty dict."""
-        shown = {name: found() if _is_small(found) else found for name, found in self.entries().items()}
-        told = {name: found for name, found in shown.items() if found is not None and (name != "reasons" or found)}
-        return repr(restored_result(OptimizeResult, told))
+        """The most important entries, of many variables a few; large matrices are not computed."""
+        return self._summary().text()
+
+    def _repr_html_(self) -> str:
+        """The most important entries and a table of the variables, for notebooks."""
+        summary, rows = self._summary(), [["variable", "x", "std"]]
+        if "history" in self and "std" in self:
+            for i in listed(self.x.size):
+                rows.append(["…", "", ""] if i is None else [self.history.name(i), f"{self.x[i]:.8g}", f"{self.std[i]:.3g}"])
+        return replace(summary, table=rows if len(rows) > 1 else ()).html()
+
+    def _summary(self) -> Summary:
+        if not self.keys() >= SHOWN | {"reasons", "history"}:  # entries were removed
+            return Summary(f"Result with the entries {', '.join(self)}")
+        title = "Result: success" if self.success else "Result: no success" if self.reasons else "Result of a run that goes on"
+        facts = {
+            "fun": f"{self.fun:.10g}",
+            "x": short_array(self.x),
+            "std": short_array(self.std),
+            "message": self.message,
+            "spent": f"nfev {self.nfev}, nit {self.nit}, restarts {self.restarts}",
+            "failures": repr(self.failures),
+            "also": ", ".join(name for name, found in self.entries().items() if name not in SHOWN and found is not None),
+        }
+        if not self.failures:
+            del facts["failures"]
+        is_cheap = self.x.size <= LARGEST_DIAGNOSED or "diagnosis" not in self._deferred()
+        return Summary(title, facts, notes=[str(finding) for finding in self.diagnosis] if is_cheap else ())
+
+    def _deferred(self) -> set[str]:
+        """Names of the entries that were not read yet."""
+        return {name for name, found in self.entries().items() if isinstance(found, Deferred)}
 
     def __dir__(self) -> list[str]:
         """What there is, for those who press the tab key."""
-        return [*super().__dir__(), "plot"]
+        return [*super().__dir__(), "plot", "to_json"]
 
 
 def restored_result(kind: type[Any], entries: dict[str, Any]) -> Any:
@@ -192,9 +249,15 @@ def restored_result(kind: type[Any], entries: dict[str, Any]) -> Any:
     return result
 
 
-def _is_small(entry: Any) -> bool:
-    """Whether an entry is deferred and small enough to be computed for showing it."""
-    return isinstance(entry, Deferred) and prod(entry.size) <= LARGEST_SHOWN
+def finite(value: Any) -> Any:
+    """The value as JSON can have it: lists for arrays, and None for numbers that are not finite."""
+    if isinstance(value, np.ndarray | np.generic):
+        return finite(cast(Any, value).tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(part) for key, part in cast(dict[str, Any], value).items()}
+    return [finite(part) for part in cast(list[Any], value)] if isinstance(value, list | tuple) else value
 
 
 def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, float], failures: Failures) -> Result:

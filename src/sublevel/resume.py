@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -37,6 +38,8 @@ from sublevel.store.probe import Probe, Probing, probe_of
 from sublevel.store.reader import Reading, driver, ending, restored, stored_failures, unfit
 from sublevel.store.recorder import Recorder, Stored
 from sublevel.workers import TerminationsAsInterrupts
+
+LOGGER = logging.getLogger(__name__)
 
 
 @explain_keywords
@@ -110,6 +113,7 @@ def resume(
         opened.pop_all()
     if check and found.probe is not None:
         evaluate = Probing(evaluate, found.probe, found.failures, path)
+    LOGGER.info("resume %s at generation %d, after %d evaluations", path, found.optimizer.nit, found.optimizer.nfev)
     with TerminationsAsInterrupts():
         start = found.optimizer.start.x0 if found.settings.evaluate_x0 else None
         search = Search(found.optimizer, evaluate, limits, hears, show, found.history, found.failures, recorder=recorder, x0=start)

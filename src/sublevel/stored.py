@@ -10,15 +10,17 @@ import numpy as np
 
 from sublevel.arrays import Array
 from sublevel.failures import Failures
+from sublevel.frames import data_frame
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.result import Result, deferred_diagnosis, result_of
 from sublevel.stop import message
 from sublevel.store.configuration import FAMILIES, Again, Settings, checked_path, rebuilt
-from sublevel.store.export import export
+from sublevel.store.export import column_names, export
 from sublevel.store.file import File
 from sublevel.store.leaves import Misfit
 from sublevel.store.reader import Evaluations, Reading, ending, evaluations, restored, unfit
+from sublevel.summaries import Summary, counted, short_array
 from sublevel.warm import Beginning, warm_start
 from sublevel.weights import Active
 
@@ -42,6 +44,38 @@ class StoredRun:
     def values(self) -> Array:
         """Their values (n,)."""
         return self.evaluations.values
+
+    def to_frame(self) -> Any:
+        """All evaluations as a table: a DataFrame if pandas is installed, a structured array otherwise.
+
+        Returns
+        -------
+        pandas.DataFrame or structured numpy.ndarray
+            A row for each evaluation, with the columns ``run``, ``iteration``, ``index`` (in its generation), ``value``, and the
+            variables by their names, x0, x1 and so on if they have none.
+        """
+        found = self.evaluations
+        keys = {"run": found.run, "iteration": found.iteration, "index": found.place, "value": found.values}
+        return data_frame(keys, found.points, column_names(found, self.settings.names)[len(keys) :])
+
+    def __repr__(self) -> str:
+        """What the file holds, in a few lines."""
+        return self._summary().text()
+
+    def _repr_html_(self) -> str:
+        """What the file holds, for notebooks."""
+        return self._summary().html()
+
+    def _summary(self) -> Summary:
+        result = self.result
+        facts = {
+            "fun": f"{result.fun:.10g}",
+            "x": short_array(result.x),
+            "method": (self.settings.method or self.settings.parts)[:100],
+            "state": result.message if result.reasons else "not ended",
+            "spent": f"nfev {result.nfev}, nit {result.nit}, restarts {result.restarts}",
+        }
+        return Summary(f"StoredRun: {self.path}, {counted(result.x.size, 'variable')}, {counted(len(self.values), 'evaluation')}", facts)
 
     def export(self, file: str | Path) -> None:
         """Write all evaluations to a .csv or .parquet file."""

@@ -7,6 +7,7 @@ other end only this process has, so that the whole group ends when this process 
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -32,6 +33,7 @@ from typing import Any, NamedTuple, cast
 from sublevel.arrays import Array
 from sublevel.failures import LOST, TIMEOUT, Failure
 
+LOGGER = logging.getLogger(__name__)
 LOOK = 0.5
 """Seconds between two looks at workers that say nothing: the longest time until a death is noticed."""
 GRACE = 0.5
@@ -202,6 +204,7 @@ class Processes:
                         continue
                     is_over = isinstance(answer, Failure) and answer.kind in self._most  # dead or late, the objective did not answer
                     if is_over:
+                        LOGGER.warning("worker process %d ends: %s", worker.process.pid, answer.what)
                         self._remove([worker])
                     if index is None:
                         self._note_start(worker, answer)

@@ -138,7 +138,8 @@ def _profile_panel(axis: Any, found: Any, i: int) -> None:
         axis.plot(inside, np.square(PchipInterpolator(at, signed)(inside)), color=BLUE, label="profile")
     axis.plot(at, rise, "o", ms=3, color=BLUE)
     axis.plot(x, 0.0, "+", color=INK)
-    axis.set(xlabel=found.names[i], ylabel="rise of f", xlim=(grid[0], grid[-1]), ylim=(-0.05 * found.rise, 1.6 * found.rise))
+    axis.set_xlabel(short_name(found.names[i]), parse_math=False)
+    axis.set(ylabel="rise of f", xlim=(grid[0], grid[-1]), ylim=(-0.05 * found.rise, 1.6 * found.rise))
     axis.set_title(f"{x:.4g}, from {found.intervals[i, 0]:.4g} to {found.intervals[i, 1]:.4g}")
     axis.locator_params(axis="x", nbins=5)
 

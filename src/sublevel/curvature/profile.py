@@ -11,6 +11,7 @@ from sublevel.arrays import Array
 from sublevel.curvature.calls import Calls
 from sublevel.door import checked_numbers, checked_positive, shown
 from sublevel.evaluate import all_values
+from sublevel.summaries import counted
 
 STEPS = (0.5, 1.0, 2.0, 3.0)
 """Where f is looked at along a direction, in units of its standard deviation (of the step to a rise of 1/2, or of delta_f)."""
@@ -40,6 +41,10 @@ class Profile:
             span = f"from {-left:+.3g} to {right:+.3g}" if left or right else "nowhere"
             lines.append(" ".join([f"{i + 1:>9}", *(f"{ratio:8.3f}" for ratio in row), f"  {span}  {self.mainly[i]}"]))
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        """In one line."""
+        return f"Profile({counted(len(self.mainly), 'direction')}, {counted(self.steps.size, 'step')}, {self.nfev} evaluations)"
 
 
 def profiled(found: Any, calls: Calls, steps: Any, tolerance: float, mainly: tuple[str, ...]) -> Profile:

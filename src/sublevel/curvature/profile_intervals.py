@@ -16,11 +16,12 @@ from sublevel.curvature import draw
 from sublevel.curvature.calls import Calls, failed_calls
 from sublevel.curvature.frame import in_search_units
 from sublevel.curvature.profile_path import Chart, End, Line, Target, climb
-from sublevel.curvature.report import WIDTH, table
+from sublevel.curvature.report import WIDTH
 from sublevel.diagnosis import Finding
 from sublevel.door import shown
 from sublevel.evaluate import Evaluator, all_values
 from sublevel.failures import Failures
+from sublevel.summaries import aligned, counted
 
 K = TypeVar("K")
 STEP, STEP_FOR_NOISE = 0.1, 0.5
@@ -93,7 +94,11 @@ class ProfileIntervals:
         notes = [
             line for problem in self.problems for line in textwrap.wrap(str(problem), WIDTH, initial_indent="  ", subsequent_indent="    ")
         ]
-        return "\n".join([*table(rows), f"f rises by {self.rise:.4g} at the ends; {self.nfev} evaluations", *notes])
+        return "\n".join([*aligned(rows), f"f rises by {self.rise:.4g} at the ends; {self.nfev} evaluations", *notes])
+
+    def __repr__(self) -> str:
+        """In one line."""
+        return f"ProfileIntervals({counted(self.x.size, 'variable')}, level {self.level:g}, {self.nfev} evaluations)"
 
 
 def profile_intervals(found: Any, quantile: float, level: float, calls: Calls, variables: Any, maxfevals: float) -> ProfileIntervals:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from sublevel.arrays import Array
+from sublevel.summaries import Summary, aligned, counted, listed
 
 WIDTH = 110
 """Characters in a line."""
-MOST_ROWS = 20
-"""Variables or directions that are listed one by one; of more, the first and the last."""
 MATRIX = 8
 """Up to so many variables the correlations are shown as a matrix, of more the strongest pairs."""
 MEANING = {
@@ -25,7 +23,7 @@ MEANING = {
 
 def summary(found: Any) -> str:
     """One page of text: parameters, spectrum, correlations, and what to mind."""
-    parts = [_head(found), _parameters(found), _spectrum(found), _correlations(found), _problems(found)]
+    parts = [_head(found), aligned(parameter_rows(found)), _spectrum(found), _correlations(found), _problems(found)]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
@@ -58,11 +56,19 @@ def _head(found: Any) -> list[str]:
     ]
 
 
-def _parameters(found: Any) -> list[str]:
+def short_summary(found: Any) -> Summary:
+    """The minimum and its errors."""
+    what = f"{counted(found.free.size, 'variable')}, {int(np.count_nonzero(found.free))} free, {found.nfev} evaluations"
+    facts = {"fun": f"{found.fun:.10g}", "errors": MEANING[found.kind], "success": str(found.success)}
+    return Summary(f"Curvature: {what}", facts, parameter_rows(found), [str(problem) for problem in found.problems])
+
+
+def parameter_rows(found: Any) -> list[list[str]]:
+    """A header, and a row for each variable: name, value, error, interval; of many variables, the first and the last."""
     errors = deviations(found)
     intervals = found.intervals() if found.kind else None
     rows = [["variable", "value", "± error", "95 % interval" if found.kind else ""]]
-    for i in _listed(found.free.size):
+    for i in listed(found.free.size):
         if i is None:
             rows.append(["…", "", "", ""])
         elif not found.free[i]:
@@ -70,19 +76,19 @@ def _parameters(found: Any) -> list[str]:
         else:
             interval = "" if intervals is None else f"[{intervals[i, 0]:.6g}, {intervals[i, 1]:.6g}]"
             rows.append([found.names[i], f"{found.x[i]:.7g}", f"{errors[i]:.3g}", interval])
-    return table(rows)
+    return rows
 
 
 def _spectrum(found: Any) -> list[str]:
     rows = [["direction", "curvature", "± error", "mainly"]]
     last = found.curvatures.size - 1
-    for i in _listed(found.curvatures.size):
+    for i in listed(found.curvatures.size):
         if i is None:
             rows.append(["…", "", "", ""])
         else:
             name = f"{i + 1}" + (" (stiff)" if i == 0 and last else " (sloppy)" if i == last and last else "")
             rows.append([name, f"{found.curvatures[i]:.5g}", f"{found.curvatures_error[i]:.2g}", main_parts(found, i)])
-    return table(rows) if last >= 0 else []
+    return aligned(rows) if last >= 0 else []
 
 
 def _correlations(found: Any) -> list[str]:
@@ -95,7 +101,7 @@ def _correlations(found: Any) -> list[str]:
     matrix = found.correlation[np.ix_(free, free)]
     rows = [["correlation", *(found.names[i] for i in free)]]
     rows += [[found.names[i], *(f"{number:+.3f}" for number in row)] for i, row in zip(free, matrix, strict=True)]
-    return table(rows)
+    return aligned(rows)
 
 
 def _problems(found: Any) -> list[str]:
@@ -105,19 +111,3 @@ def _problems(found: Any) -> list[str]:
     for problem in found.problems:
         lines += textwrap.wrap(str(problem), WIDTH, initial_indent="  ", subsequent_indent="    ")
     return lines
-
-
-def _listed(count: int) -> Iterator[int | None]:
-    """Numbers up to count; of many only the first and the last, None in between."""
-    if count <= MOST_ROWS:
-        yield from range(count)
-        return
-    yield from range(MOST_ROWS // 2)
-    yield None
-    yield from range(count - MOST_ROWS // 2, count)
-
-
-def table(rows: list[list[str]]) -> list[str]:
-    """Rows of text in columns."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

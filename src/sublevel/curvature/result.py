@@ -228,3 +228,11 @@ class Curvature:
         return draw.overview(self, file)
 
     __str__ = summary
+
+    def __repr__(self) -> str:
+        """The minimum and its errors; `summary()` says more."""
+        return report.short_summary(self).text()
+
+    def _repr_html_(self) -> str:
+        """The minimum and its errors, for notebooks."""
+        return report.short_summary(self).html()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sublevel.arrays import Array
 from sublevel.curvature.average import Averaged
 from sublevel.diagnosis import Finding
+from sublevel.summaries import Summary, counted, short_array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,6 +120,23 @@ class RankShape:
         return "\n".join(lines + [f"! {problem}" for problem in self.problems])
 
     __str__ = summary
+
+    def __repr__(self) -> str:
+        """The shape in a few lines; `summary()` says more."""
+        return self._summary().text()
+
+    def _repr_html_(self) -> str:
+        """The shape in a few lines, for notebooks."""
+        return self._summary().html()
+
+    def _summary(self) -> Summary:
+        facts = {
+            "x": short_array(self.x),
+            "curvatures": f"{short_array(self.curvatures / self.curvatures[-1])}, relative to the smallest",
+            "accuracy": f"Cond(hess_inv·H) ≤ {self.accuracy():.4g} with 95 % confidence",
+        }
+        title = f"RankShape: {counted(self.free.size, 'variable')}, {self.nfev} evaluations"
+        return Summary(title, facts, notes=[str(problem) for problem in self.problems])
 
 
 def _in_words(direction: Array, names: tuple[str, ...], most: int = 4) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array, Noise
-from sublevel.families.protocol import Move, diagonal_marginal, sorted_axes
+from sublevel.families.protocol import Move, diagonal_marginal, distribution_text, sorted_axes
 from sublevel.tangent import Tangent
 
 MARGIN = 2.0**-40
@@ -41,6 +41,10 @@ class Bernoulli:
     def start(cls, mean: Array, deviations: Array | None = None, correlation_root: Array | None = None) -> Bernoulli:
         """From probabilities (..., d); a Bernoulli has no deviations of its own to choose."""
         return cls(np.clip(mean, MARGIN, 1.0 - MARGIN))
+
+    def __repr__(self) -> str:
+        """Mean and standard deviations, of many variables the first and the last."""
+        return distribution_text(self)
 
     @property
     def dimension(self) -> int:

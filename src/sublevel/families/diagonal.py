@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array, Noise, finite, rows, spread, value
-from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, diagonal_marginal, in_range, sorted_axes
+from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, diagonal_marginal, distribution_text, in_range, sorted_axes
 from sublevel.tangent import Tangent
 
 
@@ -23,6 +23,10 @@ class DiagonalGaussian:
         if correlation_root is None:
             return cls(mean, deviations)
         return cls(mean, deviations * np.sqrt(np.vecdot(correlation_root, correlation_root)))
+
+    def __repr__(self) -> str:
+        """Mean and standard deviations, of many variables the first and the last."""
+        return distribution_text(self)
 
     @property
     def dimension(self) -> int:

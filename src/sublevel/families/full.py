@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sublevel.arrays import Array, Noise, PerTrial, everywhere, finite, rows, spread, value
 from sublevel.constants import full_freedom
-from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, in_range
+from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, distribution_text, in_range
 from sublevel.families.roots import exponential_root, thick_root, thin_root
 from sublevel.linalg import add_to_diagonal, cholesky, image, product, solve
 from sublevel.tangent import ONE, ZERO, Tangent, is_thin
@@ -34,6 +34,10 @@ class FullGaussian:
         axes = deviations / scale[..., None]
         root = axes[..., :, None] * (np.eye(mean.shape[-1]) if correlation_root is None else correlation_root)
         return cls(mean, *balanced(root, scale))
+
+    def __repr__(self) -> str:
+        """Mean and standard deviations, of many variables the first and the last."""
+        return distribution_text(self)
 
     @property
     def dimension(self) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array, Noise, PerTrial, finite, rows, spread, value
-from sublevel.families.protocol import LOG_2PI, GaussianSample, Move, diagonal_marginal, in_range, sorted_axes
+from sublevel.families.protocol import LOG_2PI, GaussianSample, Move, diagonal_marginal, distribution_text, in_range, sorted_axes
 from sublevel.tangent import Tangent
 
 
@@ -28,6 +28,10 @@ class IsotropicGaussian:
             root = axes[..., None] * correlation_root
             variances = np.vecdot(root, root)
         return cls(mean, peak * np.sqrt(np.mean(variances, axis=-1)))
+
+    def __repr__(self) -> str:
+        """Mean and standard deviations, of many variables the first and the last."""
+        return distribution_text(self)
 
     @property
     def dimension(self) -> int:

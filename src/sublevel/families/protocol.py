@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array, Mask, Noise, PerTrial, constant, value
+from sublevel.summaries import short_array
 from sublevel.tangent import ONE, Tangent
 
 LOG_2PI = log(2 * pi)
@@ -120,3 +121,8 @@ def diagonal_marginal(deviations: Array, variables: NDArray[np.intp]) -> Array:
     """Covariance (v, v) of some of a single run's independent coordinates with these standard deviations (d,)."""
     with np.errstate(over="ignore", under="ignore"):
         return np.diag(np.square(deviations[variables]))
+
+
+def distribution_text(theta: Any) -> str:
+    """A distribution in one line."""
+    return f"{type(theta).__name__}(mean={short_array(theta.mean)}, std={short_array(theta.deviations)})"

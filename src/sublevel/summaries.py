@@ -1,0 +1,89 @@
+"""Short summaries of objects, as text for `repr` and as HTML for notebooks. Of many numbers, a few are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import numpy as np
+
+MOST_ROWS = 20
+"""Rows that a table lists one by one; of more, the first and the last."""
+MOST_NUMBERS = 8
+"""Numbers of an array that are shown; of more, the first and the last three."""
+LONGEST = 500
+"""Characters of a note."""
+CELL = "text-align:left;vertical-align:top;padding:.15em .8em .15em 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A title, facts by name, a table whose first row is its header, and notes."""
+
+    title: str
+    facts: Mapping[str, str] = field(default_factory=dict[str, str])
+    table: Sequence[Sequence[str]] = ()
+    notes: Sequence[str] = ()
+
+    def text(self) -> str:
+        """The summary in lines."""
+        width = max(map(len, self.facts), default=0)
+        lines = [self.title, *(f"  {name.ljust(width)}  {text}" for name, text in self.facts.items())]
+        lines += [f"  {line}" for line in aligned(self.table)]
+        lines += [f"  note: {note[:LONGEST]}" for note in self.notes]
+        return "\n".join(lines)
+
+    def html(self) -> str:
+        """The summary as HTML, in which every text is escaped."""
+        parts = [f"<p><strong>{escape(self.title)}</strong></p>"]
+        if self.facts:
+            parts.append(html_table([list(row) for row in self.facts.items()], has_header=False))
+        if self.table:
+            parts.append(html_table(self.table))
+        if self.notes:
+            parts.append("<ul>" + "".join(f"<li>{escape(note[:LONGEST])}</li>" for note in self.notes) + "</ul>")
+        return f"<div>{''.join(parts)}</div>"
+
+
+def html_table(rows: Sequence[Sequence[str]], has_header: bool = True) -> str:
+    """A table as HTML, of which every cell is escaped."""
+
+    def row_of(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f'<{tag} style="{CELL}">{escape(cell)}</{tag}>' for cell in cells) + "</tr>"
+
+    head = f"<thead>{row_of(rows[0], 'th')}</thead>" if has_header else ""
+    return f"<table>{head}<tbody>{''.join(row_of(row, 'td') for row in rows[has_header:])}</tbody></table>"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of text in columns."""
+    if not rows:
+        return []
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def listed(count: int, most: int = MOST_ROWS) -> Iterator[int | None]:
+    """Numbers up to `count`; of more than `most` only the first and the last, None in between."""
+    if count <= most:
+        yield from range(count)
+        return
+    yield from range(most // 2)
+    yield None
+    yield from range(count - most // 2, count)
+
+
+def short_array(numbers: Any) -> str:
+    """An array in one line, of many numbers the first and the last, of a matrix its shape."""
+    array = np.asarray(numbers)
+    if array.ndim != 1:
+        return f"array of shape {array.shape}"
+    text = np.array2string(array, precision=6, threshold=MOST_NUMBERS, edgeitems=3, separator=", ", max_line_width=10**6)
+    return text if array.size <= MOST_NUMBERS else f"{text} ({array.size})"
+
+
+def counted(number: int, noun: str) -> str:
+    """1 variable, 2 variables."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
