@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,9 +18,10 @@ def data_frame(columns: Mapping[str, Any], block: Array | None = None, names: Se
     pandas.DataFrame or structured numpy.ndarray
     """
     try:
-        pandas: Any = importlib.import_module("pandas")
+        import pandas as installed  # pyright: ignore
     except ModuleNotFoundError:
         return structured(columns, block, names)
+    pandas: Any = installed
     if block is None:
         return pandas.DataFrame(dict(columns))
     return pandas.concat([pandas.DataFrame(dict(columns)), pandas.DataFrame(block, columns=list(names), copy=True)], axis=1)
