@@ -54,7 +54,7 @@ def processes(count):
 
 
 def run(fun, **settings):
-    return sl.minimize(fun, **(START | settings))
+    return sl.minimize(fun, **(START | {"evaluate_x0": False} | settings))
 
 
 def facts(result):

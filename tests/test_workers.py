@@ -27,10 +27,12 @@ from sublevel.failures import KEPT, Failure, Failures
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs process groups and signals")
 START = {"x0": np.ones(3), "sigma0": 0.5, "popsize": 6, "rng": 1}
+ONLY_SAMPLES = {"evaluate_x0": False}
+"""For `minimize`: nothing but its samples is evaluated, so that evaluations can be counted."""
 
 
 def run(fun, **settings):
-    return sl.minimize(fun, **(START | settings))
+    return sl.minimize(fun, **(START | ONLY_SAMPLES | settings))
 
 
 def sampled(generations):
@@ -170,7 +172,8 @@ def test_workers_killed_from_outside_at_any_time_change_no_bit(tmp_path):
         from objectives import Slow
         if __name__ == "__main__":
             workers.STRIKES = 10
-            result = sl.minimize(Slow(Path(sys.argv[1]), 0.02), [1.0, 1.0, 1.0], 0.5, popsize=6, rng=1, maxiter=100, workers=2)
+            start = {"x0": [1.0, 1.0, 1.0], "sigma0": 0.5, "popsize": 6, "rng": 1, "evaluate_x0": False}
+            result = sl.minimize(Slow(Path(sys.argv[1]), 0.02), **start, maxiter=100, workers=2)
             print(result.x.tobytes().hex(), result.nfev, len(result.failures))
     """
     import psutil
@@ -286,7 +289,7 @@ def test_an_executor_that_lost_a_process_is_named():
     assert caught.value.sublevel_result.nfev <= 2
 
 
-@pytest.mark.parametrize("makes", [sl.minimize, partial(sl.minimize_sharded, shards=6)], ids=["minimize", "sharded"])
+@pytest.mark.parametrize("makes", [run, partial(sl.minimize_sharded, **START, shards=6)], ids=["minimize", "sharded"])
 def test_an_executor_that_is_shut_down_in_mid_run_is_an_error_and_what_was_evaluated_is_counted_once(makes):
     calls = Counter()
     with ThreadPoolExecutor(1) as threads:
@@ -298,9 +301,9 @@ def test_an_executor_that_is_shut_down_in_mid_run_is_an_error_and_what_was_evalu
             return sphere(x)
 
         with pytest.raises(processes.WorkerLost, match=r"was shut down during the run, with 4 evaluations cancelled") as caught:
-            makes(fun, **START, workers=threads)
+            makes(fun, workers=threads)
     assert set(calls.values()) == {1}
-    assert caught.value.sublevel_result.nfev == (8 if makes is sl.minimize else 6)  # an unfinished generation of shards does not count
+    assert caught.value.sublevel_result.nfev == (8 if makes is run else 6)  # an unfinished generation of shards does not count
 
 
 def test_an_executor_that_was_shut_down_is_named():
@@ -329,14 +332,15 @@ FORKS = """
     from objectives import IS_COPY, Once, fork, memory_score
     if __name__ == "__main__":
         start = {"x0": [1.0, 1.0, 1.0], "sigma0": 0.5, "popsize": 6, "rng": 1}
+        only_samples = start | {"evaluate_x0": False}
         for workers in (1, 2):
-            result = sl.minimize(fork, **start, maxiter=2, workers=workers)
+            result = sl.minimize(fork, **only_samples, maxiter=2, workers=workers)
             print(result.x.tobytes().hex(), result.nfev, flush=True)
             if IS_COPY[0]:
                 os._exit(1)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody can wait for a process any more
         point = tuple(sl.Optimizer(**start).ask()[3])
-        print(sl.minimize(Once(point, "die"), **start, maxiter=1, workers=2).failures)
+        print(sl.minimize(Once(point, "die"), **only_samples, maxiter=1, workers=2).failures)
         print(sl.minimize(memory_score, **start, maxiter=1, workers=2).fun)
 """
 
@@ -358,7 +362,7 @@ LIMITED = """
         for more in (16, 4):
             resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + more, most))
             try:
-                print(sl.minimize(sphere, [1.0, 1.0, 1.0], 0.5, popsize=6, rng=1, maxiter=1, workers=6).nfev)
+                print(sl.minimize(sphere, [1.0, 1.0, 1.0], 0.5, popsize=6, rng=1, maxiter=1, workers=6, evaluate_x0=False).nfev)
             except sl.workers.WorkerLost as error:
                 print(error)
 """

@@ -86,7 +86,7 @@ class File:
     """An open file of ours, checked at the door. Everything that SQLite finds wrong becomes a StoreError."""
 
     def __init__(self, path: Path, writing: bool = False) -> None:
-        self.path = path
+        self.path = path = path.absolute()  # the objective may change the working directory
         with self.complaining():
             self._connection = _connected(path, writing)
             try:
