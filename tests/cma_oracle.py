@@ -51,8 +51,11 @@ def effective_number(weights):
 
 
 def table_1(d, n, separable=False):
-    """The constants, eqs. 49 to 58; with `separable` the rates of C times (d + 2)/3, and 4 for d in eq. 52 (Ros & Hansen, PPSN 2008)."""
-    factor, share = ((d + 2) / 3, min(d, 4)) if separable else (1, d)
+    """The constants, eqs. 49 to 58.
+
+    With `separable` the rates of C are (d + 2)/3 times as large (Ros & Hansen, PPSN 2008); 4 stands for d in eq. 52, √(20/d) for 1 in d_σ.
+    """
+    factor, share, damping = ((d + 2) / 3, min(d, 4), max(0.3, min(1, sqrt(20 / d)))) if separable else (1, d, 1)
     raw = [log((n + 1) / 2) - log(i) for i in range(1, n + 1)]
     mu = n // 2
     mu_eff, mu_eff_bad = effective_number(raw[:mu]), effective_number(raw[mu:])
@@ -70,7 +73,7 @@ def table_1(d, n, separable=False):
         c_mu=c_mu,
         c_c=(4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d),
         c_sigma=c_sigma,
-        d_sigma=1 + 2 * max(0, few * sqrt((mu_eff - 1) / (d + 1)) - 1) + c_sigma,
+        d_sigma=damping + 2 * max(0, few * sqrt((mu_eff - 1) / (d + 1)) - 1) + c_sigma,
         chi=sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d)),
     )
 

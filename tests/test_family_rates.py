@@ -75,6 +75,7 @@ def test_restricted_covariances_have_the_rates_of_ros_and_hansen_and_of_snes():
     assert separable.c_mu / full.c_mu == pytest.approx(22 / 3, rel=1e-14)
     for name in ("mu_eff", "c_c", "c_sigma", "d_sigma"):
         assert getattr(separable, name) == getattr(full, name)
+    assert cma_constants(2000, n, 2000).d_sigma - cma_constants(2000, n).d_sigma == pytest.approx(-0.7, rel=1e-12)
     assert hansen_kern_rate(d, 3.0, d) == pytest.approx(22 / 3 * 5 / 487, rel=1e-14)
     assert hansen_kern_rate(d, 1e3, d) == hansen_kern_rate(d, 1e3)  # beyond the limit of SNES already
     assert xnes_rate(d, d) == pytest.approx((3 + log(d)) / (5 * sqrt(d)), rel=1e-14)
