@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import resource
 import sys
+import tempfile
+from pathlib import Path
 
 LIMIT = 3 * 2**30
 """Bytes of address space: a dense matrix of 100,000 variables takes 80 GB, and fails at once."""
+os.environ["MPLBACKEND"] = "Agg"
 resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 import sublevel as sl  # noqa: E402
+from sublevel.cli import main  # noqa: E402
 
 D = 100_000
 BOUNDS = [(-1, 1)] * (D - 1) + [(1, 1)]
@@ -34,10 +39,11 @@ def result_of(method, **given):
 
 def look_at(result):
     """All that is said of it without a matrix."""
-    assert result.x.shape == result.mean.shape == result.std.shape == result.distribution.principal_axes().shape[:1] == (D,)
+    assert result.x.shape == result.mean.shape == result.std.shape == (D,)
+    assert result.distribution.principal_axes().size == result.distribution.dimension
     assert len(repr(result)) < 10_000
     assert isinstance(result.diagnosis, list)
-    assert result.history.trace().axes.shape[1] == D
+    assert result.history.trace().axes.shape[1] == result.distribution.dimension
     assert pickle.loads(pickle.dumps(result)).fun == copy.copy(result).fun == result.fun
 
 
@@ -78,6 +84,27 @@ def warm_start():
     x0, sigma0, cov0 = sl.warm_start(points, sphere(points), correlations=False)
     assert cov0 is None
     assert sl.minimize(sphere, x0, sigma0, method="sep-cma", cov0=cov0, maxiter=2, rng=1).nit == 2
+
+
+def files():
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "run.db"
+        result = result_of("sep-cma", bounds=BOUNDS, store=file, popsize=30, maxiter=4)
+        further = sl.resume(file, sphere, maxiter=6, vectorized=True)
+        assert further.fun <= result.fun
+        run = sl.load(file)
+        look_at(run.result)
+        assert len(run.values) == 180
+        assert run.evaluations.kept is None
+        for command in (["show", file], ["show", "--json", file], ["watch", file], ["runs", directory], ["report", file]):
+            assert main(list(map(str, command))) == 0
+        assert main(["export", str(file), str(Path(directory) / "run.npz")]) == 0
+
+
+def pictures():
+    result = result_of("sep-cma")
+    with tempfile.TemporaryDirectory() as directory:
+        result.plot(Path(directory) / "run.png")
 
 
 for route in sys.argv[1:]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -11,9 +12,12 @@ import numpy as np
 import pytest
 
 import sublevel as sl
+from sublevel.cli import main
+from sublevel.store import reader
+from sublevel.store.errors import StoreError
 
 SCRIPT = Path(__file__).parent / "many_variables.py"
-ROUTES = ["each_method", "kept_by_callbacks", "bounds_and_logarithms", "shards", "refusals", "warm_start"]
+ROUTES = ["each_method", "kept_by_callbacks", "bounds_and_logarithms", "shards", "refusals", "warm_start", "files", "pictures"]
 
 
 def test_many_variables_take_less_than_a_gigabyte():
@@ -59,3 +63,63 @@ def test_minimize_takes_no_longer_than_ask_and_tell():
     pairs = [(seconds(ask_and_tell), seconds(minimize)) for _ in range(15)]
     plain, whole = np.min(pairs, axis=0)
     assert whole < 1.5 * plain
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """A file of a run with restarts that an interrupt ended in mid-generation."""
+    file, calls = tmp_path_factory.mktemp("killed") / "run.db", iter(range(333))
+
+    def interrupted(x):
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        return sphere(x)
+
+    sl.minimize(interrupted, np.ones(4), 0.5, rng=1, store=file)
+    return file
+
+
+def test_points_that_stay_in_the_file_are_those_that_were_read_with_it(killed, tmp_path, monkeypatch):
+    whole = sl.load(killed)
+    assert whole.evaluations.kept is not None
+    assert len(whole.values) == 333
+    monkeypatch.setattr(reader, "MOST_KEPT", 100)
+    apart = sl.load(killed)
+    assert apart.evaluations.kept is None
+    assert apart.result.x.tobytes() == whole.result.x.tobytes()
+    assert apart.evaluations.point(332).tobytes() == whole.points[332].tobytes()
+    assert apart.evaluations.point(0).tobytes() == whole.points[0].tobytes()
+    for ending in ("csv", "npz", "parquet"):
+        files = [tmp_path / f"{name}.{ending}" for name in ("whole", "apart")]
+        for run, file in zip((whole, apart), files, strict=True):
+            run.export(file)
+        if ending != "npz":  # which holds times
+            assert files[0].read_bytes() == files[1].read_bytes()
+    with np.load(tmp_path / "apart.npz") as arrays:
+        assert arrays["x"].tobytes() == whole.points.tobytes()
+        assert arrays["value"].tobytes() == whole.values.tobytes()
+        assert arrays["iteration"].tolist() == whole.evaluations.iteration.tolist()
+        assert arrays["names"].tolist() == ["x0", "x1", "x2", "x3"]
+    assert apart.points.tobytes() == whole.points.tobytes()
+
+
+def test_a_run_that_goes_on_does_not_change_what_was_loaded(killed, tmp_path, monkeypatch):
+    file = tmp_path / "run.db"
+    shutil.copy(killed, file)
+    before = sl.load(file).points.tobytes()
+    monkeypatch.setattr(reader, "MOST_KEPT", 100)
+    loaded, gone = sl.load(file), sl.load(file)
+    sl.resume(file, sphere, maxfevals=600)
+    assert len(sl.load(file).values) > len(loaded.values)
+    assert loaded.points.tobytes() == before
+    file.unlink()
+    with pytest.raises(StoreError, match=r"run\.db"):
+        gone.points.sum()
+
+
+def test_show_prints_a_few_of_very_many_numbers(tmp_path, capsys):
+    sl.minimize(sphere, np.ones(1001), 0.5, method="sep-cma", maxiter=2, rng=1, vectorized=True, store=tmp_path / "run.db")
+    main(["show", str(tmp_path / "run.db")])
+    shown = capsys.readouterr().out
+    assert "and 991 more" in shown
+    assert len(shown) < 2000

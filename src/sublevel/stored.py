@@ -19,7 +19,7 @@ from sublevel.store.configuration import FAMILIES, Again, Settings, checked_path
 from sublevel.store.export import column_names, export
 from sublevel.store.file import File
 from sublevel.store.leaves import Misfit
-from sublevel.store.reader import Evaluations, Reading, ending, evaluations, restored, unfit
+from sublevel.store.reader import Evaluations, Reading, ending, evaluations, first_row, restored, unfit
 from sublevel.summaries import Summary, counted, short_array
 from sublevel.warm import Beginning, warm_start
 from sublevel.weights import Active
@@ -37,7 +37,7 @@ class StoredRun:
 
     @property
     def points(self) -> Array:
-        """All points that were evaluated (n, d), in the order of the search."""
+        """All points that were evaluated (n, d), in the order of the search. Those of a large run are read from its file when asked for."""
         return self.evaluations.points
 
     @property
@@ -78,7 +78,7 @@ class StoredRun:
         return Summary(f"StoredRun: {self.path}, {counted(result.x.size, 'variable')}, {counted(len(self.values), 'evaluation')}", facts)
 
     def export(self, file: str | Path) -> None:
-        """Write all evaluations to a .csv or .parquet file."""
+        """Write all evaluations to a .csv, .parquet or .npz file; .npz suits many variables."""
         export(self.evaluations, Path(file), self.settings.names)
 
     def warm_start(self, *, gamma: float = 0.1, alpha: float = 0.1, correlations: bool = True) -> Beginning:
@@ -114,19 +114,20 @@ def result_so_far(reading: Reading, found: Evaluations, failures: Failures) -> R
     reasons = ending(reading.file)
     history.end(optimizer, reasons)
     result = result_of(optimizer, history, reasons, failures)
-    since = found.after(optimizer.nit)
-    if since.values.size:
-        result.update(nfev=result.nfev + since.values.size, nit=int(since.iteration[-1]) - (1 if _is_open(reading, since) else 0))
-        if np.any(~np.isnan(since.values)) and not result.fun <= (best := np.nanmin(since.values)):
-            x = since.points[np.nanargmin(since.values)].copy()
+    first = first_row(found.iteration, optimizer.nit + 1)  # evaluated after the checkpoint
+    since = found.values[first:]
+    if since.size:
+        result.update(nfev=result.nfev + since.size, nit=int(found.iteration[-1]) - (1 if _is_open(reading, found) else 0))
+        if np.any(~np.isnan(since)) and not result.fun <= (best := np.nanmin(since)):
+            x = found.point(first + int(np.nanargmin(since)))
             result.update(fun=float(best), x=x, success=False, message=message(reasons))
             result.update(diagnosis=deferred_diagnosis(x.copy(), history, result.failures))
     return result
 
 
-def _is_open(reading: Reading, since: Evaluations) -> bool:
+def _is_open(reading: Reading, found: Evaluations) -> bool:
     """Whether the last generation of which there is a value is not finished."""
-    return int(since.iteration[-1]) > reading.file.last("generations")[1]
+    return int(found.iteration[-1]) > reading.file.last("generations")[1]
 
 
 def sketch(reading: Reading) -> Optimizer:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sublevel.arrays import Array
 from sublevel.commands.common import Subparsers, Unable, add_command, objective_words, printable
 from sublevel.commands.minimize import FUNCTION_HELP, add_ways, as_json, finite, run_and_print, ways
 from sublevel.commands.objective import objective, objective_label
@@ -35,6 +36,8 @@ from sublevel.store.output import check_output, is_stored_run, write_output
 from sublevel.store.reader import Reading, ending, fingerprint
 from sublevel.stored import StoredRun, load
 
+MOST_NUMBERS = 1000
+"""Variables up to which `show` prints all of a point."""
 EVERY = 0.5
 """Seconds between two looks at a run that is watched."""
 
@@ -197,7 +200,7 @@ def facts_about(run: StoredRun, driven: bool) -> dict[str, Any]:
         "objective": objective_words(settings),
         "method": settings.method,
         "popsize": settings.popsize,
-        "variables": run.points.shape[1],
+        "variables": run.result.x.size,
         "state": "running" if driven else next(iter(run.result.reasons), "killed"),
         "sha256": fingerprint(run.path),
     }
@@ -209,16 +212,23 @@ def lines_about(run: StoredRun, driven: bool) -> Iterator[str]:
     settings, result = run.settings, run.result
     yield f"file     {printable(str(run.path))}, by sublevel {printable(settings.version)}"
     yield f"asked    {objective_words(settings)}"
-    yield f"method   {printable(settings.method or settings.parts)}, {settings.popsize} points of {run.points.shape[1]} variables at a time"
+    yield f"method   {printable(settings.method or settings.parts)}, {settings.popsize} points of {run.result.x.size} variables at a time"
     yield f"state    {'running' if driven else message(result.reasons) if result.reasons else 'killed; `sublevel resume` goes on'}"
     yield f"spent    {result.nfev} evaluations in {result.nit} generations, {result.restarts} restarts"
     yield f"fun      {result.fun!r}"
     if settings.names is not None:
         yield f"names    {printable(','.join(settings.names))}"
-    yield f"x        {','.join(map(repr, result.x.tolist()))}"
+    yield f"x        {_numbers(result.x)}"
     yield f"failed   {int(np.count_nonzero(np.isnan(run.values)))} evaluations"
     yield f"sha256   {fingerprint(run.path)}"
     yield from (f"note     {finding}" for finding in result.diagnosis)
+
+
+def _numbers(x: Array) -> str:
+    """The numbers of a point (d,); the first few of very many."""
+    if x.size <= MOST_NUMBERS:
+        return ",".join(map(repr, x.tolist()))
+    return f"{','.join(map(repr, x[:10].tolist()))},… and {x.size - 10} more, which `sublevel show --json` prints"
 
 
 def add_watch(commands: Subparsers) -> None:
@@ -278,10 +288,10 @@ def run_report(given: argparse.Namespace) -> int:
 
 def add_export(commands: Subparsers) -> None:
     """`sublevel export`."""
-    about = "write all evaluations of a stored run as .csv or .parquet"
+    about = "write all evaluations of a stored run as .csv, .parquet or .npz"
     parser = add_command(commands, "export", about, "example:\n  sublevel export run.db run.csv")
     parser.add_argument("file", type=Path, metavar="FILE", help="the stored run")
-    parser.add_argument("out", type=Path, metavar="OUT", help="the file to write, which ends with .csv or .parquet")
+    parser.add_argument("out", type=Path, metavar="OUT", help="the file to write, which ends with .csv, .parquet or .npz")
     parser.add_argument("--force", action="store_true", help="replace an existing file; a stored run is never replaced")
     parser.set_defaults(run=run_export)
 

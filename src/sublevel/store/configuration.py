@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from scipy.optimize import Bounds
 
 from sublevel.arrays import Array
 from sublevel.door import RECIPES, checked_method, checked_names, checked_restarts, checked_tolerance, shown
@@ -334,7 +335,7 @@ def rebuilt(settings: Settings, problem: Problem, rng_state: Any, again: Again) 
         method=method,
         popsize=settings.popsize,
         cov0=problem.cov0,
-        bounds=None if problem.bounds is None else problem.bounds.T.tolist(),
+        bounds=None if problem.bounds is None else Bounds(*problem.bounds),
         log_scaled=False if problem.log_scaled is None else problem.log_scaled,
         restarts=again.checked_restarts(settings),
         rng=generator_like(rng_state),

@@ -1,16 +1,23 @@
-"""Evaluations for other programs: CSV and Parquet."""
+"""Evaluations for other programs: CSV, Parquet and NumPy's .npz."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.arrays import Array
 from sublevel.store.errors import StoreError
 from sublevel.store.output import write_output
 from sublevel.store.reader import Evaluations
 
+ROW_GROUP = 2**27
+"""Bytes of points in a row group of a Parquet file, at least."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """A text that begins like this is a formula to spreadsheet programs."""
 
@@ -38,7 +45,7 @@ def plain_cell(text: str) -> str:
 def column_names(evaluations: Evaluations, names: Sequence[str] | None) -> list[str]:
     """What the columns are called: keys, value and variables. A variable that is called as a column before it gets a _ behind its name."""
     columns = dict.fromkeys(["run", "iteration", "index", "value"])
-    for name in (f"x{i}" for i in range(evaluations.points.shape[1])) if names is None else names:
+    for name in (f"x{i}" for i in range(evaluations.dimension)) if names is None else names:
         while name in columns:
             name += "_"
         columns[name] = None
@@ -50,8 +57,14 @@ def write_csv(evaluations: Evaluations, file: Path, columns: Sequence[str]) -> N
     with file.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(map(plain_cell, columns))
-        keys = [column.tolist() for column in (evaluations.run, evaluations.iteration, evaluations.place, evaluations.values)]
-        writer.writerows([*row, *point] for *row, point in zip(*keys, evaluations.points.tolist(), strict=True))
+        for rows, points in evaluations.parts():
+            keys = [column[rows].tolist() for column in _keys(evaluations)]
+            writer.writerows([*row, *point.tolist()] for *row, point in zip(*keys, points, strict=True))
+
+
+def _keys(evaluations: Evaluations) -> tuple[NDArray[Any], ...]:
+    """The columns before the variables (n,)."""
+    return evaluations.run, evaluations.iteration, evaluations.place, evaluations.values
 
 
 def write_parquet(evaluations: Evaluations, file: Path, names: Sequence[str]) -> None:
@@ -62,9 +75,44 @@ def write_parquet(evaluations: Evaluations, file: Path, names: Sequence[str]) ->
     except ModuleNotFoundError as error:
         raise StoreError("Parquet needs pyarrow, which is not installed: pip install 'sublevel[parquet]'; .csv needs nothing.") from error
     arrow: Any = pyarrow
-    columns = [evaluations.run, evaluations.iteration, evaluations.place, evaluations.values, *evaluations.points.T]
-    table = arrow.table([arrow.array(column) for column in columns], names=list(names))
-    parquet.write_table(table, file)  # pyright: ignore[reportUnknownMemberType]
+    kinds = [arrow.int64()] * 3 + [arrow.float64()] * (1 + evaluations.dimension)
+    schema = arrow.schema(list(zip(names, kinds, strict=True)))
+    with cast(Any, parquet).ParquetWriter(file, schema) as writer:
+        for rows, points in _groups(evaluations):
+            columns = [*(column[rows] for column in _keys(evaluations)), *points.T]
+            writer.write_table(arrow.table([arrow.array(column) for column in columns], schema=schema))
 
 
-WRITERS: dict[str, Callable[[Evaluations, Path, Sequence[str]], None]] = {".csv": write_csv, ".parquet": write_parquet}
+def _groups(evaluations: Evaluations) -> Iterator[tuple[slice, Array]]:
+    """Rows and their points (m, d), as many at a time as suit a row group, of which each column has a header of its own."""
+    parts, begin, end = list[Array](), 0, 0
+    for rows, points in evaluations.parts():
+        parts.append(points)
+        end = rows.stop
+        if 8 * (end - begin) * evaluations.dimension >= ROW_GROUP:
+            yield slice(begin, end), np.concatenate(parts)
+            parts, begin = [], end
+    if parts or not end:
+        yield slice(begin, end), np.concatenate([np.empty((0, evaluations.dimension)), *parts])
+
+
+def write_npz(evaluations: Evaluations, file: Path, names: Sequence[str]) -> None:
+    """Arrays for `numpy.load`: run, iteration, index, value, the points x (n, d), and the names of their variables."""
+    with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
+        for name, column in zip(("run", "iteration", "index", "value"), _keys(evaluations), strict=True):
+            with archive.open(f"{name}.npy", "w") as stream:
+                np.save(stream, column)
+        with archive.open("names.npy", "w") as stream:
+            np.save(stream, np.array(names[4:]))
+        with archive.open("x.npy", "w", force_zip64=True) as stream:
+            shape = (evaluations.values.size, evaluations.dimension)
+            np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": shape})
+            for _, points in evaluations.parts():
+                stream.write(points.tobytes())
+
+
+WRITERS: dict[str, Callable[[Evaluations, Path, Sequence[str]], None]] = {
+    ".csv": write_csv,
+    ".parquet": write_parquet,
+    ".npz": write_npz,
+}

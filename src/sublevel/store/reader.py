@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -23,13 +24,17 @@ from sublevel.stop import MESSAGES
 from sublevel.store.configuration import LARGEST_GENERATION, Problem, Settings, check_size, checked_settings, unpacked_problem
 from sublevel.store.environment import LONGEST
 from sublevel.store.errors import StoreError
-from sublevel.store.file import File
+from sublevel.store.file import File, Row
 from sublevel.store.leaves import Misfit, unpacked
 from sublevel.store.randomness import state_like
 from sublevel.transforms import AdaptedRates
 
 NUMBERS = 6
 """Of a generation: evaluations, best value so far and of it, largest standard deviation, median value, and the time."""
+
+
+MOST_KEPT = 2**26
+"""Bytes of points that are read with the rest of a file; of more, they stay there until they are asked for."""
 
 
 class Told(NamedTuple):
@@ -257,25 +262,74 @@ def fingerprint(path: Path) -> str:
             digest.update(repr((iteration, run, popsize)).encode() + numbers[:-8])
         for table, order in (("restarts", "number"), ("snapshots", "nfev"), ("evaluations", "iteration, place")):
             for row in file.rows(table, f"ORDER BY {order}"):
-                digest.update(repr(row).encode())
+                digest.update(repr([len(column) if type(column) is bytes else column for column in row]).encode())
+                for column in row:
+                    if type(column) is bytes:
+                        digest.update(column)
     finally:
         file.close()
     return digest.hexdigest()
 
 
-class Evaluations(NamedTuple):
-    """All evaluations that are stored, in the order of the search."""
+@dataclass(frozen=True)
+class Evaluations:
+    """All evaluations that were stored when a file was read, in the order of the search. Of many, the points stay in the file."""
 
+    path: Path
+    dimension: int  # d
     run: NDArray[np.int64]  # (n,), 0 is the first, then the restarts
     iteration: NDArray[np.int64]  # (n,)
     place: NDArray[np.int64]  # (n,), index in its generation
-    points: Array  # (n, d)
     values: Array  # (n,)
+    kept: Array | None  # (n, d), None if they are read from the file when they are asked for
 
-    def after(self, iteration: int) -> Evaluations:
-        """Those of the generations after one."""
-        later = self.iteration > iteration
-        return Evaluations(self.run[later], self.iteration[later], self.place[later], self.points[later], self.values[later])
+    @cached_property
+    def points(self) -> Array:
+        """All points (n, d)."""
+        if self.kept is not None:
+            return self.kept
+        points = np.empty((self.values.size, self.dimension))
+        for rows, part in self.parts():
+            points[rows] = part
+        return points
+
+    def point(self, row: int) -> Array:
+        """The point (d,) of one of them."""
+        if self.kept is not None:
+            return self.kept[row].copy()
+        rows, part = next((rows, part) for rows, part in self.parts(row) if rows.start <= row < rows.stop)
+        return part[row - rows.start].copy()
+
+    def parts(self, since: int = 0) -> Iterator[tuple[slice, Array]]:
+        """Rows and their points (m, d), a few megabytes at a time, from the generation of the row `since` on."""
+        if self.kept is not None:
+            yield slice(0, self.values.size), self.kept
+            return
+        file, begin = File(self.path), first_row(self.iteration, int(self.iteration[since]))
+        try:
+            span = (int(self.iteration[begin]), int(self.iteration[-1]))
+            for row in file.rows("evaluations", "WHERE iteration BETWEEN ? AND ? ORDER BY iteration, place", span):
+                part = self._known_part(row, begin)
+                yield slice(begin, begin + len(part)), part
+                begin += len(part)
+        finally:
+            file.close()
+        if begin != self.values.size:
+            raise StoreError(f"{self.path} has changed since it was read: evaluations are missing.")
+
+    def _known_part(self, row: Row, begin: int) -> Array:
+        """Those points (m, d) of a stored row that were there when the file was read: the next ones, from `begin` on."""
+        iteration, place, _, points, values = row
+        if len(points) != self.dimension * len(values):
+            raise StoreError(f"{self.path} is damaged: its points do not have {self.dimension} variables.")
+        table, end = np.frombuffer(points).reshape(-1, self.dimension), first_row(self.iteration, iteration + 1)
+        known = self.place[begin:end] - place
+        return table[known[(known >= 0) & (known < len(table))]]
+
+
+def first_row(iterations: NDArray[np.int64], iteration: int) -> int:
+    """The first row of an iteration or of a later one, among sorted iterations (n,)."""
+    return int(cast(Any, iterations.searchsorted(iteration)))
 
 
 class Stretch(NamedTuple):
@@ -313,22 +367,34 @@ def _check_complete(path: Path, iteration: int, count: int, sizes: NDArray[np.in
 
 def evaluations(reading: Reading) -> tuple[Evaluations, Failures]:
     """Every evaluation, those of a generation that is not finished included, and how some of them failed."""
-    d = reading.problem.x0.size
-    parts, failures = list(stretches(reading, reading.told().sizes)), Failures()
-    notes = failure_notes(reading)
-    for part in parts:
+    failures, notes = Failures(), failure_notes(reading)
+    keys, values, points, size = list[tuple[int, int, int]](), [np.empty(0)], list[Array](), 0
+    for part in stretches(reading, reading.told().sizes):
         add_failures(failures, part, notes.get(part.iteration, ()))
-    sizes = np.array([len(part.values) for part in parts], dtype=np.int64)
-    keys = np.array([part[:3] for part in parts], dtype=np.int64).reshape(-1, 3)
+        keys.append(part[:3])
+        values.append(part.values)
+        size += part.points.nbytes
+        if size <= MOST_KEPT:
+            points.append(part.points)
+        else:
+            points.clear()
+    return _joined(reading, keys, values, points if size <= MOST_KEPT else None), failures
+
+
+def _joined(reading: Reading, keys: list[tuple[int, int, int]], values: list[Array], points: list[Array] | None) -> Evaluations:
+    """Evaluations from the keys (run, iteration, place), values and points of stretches, the first of the values empty."""
+    sizes, d = np.array([len(part) for part in values[1:]], dtype=np.int64), reading.problem.x0.size
+    table = np.array(keys, dtype=np.int64).reshape(-1, 3)
     begins = np.cumsum(sizes) - sizes
-    found = Evaluations(
-        run=np.repeat(keys[:, 0], sizes),
-        iteration=np.repeat(keys[:, 1], sizes),
-        place=np.arange(np.sum(sizes)) + np.repeat(keys[:, 2] - begins, sizes),
-        points=np.concatenate([np.empty((0, d)), *(part.points for part in parts)]),
-        values=np.concatenate([np.empty(0), *(part.values for part in parts)]),
+    return Evaluations(
+        path=reading.path.resolve(),
+        dimension=d,
+        run=np.repeat(table[:, 0], sizes),
+        iteration=np.repeat(table[:, 1], sizes),
+        place=np.arange(np.sum(sizes)) + np.repeat(table[:, 2] - begins, sizes),
+        values=np.concatenate(values),
+        kept=None if points is None else np.concatenate([np.empty((0, d)), *points]),
     )
-    return found, failures
 
 
 class Note(NamedTuple):
