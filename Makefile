@@ -25,8 +25,10 @@ EXTRAS_bench := bench
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/' | expand -t 16
 
-demo: $(VENV)/.extras-demo ## install, reproduce the paper's figures with few trials, and show what was found
-	$(VENV)/bin/python -m sublevel reproduce --quick
+demo: $(VENV)/.extras-demo ## install, then fit a small simulator: error bars, pictures and a report
+	$(VENV)/bin/python examples/fit_simulator.py demo
+	@echo
+	@echo "To reproduce the figures of the paper behind the library, in about a minute: $(VENV)/bin/sublevel reproduce --quick"
 
 test: $(VENV)/.extras-test ## install and run all tests but the slow ones, with coverage
 	$(PYTEST) --cov
@@ -53,7 +55,7 @@ bench: $(VENV)/.extras-bench ## list the benchmark commands, ready to run
 	@ls benchmarks/*.py 2>/dev/null | sed 's|^|OPENBLAS_NUM_THREADS=1 $(VENV)/bin/python |' | grep . || echo "No benchmarks yet."
 
 clean: ## remove the environment and everything generated
-	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest build dist .coverage .coverage.* htmlcov .hypothesis .pytest_cache .ruff_cache reproduction-quick
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest build dist .coverage .coverage.* htmlcov .hypothesis .pytest_cache .ruff_cache reproduction-quick demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps: an installation is repeated only when pyproject.toml changes.

@@ -18,7 +18,7 @@ import sublevel as sl
 ANGLE = np.pi / 6
 TURN = np.array([[np.cos(ANGLE), -np.sin(ANGLE)], [np.sin(ANGLE), np.cos(ANGLE)]])
 HESSIAN = TURN @ np.diag([1.0, 60.0]) @ TURN.T
-INK, WARM, COOL = "#22313f", "#d1495b", "#00798c"
+INK, WARM, COOL = "#22262b", "#c2410c", "#1f77b4"
 
 
 def valley(points):

@@ -210,7 +210,7 @@ def test_the_report_opens_in_a_browser_and_runs_nothing(tmp_path, capsys):
     assert str(tmp_path / "page.html") in out
     assert "<script" not in (tmp_path / "page.html").read_text(encoding="utf-8")
     page = json.loads(seen(tmp_path / "page.html", tmp_path / "profile", policy=False))
-    assert len(page["pictures"]) == 2
+    assert len(page["pictures"]) == 5
     assert min(page["pictures"]) > 0
     assert "<script>window.executed = 1</script>" in page["facts"][1]
     assert repr(result.fun) in page["facts"]

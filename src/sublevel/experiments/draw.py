@@ -26,12 +26,12 @@ from sublevel.experiments.config import (
 )
 from sublevel.experiments.results import Result, Results
 from sublevel.families import FullGaussian
+from sublevel.figures import BLUE, FAINT, GREEN, GRID, INK, ORANGE, OTHERS, VIOLET
 from sublevel.theory.curves import Curves, predicted_curves
 
-INK, FAINT, GRID = "#22262b", "#6b727b", "#e4e6e9"
-SIZE_COLOURS = ("#c2410c", "#e8890c", "#8a9a1b", "#1b9a6c", "#1f77b4", "#4b2e83")
+SIZE_COLOURS = (ORANGE, OTHERS[0], OTHERS[1], GREEN, BLUE, VIOLET)
 """From the smallest sample to the largest."""
-METHOD_COLOURS = {"ngd": "#1f77b4", "rank-mu": "#c2410c"}
+METHOD_COLOURS = {"ngd": BLUE, "rank-mu": ORANGE}
 METHOD_NAMES = {"ngd": "NGD", "rank-mu": "rank-µ CMA-ES"}
 SIZE_NAMES = ("⌈√d⌉", "d", "⌈d³ᐟ²⌉", "d²", "⌈d⁵ᐟ²⌉", "d³")
 STYLE: dict[Any, Any] = {
