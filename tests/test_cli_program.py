@@ -172,12 +172,12 @@ def test_a_long_log_may_be_printed_before_the_value():
 def test_patterns_come_from_the_command_line_and_are_kept_for_resuming(capsys, tmp_path):
     file, code = tmp_path / "run.db", SQUARES.replace("print(", "print('cost:', ").replace("sys.argv[1:])", "sys.argv[1:]), 'time: 3'")
     ending = ["--pattern", "cost: (.*) time", "--command", *python(code), "{}"]
-    words = ["--x0", "0,0", "--sigma0", 0.5, "--seed", 1, "--maxfevals", 12, "--json"]
+    words = ["--x0", "0,0", "--sigma0", 0.5, "--seed", 1, "--maxfevals", 13, "--json"]
     status, out, err = run(capsys, "minimize", *words, "--store", file, *ending)
     assert (status, err, json.loads(out)["failures"]) == (0, "", {})
     assert "--pattern 'cost: (.*) time' --command" in run(capsys, "show", file)[1]
-    status, out, err = run(capsys, "resume", file, "--maxfevals", 24, "--json", *ending)
-    assert (status, err, json.loads(out)["nfev"]) == (0, "", 24)
+    status, out, err = run(capsys, "resume", file, "--maxfevals", 25, "--json", *ending)
+    assert (status, err, json.loads(out)["nfev"]) == (0, "", 25)
     assert "started with --pattern" in run(capsys, "resume", file, "--pattern", "last", *ending[2:])[2]
 
 
