@@ -142,7 +142,7 @@ def test_a_result_kept_by_a_callback_never_changes(method, monkeypatch):
         if result.nit % 9 == 0:
             kept.append((result, pickle.dumps(result), facts(copy.deepcopy(result))))
 
-    given = {"restarts": 3, "rng": 1, "popsize": 5, "maxfevals": 1500, "vectorized": True, "callback": keep}
+    given = {"restarts": 3, "rng": 1, "popsize": 5, "maxfevals": 6000, "vectorized": True, "callback": keep}
     end = sl.minimize(often_nan, np.full(2, 0.3), 0.3, method=method, **given)
     assert end.restarts >= 1
     assert len(end.history) < end.nit

@@ -1105,7 +1105,7 @@ def test_what_is_no_name_of_a_file_is_refused(name):
             attempt()
 
 
-@pytest.mark.parametrize("name", [os.fsdecode(b"\xff\xfe.db"), "a?b#c%20.db", "ä ö\n.db", "-rf", "file:x.db"])
+@pytest.mark.parametrize("name", [os.fsdecode(b"\xff\xfe.db"), "a?b#c%20.db", "ä ö\n.db", "-rf", "file:x.db"], ids=ascii)
 def test_unusual_names_will_do(name, tmp_path):
     file = tmp_path / name
     sl.minimize(terraces, **options("cma", "free", None, maxfevals=81), store=file)
