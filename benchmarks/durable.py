@@ -6,9 +6,7 @@
    take no time, called point by point and batched. Wall time and CPU time.
 2. The part of the wall time spent on storing when the objective takes 100 ms, from the beginning of the run to its end, and without
    creating and closing the file, which a run does once.
-3. How many times as long a run takes that is stored, for a batched objective that takes no time, by sample size. The values are written by
-   a second thread: with a core of its own that is little wall time, without one it takes the CPU time that is shown.
-4. Seconds to load, and to resume, a run of 10⁶ evaluations.
+3. Seconds to load, and to resume, a run of 10⁶ evaluations.
 """
 
 from __future__ import annotations
@@ -53,20 +51,6 @@ def extra_per_iteration(folder: Path, d: int, vectorized: bool, iterations: int,
     return np.median(differences, axis=0)
 
 
-def ratios(folder: Path, popsize: int, iterations: int, repeats: int) -> np.ndarray:
-    """Time (wall, CPU) of a stored run over that of one that is not, with batches of 10 variables."""
-    found = []
-    for repeat in range(repeats):
-        settings = {"rng": repeat, "maxiter": iterations, "ftarget": -1.0, "vectorized": True, "popsize": popsize}
-        settings["restarts"] = sl.IPOP(10**6, 1.0)
-        plain, _ = timed(lambda s=settings: sl.minimize(sphere, np.ones(10), 0.5, **s))
-        file = folder / f"ratio-{popsize}-{repeat}.db"
-        stored, _ = timed(lambda s=settings, f=file: sl.minimize(sphere, np.ones(10), 0.5, **s, store=f))
-        file.unlink()
-        found.append(stored / plain)
-    return np.median(found, axis=0)
-
-
 def share_of_storing(folder: Path, seconds: float, evaluations: int) -> tuple[float, float]:
     """Part of the wall time in the recorder when the objective takes `seconds`: with and without the file's creation and end."""
     spent = dict.fromkeys(("recall", "arrived", "finished", "close"), 0.0)
@@ -108,10 +92,6 @@ def main() -> None:
             for vectorized in (True, False):
                 wall, cpu = extra_per_iteration(folder, d, vectorized, iterations, given.repeats)
                 print(f"| {d} | {'batched' if vectorized else 'point by point'} | {wall:.3f} | {cpu:.3f} |", flush=True)
-        print("\n| popsize | iterations | stored : not stored, wall | CPU |\n|---|---|---|---|")
-        for popsize, iterations in ((8, 20_000), (1000, 1500), (50_000, 40), (1_000_000, 5)):
-            wall, cpu = ratios(folder, popsize, iterations, given.repeats)
-            print(f"| {popsize} | {iterations} | {wall:.2f} | {cpu:.2f} |", flush=True)
         with_ends, without = share_of_storing(folder, 0.1, 100)
         print(
             f"\nobjective of 100 ms: storing takes {100 * without:.2f} % of the time; all that is not the objective {100 * with_ends:.2f} %"

@@ -45,11 +45,12 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def blas_threads() -> int:
-    """How many threads BLAS may use: as threadpoolctl says if something has imported that and may have set them, else by environment."""
-    threadpoolctl = cast(Any, sys.modules.get("threadpoolctl"))
-    if threadpoolctl is None:
+    """How many threads BLAS may use: as threadpoolctl sees it if that is installed, else as the environment says."""
+    try:
+        import threadpoolctl
+    except ModuleNotFoundError:
         return _threads_by_environment()
-    pools = cast(list[dict[str, Any]], threadpoolctl.threadpool_info())
+    pools = cast(list[dict[str, Any]], cast(Any, threadpoolctl).threadpool_info())
     return max((int(pool["num_threads"]) for pool in pools if pool.get("user_api") == "blas"), default=_threads_by_environment())
 
 

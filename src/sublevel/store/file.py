@@ -12,7 +12,6 @@ import json
 import os
 import sqlite3
 import stat
-import struct
 import sys
 import zlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -68,10 +67,12 @@ Change = tuple[str, Sequence[Row]]
 
 def summed(*columns: Any) -> Row:
     """A row with its checksum: the CRC-32 of its numbers and of the lengths of the others (bytes, characters), then of these."""
-    crc = zlib.crc32(struct.pack(f"<{len(columns)}q", *[column if type(column) is int else len(column) for column in columns]))
+    crc = zlib.crc32(repr([column if type(column) is int else len(column) for column in columns]).encode())
     for column in columns:
-        if type(column) is not int:
-            crc = zlib.crc32(column.encode() if type(column) is str else column, crc)
+        if type(column) is str:
+            crc = zlib.crc32(column.encode(), crc)
+        elif type(column) is not int:
+            crc = zlib.crc32(column, crc)
     return (*columns, crc)
 
 
@@ -168,7 +169,7 @@ class File:
         with self.complaining():
             for row in self._connection.execute(f"SELECT * FROM {table} {condition}", arguments):
                 columns, origin = row[:-2], row[-2]
-                if tuple(map(type, row[:-1])) != (*types, int) or summed(*columns, origin)[-1] != row[-1]:
+                if tuple(map(type, columns)) != types or summed(*columns, origin)[-1] != row[-1]:
                     raise StoreError(f"{self.path} is damaged: the row {str(row[0])[:40]!r} of {table} does not have its checksum.")
                 if origin != self.origin:
                     raise StoreError(

@@ -1,14 +1,13 @@
 """Keeping a run: every value when it arrives, a row for each generation, and the state now and then.
 
-A value is written at once if that takes a small part of the time in which it came; what comes faster is written together by a thread of its
-own, and nothing waits longer than `LONGEST_WAIT` for that. What is written survives the death of the process. It also survives the loss of
-power where syncing takes less than a still smaller share of the time: always, if the objective takes a second.
+A value is written at once as long as writing takes less than a small share of the time; what comes faster is written together, and
+nothing waits longer than `LONGEST_WAIT`. What is written survives the death of the process. It also survives the loss of power where
+syncing takes less than a still smaller share of the time: always, if the objective takes a second.
 """
 
 from __future__ import annotations
 
 import json
-import struct
 import threading
 import time
 import warnings
@@ -33,13 +32,11 @@ from sublevel.store.lock import Lock
 from sublevel.store.randomness import KINDS, plain_state
 
 WRITING = 0.1
-"""A value is written at once if that takes less than this part of the time in which it came."""
+"""Of the time, for writing values one by one."""
 SYNCING = 0.005
-"""Of the time, for waiting until values are on the disk."""
+"""Of the time, for waiting until they are on the disk."""
 SAVINGS = 0.05
-"""Seconds of that that can be saved up."""
-USUAL_WRITE = 1e-4
-"""Seconds that writing takes, until that is known better."""
+"""Seconds of either that can be saved up."""
 LONGEST_WAIT = 0.05
 """Seconds that a value waits to be written at most."""
 REPLAY = 0.25
@@ -54,8 +51,6 @@ ROUNDING = 1e-6
 
 LARGEST_ROW = 2**23
 """Bytes that the points of one row take at most, unless it is one point."""
-SMALL_ROW = 2**16
-"""Bytes that are copied sooner than referred to."""
 MOST_WAITING = 2**28
 """Bytes that may wait to be written; beyond, the search waits for the disk."""
 
@@ -196,9 +191,6 @@ class Generation:
 
     def rows(self, parts: Sequence[tuple[int, int]] | None = None) -> Iterator[Row]:
         """A row for each stretch of places, or for all; several if it is a large one."""
-        if parts is None and self.points.nbytes <= min(SMALL_ROW, LARGEST_ROW):
-            yield self.iteration, 0, self.run, self.points.tobytes(), self.values.tobytes()
-            return
         most = max(LARGEST_ROW // max(self.points[:1].nbytes, 1), 1)
         for begin, end in [(0, len(self.values))] if parts is None else parts:
             for place in range(begin, end, most):
@@ -206,10 +198,8 @@ class Generation:
                 yield self.iteration, place, self.run, _bytes(self.points[piece]), _bytes(self.values[piece])
 
 
-def stretches(places: Sequence[Any], n: int) -> list[tuple[int, int]]:
-    """Places among n, each a number, an array of them or a slice of all, as begins and ends of stretches without gaps."""
-    if any(isinstance(part, slice) for part in places):
-        return [(0, n)]
+def stretches(places: Sequence[Any]) -> list[tuple[int, int]]:
+    """Places, each a number or an array of them, as begins and ends of stretches without gaps."""
     ordered = np.sort(np.concatenate([np.atleast_1d(part) for part in places]))
     cuts = np.flatnonzero(np.diff(ordered) > 1) + 1
     begins, ends = np.append(0, cuts), np.append(cuts, ordered.size)
@@ -218,7 +208,7 @@ def stretches(places: Sequence[Any], n: int) -> list[tuple[int, int]]:
 
 def _bytes(array: Array) -> memoryview | bytes:
     """The bytes of an array, without a copy where it has them in order."""
-    return array.data.cast("B") if array.flags.c_contiguous else array.tobytes()
+    return array.data.cast("B") if array.flags.c_contiguous and array.size else array.tobytes()
 
 
 @dataclass(slots=True)
@@ -251,7 +241,7 @@ class Recorder:
         self._open: Generation | None = None
         self._stored, self._restarts, self._awaited = stored.generations, stored.restarts, stored.awaited
         self._snapshots = {snapshot.nfev for snapshot in history.snapshots}
-        self._syncing, self._write_cost = Purse(SYNCING), USUAL_WRITE
+        self._writing, self._syncing = Purse(WRITING), Purse(SYNCING)
         self._own, self._left, self._kept_at, self._cost = 0.0, time.perf_counter(), time.perf_counter(), 0.0
         self._trouble: BaseException | None = None
         self._over = self._is_lost = False
@@ -262,8 +252,8 @@ class Recorder:
         """The run goes on: how it ended before does not hold any more."""
         self._write([self._insertion("parts", [ending_row({}), driver_row()], replacing=True)])
 
-    def recall(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> bool:
-        """Fill in the values (n,) of the next generation's points (n, d) that are stored, mark them as known, and say if there are any."""
+    def recall(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> None:
+        """Fill in the values (n,) of the next generation's points (n, d) that are stored, and mark them as known."""
         check_generation(done)
         iteration = done.nit + 1
         self._open = Generation(done.restarts, iteration, points, values, done.popsize)
@@ -277,10 +267,9 @@ class Recorder:
         now = time.perf_counter()
         self._own += now - self._left
         self._left = now
-        return self._open.in_file
 
     def arrived(self, places: Any, failure: Failure | None = None) -> None:
-        """Keep values of some of the generation's points, by number, array of numbers or slice; and how those that are NaN failed."""
+        """Keep values of some of the generation's points, and how those of them that are NaN failed."""
         now = time.perf_counter()
         generation = self._open
         if generation is None:
@@ -291,7 +280,7 @@ class Recorder:
             generation.waiting.append(places)
             if failure is not None:
                 self._waiting.failures += failure_rows(generation, places, failure)
-        if (now - self._left) * WRITING > self._write_cost:
+        if self._writing.allows(now):
             self._write(patient=False)
         self._left = time.perf_counter()
 
@@ -306,8 +295,8 @@ class Recorder:
             is_much = self._waiting.bytes > MOST_WAITING
         if self._own > max(REPLAY, self._cost / CHEAP) or now - self._kept_at > max(SELDOM, self._cost / CHEAP):
             self._keep(done, history)
-        elif is_much:
-            self._write()
+        elif is_much or self._writing.allows(now):
+            self._write(patient=is_much)
         self._left = time.perf_counter()
 
     def _note_wait(self, now: float, size: int) -> None:
@@ -320,11 +309,11 @@ class Recorder:
         generation, self._open = self._open, None
         if generation is None:
             raise RuntimeError("a generation was told before its points were made")
-        ordered = generation.values[-generation.popsize :].copy()
-        ordered.partition(middle := len(ordered) // 2)
-        numbers = struct.pack("<6d", *history.last, ordered[middle], time.time())
+        values, popsize = generation.values, generation.popsize
+        median = np.partition(values[-popsize:], popsize // 2)[popsize // 2]
+        numbers = np.array([*history.last, median, time.time()])
         self._note_wait(now, generation.points.nbytes)
-        self._waiting.generations.append((done.nit, history.last_run, len(generation.values), numbers))
+        self._waiting.generations.append((done.nit, history.last_run, len(values), numbers.tobytes()))
         if not generation.is_whole:
             generation.waiting = []
             self._waiting.finished.append(generation)
@@ -362,7 +351,7 @@ class Recorder:
             if sync:
                 self._syncing.left -= took
             elif not more:
-                self._write_cost = 0.9 * self._write_cost + 0.1 * took
+                self._writing.left -= took
         finally:
             self._disk.release()
 
@@ -372,11 +361,10 @@ class Recorder:
             waiting, generation = self._waiting, self._open
             batch = Waiting(waiting.since, waiting.bytes, waiting.generations[:], waiting.finished[:], waiting.failures[:])
             places = [] if generation is None else generation.waiting[:]
-            parts = [] if generation is None or not places else stretches(places, len(generation.values))
-            if generation is not None and parts:
-                generation.is_whole = not generation.in_file and parts == [(0, len(generation.values))]
+            if generation is not None and places:
+                generation.is_whole = not generation.in_file and sum(map(np.size, places)) == len(generation.values)
                 generation.in_file = True
-        changes = [*self._changes(batch, generation, parts), *more]
+        changes = [*self._changes(batch, generation, places), *more]
         if changes and not self._is_lost:
             self._file.write(changes, sync)
         with self._guard:
@@ -387,15 +375,15 @@ class Recorder:
             if generation is not None:
                 del generation.waiting[: len(places)]
 
-    def _changes(self, batch: Waiting, generation: Generation | None, parts: Sequence[tuple[int, int]]) -> Iterator[Change]:
+    def _changes(self, batch: Waiting, generation: Generation | None, places: Sequence[Any]) -> Iterator[Change]:
         """What waits, as statements. A finished generation replaces those of its values that are in the file."""
         if stale := [(done.iteration,) for done in batch.finished if done.in_file]:
             yield DELETE_GENERATION, stale
         if batch.generations:
             yield self._insertion("generations", batch.generations)
         rows = [row for done in batch.finished for row in done.rows()]
-        if generation is not None:
-            rows += generation.rows(parts)
+        if generation is not None and places:
+            rows += generation.rows(stretches(places))
         if rows:
             yield self._insertion("evaluations", rows)
         if batch.failures:
@@ -459,8 +447,7 @@ class Recorder:
 
 def failure_rows(generation: Generation, places: Any, failure: Failure) -> list[Row]:
     """A row for each stretch of places: those of their values that are NaN failed in this way."""
-    parts = stretches([places], len(generation.values))
-    return [(generation.iteration, begin, end - begin, failure.kind, failure.what) for begin, end in parts]
+    return [(generation.iteration, begin, end - begin, failure.kind, failure.what) for begin, end in stretches([places])]
 
 
 def stored_values(file: File, iteration: int, form: tuple[int, int]) -> Iterator[tuple[slice, Array, Array]]:
