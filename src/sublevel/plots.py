@@ -127,7 +127,9 @@ def matrix_size(count: int) -> tuple[float, float]:
 
 def matrix_panel(axis: Any, matrix: Array, names: list[str], title: str) -> None:
     """Correlations (k, k) as colours, with names and numbers if there are few."""
-    image = axis.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")  # squares would be laid out before their labels
+    places = np.arange(len(names))
+    cells = axis.pcolormesh(places, places, matrix, shading="nearest", cmap="RdBu_r", vmin=-1, vmax=1)  # an image would be pixels in an SVG
+    axis.invert_yaxis()
     axis.spines[:].set_visible(False)
     axis.tick_params(length=0, colors=FAINT)
     if len(names) <= 2 * NAMED:
@@ -139,7 +141,8 @@ def matrix_panel(axis: Any, matrix: Array, names: list[str], title: str) -> None
         for (row, column), value in np.ndenumerate(matrix):
             axis.text(column, row, f"{value:.2f}", ha="center", va="center", color="white" if abs(value) > 0.6 else INK, fontsize=8)
     axis.set_title(title)
-    bar = axis.figure.colorbar(image, ax=axis, fraction=0.046, pad=0.04, ticks=[-1, -0.5, 0, 0.5, 1])
+    bar = axis.figure.colorbar(cells, ax=axis, fraction=0.046, pad=0.04, ticks=[-1, -0.5, 0, 0.5, 1])
+    bar.solids.set_rasterized(False)
     bar.outline.set_visible(False)
     bar.ax.tick_params(colors=FAINT)
 

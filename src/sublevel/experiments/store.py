@@ -19,7 +19,18 @@ import numpy as np
 import sublevel
 
 ROOMS = (
-    *("arrays.py", "constants.py", "linalg.py", "method.py", "recipes.py", "tangent.py", "families", "transforms", "weights"),
+    *(
+        "arrays.py",
+        "constants.py",
+        "linalg.py",
+        "method.py",
+        "recipes.py",
+        "summaries.py",
+        "tangent.py",
+        "families",
+        "transforms",
+        "weights",
+    ),
     *("theory/measure.py", "experiments/config.py", "experiments/compute.py"),
 )
 """The code that decides the data of a run."""
