@@ -31,7 +31,7 @@ class Progress:
     def __init__(self, maxfevals: float | None, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.maxfevals, self.clock = maxfevals, clock
         self.stream = stream or sys.stderr or io.StringIO()  # stderr may be closed
-        self.is_live = self.stream.isatty() or "ipykernel" in sys.modules
+        self.is_live = self.stream.isatty() or _is_notebook()
         self.bar = _bar(maxfevals, self.stream) if self.is_live else None
         self.began = clock()
         self.next = self.began + (0.0 if self.is_live else SELDOM)
@@ -98,4 +98,13 @@ def _bar(maxfevals: float | None, stream: TextIO) -> Any:
     except ImportError:
         return None
     total = None if maxfevals is None or maxfevals == np.inf else maxfevals
-    return tqdm(total=total, bar_format="{desc}" + ("" if total is None else " |{bar:16}|"), file=stream, leave=True, dynamic_ncols=True)
+    form = "{desc}" + ("" if total is None else " |{bar:16}|")
+    with suppress(OSError):  # the reader of a pipe may be gone already
+        return tqdm(total=total, bar_format=form, file=stream, leave=True, dynamic_ncols=True)
+    return None
+
+
+def _is_notebook() -> bool:
+    """Whether a Jupyter kernel runs this code; other packages may have imported IPython without one."""
+    ipython = sys.modules.get("IPython")
+    return "ipykernel" in sys.modules and ipython is not None and ipython.get_ipython() is not None
