@@ -109,7 +109,7 @@ def profile_intervals(found: Any, quantile: float, level: float, calls: Calls, v
     with calls.open(failures) as evaluate:
         values = _Values(evaluate, chart, found.fun, unit, _repeats(found, target), maxfevals)
         root = _root(found, chart, values)
-        lines = {(i, side): _line(chart, root, i, side) for i in wanted for side in (0, 1) if i in chart.moving}
+        lines = {(i, side): _line(chart, root, found.free, i, side) for i in wanted for side in (0, 1) if i in chart.moving}
         ends = _in_lockstep({key: climb(line, target) for key, line in lines.items() if line.limit > 1e-6}, values)
     for key, line in lines.items():
         if key not in ends:
@@ -196,7 +196,7 @@ def _size(chart: Chart, index: int) -> float:
     return float(moving[index] if moving[index] > 1e-6 * np.max(moving) else np.max(moving)) or 1.0
 
 
-def _line(chart: Chart, root: Array, variable: int, side: int) -> Line:
+def _line(chart: Chart, root: Array, free: NDArray[np.bool_], variable: int, side: int) -> Line:
     """From the minimum to one side (0 or 1) of a variable."""
     index, sign = int(np.flatnonzero(chart.moving == variable)[0]), 2.0 * side - 1.0
     row = root[index]
@@ -205,7 +205,8 @@ def _line(chart: Chart, root: Array, variable: int, side: int) -> Line:
     complement = np.linalg.qr(row[:, None], mode="complete")[0][:, 1:]
     given = np.linalg.qr((root[others] @ complement).T)[1].T if others.size else np.zeros((0, 0))
     limit = float(chart.high[index] if side else -chart.low[index]) / deviation
-    return Line(chart, sign * (root @ row) / deviation, others, given, max(limit, 0.0))
+    is_guess = not free[chart.moving[others]].all()
+    return Line(chart, sign * (root @ row) / deviation, others, given, max(limit, 0.0), is_guess)
 
 
 class _Values:

@@ -26,10 +26,12 @@ HASTY = 8
 """Gradients after which the model of the others is measured with more care."""
 FLATTEST = 0.02
 """Least curvature of F along a direction that is believed, 2 being that of the quadratic."""
+NEAR = 0.2
+"""Relative change of t over which the others are believed to go on as they did."""
 LARGE = 0.3
 """Part of the target from which on the others are minimised over before the variable moves on."""
-FAR = 3.0
-"""Times of the target above which the variable moves back without a minimum over the others."""
+FAR, HOPELESS = 3.0, 25.0
+"""Times of the target above which the variable moves back without a minimum over the others, and without a gradient."""
 CAREFUL = 0.005
 """The same where the model is not trusted."""
 BACKTRACKS = 6
@@ -42,6 +44,8 @@ FARTHEST = 50.0
 """Standard deviations, in units of those that the target should take, from which on an interval is called open."""
 GROWTH, SHRINK = 2.0, 4.0
 """By these factors t grows or shrinks at most in one step."""
+TOUCHING = 1e-9
+"""Distance from a bound, in standard deviations, within which a variable lies at it."""
 JUMP = 1e-3
 """Relative distance of two values of t between which F must jump."""
 FEASIBLE = 0.02
@@ -77,12 +81,24 @@ class Line:
     others: NDArray[np.intp]  # (m − 1,)
     root: Array  # (m − 1, m − 1), A: of the covariance of the others given the variable
     limit: float  # t at the bound of the variable
+    is_guess: bool = False  # whether the curvature knows nothing of one of the others, because that lies at its bound
 
     def offsets(self, t: float, w: Array) -> Array:
         """Offsets (m,), within the bounds."""
         o = t * self.direction
         o[self.others] += self.root @ w
         return np.clip(o, self.chart.low, self.chart.high)
+
+    def held(self, offsets: Array) -> NDArray[np.bool_]:
+        """Which of the others (m − 1,) lie at a bound."""
+        room = np.minimum(self.chart.high - offsets, offsets - self.chart.low)[self.others]
+        return room <= TOUCHING * np.linalg.norm(self.root, axis=1)
+
+    def is_new(self, before: Spot | None, spot: Spot) -> bool:
+        """Whether the curvature at a spot is not known from the one before, because another variable has left its bound."""
+        if not self.is_guess or before is None:
+            return self.is_guess
+        return bool(np.any(self.held(self.offsets(before.t, before.w)) != self.held(self.offsets(spot.t, spot.w))))
 
     def whitened(self, t: float, offsets: Array) -> Array:
         """w (m − 1,) of offsets (m,)."""
@@ -136,8 +152,10 @@ class Inner:
     length: float  # of differences
     gradient: Array = field(default_factory=lambda: np.zeros(0))  # (m − 1,)
     spot: Spot | None = None  # where that was
+    is_other_t: bool = False  # whether t has changed since, and nothing can be learned from the gradient there
     is_careful: bool = False
     is_fresh: bool = False  # whether the Hessian is to be measured anew
+    is_measured: bool = False  # whether it was at the last spot
 
     def patience(self, at_limit: bool) -> float:
         """Part of the target that a step must gain to be taken before the variable moves on, or at the limit before it ends there."""
@@ -158,17 +176,18 @@ class Trail:
 
     root: float
     points: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, 0.0)])  # t and √F
-    others: list[tuple[float, Array]] = field(default_factory=list[tuple[float, Array]])  # t and w
+    others: list[tuple[float, Array, bool]] = field(default_factory=list[tuple[float, Array, bool]])  # t and w, and if that is a minimum
     low: float = 0.0  # the largest t below the crossing
     high: float = np.inf  # the smallest t above
     wall: float = np.inf  # the smallest t at which F is not finite
     is_undefined: bool = False  # whether it is NaN there
+    is_reset: bool = False  # whether a point above the crossing was forgotten
 
     def add(self, spot: Spot, gain: float, is_sure: bool) -> None:
         """Take note of the profile at t: where the others have their minimum, and by how much F is lower there."""
         t = spot.t
         self.points.append((t, float(np.sqrt(max(spot.value - gain, 0.0)))))
-        self.others = [*[(at, w) for at, w in self.others if at != t], (t, spot.w)]
+        self.others = [*[(at, w, sure) for at, w, sure in self.others if at != t and sure], (t, spot.w, is_sure)]
         if is_sure and self.points[-1][1] < self.root:
             self.low = max(self.low, t)
         elif is_sure:
@@ -183,17 +202,22 @@ class Trail:
         slope = (s - its) / (t - near) if t != near else overall
         return t + (self.root - s) / (slope if 0.2 * overall < slope < 5.0 * overall else overall)
 
+    def reset(self, limit: float) -> float:
+        """Where to look next if what was taken for a point above the crossing is forgotten."""
+        self.high, self.is_reset = np.inf, True
+        return min(GROWTH * self.low, limit)
+
     def stop_at(self, spot: Spot) -> None:
-        """Take note of a spot where F is not finite."""
-        if spot.t < self.wall:
+        """Take note of a spot if F is not finite there."""
+        if spot.t < self.wall and not np.isfinite(spot.value):
             self.wall, self.is_undefined = spot.t, bool(np.isnan(spot.value))
 
     def others_at(self, t: float) -> Array:
         """Where the others (m − 1,) are to be expected: like t² at first, then as from a point about as far back as it goes forth."""
-        (at, w), before = self.others[-1], self.others[:-1]
+        (at, w, _), before = self.others[-1], self.others[:-1]
         if not before:
             return w * (t / at) ** 2
-        back, there = min([(0.0, np.zeros_like(w)), *before], key=lambda point: abs(np.log(abs(t - at) / abs(at - point[0]))))
+        back, there, _ = min([(0.0, np.zeros_like(w), True), *before], key=lambda point: abs(np.log(abs(t - at) / abs(at - point[0]))))
         return w + (w - there) * (t - at) / (at - back)
 
     def expected(self, t: float) -> float:
@@ -219,38 +243,54 @@ def climb(line: Line, target: Target) -> Climb:
     inner, last = Inner(2.0 * np.eye(size), target.step), Spot(0.0, np.zeros(size), 0.0)
     spot, is_believed = (yield from _evaluate(line, min(trail.root, line.limit), np.zeros(size))), False
     for turn in range(MOST_STEPS):
+        if not spot.value < HOPELESS * target.rise and spot.t - last.t > JUMP * trail.root:
+            trail.stop_at(spot)
+            spot, is_believed = (yield from _evaluate(line, 0.5 * (last.t + spot.t), last.w)), False
+            continue
         if not np.isfinite(spot.value):
             trail.stop_at(spot)
-            if trail.wall - last.t < JUMP * max(trail.wall, trail.root):
-                return _wall(line, trail, last)
-            spot, is_believed = (yield from _evaluate(line, 0.5 * (last.t + trail.wall), last.w)), False
-            continue
+            return _wall(line, trail, last)
         if is_believed and abs(spot.value - target.rise) <= target.tolerance:
             trail.add(spot, 0.0, True)
             return _crossed(line, trail, spot)
-        inner = yield from _measured(line, spot, inner.careful() if turn == HASTY else inner)
+        inner = yield from _measured(line, spot, inner.careful() if turn == HASTY or line.is_new(inner.spot, spot) else inner)
         if not np.isfinite(inner.gradient).all():
             return _failed(line, trail, spot, "f is not finite around it")
         (step, gain), last = _inner_step(line, spot, inner), spot
         if spot.value - gain < FAR * target.rise and gain > inner.patience(spot.t == line.limit) * target.rise:
             lower = yield from _inner_move(line, spot, step, gain)
-            if lower is not None or not inner.is_careful:
+            if lower is not None or not inner.is_measured:
                 inner = inner if lower is not None and lower.value < spot.value - 0.5 * gain else inner.careful()
                 spot, is_believed = lower or spot, False
                 continue
+            if gain > LARGE * target.rise:
+                return _failed(line, trail, spot, "f does not fall along its gradient in the other variables")
             step, gain = np.zeros(size), 0.0
         trail.add(Spot(spot.t, spot.w + step, spot.value), gain, gain <= BELIEVED * target.rise)
         end = _arrived(line, trail, target, spot, gain)
         if end is not None:
             return end
         t = trail.next_t(line.limit)
-        if t is None:
+        if t is None and (trail.is_reset or trail.wall < np.inf):
             return _wall(line, trail, last)
-        is_believed = gain <= BELIEVED * target.rise and not inner.is_careful
-        spot = yield from _evaluate(line, t, trail.others_at(t))
-        is_surprise = spot.value > trail.expected(t) + max(gain, LARGE * target.rise)
-        inner = inner.careful() if is_surprise else replace(inner, spot=None) if inner.is_careful else inner
+        spot, inner, is_believed = yield from _move_on(line, trail, target, inner, spot, t, gain)
     return _failed(line, trail, spot, f"the minimum over the other variables was not found in {MOST_STEPS} steps")
+
+
+def _move_on(
+    line: Line, trail: Trail, target: Target, inner: Inner, spot: Spot, t: float | None, gain: float
+) -> Generator[Array, Array, tuple[Spot, Inner, bool]]:
+    """The spot at the next t, what is known of the others there, and whether their minimum is believed without a gradient.
+
+    No t is left where a minimum over the others that was not one has misled the climb.
+    """
+    if t is None:
+        inner, t = inner.careful(), trail.reset(line.limit)
+    is_steady = abs(t / spot.t - 1.0) < NEAR and not inner.is_careful and not line.held(line.offsets(spot.t, spot.w)).any()
+    there = yield from _evaluate(line, t, trail.others_at(t))
+    is_surprise = there.value > trail.expected(t) + max(gain, LARGE * target.rise)
+    inner = inner.careful() if is_surprise else inner if is_steady else replace(inner, is_other_t=True)
+    return there, inner, is_steady and gain <= BELIEVED * target.rise
 
 
 def _evaluate(line: Line, t: float, w: Array) -> Generator[Array, Array, Spot]:
@@ -311,7 +351,7 @@ def _measured(line: Line, spot: Spot, inner: Inner) -> Generator[Array, Array, I
     chart, others = line.chart, line.others
     o = line.offsets(spot.t, spot.w)
     room_up, room_down = (chart.high - o)[others], (o - chart.low)[others]
-    columns = _columns(line.root, np.minimum(room_up, room_down) <= 1e-9 * np.linalg.norm(line.root, axis=1))
+    columns = _columns(line.root, line.held(o))
     plus, minus = (inner.length * room for room in _rooms(inner.length * columns, room_up, room_down))
     both = np.where(inner.is_careful, np.minimum(plus, minus), 0.0)
     first = np.where((plus >= inner.length) | (plus >= minus), plus, -minus)
@@ -347,7 +387,8 @@ def _updated(inner: Inner, spot: Spot, directions: Array, rises: Array, lengths:
 
     `couples` (k, k) are mixed second differences along them, for a fresh model.
     """
-    curvatures: Array = np.einsum("ij,ik,kj->j", directions, inner.model, directions)
+    known = 2.0 * np.eye(len(directions)) if inner.is_fresh else inner.model
+    curvatures: Array = np.einsum("ij,ik,kj->j", directions, known, directions)
     is_central = lengths[1] != 0
     safe = np.where(lengths[0] == 0, 1.0, lengths[0])
     if inner.is_careful:
@@ -357,7 +398,7 @@ def _updated(inner: Inner, spot: Spot, directions: Array, rises: Array, lengths:
     slopes = np.where(is_central, 0.5 * (rises[0] - rises[1]) / safe, one_sided)
     gradient = directions @ np.where(lengths[0] == 0, 0.0, slopes)
     model = _fresh_model(directions, couples + np.diag(curvatures)) if inner.is_fresh else _update_model(inner, spot, gradient)
-    return replace(inner, model=model, gradient=gradient, spot=spot, is_fresh=False)
+    return replace(inner, model=model, gradient=gradient, spot=spot, is_fresh=False, is_measured=inner.is_fresh, is_other_t=False)
 
 
 def _fresh_model(directions: Array, hessian: Array) -> Array:
@@ -391,7 +432,7 @@ def _rooms(steps: Array, room_up: Array, room_down: Array) -> tuple[Array, Array
 def _update_model(inner: Inner, spot: Spot, gradient: Array) -> Array:
     """The damped BFGS update of the Hessian in w; along t, w and the gradient are taken to grow like t², as cubic terms make them."""
     old, model = inner.spot, inner.model
-    if old is None:
+    if old is None or inner.is_other_t:
         return model
     growth = (spot.t / old.t) ** 2
     s, y = spot.w - growth * old.w, gradient - growth * inner.gradient

@@ -46,8 +46,9 @@ PASSES = 5
 """Looks at most, each in the frame that the one before has made rounder."""
 ROUND = 0.01
 """Ratio of the smallest to the largest curvature from which on a frame is round enough."""
-NARROWER, NARROWINGS = 0.25, 3
-"""With a `kind` and without noise: by this factor the radius is made smaller where extrapolation does not do, and how often at most."""
+NARROWER, NARROWINGS, BENT = 0.25, 5, 1e-9
+"""With a `kind` and without noise: by this factor the radius is made smaller where extrapolation does not do, how often at most, and the
+relative change of a curvature from which on that may help."""
 WIDER = 10.0
 """Where the minimum keeps away, the region is made so many times as wide as it was off."""
 NOISY_BUDGET = 500
@@ -217,15 +218,15 @@ def _finished(objective: Objective, look: Look, question: Question) -> Look:
 
 
 def _narrowed(objective: Objective, look: Look) -> Look:
-    """A look nearer to the minimum while extrapolation leaves curvatures that change with the radius, or no minimum."""
+    """A look nearer to the minimum while curvatures that change with the radius hide whether there is one."""
     for _ in range(NARROWINGS):
         frame, size = look.frame, look.frame.size
-        is_good = look.inner is None or (not seen_change(look, NOT_QUADRATIC) and spectrum_of(look).is_minimum)
-        if is_good or not objective.can_spare(10 * size, size):
+        is_good = not seen_change(look, NOT_QUADRATIC) and spectrum_of(look).is_minimum
+        if is_good or not np.max(look.lack, initial=0.0) > BENT or not objective.can_spare(10 * size, size):
             break
         axes = scaled_axes(objective, frame.turned(NARROWER * np.eye(size)), look.ground, NARROWER**2 * look.delta, size)
         nearer = extrapolated_smooth(objective, looked(objective, axes, look.ground))
-        if nearer.inner is None and not np.isfinite(nearer.fit.matrix).all():
+        if not np.isfinite(nearer.fit.matrix).all():
             break
         look = nearer
     return look
