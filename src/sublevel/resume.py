@@ -113,7 +113,7 @@ def resume(
         opened.pop_all()
     if check and found.probe is not None:
         evaluate = Probing(evaluate, found.probe, found.failures, path)
-    LOGGER.info("resume %s at generation %d, after %d evaluations", path, found.optimizer.nit, found.optimizer.nfev)
+    LOGGER.info("resume %s at generation %d, after %d evaluations", ascii(str(path))[1:-1], found.optimizer.nit, found.optimizer.nfev)
     with TerminationsAsInterrupts():
         start = found.optimizer.start.x0 if found.settings.evaluate_x0 else None
         search = Search(found.optimizer, evaluate, limits, hears, show, found.history, found.failures, recorder=recorder, x0=start)
