@@ -25,7 +25,9 @@ CELLS = [
 def outputs():
     """What each cell shows: the kinds of its outputs."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
-    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MPLBACKEND", raising=False)  # a kernel shows pictures by a backend of its own
+        nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
     return [[{*output.get("data", {"text": None})} for output in cell.outputs] for cell in notebook.cells]
 
 

@@ -135,7 +135,7 @@ def test_a_history_becomes_a_table(stored):
     assert list(frame.columns) == ["run", "popsize", "nfev", "best", "generation_best", "deviation"]
     assert len(frame) == len(history)
     np.testing.assert_array_equal(frame["best"], history["best"])
-    np.testing.assert_array_equal(np.diff(frame["nfev"], prepend=0), frame["popsize"])
+    np.testing.assert_array_equal(np.diff(frame["nfev"], prepend=1), frame["popsize"])  # x0 is evaluated, too
     restarted = sl.minimize(lambda x: 0.0, [1.0, 2.0], 0.5, rng=1, restarts=2).history
     runs = restarted.to_frame()["run"]
     assert set(runs) == {0, 1, 2}
