@@ -277,3 +277,72 @@ def test_a_supervisor_serves_many_evaluations():
     program = Program(python("import os; print(os.getppid())"))
     assert program(np.zeros(1)) == program(np.zeros(1)) != os.getpid()
     program.close()
+
+
+# ---------------------------------------------------------------------------------------------------- for a first fit
+
+LINE = """
+t = [0, 1, 2, 3, 4]
+y = [1.1, 2.9, 5.2, 6.8, 9.1]
+
+
+def chi2(p):
+    return sum((p[0] + p[1] * a - b) ** 2 for a, b in zip(t, y))
+"""
+
+
+def test_a_first_failure_is_printed_before_the_run_ends(capsys):
+    status, _, said = run(capsys, "minimize", "--x0", "0,0", "--sigma0", "0.3", "--maxiter", 2, "--seed", 1, "--command", *python("print('chi2 = 3')"))
+    assert status == 1
+    assert said.count("first failed evaluation, at ") == 1
+    assert "--pattern finds it in other output" in said
+
+
+def test_values_separated_by_spaces_are_explained(capsys):
+    for words in (["1", ".3", "1"], ["1,", "2"], ["-1", "2e0"]):
+        status, _, said = run(capsys, "minimize", "--x0", *words, "--sigma0", "0.3", "--command", "./sim")
+        assert status == 2
+        assert "--x0: separate values by commas, without spaces: --x0 " in said
+
+
+@pytest.mark.parametrize("as_program", [False, True])
+def test_error_bars_of_a_fit_are_those_of_linear_least_squares(capsys, tmp_path, as_program):
+    (tmp_path / "line.py").write_text(LINE)
+    design, y = np.vander(np.arange(5.0), 2, increasing=True), np.array([1.1, 2.9, 5.2, 6.8, 9.1])
+    best, squares, *_ = np.linalg.lstsq(design, y)
+    exact = np.sqrt(np.diagonal(np.linalg.inv(design.T @ design)) * squares[0] / 3)
+    call = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from line import chi2; print('chi2 =', chi2([*map(float, sys.argv[1:])]))"
+    ways = ["--pattern", "last", "--command", *python(call), "{}"] if as_program else [f"{tmp_path}/line.py:chi2"]
+    options = ["--x0", "0,0", "--sigma0", "1", "--seed", 1, "--error-bars", 5, "--json", "--maxfevals", 260, "--tolfun", "1e-6"]
+    status, out, said = run(capsys, "minimize", *options, *ways)
+    assert status == 0, said
+    found = json.loads(out)["error_bars"]
+    np.testing.assert_allclose(found["stderr"], exact, rtol=1e-3)
+    np.testing.assert_allclose(found["x"], best, atol=1e-3 * exact.min())
+    assert np.shape(found["intervals"]) == (2, 2)
+
+
+def test_error_bars_are_printed_and_survive_a_resume(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "line.py").write_text(LINE)
+    common = ["line.py:chi2", "--error-bars", "nll", "--maxfevals"]
+    assert run(capsys, "minimize", *common, 30, "--x0", "0,0", "--sigma0", "1", "--store", "a.db", "--names", "cut,slope")[0] == 0
+    status, out, said = run(capsys, "resume", "a.db", *common, 300)
+    assert status == 0, said
+    assert "f is a negative log-likelihood" in out
+    assert "slope     1.99" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--error-bars", "chi2"], "expected nll"),
+        (["--error-bars", "2"], "must exceed the number of variables, 2, got 2"),
+        (["--error-bars", "nll", "--method", "pbil"], "binary methods have no curvature"),
+    ],
+)
+def test_impossible_error_bars_are_refused_before_the_run(capsys, tmp_path, options, sentence):
+    status, _, said = run(capsys, "minimize", "--x0", "0.5,0.5", "--sigma0", 1, *options, "--command", *python(f"open({str(tmp_path / 'ran')!r}, 'w')"))
+    assert status == 2
+    assert sentence in " ".join(said.split())
+    assert not (tmp_path / "ran").exists()

@@ -51,11 +51,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _main(arguments: Sequence[str]) -> int:
     parser = make_parser()
-    given = parser.parse_args(joined(arguments))
-    if "run" not in given:
-        parser.print_help()
-        return 0
     try:
+        given = parser.parse_args(joined(arguments))
+        if "run" not in given:
+            parser.print_help()
+            return 0
         return given.run(given)
     except (Unable, StoreError) as error:
         print(f"sublevel: {error}", file=sys.stderr)

@@ -23,6 +23,10 @@ NEGATIVE = re.compile(r"-(\d|\.\d|inf|none)", re.IGNORECASE)
 """Values that begin with a minus: -1,2 or -5:5 or -inf."""
 
 
+PLAIN_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?,?", re.IGNORECASE)
+"""One number, perhaps with a comma after it."""
+
+
 class Unable(Exception):
     """The command cannot be run as given; the text says why and what to do."""
 
@@ -49,6 +53,7 @@ def joined(words: Sequence[str]) -> list[str]:
     argparse would take them for options. What follows --command is for the program.
     """
     own = list(takewhile(lambda word: not _ends_options(word), words))
+    _check_commas(own)
     result: list[str] = []
     for word in own:
         if result and result[-1].startswith("--") and "=" not in result[-1] and NEGATIVE.match(word):
@@ -56,6 +61,13 @@ def joined(words: Sequence[str]) -> list[str]:
         else:
             result.append(word)
     return [*result, *words[len(own) :]]
+
+
+def _check_commas(words: Sequence[str]) -> None:
+    """Refuse values of an option that are separated by spaces: argparse would take the second for the function."""
+    for option, *values in zip(words, words[1:], words[2:], strict=False):
+        if option.startswith("--") and "=" not in option and all(map(PLAIN_NUMBER.fullmatch, values)):
+            raise Unable(f"{option}: separate values by commas, without spaces: {option} {','.join(value.rstrip(',') for value in values)}")
 
 
 def _ends_options(word: str) -> bool:

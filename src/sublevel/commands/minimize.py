@@ -17,8 +17,11 @@ from typing import Any
 from sublevel.commands.common import Subparsers, Unable, add_command, budget, count, deviations, seed, workers
 from sublevel.commands.objective import objective, objective_label, pattern
 from sublevel.commands.program import Program
+from sublevel.curvature.frame import check_number_of_variables
+from sublevel.curvature.result import Curvature
+from sublevel.curvature.values import curvature
 from sublevel.door import checked_names
-from sublevel.failures import ATTEMPTS
+from sublevel.failures import ATTEMPTS, tell_about
 from sublevel.minimize import minimize
 from sublevel.result import Result
 from sublevel.store.configuration import Target
@@ -31,6 +34,7 @@ EXAMPLES = """examples:
   sublevel minimize --x0 1,2 --sigma0 0.3 --maxfevals 500 --timeout 60 --workers 4 --store run.db --command ./simulate --fast
   sublevel minimize --x0 1,2 --sigma0 0.3 --names rate,depth --pattern last --command ./simulate --rate={rate} {depth}
   sublevel minimize --x0 1,2 --sigma0 0.3 --pattern "cost = (.*)" --command ./simulate {}
+  sublevel minimize fit.py:chi2 --x0 1,2 --sigma0 0.3 --names rate,depth --error-bars 31
 
 The function is that of a file, of an installed module or of a module in the working directory. A program gets the point as a JSON list
 on its stdin; in its arguments {0}, {x0} or {NAME} with --names is the value of a variable, {} alone stands for all values in order, and
@@ -74,6 +78,13 @@ def add_ways(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tolfun", type=tolerance, metavar="T", help="stop when recent values differ by no more than this (default: 0)")
     parser.add_argument("--tolx", type=tolerance, metavar="T", help="stop when no standard deviation is above this (default: 0)")
     parser.add_argument("--workers", type=workers, default=1, metavar="N", help="evaluations at the same time; -1: one on each core")
+    parser.add_argument(
+        "--error-bars",
+        type=error_kind,
+        metavar="nll|N",
+        help="error bars and correlations by further evaluations: nll if the value is a negative log-likelihood, N if it is a sum of N "
+        "squared residuals",
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write a figure of the run; an older figure is replaced")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--path", type=Path, metavar="DIR", help="import the module from this directory")
@@ -108,6 +119,8 @@ def run_minimize(given: argparse.Namespace) -> int:
 def run_and_print(fun: Callable[..., Any], given: argparse.Namespace, run: Callable[..., Result]) -> int:
     """Run, and print what was found. Programs are called by threads, functions by processes."""
     make_absolute(given)
+    if given.error_bars is not None and getattr(given, "x0", None) is not None:
+        _check_error_bars(given)
     if given.plot is not None:
         _check_plot(given.plot)
         if given.plot == getattr(given, "store", None):
@@ -117,6 +130,8 @@ def run_and_print(fun: Callable[..., Any], given: argparse.Namespace, run: Calla
     try:
         with _workers(fun, given.workers) as helpers:
             result = run(fun, given, helpers)
+            if given.error_bars is not None:
+                add_error_bars(result, fun, given, helpers)
     except Exception as error:
         so_far: Result | None = vars(error).get("sublevel_result")
         if so_far is None:  # never began
@@ -127,6 +142,35 @@ def run_and_print(fun: Callable[..., Any], given: argparse.Namespace, run: Calla
     if "interrupted" in result.reasons and raised is None:
         return 130
     return 0 if math.isfinite(result.fun) and raised is None else 1
+
+
+def _check_error_bars(given: argparse.Namespace) -> None:
+    """Error bars can be computed: better to know before the run than after."""
+    kind, residuals = given.error_bars
+    if given.method == "pbil":
+        raise Unable("--error-bars: binary methods have no curvature, got --method pbil.")
+    if kind == "least_squares" and residuals <= len(given.x0):
+        raise Unable(f"--error-bars: the number of residuals must exceed the number of variables, {len(given.x0)}, got {residuals}.")
+    try:
+        check_number_of_variables(len(given.x0))
+    except ValueError as error:
+        raise Unable(f"--error-bars: {error}") from None
+
+
+def add_error_bars(result: Result, fun: Callable[..., Any], given: argparse.Namespace, helpers: Any) -> None:
+    """Add `curvature` to the result, unless there is no minimum to look at or Ctrl-C ends the look."""
+    if "interrupted" in result.reasons or not math.isfinite(result.fun):
+        return
+    kind, residuals = given.error_bars
+    how = {name: value for name, value in ways(fun, given).items() if name in ("timeout", "on_error")}
+    try:
+        found = curvature(fun, result, kind=kind, data=residuals, workers=helpers, **how)
+    except KeyboardInterrupt:
+        return
+    except Exception as error:
+        tell_about(error, sublevel_result=result)
+        raise
+    result.update(curvature=found, hess_inv=found.hess_inv, nfev=result.nfev + found.nfev)
 
 
 def show(result: Result, took: float, given: argparse.Namespace, raised: Exception | None) -> None:
@@ -230,7 +274,8 @@ def as_text(result: Result, took: float, plot: Path | None) -> str:
     if result.history.given_names is not None:
         lines.insert(2, f"names  {','.join(result.history.given_names)}")
     lines += [f"note   {finding}" for finding in result.diagnosis]
-    return "\n".join([*lines, f"plot   {plot}"] if plot else lines)
+    lines += [f"plot   {plot}"] if plot else []
+    return "\n".join(lines if result.curvature is None else [*lines, "", result.curvature.summary()])
 
 
 def as_json(result: Result, took: float, raised: Exception | None) -> dict[str, Any]:
@@ -242,8 +287,16 @@ def as_json(result: Result, took: float, raised: Exception | None) -> dict[str, 
     facts["seconds"] = round(took, 3)
     facts["diagnosis"] = [{"name": f.name, "sentence": f.sentence, "numbers": f.numbers} for f in result.diagnosis]
     facts["failures"] = dict(result.failures.counts)
+    facts["error_bars"] = None if result.curvature is None else _error_bars(result.curvature)
     facts["error"] = None if raised is None else "".join(traceback.format_exception_only(raised)).strip()
     return finite(facts)
+
+
+def _error_bars(found: Curvature) -> dict[str, Any]:
+    """What `--error-bars` adds to the JSON."""
+    arrays = {"x": found.x, "stderr": found.stderr, "intervals": found.intervals(0.95), "covariance": found.covariance}
+    problems = [{"name": f.name, "sentence": f.sentence, "numbers": f.numbers} for f in found.problems]
+    return {name: array.tolist() for name, array in arrays.items()} | {"level": 0.95, "nfev": found.nfev, "problems": problems}
 
 
 def finite(value: Any) -> Any:
@@ -284,6 +337,17 @@ def indices(text: str) -> list[int] | None:
     if not all(word.isdecimal() for word in text.split(",")):
         raise argparse.ArgumentTypeError(f"expected numbers of variables, counted from 0, such as 0,2, or all, got {text!r}")
     return [int(word) for word in text.split(",")]
+
+
+def error_kind(text: str) -> tuple[str, int | None]:
+    """What the value is, and of how many residuals: from "nll", or from a number of residuals."""
+    if text == "nll":
+        return "nll", None
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(
+            f"expected nll (the value is a negative log-likelihood) or the number of squared residuals in the sum, got {text!r}"
+        )
+    return "least_squares", int(text)
 
 
 def restarts(text: str) -> str | int:

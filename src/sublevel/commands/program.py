@@ -109,6 +109,7 @@ class Program:
     _busy: set[Supervisor] = field(default_factory=set[Supervisor])
     _lock: Any = field(default_factory=threading.Lock)
     _closed: bool = False
+    _has_failed: bool = False
 
     def __call__(self, point: Array) -> float:
         """The value at a point (d,)."""
@@ -121,9 +122,20 @@ class Program:
             "tail": self.pattern is not None,
         }
         answer = self._run(request)
-        if answer["kind"] is not None:
-            raise EvaluationFailed(answer["kind"], _printable(answer["detail"]))
-        return self._value(answer["output"], answer["detail"])
+        try:
+            if answer["kind"] is not None:
+                raise EvaluationFailed(answer["kind"], _printable(answer["detail"]))
+            return self._value(answer["output"], answer["detail"])
+        except EvaluationFailed as error:
+            self._report_first(error, values)
+            raise
+
+    def _report_first(self, error: EvaluationFailed, values: list[float]) -> None:
+        """Print the first failure at once: if every evaluation fails, the end of the run is late for it."""
+        with self._lock:
+            is_first, self._has_failed = not self._has_failed and not self._closed, True
+        if is_first and sys.stderr is not None:
+            print(f"sublevel: first failed evaluation, at {','.join(map(repr, values))}: {error}", file=sys.stderr)
 
     def _run(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer of a supervisor that is free."""

@@ -69,11 +69,12 @@ class Question:
         """From what the user gave."""
         if kind is not None and kind not in KINDS:
             raise ValueError(f"`kind` must be None, {' or '.join(map(repr, KINDS))}, got {shown(kind)}.")
-        if (kind == "least_squares") != (data is not None):
+        if kind == "least_squares" and data is None:
             raise ValueError(
-                f'`data`, the number of residuals, belongs to kind="least_squares", got kind={kind!r} and data={data!r}. '
-                "f is then the sum of their squares."
+                '`data` must be given with kind="least_squares": the number of residuals whose squares f sums, such as data=len(t).'
             )
+        if data is not None and kind != "least_squares":
+            raise ValueError(f'`data`, the number of residuals, can be given only with kind="least_squares", got kind={kind!r}.')
         return cls(
             delta=None if delta_f is None else checked_positive("delta_f", delta_f),
             noise=None if noise is None else checked_positive("noise", noise, or_zero=True),
