@@ -292,7 +292,8 @@ def chi2(p):
 
 
 def test_a_first_failure_is_printed_before_the_run_ends(capsys):
-    status, _, said = run(capsys, "minimize", "--x0", "0,0", "--sigma0", "0.3", "--maxiter", 2, "--seed", 1, "--command", *python("print('chi2 = 3')"))
+    program = ["--command", *python("print('chi2 = 3')")]
+    status, _, said = run(capsys, "minimize", "--x0", "0,0", "--sigma0", "0.3", "--maxiter", 2, "--seed", 1, *program)
     assert status == 1
     assert said.count("first failed evaluation, at ") == 1
     assert "--pattern finds it in other output" in said
@@ -342,7 +343,8 @@ def test_error_bars_are_printed_and_survive_a_resume(capsys, tmp_path, monkeypat
     ],
 )
 def test_impossible_error_bars_are_refused_before_the_run(capsys, tmp_path, options, sentence):
-    status, _, said = run(capsys, "minimize", "--x0", "0.5,0.5", "--sigma0", 1, *options, "--command", *python(f"open({str(tmp_path / 'ran')!r}, 'w')"))
+    program = ["--command", *python(f"open({str(tmp_path / 'ran')!r}, 'w')")]
+    status, _, said = run(capsys, "minimize", "--x0", "0.5,0.5", "--sigma0", 1, *options, *program)
     assert status == 2
     assert sentence in " ".join(said.split())
     assert not (tmp_path / "ran").exists()
