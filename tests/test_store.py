@@ -23,7 +23,7 @@ from sublevel import record
 from sublevel.failures import EvaluationFailed
 from sublevel.record import History
 from sublevel.restarts import Run
-from sublevel.store import environment, leaves, recorder
+from sublevel.store import environment, leaves, reader, recorder, samples
 from sublevel.store.errors import store_error
 from sublevel.store.file import File, summed
 from sublevel.store.reader import fingerprint
@@ -829,6 +829,159 @@ def test_a_batch_survives_a_kill_before_and_after_it_is_told(row, moment, folder
         sl.resume(copy, again, check=False)
         assert again.calls == fun.calls - moment - 1
         assert fingerprint(copy) == fingerprint(file) == fingerprint(whole)
+
+
+# Large samples
+
+
+@pytest.fixture
+def all_large(monkeypatch):
+    """Every sample is stored as what it was drawn with."""
+    monkeypatch.setattr(samples, "SMALLEST", 0)
+    monkeypatch.setattr(samples, "LEAST_GAIN", 0)
+
+
+def seen_points(method, bounds, store, **more):
+    """The points that an objective gets in a stored run."""
+    seen = []
+
+    def fun(X):
+        seen.append(X.copy())
+        return np.array([terraces(x) for x in X])
+
+    sl.minimize(fun, **options(method, bounds, None, vectorized=True, **more), store=store)
+    return np.concatenate(seen)
+
+
+def test_points_of_large_samples_are_not_stored(tmp_path):
+    file = tmp_path / "run.db"
+    seen = seen_points("cma", "free", file, popsize=20_000, maxfevals=100_000)
+    assert file.stat().st_size / len(seen) < 10  # bytes; a value has 8, a point and its value 40
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("SELECT count(*), max(length(points)), min(length(vals)) FROM evaluations").fetchone() == (5, 0, 160_000)
+        assert connection.execute("SELECT count(*), max(length(data)) < 1000 FROM samples").fetchone() == (5, 1)
+    connection.close()
+    assert sl.load(file).points.tobytes() == seen.tobytes()
+
+
+def test_a_distribution_that_takes_as_many_bytes_as_its_sample_is_not_stored(tmp_path):
+    file, x0 = tmp_path / "run.db", np.ones(100)
+    sl.minimize(lambda X: np.sum(X**2, axis=1), x0, 0.5, popsize=100, maxiter=2, vectorized=True, store=file)
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("SELECT count(*) FROM samples").fetchone() == (0,)
+        assert connection.execute("SELECT min(length(points)) FROM evaluations").fetchone() == (80_000,)
+    connection.close()
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize("method", ["cma", "sep-ngd", "iso-xnes"])
+def test_points_that_are_drawn_again_are_those_that_were_evaluated(method, bounds, tmp_path, all_large, monkeypatch):
+    seen = seen_points(method, bounds, tmp_path / "run.db")
+    assert sl.load(tmp_path / "run.db").points.tobytes() == seen.tobytes()
+    monkeypatch.setattr(reader, "MOST_KEPT", 0)
+    monkeypatch.setattr(reader, "LARGEST_PART", 200)
+    run = sl.load(tmp_path / "run.db")
+    assert run.evaluations.point(77).tobytes() == seen[77].tobytes()
+    assert max(len(part) for _, part in run.evaluations.parts()) == 200 // 32
+    assert run.points.tobytes() == seen.tobytes()
+
+
+LARGE = [("cma", "free", None), ("sep-cma", "bounded", "ipop"), ("iso-ngd", "free", "bipop"), ("pbil", "free", None)]
+
+
+@pytest.mark.parametrize("case", LARGE, ids=["-".join(map(str, case)) for case in LARGE])
+@pytest.mark.parametrize("always", [True, False], ids=["state always", "state never"])
+def test_runs_of_large_samples_go_on_from_every_evaluation(case, always, folder, monkeypatch, at_once, all_large):
+    keep_state(monkeypatch, always)
+    check_resumes(folder, case, {0, 1, 2, 9, 10, 76, 77, 301})
+
+
+def test_a_large_batch_is_resumed_after_a_kill(folder, all_large, monkeypatch, at_once):
+    test_a_batch_survives_a_kill_before_and_after_it_is_told(100, 2, folder, monkeypatch, at_once)
+
+
+def change_sample(file, change):
+    """Change the sample of the last generation, as dict of arrays and other columns, with a right checksum."""
+    theta = sl.Optimizer(np.ones(3), 0.5, method="sep-cma").theta
+    with sqlite3.connect(file) as connection:
+        *columns, layout, data, origin, _ = connection.execute("SELECT * FROM samples ORDER BY iteration DESC").fetchone()
+        arrays = leaves.unpacked({"theta": theta, "first": np.empty(3), "checksum": np.int64(0)}, layout, data)
+        change(columns, arrays)
+        row = summed(*columns, *leaves.packed(arrays), origin)
+        connection.execute("INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    connection.close()
+
+
+def round_differently(columns, arrays):
+    arrays["checksum"] ^= 1
+    arrays["first"] *= 1 + 1e-12
+
+
+def draw_others(columns, arrays):
+    arrays["checksum"] ^= 1
+    arrays["first"] += 0.1
+
+
+def ask_for_more(columns, arrays):
+    columns[2] = 2**40
+
+
+def ask_for_fewer(columns, arrays):
+    columns[2] = 5
+
+
+def leave_the_place(columns, arrays):
+    columns[1] = -3
+
+
+def break_the_state(columns, arrays):
+    columns[3] = json.dumps({"bit_generator": "PCG64", "state": {"state": -1, "inc": 1}, "has_uint32": 0, "uinteger": 0})
+
+
+def break_the_text(columns, arrays):
+    columns[3] = "[" * 10_000
+
+
+@pytest.fixture
+def large_run(tmp_path, all_large):
+    """A file with samples."""
+    settings = {"rng": 1, "method": "sep-cma", "maxiter": 5, "vectorized": True, "popsize": 10}
+    sl.minimize(lambda X: np.sum(X**2, axis=1), np.ones(3), 0.5, **settings, store=tmp_path / "run.db")
+    return tmp_path / "run.db"
+
+
+def test_points_that_are_drawn_with_other_rounding_come_with_a_warning(large_run):
+    points = sl.load(large_run).points
+    change_sample(large_run, round_differently)
+    with pytest.warns(UserWarning, match="right up to rounding"):
+        assert sl.load(large_run).points.tobytes() == points.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (draw_others, "draws other random numbers"),
+        (ask_for_more, "impossible size"),
+        (ask_for_fewer, "values without points"),
+        (leave_the_place, "impossible size"),
+        (break_the_state, "out of range"),
+        (break_the_text, "cannot be read"),
+    ],
+)
+def test_a_sample_that_cannot_be_drawn_again_is_refused(change, words, large_run):
+    change_sample(large_run, change)
+    with pytest.raises(sl.StoreError, match=words):
+        sl.load(large_run)
+    with pytest.raises(sl.StoreError, match=words):
+        sl.resume(large_run, lambda X: np.sum(X**2, axis=1), maxiter=7)
+
+
+def test_a_sample_that_is_missing_is_told(large_run):
+    with sqlite3.connect(large_run) as connection:
+        connection.execute("DELETE FROM samples WHERE iteration = 5")
+    connection.close()
+    with pytest.raises(sl.StoreError, match="sample of generation 5 is missing"):
+        sl.load(large_run)
 
 
 def test_a_run_of_single_points_goes_on_in_batches_and_the_other_way_round(tmp_path, at_once):

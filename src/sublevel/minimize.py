@@ -308,6 +308,8 @@ class Search:
         if self.elsewhere is not None:
             self.elsewhere(self.optimizer)
             return
+        if self.recorder is not None:
+            self.recorder.before_ask(self.optimizer)
         asked = self.optimizer.ask()
         points = asked if self.x0 is None or self.optimizer.nit else locked(np.concatenate([self.x0[None], asked]))
         values, more = self.values(points), len(points) - len(asked)

@@ -37,6 +37,7 @@ from sublevel.store.lock import Lock
 from sublevel.store.probe import Probe, Probing, probe_of
 from sublevel.store.reader import Reading, driver, ending, restored, stored_failures, unfit
 from sublevel.store.recorder import Recorder, Stored
+from sublevel.store.samples import SampleForm
 from sublevel.workers import TerminationsAsInterrupts
 
 LOGGER = logging.getLogger(__name__)
@@ -144,11 +145,11 @@ def _found(path: Path, again: Again) -> Found:
         history = restored(reading, optimizer)
         if list(optimizer.tolerances) != reading.settings.tolerances:
             optimizer.forget_convergence()
-        failures = stored_failures(reading, reading.told().sizes)
+        failures = stored_failures(reading, reading.told().sizes, SampleForm.of(optimizer))
         generations, awaited = file.last("generations")[1], file.last("evaluations")[1]
         stored = Stored(generations, awaited, restarts=optimizer.restarts + 1)
         _warn_of_differences(reading)
-        return Found(reading.settings, optimizer, history, failures, stored, probe_of(file, awaited, reading.problem.x0.size))
+        return Found(reading.settings, optimizer, history, failures, stored, probe_of(file, awaited, SampleForm.of(optimizer)))
     finally:
         file.close()
 

@@ -20,6 +20,7 @@ from sublevel.store.export import column_names, export
 from sublevel.store.file import File
 from sublevel.store.leaves import Misfit
 from sublevel.store.reader import Evaluations, Reading, ending, evaluations, first_row, restored, unfit
+from sublevel.store.samples import SampleForm
 from sublevel.summaries import Summary, counted, short_array
 from sublevel.warm import Beginning, warm_start
 from sublevel.weights import Active
@@ -101,15 +102,19 @@ def load(store: str | Path) -> StoredRun:
     file = File(checked_path(store))
     try:
         reading = Reading.of(file)
-        found, failures = evaluations(reading)
-        return StoredRun(file.path, reading.settings, found, result_so_far(reading, found, failures), reading.problem.log_scaled)
+        optimizer = sketch(reading)
+        found, failures = evaluations(reading, SampleForm.of(optimizer))
+        result = result_so_far(reading, optimizer, found, failures)
+        return StoredRun(file.path, reading.settings, found, result, reading.problem.log_scaled)
     finally:
         file.close()
 
 
-def result_so_far(reading: Reading, found: Evaluations, failures: Failures) -> Result:
-    """The result as `minimize` would return it now: as of the last checkpoint, and with the best of what was evaluated since."""
-    optimizer = sketch(reading)
+def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, failures: Failures) -> Result:
+    """The result as `minimize` would return it now: as of the last checkpoint, and with the best of what was evaluated since.
+
+    `optimizer` is the `sketch` of the run, which is brought to that state.
+    """
     history = restored(reading, optimizer, whole=False)
     reasons = ending(reading.file)
     history.end(optimizer, reasons)

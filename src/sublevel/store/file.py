@@ -23,7 +23,7 @@ from sublevel.store.errors import StoreError, store_error
 from sublevel.store.lock import check_lockable
 
 APPLICATION = int.from_bytes(b"subl")
-VERSION = 4
+VERSION = 5
 LONGEST_FACTS = 2**24
 """Bytes that the facts of a part may have."""
 LARGEST_BLOB = 10**9
@@ -46,6 +46,8 @@ SCHEMA = {
     "numbers BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
     "evaluations": "CREATE TABLE evaluations (iteration INTEGER NOT NULL, place INTEGER NOT NULL, run INTEGER NOT NULL, "
     "points BLOB NOT NULL, vals BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (iteration, place))",
+    "samples": "CREATE TABLE samples (iteration INTEGER PRIMARY KEY, place INTEGER NOT NULL, size INTEGER NOT NULL, state TEXT NOT NULL, "
+    "layout TEXT NOT NULL, data BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
     "failures": "CREATE TABLE failures (iteration INTEGER NOT NULL, place INTEGER NOT NULL, size INTEGER NOT NULL, kind TEXT NOT NULL, "
     "what TEXT NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (iteration, place))",
 }
@@ -56,6 +58,7 @@ COLUMNS = {
     "snapshots": (int, int, str, bytes),
     "generations": (int, int, int, bytes),
     "evaluations": (int, int, int, bytes, bytes),
+    "samples": (int, int, int, str, str, bytes),
     "failures": (int, int, int, str, str),
 }
 """The types of their columns but the last two, which SQLite does not enforce."""

@@ -19,7 +19,8 @@ from sublevel.arrays import Array
 from sublevel.evaluate import Arrivals, Evaluator, all_values
 from sublevel.failures import Failures
 from sublevel.store.errors import StoreError
-from sublevel.store.file import File
+from sublevel.store.file import File, Row
+from sublevel.store.samples import SampleForm, StoredPoints
 
 SAME = 1e-6
 """Relative difference of values that another machine, or another number of points at once, may make."""
@@ -46,24 +47,34 @@ class Probe(NamedTuple):
         return max(SAME * abs(self.value), CANCELLED * self.spread, ROUNDED * self.size)
 
 
-def probe_of(file: File, last: int, d: int) -> Probe | None:
+def probe_of(file: File, last: int, form: SampleForm) -> Probe | None:
     """An evaluation of the last generations that has a finite value; None if there is none."""
     for iteration in range(last, max(last - 10, 0), -1):
-        points, values = _stored_generation(file, iteration, d)
+        rows, values = _stored_generation(file, iteration)
         finite = np.flatnonzero(np.isfinite(values))
         if finite.size:
-            _, first = _stored_generation(file, 1, d)
-            place, known = finite[-1], first[np.isfinite(first)]
+            _, first = _stored_generation(file, 1)
+            place, known = int(finite[-1]), first[np.isfinite(first)]
             spread = float(np.ptp(values[finite]))
-            return Probe(points[place].copy(), float(values[place]), spread, float(np.max(np.abs(known), initial=0.0)))
+            point = _stored_point(StoredPoints(file, form), rows, place)
+            return Probe(point, float(values[place]), spread, float(np.max(np.abs(known), initial=0.0)))
     return None
 
 
-def _stored_generation(file: File, iteration: int, d: int) -> tuple[Array, Array]:
-    """Points (m, d) and values (m,) of what is stored of a generation."""
+def _stored_generation(file: File, iteration: int) -> tuple[list[Row], Array]:
+    """The rows of a generation, and their values (m,)."""
     rows = list(file.rows("evaluations", "WHERE iteration = ? ORDER BY place", (iteration,)))
-    points, values = (np.frombuffer(b"".join(row[column] for row in rows)) for column in (3, 4))
-    return points.reshape(-1, d), values
+    return rows, np.frombuffer(b"".join(row[4] for row in rows))
+
+
+def _stored_point(stored: StoredPoints, rows: list[Row], number: int) -> Array:
+    """The point (d,) of one of the values of some rows."""
+    for row in rows:
+        count = len(row[4]) // 8
+        if number < count:
+            return stored.of_row(row)[number].copy()
+        number -= count
+    raise IndexError(number)
 
 
 @dataclass(slots=True)

@@ -27,12 +27,15 @@ from sublevel.store.errors import StoreError
 from sublevel.store.file import File, Row
 from sublevel.store.leaves import Misfit, unpacked
 from sublevel.store.randomness import state_like
+from sublevel.store.samples import SampleForm, StoredPoints
 from sublevel.transforms import AdaptedRates
 
 NUMBERS = 6
 """Of a generation: evaluations, best value so far and of it, largest standard deviation, median value, and the time."""
 
 
+LARGEST_PART = 2**23
+"""Bytes of points that are given at a time, at least one point."""
 MOST_KEPT = 2**26
 """Bytes of points that are read with the rest of a file; of more, they stay there until they are asked for."""
 
@@ -260,7 +263,7 @@ def fingerprint(path: Path) -> str:
             digest.update(repr(sorted(facts.items())).encode() + layout.encode() + data)
         for iteration, run, popsize, numbers in file.rows("generations", "ORDER BY iteration"):
             digest.update(repr((iteration, run, popsize)).encode() + numbers[:-8])
-        for table, order in (("restarts", "number"), ("snapshots", "nfev"), ("evaluations", "iteration, place")):
+        for table, order in (("restarts", "number"), ("snapshots", "nfev"), ("samples", "iteration"), ("evaluations", "iteration, place")):
             for row in file.rows(table, f"ORDER BY {order}"):
                 digest.update(repr([len(column) if type(column) is bytes else column for column in row]).encode())
                 for column in row:
@@ -276,12 +279,17 @@ class Evaluations:
     """All evaluations that were stored when a file was read, in the order of the search. Of many, the points stay in the file."""
 
     path: Path
-    dimension: int  # d
+    form: SampleForm
     run: NDArray[np.int64]  # (n,), 0 is the first, then the restarts
     iteration: NDArray[np.int64]  # (n,)
     place: NDArray[np.int64]  # (n,), index in its generation
     values: Array  # (n,)
     kept: Array | None  # (n, d), None if they are read from the file when they are asked for
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return self.form.dimension
 
     @cached_property
     def points(self) -> Array:
@@ -307,24 +315,26 @@ class Evaluations:
             return
         file, begin = File(self.path), first_row(self.iteration, int(self.iteration[since]))
         try:
-            span = (int(self.iteration[begin]), int(self.iteration[-1]))
+            span, stored = (int(self.iteration[begin]), int(self.iteration[-1])), StoredPoints(file, self.form)
             for row in file.rows("evaluations", "WHERE iteration BETWEEN ? AND ? ORDER BY iteration, place", span):
-                part = self._known_part(row, begin)
-                yield slice(begin, begin + len(part)), part
-                begin += len(part)
+                for part in self._known_parts(stored, row, begin):
+                    yield slice(begin, begin + len(part)), part
+                    begin += len(part)
         finally:
             file.close()
         if begin != self.values.size:
             raise StoreError(f"{self.path} has changed since it was read: evaluations are missing.")
 
-    def _known_part(self, row: Row, begin: int) -> Array:
-        """Those points (m, d) of a stored row that were there when the file was read: the next ones, from `begin` on."""
+    def _known_parts(self, stored: StoredPoints, row: Row, begin: int) -> Iterator[Array]:
+        """Those points (m, d) of a stored row that were there when the file was read, the next ones from `begin` on, piece by piece."""
         iteration, place, _, points, values = row
-        if len(points) != self.dimension * len(values):
+        if len(points) not in (0, self.dimension * len(values)):
             raise StoreError(f"{self.path} is damaged: its points do not have {self.dimension} variables.")
-        table, end = np.frombuffer(points).reshape(-1, self.dimension), first_row(self.iteration, iteration + 1)
-        known = self.place[begin:end] - place
-        return table[known[(known >= 0) & (known < len(table))]]
+        known = self.place[begin : first_row(self.iteration, iteration + 1)] - place
+        known = known[(known >= 0) & (known < len(values) // 8)]
+        table, most = stored.of_row(row), max(LARGEST_PART // (8 * self.dimension), 1)
+        for first in range(0, len(known), most):
+            yield table[known[first : first + most]]
 
 
 def first_row(iterations: NDArray[np.int64], iteration: int) -> int:
@@ -338,15 +348,22 @@ class Stretch(NamedTuple):
     run: int
     iteration: int
     place: int
-    points: Array  # (m, d)
     values: Array  # (m,)
+    row: Row
+    stored: StoredPoints
+
+    @property
+    def points(self) -> Array:
+        """The points (m, d)."""
+        return self.stored.of_row(self.row)
 
 
-def stretches(reading: Reading, sizes: NDArray[np.int_]) -> Iterator[Stretch]:
+def stretches(reading: Reading, sizes: NDArray[np.int_], form: SampleForm) -> Iterator[Stretch]:
     """All evaluations in the order of the search, each with its checksum; those of the told generations, of these sizes, are complete."""
-    d, last, end = reading.problem.x0.size, 0, 0
-    for iteration, place, run, points, values in reading.file.rows("evaluations", "ORDER BY iteration, place"):
-        if len(values) % 8 or len(points) != d * len(values):
+    d, last, end, stored = reading.problem.x0.size, 0, 0, StoredPoints(reading.file, form)
+    for row in reading.file.rows("evaluations", "ORDER BY iteration, place"):
+        iteration, place, run, points, values = row
+        if len(values) % 8 or len(points) not in (0, d * len(values)):
             raise StoreError(f"{reading.path} is damaged: its points do not have {d} variables.")
         if iteration != last:
             _check_complete(reading.path, last, end, sizes, iteration)
@@ -354,7 +371,7 @@ def stretches(reading: Reading, sizes: NDArray[np.int_]) -> Iterator[Stretch]:
         if place < end:
             raise StoreError(f"{reading.path} is damaged: generation {iteration} has evaluations twice.")
         end = end + len(values) // 8 if iteration <= len(sizes) else place + len(values) // 8
-        yield Stretch(run, iteration, place, np.frombuffer(points).reshape(-1, d), np.frombuffer(values))
+        yield Stretch(run, iteration, place, np.frombuffer(values), row, stored)
     _check_complete(reading.path, last, end, sizes, max(len(sizes), last) + 1)
 
 
@@ -365,35 +382,36 @@ def _check_complete(path: Path, iteration: int, count: int, sizes: NDArray[np.in
         raise StoreError(f"{path} is damaged: evaluations of generation {iteration if is_short else iteration + 1} are missing.")
 
 
-def evaluations(reading: Reading) -> tuple[Evaluations, Failures]:
+def evaluations(reading: Reading, form: SampleForm) -> tuple[Evaluations, Failures]:
     """Every evaluation, those of a generation that is not finished included, and how some of them failed."""
     failures, notes = Failures(), failure_notes(reading)
     keys, values, points, size = list[tuple[int, int, int]](), [np.empty(0)], list[Array](), 0
-    for part in stretches(reading, reading.told().sizes):
+    for part in stretches(reading, reading.told().sizes, form):
         add_failures(failures, part, notes.get(part.iteration, ()))
         keys.append(part[:3])
         values.append(part.values)
-        size += part.points.nbytes
+        size += form.dimension * part.values.nbytes
         if size <= MOST_KEPT:
             points.append(part.points)
         else:
             points.clear()
-    return _joined(reading, keys, values, points if size <= MOST_KEPT else None), failures
+    kept = np.concatenate([np.empty((0, form.dimension)), *points]) if size <= MOST_KEPT else None
+    return _joined(reading.path.resolve(), form, keys, values, kept), failures
 
 
-def _joined(reading: Reading, keys: list[tuple[int, int, int]], values: list[Array], points: list[Array] | None) -> Evaluations:
-    """Evaluations from the keys (run, iteration, place), values and points of stretches, the first of the values empty."""
-    sizes, d = np.array([len(part) for part in values[1:]], dtype=np.int64), reading.problem.x0.size
+def _joined(path: Path, form: SampleForm, keys: list[tuple[int, int, int]], values: list[Array], points: Array | None) -> Evaluations:
+    """Evaluations from the keys (run, iteration, place) and values of stretches, the first of the values empty, and points (n, d)."""
+    sizes = np.array([len(part) for part in values[1:]], dtype=np.int64)
     table = np.array(keys, dtype=np.int64).reshape(-1, 3)
     begins = np.cumsum(sizes) - sizes
     return Evaluations(
-        path=reading.path.resolve(),
-        dimension=d,
+        path=path,
+        form=form,
         run=np.repeat(table[:, 0], sizes),
         iteration=np.repeat(table[:, 1], sizes),
         place=np.arange(np.sum(sizes)) + np.repeat(table[:, 2] - begins, sizes),
         values=np.concatenate(values),
-        kept=None if points is None else np.concatenate([np.empty((0, d)), *points]),
+        kept=points,
     )
 
 
@@ -430,13 +448,14 @@ def add_failures(failures: Failures, part: Stretch, notes: Sequence[Note]) -> No
     kinds: list[Failure] = [*(Failure(note.kind, note.what) for note in notes), RETURNED_NAN]
     for number, count in zip(*np.unique(which[missing], return_counts=True), strict=True):
         failures.counts[kinds[int(number)].kind] += int(count)
-    failures.last.extend(kinds[which[place]]._replace(x=part.points[place]) for place in missing[-KEPT:])
+    points = part.points
+    failures.last.extend(kinds[which[place]]._replace(x=points[place].copy()) for place in missing[-KEPT:])
 
 
-def stored_failures(reading: Reading, sizes: NDArray[np.int_]) -> Failures:
+def stored_failures(reading: Reading, sizes: NDArray[np.int_], form: SampleForm) -> Failures:
     """How evaluations failed, from a file of which every row is looked at."""
     failures, notes = Failures(), failure_notes(reading)
-    for part in stretches(reading, sizes):
+    for part in stretches(reading, sizes, form):
         add_failures(failures, part, notes.get(part.iteration, ()))
     return failures
 

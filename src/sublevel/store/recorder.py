@@ -30,6 +30,7 @@ from sublevel.store.file import LARGE_ROWS, LARGEST_BLOB, LONGEST_FACTS, Change,
 from sublevel.store.leaves import Misfit, packed, size_of
 from sublevel.store.lock import Lock
 from sublevel.store.randomness import KINDS, plain_state
+from sublevel.store.samples import ROUNDING, Sample, SampleForm, StoredPoints, is_drawn_again
 
 WRITING = 0.1
 """Of the time, for writing values one by one."""
@@ -46,11 +47,8 @@ SELDOM = 1.0
 CHEAP = 0.05
 """Of the own work, for keeping the state."""
 
-ROUNDING = 1e-6
-"""Points that are made again differ by less than this part of their size, if by rounding only."""
-
 LARGEST_ROW = 2**23
-"""Bytes that the points of one row take at most, unless it is one point."""
+"""Bytes that one row takes at most, unless it is one point."""
 MOST_WAITING = 2**28
 """Bytes that may wait to be written; beyond, the search waits for the disk."""
 
@@ -152,14 +150,20 @@ def record_new(path: Path, configuration: Row, optimizer: Optimizer, history: Hi
         "restarts": restart_rows(saved, 0),
         "snapshots": snapshot_rows(history, set()),
     }
-    is_large = 8 * optimizer.popsize * optimizer.best_x.size >= LARGE_ROWS
-    create(path, tables, page_size=65536 if is_large else 4096)
+    create(path, tables, page_size=65536 if largest_row(optimizer) >= LARGE_ROWS else 4096)
     lock = Lock(path)
     try:
         return Recorder(File(path, writing=True), lock, history, Stored(restarts=len(saved.facts["sent"])))
     except BaseException:
         lock.close()
         raise
+
+
+def largest_row(optimizer: Optimizer) -> int:
+    """Bytes of the largest row that a run writes again and again: a distribution, values, or points with them."""
+    popsize, d = optimizer.popsize, optimizer.best_x.size
+    is_drawn = is_drawn_again(optimizer.theta, popsize, d)
+    return max(size_of(optimizer.theta), 8 * popsize * (1 if is_drawn else d))
 
 
 def snapshot_rows(history: History, known: set[int]) -> list[Row]:
@@ -185,17 +189,27 @@ class Generation:
     points: Array  # (n, d)
     values: Array  # (n,)
     popsize: int  # the last so many are those that the search asked for; the start may be before them
+    sample: Sample | None = None  # what they were drawn with, if their points are not stored
+    has_sample: bool = False  # it is in the file
     waiting: list[Any] = field(default_factory=list[Any])  # places, or arrays of them
     in_file: bool = False
     is_whole: bool = False  # all of it is in the file as the rows that a finished generation has
 
     def rows(self, parts: Sequence[tuple[int, int]] | None = None) -> Iterator[Row]:
-        """A row for each stretch of places, or for all; several if it is a large one."""
-        most = max(LARGEST_ROW // max(self.points[:1].nbytes, 1), 1)
+        """A row for each stretch of places, or for all; several if it is a large one. Points that are drawn again are left out."""
+        drawn = len(self.values) if self.sample is None else self.sample.place  # from here on
         for begin, end in [(0, len(self.values))] if parts is None else parts:
-            for place in range(begin, end, most):
-                piece = slice(place, min(place + most, end))
-                yield self.iteration, place, self.run, _bytes(self.points[piece]), _bytes(self.values[piece])
+            for piece in cut(begin, min(end, drawn), LARGEST_ROW // max(self.points[:1].nbytes, 1)):
+                yield self.iteration, piece.start, self.run, _bytes(self.points[piece]), _bytes(self.values[piece])
+            for piece in cut(max(begin, drawn), end, LARGEST_ROW // 8):
+                yield self.iteration, piece.start, self.run, b"", _bytes(self.values[piece])
+
+
+def cut(begin: int, end: int, most: int) -> Iterator[slice]:
+    """The places from `begin` to `end`, at most so many at a time."""
+    step = max(most, 1)
+    for place in range(begin, end, step):
+        yield slice(place, min(place + step, end))
 
 
 def stretches(places: Sequence[Any]) -> list[tuple[int, int]]:
@@ -242,6 +256,7 @@ class Recorder:
         self._stored, self._restarts, self._awaited = stored.generations, stored.restarts, stored.awaited
         self._snapshots = {snapshot.nfev for snapshot in history.snapshots}
         self._writing, self._syncing = Purse(WRITING), Purse(SYNCING)
+        self._state: Any = None  # of the generator, before a large sample
         self._own, self._left, self._kept_at, self._cost = 0.0, time.perf_counter(), time.perf_counter(), 0.0
         self._trouble: BaseException | None = None
         self._over = self._is_lost = False
@@ -252,15 +267,21 @@ class Recorder:
         """The run goes on: how it ended before does not hold any more."""
         self._write([self._insertion("parts", [ending_row({}), driver_row()], replacing=True)])
 
+    def before_ask(self, done: Optimizer) -> None:
+        """Note the state of the generator if the next sample is large and is stored as what it was drawn with."""
+        is_large = is_drawn_again(done.theta, done.popsize, done.best_x.size)
+        self._state = done.rng.bit_generator.state if is_large else None
+
     def recall(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> None:
         """Fill in the values (n,) of the next generation's points (n, d) that are stored, and mark them as known."""
         check_generation(done)
         iteration = done.nit + 1
-        self._open = Generation(done.restarts, iteration, points, values, done.popsize)
+        sample = None if self._state is None else Sample(done.theta, self._state, points, len(points) - done.popsize)
+        self._open = Generation(done.restarts, iteration, points, values, done.popsize, sample)
         if iteration <= self._awaited:
             with self._disk:
                 stored = np.full(points.shape, np.nan)
-                for piece, found, numbers in stored_values(self._file, iteration, points.shape):
+                for piece, found, numbers in stored_values(self._file, SampleForm.of(done), iteration, len(points)):
                     stored[piece], values[piece], known[piece] = found, numbers, True
             self._open.in_file = bool(known.any())
             _check_same(self._file.path, iteration, points[known], stored[known])
@@ -374,6 +395,7 @@ class Recorder:
             del waiting.failures[: len(batch.failures)]
             if generation is not None:
                 del generation.waiting[: len(places)]
+                generation.has_sample = generation.has_sample or bool(places)
 
     def _changes(self, batch: Waiting, generation: Generation | None, places: Sequence[Any]) -> Iterator[Change]:
         """What waits, as statements. A finished generation replaces those of its values that are in the file."""
@@ -386,6 +408,9 @@ class Recorder:
             rows += generation.rows(stretches(places))
         if rows:
             yield self._insertion("evaluations", rows)
+        new = [*batch.finished, *([generation] if generation is not None and places else [])]
+        if samples := [part.sample.row(part.iteration) for part in new if part.sample is not None and not part.has_sample]:
+            yield self._insertion("samples", samples)
         if batch.failures:
             yield self._insertion("failures", batch.failures)
 
@@ -450,14 +475,15 @@ def failure_rows(generation: Generation, places: Any, failure: Failure) -> list[
     return [(generation.iteration, begin, end - begin, failure.kind, failure.what) for begin, end in stretches([places])]
 
 
-def stored_values(file: File, iteration: int, form: tuple[int, int]) -> Iterator[tuple[slice, Array, Array]]:
-    """Places, points and values of what is stored of a generation with points of that form (n, d)."""
-    n, d = form
-    for _, place, _, points, values in file.rows("evaluations", "WHERE iteration = ? ORDER BY place", (iteration,)):
+def stored_values(file: File, form: SampleForm, iteration: int, n: int) -> Iterator[tuple[slice, Array, Array]]:
+    """Places, points and values of what is stored of a generation of n points."""
+    d, stored = form.dimension, StoredPoints(file, form)
+    for row in file.rows("evaluations", "WHERE iteration = ? ORDER BY place", (iteration,)):
+        _, place, _, points, values = row
         count = len(values) // 8
-        if not 0 <= place <= n - count or len(values) % 8 or len(points) != d * len(values):
+        if not 0 <= place <= n - count or len(values) % 8 or len(points) not in (0, d * len(values)):
             raise StoreError(f"{file.path} is damaged: generation {iteration} should have {n} points of {d} variables.")
-        yield slice(place, place + count), np.frombuffer(points).reshape(count, d), np.frombuffer(values)
+        yield slice(place, place + count), stored.of_row(row), np.frombuffer(values)
 
 
 def _check_same(path: Path, iteration: int, made: Array, stored: Array) -> None:

@@ -1,0 +1,150 @@
+"""Large samples, stored as the distribution and the state of the generator that they were drawn with.
+
+A point takes d times as many bytes as its value. The points of a large generation are therefore not stored: they are drawn again from the
+same distribution with the same random numbers, which gives the same bits. A checksum of all points and a few of their numbers are stored
+as well, to detect a library that rounds differently or draws other numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sublevel.arrays import Array
+from sublevel.families import Family
+from sublevel.optimizer import Optimizer
+from sublevel.space import Space
+from sublevel.store.configuration import LARGEST_GENERATION
+from sublevel.store.errors import StoreError
+from sublevel.store.file import File, Row
+from sublevel.store.leaves import Misfit, packed, size_of, unpacked
+from sublevel.store.randomness import generator_like, plain_state, state_like
+
+SMALLEST = 2**16
+"""Bytes of points from which on a sample is drawn again; those of a smaller one are stored as they are."""
+LEAST_GAIN = 4
+"""The points take at least so many times the bytes of their distribution, else they are stored as they are."""
+WITNESSES = 1000
+"""Numbers of the first point that are stored, at most."""
+ROUNDING = 1e-6
+"""Points that are drawn again differ by less than this part of their size, if by rounding only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What the points (n, d) of a generation were drawn with; `points` may have others before them."""
+
+    theta: Family
+    state: Any  # of the bit generator, before they were drawn
+    points: Array  # (place + n, d)
+    place: int  # index of the first one
+
+    def row(self, iteration: int) -> Row:
+        """The row of the table `samples`."""
+        drawn = self.points[self.place :]
+        arrays = {"theta": self.theta, "first": drawn[0, :WITNESSES], "checksum": checksum(drawn)}
+        return iteration, self.place, len(drawn), json.dumps(plain_state(self.state)), *packed(arrays)
+
+
+def is_drawn_again(theta: Family, popsize: int, d: int) -> bool:
+    """Whether points (popsize, d) are stored as what they were drawn with."""
+    size = 8 * popsize * d
+    return size >= SMALLEST and size >= LEAST_GAIN * size_of(theta)
+
+
+def checksum(points: Array) -> np.int64:
+    """The exclusive or of all numbers (n, d), as 64 bits."""
+    return np.bitwise_xor.reduce(np.ascontiguousarray(points).view(np.int64), axis=None)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleForm:
+    """The form of the samples of a run: a distribution of the same family, the space, and a state of the same generator."""
+
+    theta: Family
+    space: Space | None
+    state: Any
+    dimension: int  # d
+
+    @classmethod
+    def of(cls, optimizer: Optimizer) -> SampleForm:
+        """The form of an optimizer's samples."""
+        return cls(optimizer.theta, optimizer.start.space, optimizer.rng.bit_generator.state, optimizer.start.x0.size)
+
+
+class StoredPoints:
+    """The points of rows of the table `evaluations`: those that are stored, and those that have to be drawn again."""
+
+    def __init__(self, file: File, form: SampleForm) -> None:
+        self._file, self._form = file, form
+        self._iteration, self._place, self._drawn = 0, 0, np.empty((0, form.dimension))  # of the last sample
+
+    def of_row(self, row: Row) -> Array:
+        """The points (m, d) of a row."""
+        iteration, place, _, points, values = row
+        if points:
+            return np.frombuffer(points).reshape(-1, self._form.dimension)
+        if iteration != self._iteration:
+            self._place, self._drawn = self._draw(iteration, place + len(values) // 8)
+            self._iteration = iteration
+        begin, end = place - self._place, place - self._place + len(values) // 8
+        if not 0 <= begin <= end <= len(self._drawn):
+            raise self._without_points(iteration)
+        return self._drawn[begin:end]
+
+    def _draw(self, iteration: int, end: int) -> tuple[int, Array]:
+        """The index of the first point of a sample in its generation, and its points (n, d), which reach to the index `end` at least."""
+        path, form = self._file.path, self._form
+        for _, place, size, state, layout, data in self._file.rows("samples", "WHERE iteration = ?", (iteration,)):
+            if not 2 <= size <= LARGEST_GENERATION // (8 * form.dimension) or place not in (0, 1):
+                raise StoreError(f"{path} is damaged: the sample of generation {iteration} has an impossible size of {size}.")
+            if place + size < end:
+                raise self._without_points(iteration)
+            first, number = np.empty(min(form.dimension, WITNESSES)), np.int64(0)
+            try:
+                found = unpacked({"theta": form.theta, "first": first, "checksum": number}, layout, data)
+                points = self._points(found["theta"], self._generator(state), size)
+            except Misfit as misfit:
+                raise StoreError(f"{path} is damaged or forged: {misfit}.") from None
+            if checksum(points) != found["checksum"]:
+                self._check_rounding(iteration, points, found["first"])
+            return place, points
+        raise StoreError(f"{path} is damaged: the sample of generation {iteration} is missing.")
+
+    def _without_points(self, iteration: int) -> StoreError:
+        return StoreError(f"{self._file.path} is damaged: generation {iteration} has values without points.")
+
+    def _points(self, theta: Family, generator: np.random.Generator, size: int) -> Array:
+        """The points (size, d) of the user's space."""
+        with np.errstate(all="ignore"):  # a forged distribution may overflow
+            searched = theta.sample(generator, size).x
+            return searched if self._form.space is None else self._form.space.points(searched)
+
+    def _generator(self, text: str) -> np.random.Generator:
+        try:
+            facts: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            raise Misfit("the state of its random generator cannot be read") from None
+        state = state_like(self._form.state, facts)
+        generator = generator_like(state)
+        generator.bit_generator.state = state
+        return generator
+
+    def _check_rounding(self, iteration: int, points: Array, first: Array) -> None:
+        """Warn if the points (n, d) differ from those that were evaluated by rounding; an error if they are others."""
+        scale = np.max(np.abs(points[:, : first.size]), axis=0)
+        apart = np.max(np.abs(points[0, : first.size] - first) / np.maximum(scale, np.finfo(np.float64).tiny))
+        if not apart <= ROUNDING:
+            raise StoreError(
+                f"{self._file.path}: the points of generation {iteration} cannot be drawn again: NumPy {np.__version__} draws other "
+                "random numbers than the version that drew them. Read the file with that one."
+            )
+        warnings.warn(
+            f"{self._file.path}: points are drawn again from the stored distributions, and this machine or its libraries round differently "
+            "from those that drew them: they are right up to rounding.",
+            stacklevel=2,
+        )
