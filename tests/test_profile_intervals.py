@@ -324,6 +324,23 @@ def test_what_never_rises_enough_is_open():
     assert "no lower end" in str(background.problems[0])
 
 
+def test_a_lower_end_is_open_though_the_others_move_far_at_first():
+    """The background of a decay may vanish, which changes the lifetime: the valley is bent at first, then straight without end."""
+    t = np.linspace(0.25, 9.75, 20)
+    counts = np.random.default_rng(3).poisson(12 * np.exp(-t / 2.0) + 1.5)
+
+    def nll(p):
+        mu = p[0] * np.exp(-t / p[1]) + p[2]
+        return float(np.sum(mu - counts * np.log(mu)))
+
+    profiles = found(nll, [10.0, 2.0, 1.0], log_scaled=True).profile_intervals(LEVEL, variables=[2])
+    without = minimize(lambda q: nll([*np.exp(q), 1e-12]), np.log([10.0, 2.0]), method="Nelder-Mead", options={"fatol": 1e-10}).fun
+    assert names(profiles) == ["open"]
+    assert profiles.intervals[2, 0] == 0.0
+    assert_allclose(profiles.paths[2][0, 1], without - nll(profiles.x), atol=0.01 * RISE)
+    assert profiles.nfev <= 180
+
+
 # --- what can go wrong -------------------------------------------------------------------------------------------------------------
 
 

@@ -213,11 +213,16 @@ class Trail:
             self.wall, self.is_undefined = spot.t, bool(np.isnan(spot.value))
 
     def others_at(self, t: float) -> Array:
-        """Where the others (m − 1,) are to be expected: like t² at first, then as from a point about as far back as it goes forth."""
+        """Where the others (m − 1,) are to be expected: like t² at first, then as from a point about as far back as it goes forth.
+
+        Where a valley becomes straight, the minimum, t = 0, is not on its line: it is only used if no other point is far enough back.
+        """
         (at, w, _), before = self.others[-1], self.others[:-1]
         if not before:
             return w * (t / at) ** 2
-        back, there, _ = min([(0.0, np.zeros_like(w), True), *before], key=lambda point: abs(np.log(abs(t - at) / abs(at - point[0]))))
+        near = [point for point in before if abs(t - at) <= GROWTH * abs(at - point[0])]
+        known = near or [(0.0, np.zeros_like(w), True), *before]
+        back, there, _ = min(known, key=lambda point: abs(np.log(abs(t - at) / abs(at - point[0]))))
         return w + (w - there) * (t - at) / (at - back)
 
     def expected(self, t: float) -> float:
