@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import subprocess
@@ -157,6 +158,31 @@ def test_values_are_drawn_without_gaps_where_they_equal_the_best(name, tmp_path)
         assert is_mark or np.all(line.get_ydata() > 0)
     low, high = axis.get_ylim()
     assert low < np.min(curve(axis, "f")[1]) < high
+
+
+WIDE_RUNS = {
+    "log-scaled": lambda: finished(
+        lambda x: ellipsoid(np.log(x)) - 39404.990217, 3, log_scaled=True, names=["infection rate", "r", "cases"]
+    ),
+    "small values": lambda: finished(lambda x: -1e-100 * np.exp(-ellipsoid(x)) * 1.23456789, 2),
+    "many variables": lambda: finished(ellipsoid, 120, method="sep-cma", maxiter=5),
+    "two long names": lambda: finished(ellipsoid, 2, maxiter=5, names=["amplitude of the first decay", "amplitude of the second decay"]),
+    "long names": lambda: finished(ellipsoid, 15, maxiter=5, names=[f"the quantity of number {i} in its units" for i in range(15)]),
+}
+
+
+@pytest.mark.parametrize("name", WIDE_RUNS)
+def test_no_letter_of_a_small_panel_is_cut_off(name, monkeypatch):
+    """A panel of a report and the correlations: all texts are within the picture."""
+    figures, save = [], matplotlib.figure.Figure.savefig
+    monkeypatch.setattr(matplotlib.figure.Figure, "savefig", lambda figure, *a, **k: (figures.append(figure), save(figure, *a, **k)))
+    run = WIDE_RUNS[name]()
+    plots.panel_images(run)
+    plots.correlation(run, io.BytesIO(), file_format="svg")
+    assert len(figures) == 5
+    for figure in figures:
+        box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
+        assert min(box.x0, box.y0, width - box.x1, height - box.y1) > -0.01, (box, width, height)
 
 
 def test_a_long_run_is_thinned_and_keeps_its_extremes():

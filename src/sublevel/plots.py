@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -39,6 +40,8 @@ from sublevel.space import log_where
 
 WIDE = 30
 """Letters of names that a row of labels below a panel holds."""
+TITLE_WIDTH = 42
+"""Letters of a title that a line above a panel holds."""
 NAMED = 12
 """Up to so many curves are named one by one."""
 MOST_CURVES = 100
@@ -114,15 +117,16 @@ def correlation(run: Any, file: Target = None, file_format: str | None = None) -
     cov = history.theta_of_best.cov
     deviations = np.sqrt(np.diagonal(cov))
     matrix = cov / deviations / deviations[:, None]
-    with new_figure(file, matrix_size(len(names)), "compressed", file_format=file_format) as figure:
-        matrix_panel(figure.subplots(), matrix, names, "correlations in the search distribution")
+    with new_figure(file, matrix_size(names), "compressed", file_format=file_format) as figure:
+        matrix_panel(figure.subplots(), matrix, names, "correlations of the search")
     return figure
 
 
-def matrix_size(count: int) -> tuple[float, float]:
-    """Inches, across and up, that suit a matrix of so many variables with its colour bar."""
-    size = float(np.clip(1.9 + 0.36 * count, 2.8, 6.5))
-    return size + 0.9, size
+def matrix_size(names: list[str]) -> tuple[float, float]:
+    """Inches, across and up, that suit a matrix of variables of such names with its colour bar."""
+    size = float(np.clip(1.9 + 0.36 * len(names), 2.8, 6.5))
+    letters = max(len(short_name(name)) for name in names) if len(names) <= 2 * NAMED else 0
+    return size + 0.9 + 0.05 * max(letters - 6, 0), size
 
 
 def matrix_panel(axis: Any, matrix: Array, names: list[str], title: str) -> None:
@@ -236,7 +240,7 @@ def _values_panel(axis: Any, history: History, trace: Trace) -> None:
     else:
         _label_values(axis, floor, bottom)
     found = f"best f = {float(best[-1]):.8g}" if finite.size else "no finite value of f"
-    _finish_panel(axis, trace, f"{found}; thin: the best of each generation")
+    _finish_panel(axis, trace, f"{found} (thin: per generation)")
 
 
 def _bottom(differences: Array) -> float:
@@ -293,7 +297,7 @@ def _mean_panel(axis: Any, history: History, trace: Trace) -> None:
 def _axes_panel(axis: Any, history: History, trace: Trace) -> None:
     """Standard deviations along the principal axes, their geometric mean σ, and the ratio of the longest to the shortest."""
     which = _curves(axis, trace, trace.axes, [], [VIOLET] * trace.axes.shape[1], log=True, lw=0.9, alpha=0.6)
-    axis.plot([], [], color=VIOLET, lw=0.9, label=f"std along the principal axes{which}")
+    axis.plot([], [], color=VIOLET, lw=0.9, label=f"principal axes{which}")
     _broken(axis, trace, trace.sigma, color=GREEN, lw=1.8, label="step size σ")
     label_log(axis.yaxis)
     other = axis.twinx()
@@ -305,7 +309,9 @@ def _axes_panel(axis: Any, history: History, trace: Trace) -> None:
     other.set_ylim(0.9, max(2.0, other.get_ylim()[1]))
     label_log(other.yaxis)
     handles = [*axis.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
-    axis.legend(handles=handles, ncols=3, handlelength=1.4, columnspacing=1.0, fontsize=9, loc="lower left", bbox_to_anchor=(-0.02, 0.985))
+    columns = 2 if which else 3  # in one row, if there is room
+    place = {"loc": "lower left", "bbox_to_anchor": (-0.02, 0.985)}
+    axis.legend(handles=handles, ncols=columns, handlelength=1.4, columnspacing=1.0, fontsize=9, **place)
     _finish_panel(axis, trace, "")
 
 
@@ -330,7 +336,7 @@ def _finish_panel(axis: Any, trace: Trace, title: str) -> None:
     begins = [trace.nfev[part.start] for part in _segments(trace)][1:]
     for nfev in begins if len(begins) <= 30 else []:
         axis.axvline(nfev, color=GRID, lw=0.8, zorder=0)
-    axis.set_title(title)
+    axis.set_title(textwrap.fill(title, TITLE_WIDTH), parse_math=False)
     axis.set_xlabel("evaluations")
 
 
