@@ -26,7 +26,7 @@ LAYERS = [
     {"recipes"},
     {"restarts", "space"},
     {"failures", "cluster"},
-    {"arguments", "door", "start", "workers", "evaluate", "stop", "optimizer", "record"},
+    {"arguments", "door", "start", "workers", "evaluate", "noise_floor", "stop", "optimizer", "record"},
     {"store"},
     {"diagnosis", "figures", "notebook", "animation", "plots", "progress", "result", "curvature", "minimize"},
 ]

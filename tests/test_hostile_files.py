@@ -292,6 +292,9 @@ FORGED = {
     "words for reasons": checkpoint(over={"tolx": "because"}),
     "a program to stand still for": checkpoint(watch={"seen": 1, "standing_for": 1, "lowest": 0, "highest": 0, "standstill": "eval"}),
     "no watch": checkpoint(watch=[]),
+    "a word for a flag of the watch": forged_part(
+        "checkpoint", facts=lambda facts: facts | {"watch": facts["watch"] | {"was_informed": "eval"}}
+    ),
     "no restarts": schema("DELETE FROM restarts"),
     "a restart more": forged_row("restarts", lambda row: (1, 6, '{"tolx": 1.0}', "null")),
     "words for the reasons of a restart": forged_row("restarts", lambda row: (1, 6, '{"because": 1.0}', "null")),

@@ -152,6 +152,23 @@ def flat(facts: Facts) -> Finding | None:
     return Finding("flat", sentence, {"distinct": count, "generations": best.size})
 
 
+def noise_floor(facts: Facts) -> Finding | None:
+    """The run that found the best point reached the noise of the objective."""
+    run = next((run for run in facts.runs if run.fun == facts.columns["best"][-1]), facts.runs[-1])
+    if "noise_floor" not in run.reasons:
+        return None
+    generations = int(run.reasons["noise_floor"])
+    shrinkage = float(np.max(facts.last.deviations / facts.first.deviations))
+    rows = slice(max(run.rows.start, run.rows.stop - generations), run.rows.stop)
+    scatter = float(np.ptp(facts.columns["generation_best"][rows]))
+    sentence = (
+        f"over the last {generations} generations the order of the values was random, with standard deviations of {shrinkage:.2g} of their "
+        f"initial values or less: the best values of these generations scatter by {scatter:.2g}, and smaller differences of the objective "
+        "are noise; a more precise objective, such as a tighter solver tolerance, would allow a more precise minimum"
+    )
+    return Finding("noise_floor", sentence, {"generations": generations, "shrinkage": shrinkage, "scatter": scatter})
+
+
 def noisy(facts: Facts) -> Finding | None:
     """The values of generations go up and down without a trend, and the search does not close in."""
     run = max(facts.runs, key=lambda run: run.rows.stop - run.rows.start)
@@ -285,6 +302,7 @@ CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (
     failed,
     start_is_best,
     flat,
+    noise_floor,
     noisy,
     multimodal,
     at_bound,
@@ -294,6 +312,7 @@ CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (
 )
 """Every finding, in the order in which they are told."""
 SILENCED_BY: dict[Callable[[Facts], Finding | None], frozenset[str]] = {
+    noisy: frozenset({"noise_floor"}),  # the search closed in, until there was nothing but noise
     multimodal: frozenset({"noisy"}),  # runs end at different values because of the noise
     ill_conditioned: frozenset({"noisy"}),  # the covariance follows the noise and says nothing of the Hessian
 }

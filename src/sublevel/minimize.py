@@ -84,6 +84,7 @@ def minimize(
     ftarget: float | None = None,
     tolfun: float | None = None,
     tolx: float | None = None,
+    noise_floor: bool = True,
     names: Sequence[str] | None = None,
     evaluate_x0: bool | None = None,
     vectorized: bool = False,
@@ -111,6 +112,9 @@ def minimize(
     maxtime: seconds after which no further evaluation is begun, and those in worker processes are ended; what is known by then counts.
     tolfun, tolx: a run has converged when the values of a generation and the best ones of recent generations differ by no more than
         `tolfun`, or when no standard deviation exceeds `tolx` (in ln x for a variable that is log-scaled). Absolute; off by default.
+    noise_floor: whether a run ends when it has reached the noise of `fun`, such as the tolerance of an ODE solver: when the standard
+        deviations are below 0.001 of their initial values, the values of recent generations do not fall and their order does not depend on
+        the distance from the mean any more. False turns it off. Methods with adapted learning rates go on while these are low.
     names: what to call the variables, in the diagnosis, plots, reports and files.
     evaluate_x0: whether `x0` is evaluated together with the first generation, so that the result is never worse than the start. It counts
         in ``nfev``, and the search does not depend on it. Default: if `x0` is a point, `maxfevals` has room for it and no size of a batch
@@ -128,7 +132,8 @@ def minimize(
     SIGTERM return the best so far. Errors of `fun` have ``sublevel_x`` and ``sublevel_result``.
     """
     checked_callable("fun", fun)
-    shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled, "names": names, "tolfun": tolfun, "tolx": tolx}
+    shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled, "names": names}
+    shape |= {"tolfun": tolfun, "tolx": tolx, "noise_floor": noise_floor}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
     check_memory(optimizer.popsize, optimizer.theta.dimension)
     wants_curvature = _checked_curvature(curvature, optimizer)

@@ -17,6 +17,7 @@ from sublevel.arrays import Array, locked
 from sublevel.constants import longest_run
 from sublevel.door import (
     check_memory,
+    checked_flag,
     checked_method,
     checked_popsize,
     checked_restarts,
@@ -78,13 +79,16 @@ class Optimizer:
         rng: Any = None,
         tolfun: float | None = None,
         tolx: float | None = None,
+        noise_floor: bool = True,
         names: Sequence[str] | None = None,
     ) -> None:
         """N(x0, sigma0²·cov0) to begin with; `rng` is a seed, a Generator or None (SPEC 7). The rest is as for `minimize`."""
         self.method = checked_method(method)
         self.rng = checked_rng(rng)
         self.start = checked_beginning(self.method.family, x0, sigma0, cov0, bounds, log_scaled, names, self.rng)
-        self.tolerances = Tolerances(checked_tolerance("tolfun", tolfun), checked_tolerance("tolx", tolx))
+        self.tolerances = Tolerances(
+            checked_tolerance("tolfun", tolfun), checked_tolerance("tolx", tolx), checked_flag("noise_floor", noise_floor)
+        )
         theta = self.start.theta(self.start.x0)
         size = checked_popsize(self.method.popsize if popsize is None else popsize, theta.dimension)
         self.strategy, self._size = checked_restarts(restarts), size
@@ -188,23 +192,26 @@ class Optimizer:
         if X is not shown_points:
             values = values[_positions(X, shown_points)]
         state, info = self.method.tell(self.state, sample, values)
-        self._see(state, info, values, sample.x)
+        self._see(state, info, values, sample.x, sample.squares)
         self._count(shown_points, info.ranks)
 
-    def tell_elsewhere(self, state: State, info: Info, values: Array, points: Array, best_x: Array) -> None:
-        """Step of a sample that was not asked here, with its values (popsize,), some of its search points (m, k) and the best x (d,)."""
-        self._see(state, info, values, points)
+    def tell_elsewhere(self, state: State, info: Info, values: Array, points: Array, best_x: Array, squares: Array | None) -> None:
+        """Step of a sample that was not asked here, with its values (popsize,), some of its search points (m, k) and the best x (d,).
+
+        `squares` are ‖z‖² (popsize,) if they are known.
+        """
+        self._see(state, info, values, points, squares)
         self._count(best_x[None], Ranking(np.zeros(1, dtype=np.intp), None, info.ranks.best))
         self.nfev += values.size - 1
 
-    def _see(self, state: State, info: Info, values: Array, points: Array) -> None:
+    def _see(self, state: State, info: Info, values: Array, points: Array, squares: Array | None) -> None:
         self.state, self.last = state, info
         self._pending = self._deviations = None
         if self.start.space is not None and (factors := self.start.space.squeeze(self.deviations)) is not None:
             self.state, self._deviations = squeezed(state, factors), None
         self._over = {}
         self.nit += 1
-        self.watch.see(info, values, points)
+        self.watch.see(info, values, points, squares)
 
     def note(self, points: Array, values: Array) -> None:
         """Count evaluations and keep the best point, without a step."""
@@ -291,8 +298,8 @@ class Optimizer:
         self.rng.bit_generator.state = facts["rng"]
 
     def forget_convergence(self) -> None:
-        """Go on with a run that ended by `tolfun` or `tolx`: the tolerances are not what they were."""
-        if not {"tolfun", "tolx"}.isdisjoint(self._over):
+        """Go on with a run that ended by `tolfun`, `tolx` or `noise_floor`: these are not what they were."""
+        if not {"tolfun", "tolx", "noise_floor"}.isdisjoint(self._over):
             self._over = {}
 
     def _sent(self, since: int = 0) -> list[list[Any]]:

@@ -58,6 +58,7 @@ def resume(
     ftarget: float | None = None,
     tolfun: float | None = None,
     tolx: float | None = None,
+    noise_floor: bool | None = None,
     vectorized: bool | None = None,
     workers: Any = None,
     timeout: float | None = None,
@@ -73,8 +74,9 @@ def resume(
     args, x0, method, restarts
         To be given again if they were: arguments, a function that draws starting points, a Method or a strategy of your own.
         Methods and strategies with a name are in the file.
-    maxfevals, maxiter, ftarget, tolfun, tolx
-        New limits, if there are to be others: a run that ended at a budget goes on with a larger one.
+    maxfevals, maxiter, ftarget, tolfun, tolx, noise_floor
+        New limits, if there are to be others: a run that ended at a budget goes on with a larger one, and a run that ended at the noise of
+        its objective goes on with noise_floor=False.
     maxtime
         Seconds for this call, whatever was spent before; by default as many as each call before had.
     vectorized, workers, timeout, on_error, callback, progress
@@ -101,7 +103,7 @@ def resume(
     with ExitStack() as opened:
         lock = Lock(path)
         opened.callback(lock.close)
-        found = _found(path, Again(method, restarts, x0, tolerances=(tolfun, tolx)))
+        found = _found(path, Again(method, restarts, x0, tolerances=(tolfun, tolx, noise_floor)))
         if found.settings.takes_args and not args:
             raise TypeError("`args` must be given again, because the run began with some.")
         limits = _limits(found.settings, found.optimizer, (maxfevals, maxiter, ftarget, maxtime))

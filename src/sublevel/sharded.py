@@ -184,13 +184,14 @@ class Sharding:
             for point in report.missing:
                 self.failures.add(RETURNED_NAN, point, int(np.count_nonzero(np.isnan(report.values))))
         values = np.concatenate([report.values for report in reports])
-        squares = [report.squares for report in reports if report.squares is not None]
-        ranks = ranking(values)
-        weighting = method.weights(ranks, Whereabouts.of(np.concatenate(squares) if squares else None, values.size, theta))
+        known = [report.squares for report in reports if report.squares is not None]
+        ranks, squares = ranking(values), np.concatenate(known) if known else None
+        weighting = method.weights(ranks, Whereabouts.of(squares, values.size, theta))
         tangent = self._tangent(shards, weighting, [report.place for report in reports], _wants_matrix(theta, method))
         state, info = method.told(optimizer.state, ranks, weighting, tangent)
         part = int(np.argmax(_ends(shards) > ranks.order[0]))
-        optimizer.tell_elsewhere(state, info, values, np.concatenate([report.ends for report in reports]), reports[part].best_x)
+        ends = np.concatenate([report.ends for report in reports])
+        optimizer.tell_elsewhere(state, info, values, ends, reports[part].best_x, squares)
 
     def shards(self, optimizer: Optimizer) -> list[Shard]:
         """The shards of the next generation, as equal in size as can be."""
@@ -249,6 +250,7 @@ def minimize_sharded(
     ftarget: float | None = None,
     tolfun: float | None = None,
     tolx: float | None = None,
+    noise_floor: bool = True,
     names: Sequence[str] | None = None,
     callback: Callable[[OptimizeResult], Any] | None = None,
     progress: bool = False,
@@ -261,7 +263,7 @@ def minimize_sharded(
     workers: 1 for this process, a `dask.distributed.Client`, or an Executor such as a ThreadPoolExecutor.
 
     All else is as for `minimize`, with any method on Gaussians. A generation that an exception or Ctrl-C ends does not count, and
-    `maxtime` is looked at between generations.
+    `maxtime` is looked at between generations. `noise_floor` is judged for "cma" and "ngd", whose shards return what it needs.
 
     >>> import numpy as np, sublevel as sl
     >>> result = sl.minimize_sharded(lambda X: np.sum(X**2, axis=1), np.ones(5), 0.5, popsize=1000, shards=4, rng=1, maxiter=30)
@@ -270,7 +272,8 @@ def minimize_sharded(
     """
     checked_callable("fun", fun)
     hears = checked_callback(callback)
-    shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled, "names": names, "tolfun": tolfun, "tolx": tolx}
+    shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled, "names": names}
+    shape |= {"tolfun": tolfun, "tolx": tolx, "noise_floor": noise_floor}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
     if isinstance(optimizer.theta, Bernoulli):
         raise ValueError(f"a sharded run needs a method on Gaussians, got {shown(method)}.")

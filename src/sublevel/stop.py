@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from sublevel.arrays import Array
-from sublevel.families import Family, FullGaussian
+from sublevel.families import Bernoulli, Family, FullGaussian
 from sublevel.method import Info, Outcome
+from sublevel.noise_floor import INFORMATIVE, NARROW, UNINFORMATIVE, is_falling, rank_scores, rank_signal, window_length
 from sublevel.weights import Ranking
 
 TOLX = 1e-11
@@ -51,12 +52,14 @@ MESSAGES = {
     "interrupted": "interrupted in iteration {value:.0f}; this is what was found until then",
     "overtaken": "the run came within {value:.2g} of the best value of an earlier one and comes no nearer",
     "maxtime": "the time limit of {value:.6g} seconds is reached; give more with `maxtime`",
+    "noise_floor": "converged to the noise of the objective: over {value:.0f} generations the values neither fell nor depended on the "
+    "distance from the mean; make the objective more precise (a tighter solver tolerance, more averaging), or go on with noise_floor=False",
 }
 """What each reason says, with the number it saw."""
 
 NAMES = tuple(MESSAGES)
 STATUS = {name: code for code, name in enumerate(NAMES)}
-SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point", "tolfun"})
+SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point", "tolfun", "noise_floor"})
 """Endings of a run that has found what it can find."""
 
 
@@ -79,10 +82,11 @@ RESOLUTION = 256 * float(np.finfo(np.float64).eps)
 
 
 class Tolerances(NamedTuple):
-    """What the user calls converged, besides what every run does; 0 is off."""
+    """What the user calls converged, besides what every run does; 0 and False are off."""
 
     fun: float = 0.0  # spread of the values of a sample, and of the best values of recent generations
     x: float = 0.0  # every standard deviation, of ln x where a variable is log-scaled
+    noise_floor: bool = True  # whether a run ends where the order of the values is noise
 
 
 class Endings(Sequence[Mapping[str, float]]):
@@ -136,8 +140,11 @@ class Watch:
         self.best = array("d")  # of each generation, the last `kept` at least
         self.medians = array("d")
         self.lowest = self.highest = float("nan")  # of the best values of all generations
-        self.kept = max(STAGNATION[1], self.recent)
-        self._unread: list[tuple[Ranking, Array]] = []
+        self.signal = 1.0  # mean of `rank_signal` over about as many generations as `window` has
+        self.was_informed = False  # whether the values were informative when the search was narrow
+        self._scores = rank_scores(d, popsize)
+        self.kept = max(STAGNATION[1], self.recent, window_length(d, popsize, STAGNATION[1]))
+        self._unread: list[tuple[Ranking, Array, Array | None]] = []
         self._standstill: str | None = None
         self._standing_for = 0
 
@@ -152,28 +159,35 @@ class Watch:
             "standstill": self._standstill,
             "standing_for": self._standing_for,
             "to_beat": self.to_beat,
+            "signal": self.signal,
+            "was_informed": self.was_informed,
         }
 
     def restore(self, saved: Mapping[str, Any], best: Array, medians: Array) -> None:
         """Go on from what was saved, and from the best and median values of the generations before, the last `kept` of them at least."""
         self.seen, self.lowest, self.highest = int(saved["seen"]), float(saved["lowest"]), float(saved["highest"])
         self._standstill, self._standing_for = saved["standstill"], int(saved["standing_for"])
-        self.to_beat = float(saved["to_beat"])
+        self.to_beat, self.signal, self.was_informed = float(saved["to_beat"]), float(saved["signal"]), bool(saved["was_informed"])
         self.best, self.medians = array("d", best[-self.kept :].tolist()), array("d", medians[-self.kept :].tolist())
 
-    def see(self, info: Info, values: Array, points: Array) -> None:
-        """Take note of a generation's values (n,) and search points (n, d)."""
+    def see(self, info: Info, values: Array, points: Array, squares: Array | None) -> None:
+        """Take note of a generation's values (n,), search points (n, d) and ‖z‖² (n,); without these no noise floor is found."""
         if info.outcome or self._standstill:
             standstill = _standstill(info.outcome, points) if info.outcome else None
             self._standing_for = self._standing_for + 1 if standstill == self._standstill else 1
             self._standstill = standstill
-        self._unread.append((info.ranks, values))
+        self._unread.append((info.ranks, values, squares))
         if len(self._unread) > 100:  # nobody asks for reasons
             self._read()
 
     def reasons(self, theta: Family, deviations: Array, pace: Callable[[], float]) -> dict[str, float]:
-        """Reasons to end the run with the numbers they saw; empty means go on. At a slow `pace` there is no stagnation."""
+        """Reasons to end the run with the numbers they saw; empty means go on.
+
+        At a slow `pace` there is neither stagnation nor a noise floor.
+        """
         spread = self._read()
+        is_narrow = self._is_narrow(deviations)
+        self.was_informed |= is_narrow and self.signal >= INFORMATIVE
         reasons = converged(theta.mean, deviations, self.initial_deviations, self.tolerances.x)
         if not reasons and self._standstill is not None and self._standing_for >= PATIENCE[self._standstill]:
             reasons = {self._standstill: float(self._standing_for)}
@@ -181,6 +195,8 @@ class Watch:
                 reasons = {"tolfun": 0.0}
         if not reasons:
             reasons = self._narrow_in_values(spread)
+        if not reasons and is_narrow and self.was_informed and self.signal < UNINFORMATIVE and pace() >= SLOW:
+            reasons = self._at_noise_floor(theta)
         if not reasons and self.seen % 10 == 0:
             reasons = self._stagnant(pace()) or self._degenerate(theta, deviations)
         return reasons
@@ -188,7 +204,7 @@ class Watch:
     def _read(self) -> float:
         """Enter what was seen into the histories; the spread of the last sample's values."""
         spread = np.inf
-        for ranks, values in self._unread:
+        for ranks, values, squares in self._unread:
             order, best = ranks.order, float(ranks.best)
             self.seen += 1
             self.best.append(best)
@@ -197,6 +213,8 @@ class Watch:
                 self.lowest = best if not best >= self.lowest else self.lowest
                 self.highest = best if not best <= self.highest else self.highest
             spread = float(values[order[-1]]) - best if best > -np.inf else np.inf
+            if squares is not None:
+                self.signal += (rank_signal(self._scores, ranks, squares) - self.signal) * 2 / self._window
         self._unread.clear()
         if len(self.best) > 2 * self.kept:  # a run may be long, and memory is not
             del self.best[: -self.kept], self.medians[: -self.kept]
@@ -224,6 +242,24 @@ class Watch:
         if spread <= equal and change <= equal:
             return {"tolfun": change}
         return {"overtaken": lacks} if spread <= hopeless and change <= hopeless < np.inf else {}
+
+    @property
+    def _window(self) -> int:
+        """Generations from which the noise floor is judged."""
+        return window_length(self.initial_deviations.size, self._scores.size, self.seen)
+
+    def _is_narrow(self, deviations: Array) -> bool:
+        """Whether the search is so narrow that it may be at the noise of f."""
+        initial = self.initial_deviations
+        return bool(deviations[0] <= NARROW * initial[0] and np.all(deviations <= NARROW * initial))
+
+    def _at_noise_floor(self, theta: Family) -> dict[str, float]:
+        """The values do not fall either, after their order has become random in a search that is narrow. Only their order matters."""
+        length = self._window
+        if self.seen < length or isinstance(theta, Bernoulli) or not self.tolerances.noise_floor:
+            return {}
+        best, medians = (np.array(history[-length:]) for history in (self.best, self.medians))
+        return {} if is_falling(best, medians, self.lowest) else {"noise_floor": float(length)}
 
     def _stagnant(self, pace: float) -> dict[str, float]:
         """Neither the best nor the median values got better over the last fifth of the run: their order says so, not their size.

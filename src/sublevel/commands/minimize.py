@@ -77,6 +77,9 @@ def add_ways(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ftarget", type=float, metavar="F", help="stop at a value this low")
     parser.add_argument("--tolfun", type=tolerance, metavar="T", help="stop when recent values differ by no more than this (default: 0)")
     parser.add_argument("--tolx", type=tolerance, metavar="T", help="stop when no standard deviation is above this (default: 0)")
+    parser.add_argument(
+        "--no-noise-floor", dest="noise_floor", action="store_false", default=None, help="do not stop at the noise of the objective"
+    )
     parser.add_argument("--workers", type=workers, default=1, metavar="N", help="evaluations at the same time; -1: one on each core")
     parser.add_argument(
         "--error-bars",
@@ -233,6 +236,8 @@ def ways(fun: Callable[..., Any], given: argparse.Namespace) -> dict[str, Any]:
     is_program = isinstance(fun, Program)
     how: dict[str, Any] = {name: getattr(given, name) for name in ("maxfevals", "maxiter", "maxtime", "ftarget", "tolfun", "tolx")}
     how["progress"] = sys.stderr is not None and sys.stderr.isatty()
+    if given.noise_floor is not None:
+        how["noise_floor"] = given.noise_floor
     if not is_program:
         how["timeout"] = given.timeout
     if is_program or given.on_error is not None:

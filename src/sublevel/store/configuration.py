@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import Bounds
 
 from sublevel.arrays import Array
-from sublevel.door import RECIPES, checked_method, checked_names, checked_restarts, checked_tolerance, shown
+from sublevel.door import RECIPES, checked_flag, checked_method, checked_names, checked_restarts, checked_tolerance, shown
 from sublevel.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
@@ -80,7 +80,7 @@ class Settings:
     popsize: int
     restarts: Any  # None, [name, restarts, factor], or text if it was another strategy
     limits: list[float | None]  # maxfevals, maxiter, ftarget, maxtime
-    tolerances: list[float]  # tolfun, tolx
+    tolerances: list[float | bool]  # tolfun, tolx, noise_floor
     names: list[str] | None  # of the variables
     evaluate_x0: bool  # with the first generation
     vectorized: bool
@@ -226,8 +226,10 @@ def checked_settings(facts: dict[str, Any]) -> Settings:
     if len(limits) != 4 or not all(limit is None or isinstance(limit, int | float) for limit in limits):
         raise Misfit("its limits are not four numbers")
     tolerances: list[Any] = facts["tolerances"]
-    if len(tolerances) != 2 or not all(isinstance(tolerance, float) and 0 <= tolerance < np.inf for tolerance in tolerances):
-        raise Misfit("its tolerances are not two numbers of at least 0")
+    if len(tolerances) != 3 or not all(isinstance(tolerance, float) and 0 <= tolerance < np.inf for tolerance in tolerances[:2]):
+        raise Misfit("its tolerances are not two numbers of at least 0 and a flag")
+    if not isinstance(tolerances[2], bool):
+        raise Misfit("its flag for the noise floor is neither true nor false")
     names: list[Any] = facts["names"] or []
     if not all(isinstance(name, str) for name in names):
         raise Misfit("its variables have names that are no text")
@@ -277,7 +279,7 @@ class Again:
     restarts: Any = None
     x0: Callable[[np.random.Generator], Any] | None = None
     checked: bool = True  # compared with what it was
-    tolerances: tuple[Any, Any] = (None, None)  # tolfun, tolx, if there are to be others
+    tolerances: tuple[Any, Any, Any] = (None, None, None)  # tolfun, tolx, noise_floor, if there are to be others
 
     def checked_method(self, settings: Settings) -> Method:
         """The run's method: by its name, or the one that is given again if it shows itself as it did."""
@@ -301,16 +303,18 @@ class Again:
             raise ValueError(f"`restarts` must be those that the run began with, {shown(settings.restarts)}, got {described(strategy)}.")
         return strategy
 
-    def checked_tolerances(self, settings: Settings) -> tuple[float, float]:
-        """tolfun and tolx: the run's own, or others if no run follows this one, since they decide where a run ends and the next begins."""
-        given = zip(("tolfun", "tolx"), self.tolerances, settings.tolerances, strict=True)
-        tolfun, tolx = (stored if new is None else checked_tolerance(name, new) for name, new, stored in given)
-        if settings.restarts is not None and [tolfun, tolx] != settings.tolerances:
+    def checked_tolerances(self, settings: Settings) -> dict[str, float | bool]:
+        """The run's own tolerances, or others if no run follows this one, since they decide where a run ends and the next begins."""
+        checks: dict[str, Callable[[str, Any], float | bool]]
+        checks = {"tolfun": checked_tolerance, "tolx": checked_tolerance, "noise_floor": checked_flag}
+        given = zip(checks.items(), self.tolerances, settings.tolerances, strict=True)
+        chosen = {name: stored if new is None else check(name, new) for (name, check), new, stored in given}
+        if settings.restarts is not None and [*chosen.values()] != settings.tolerances:
             raise ValueError(
-                f"`tolfun` and `tolx` must be those that the run began with, {settings.tolerances}, because it has restarts, "
-                f"got {[tolfun, tolx]}."
+                f"`tolfun`, `tolx` and `noise_floor` must be those that the run began with, {settings.tolerances}, because it has "
+                f"restarts, got {[*chosen.values()]}."
             )
-        return tolfun, tolx
+        return chosen
 
 
 def _checked_names(names: list[str] | None, d: int) -> tuple[str, ...] | None:
@@ -326,7 +330,7 @@ def rebuilt(settings: Settings, problem: Problem, rng_state: Any, again: Again) 
     if settings.draws_x0 and again.x0 is None:
         raise TypeError("`x0` must be given again, because the run began with a function that draws starting points.")
     method = again.checked_method(settings)
-    tolfun, tolx = again.checked_tolerances(settings)
+    tolerances: dict[str, Any] = again.checked_tolerances(settings)
     if method.family is not FAMILIES[settings.family]:
         raise Misfit(f"its method does not search with a {settings.family}")
     optimizer = Optimizer(
@@ -339,9 +343,8 @@ def rebuilt(settings: Settings, problem: Problem, rng_state: Any, again: Again) 
         log_scaled=False if problem.log_scaled is None else problem.log_scaled,
         restarts=again.checked_restarts(settings),
         rng=generator_like(rng_state),
-        tolfun=tolfun,
-        tolx=tolx,
         names=_checked_names(settings.names, problem.x0.size),
+        **tolerances,
     )
     if again.x0 is not None:
         optimizer.start = replace(optimizer.start, another=again.x0)

@@ -196,11 +196,13 @@ def _checked_watch(watch: Any) -> dict[str, Any]:
         raise Misfit("its checkpoint has parts of another kind")
     known = cast(dict[str, Any], watch)
     checked: dict[str, Any] = {name: _count(known, name) for name in ("seen", "standing_for")}
-    checked |= {name: _real(known.get(name)) for name in ("lowest", "highest", "to_beat")}
+    checked |= {name: _real(known.get(name)) for name in ("lowest", "highest", "to_beat", "signal")}
     standstill = known.get("standstill")
     if standstill is not None and standstill not in MESSAGES:
         raise Misfit("its checkpoint has parts of another kind")
-    return checked | {"standstill": standstill}
+    if not isinstance(known.get("was_informed"), bool):
+        raise Misfit("its checkpoint has parts of another kind")
+    return checked | {"standstill": standstill, "was_informed": known["was_informed"]}
 
 
 def _loaded(text: str) -> Any:
