@@ -55,6 +55,8 @@ class Saved:
 class Optimizer:
     """Minimises by ask and tell. The arrays it shows are read-only.
 
+    `ask` returns samples only: unlike `minimize` with its `evaluate_x0`, an Optimizer does not evaluate `x0`.
+
     >>> import numpy as np, sublevel as sl
     >>> opt = sl.Optimizer(np.ones(4), 0.5, rng=1)
     >>> while not opt.stop():
