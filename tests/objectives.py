@@ -153,3 +153,30 @@ class Slow:
             calls.write(".")
         time.sleep(self.seconds)
         return self.fun(x)
+
+
+class HangingFloat(float):
+    """A number whose own conversions fail, and which takes a minute to unpickle."""
+
+    def __reduce__(self):
+        return time.sleep, (60,)
+
+    def __float__(self):
+        raise RuntimeError("no conversion")
+
+
+def hanging_float(x):
+    return HangingFloat(np.sum(x**2))
+
+
+class HangingError(Exception):
+    """An exception that takes a minute to unpickle."""
+
+    def __reduce__(self):
+        return time.sleep, (60,)
+
+
+def hanging_error(x):
+    if x[0] > 1.2:
+        raise HangingError
+    return float(np.sum(x**2))

@@ -517,3 +517,24 @@ def test_the_package_is_usable_without_optional_packages():
         "sl.minimize(lambda x: x @ x, [1.0, 2.0], 0.5, progress=True, maxiter=3)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, cwd=Path(__file__).parent)
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+@pytest.mark.parametrize("way", ["closed", "write", "isatty"])
+def test_a_stream_that_raises_ends_the_progress_line_and_not_the_run(is_terminal, way, monkeypatch):
+    class Stream(io.StringIO):
+        def isatty(self):
+            if way == "isatty":
+                raise RuntimeError("not asked")
+            return is_terminal
+
+        def write(self, text):
+            if way == "write":
+                raise RuntimeError("not written")
+            return super().write(text)
+
+    stream = Stream()
+    monkeypatch.setattr(sys, "stderr", stream)
+    close = stream.close if way == "closed" else lambda: None
+    result = sl.minimize(lambda x: close() or float(x @ x), [1.0, 1.0], 0.3, rng=1, maxiter=3, progress=True)
+    assert result.nit == 3

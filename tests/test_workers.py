@@ -20,8 +20,9 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from objectives import Deadly, Once, number, sphere
+from objectives import Deadly, HangingFloat, Once, hanging_error, hanging_float, number, sphere
 from sublevel import workers as processes
+from sublevel.door import checked_value
 from sublevel.evaluate import evaluator
 from sublevel.failures import KEPT, Failure, Failures
 
@@ -410,6 +411,22 @@ def test_what_a_worker_sends_cannot_end_or_stop_the_run():
     assert heard(b"no pickle").kind == "worker lost"
     assert len(processes._shortened("x" * 10**6)) < 1.1 * processes.LONGEST_TEXT
     assert processes._shortened("short") == "short"
+
+
+def test_a_subclass_of_float_is_sent_as_a_plain_float():
+    value = checked_value(HangingFloat(2.0))
+    assert type(value) is float
+    assert value == 2.0
+    result = sl.minimize(hanging_float, [1.0, 1.0], 0.3, rng=1, maxiter=2, workers=2, timeout=20)
+    assert np.isfinite(result.fun)
+    assert not result.failures
+
+
+def test_an_exception_that_hangs_when_it_is_unpickled_is_ended_by_the_timeout():
+    settings = {"rng": 1, "maxiter": 2, "workers": 2, "timeout": 1, "evaluate_x0": False}
+    result = sl.minimize(hanging_error, [1.0, 1.0], 0.3, **settings)
+    assert np.isfinite(result.fun)
+    assert set(result.failures.counts) == {"timeout"}
 
 
 @pytest.mark.parametrize(

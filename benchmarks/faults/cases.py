@@ -337,6 +337,7 @@ WORKERS = [
     worked("memory runs out", ENDED, "runs out of memory"),
     worked("recursion without end", ENDED, "recurses without end"),
     worked("a value that cannot be pickled", LATER, "unpicklable", rules=Rules()),
+    worked("a float whose unpickling hangs", FINE | LATER, "a float that hangs when unpickled"),
     worked("a value of 100 MB", LATER, "100 MB", rules=Rules(), limit=10.0),
 ]
 
@@ -435,6 +436,7 @@ SURROUNDINGS = [
         for name, scene in {
             "progress shown, stdout and stderr closed": scenes.with_closed_streams,
             "progress shown, nobody reads stdout and stderr": scenes.with_broken_pipes,
+            "progress shown, sys.stdout and sys.stderr closed": scenes.with_closed_files,
         }.items()
     ],
     staged("surroundings", "a callback keeps results", FINE, scenes.with_kept_results, ("snapshots",)),

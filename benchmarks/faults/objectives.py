@@ -96,6 +96,13 @@ class Unmakeable(Own):
         super().__init__(one)
 
 
+class HangingFloat(float):
+    """A number that takes a minute to unpickle."""
+
+    def __reduce__(self) -> Any:
+        return time.sleep, (60,)
+
+
 def returning(value: Callable[[Any], Any]) -> Callable[..., Any]:
     """Always what `value` makes of the point."""
     return lambda self, x, number: value(x)
@@ -355,6 +362,7 @@ BEHAVIOURS: dict[str, Callable[..., Any]] = {
     "spin once": once(spinning),
     "stop once": once(lambda: os.kill(os.getpid(), signal.SIGSTOP)),
     "unpicklable": returning(lambda x: lambda: bowl(x)),
+    "a float that hangs when unpickled": returning(lambda x: HangingFloat(bowl(x))),
     "100 MB": returning(lambda x: "x" * 100_000_000),
     "hang with a child once": once(with_a_child),
     "exit beyond": beyond(lambda: os._exit(3)),

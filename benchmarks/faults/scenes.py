@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import resource
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -86,6 +87,18 @@ def _break_streams() -> None:
 
 
 with_closed_streams, with_broken_pipes = _with_streams(_close_streams), _with_streams(_break_streams)
+
+
+def with_closed_files(library: Library, fun: Objective, given: Given) -> Answer:
+    """Python's own files are closed, as by `sys.stderr.close()`: writing raises a ValueError."""
+    kept = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (os.fdopen(os.dup(stream), "w") for stream in (1, 2))
+    sys.stdout.close()
+    sys.stderr.close()
+    try:
+        return library.minimize(fun, given)
+    finally:
+        sys.stdout, sys.stderr = kept
 
 
 def with_kept_results(library: Library, fun: Objective, given: Given) -> Answer:

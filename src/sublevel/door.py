@@ -518,7 +518,7 @@ def checked_values(values: Any, size: int) -> Array:
 def checked_value(value: Any) -> float:
     """One f-value as a float: any real number, or an array that holds one."""
     if isinstance(value, float):
-        return value
+        return float.__pos__(value)  # also of a subclass, whose own `__float__` or `__reduce__` may do anything
     array = plain_array("value", value)
     if array.size == 1 and array.dtype.kind in "fiub":
         return float(array.item())

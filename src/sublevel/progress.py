@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
+import logging
 import shutil
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
@@ -17,6 +17,7 @@ from sublevel.record import axis_ratio
 if TYPE_CHECKING:
     from sublevel.optimizer import Optimizer
 
+LOGGER = logging.getLogger(__name__)
 EVERY = 0.1
 """Seconds between two updates of a line on a terminal."""
 SELDOM = 30.0
@@ -31,8 +32,11 @@ class Progress:
     def __init__(self, maxfevals: float | None, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.maxfevals, self.clock = maxfevals, clock
         self.stream = stream or sys.stderr or io.StringIO()  # stderr may be closed
-        self.is_live = self.stream.isatty() or _is_notebook()
-        self.bar = _bar(maxfevals, self.stream) if self.is_live else None
+        self.is_over = False  # the stream took no more
+        self.bar: Any = None
+        self.is_live = bool(self._try(self.stream.isatty)) or _is_notebook()
+        if self.is_live:
+            self.bar = self._try(lambda: _bar(maxfevals, self.stream))
         self.began = clock()
         self.next = self.began + (0.0 if self.is_live else SELDOM)
         self.width = 0
@@ -40,24 +44,36 @@ class Progress:
     def see(self, done: Optimizer) -> None:
         """Show where the run is, if it is time to."""
         now = self.clock()
-        if now >= self.next:
-            with suppress(OSError):  # the reader of a pipe may go away; the run goes on
-                self._show(done)
+        if now >= self.next and not self.is_over:
+            text = state_line(done) + self._left(done.nfev)
+            self._try(lambda: self._show(text, done.nfev))
             self.next = self.clock() + max(EVERY if self.is_live else SELDOM, (self.clock() - now) / SHARE)
 
     def end(self, done: Optimizer) -> None:
         """Show the last state, and leave it there."""
-        with suppress(OSError):
-            self._show(done, last=True)
-            if self.bar is not None:
-                self.bar.close()
-            elif self.is_live:
-                print(file=self.stream, flush=True)
+        if not self.is_over:
+            text = state_line(done)
+            self._try(lambda: self._finish(text, done.nfev))
 
-    def _show(self, done: Optimizer, last: bool = False) -> None:
-        text = state_line(done) + ("" if last else self._left(done.nfev))
+    def _try(self, write: Callable[[], Any]) -> Any:
+        """Do something with the stream. It may be closed, broken or somebody's own: if it raises, nothing is shown any more."""
+        try:
+            return write()
+        except Exception as error:
+            self.is_over = True
+            LOGGER.info("progress is no longer shown: %s", type(error).__name__)
+            return None
+
+    def _finish(self, text: str, nfev: int) -> None:
+        self._show(text, nfev)
         if self.bar is not None:
-            self.bar.n = done.nfev
+            self.bar.close()
+        elif self.is_live:
+            print(file=self.stream, flush=True)
+
+    def _show(self, text: str, nfev: int) -> None:
+        if self.bar is not None:
+            self.bar.n = nfev
             self.bar.set_description_str(text, refresh=True)
         elif self.is_live:
             text = text[: shutil.get_terminal_size().columns - 1]
@@ -99,9 +115,7 @@ def _bar(maxfevals: float | None, stream: TextIO) -> Any:
         return None
     total = None if maxfevals is None or maxfevals == np.inf else maxfevals
     form = "{desc}" + ("" if total is None else " |{bar:16}|")
-    with suppress(OSError):  # the reader of a pipe may be gone already
-        return tqdm(total=total, bar_format=form, file=stream, leave=True, dynamic_ncols=True)
-    return None
+    return tqdm(total=total, bar_format=form, file=stream, leave=True, dynamic_ncols=True)
 
 
 def _is_notebook() -> bool:

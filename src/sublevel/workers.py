@@ -429,10 +429,14 @@ def _shortened(text: str) -> str:
 
 
 def _packed(error: BaseException) -> Any:
-    """An exception as it goes through a pipe, or None if it cannot or is too large."""
-    with contextlib.suppress(Exception):
+    """An exception as it goes through a pipe, or None if it cannot or is too large.
+
+    It is made again here first: if that takes for ever, the time limit of an evaluation ends it, and the driver does not wait.
+    """
+    with contextlib.suppress(BaseException):
         packed = ForkingPickler.dumps(error)
         if len(packed) <= LARGEST_ERROR:
+            cast(Any, ForkingPickler).loads(packed)
             return packed
     return ForkingPickler.dumps(None)
 
