@@ -339,17 +339,17 @@ class Search:
 
     def stored_values(self, recorder: Recorder, points: Array, values: Array, known: NDArray[np.bool_]) -> None:
         """Fill in values (n,) of points (n, d): those that are stored, and for the others those that arrive, each of which is stored."""
-        recorder.recall(self.optimizer, points, values, known)
-        missing = np.flatnonzero(~known)
-        if missing.size == 0:
+        missing = np.flatnonzero(~known) if recorder.recall(self.optimizer, points, values, known) else None
+        if missing is not None and missing.size == 0:
             return
-        asked = points if missing.size == len(points) else points[missing]
+        asked, last = points if missing is None else points[missing], self.last_failure
         asked.setflags(write=False)
         for index, arrived in self.evaluate(asked):
-            places = missing[index]
+            places = index if missing is None else missing[index]
             values[places] = arrived
             known[places] = True
-            recorder.arrived(places, self.last_failure(arrived))
+            failure, last = self.last_failure if self.last_failure is not last else None, self.last_failure
+            recorder.arrived(places, None if failure is None or failure[:2] == RETURNED_NAN[:2] else failure)
             self.check_time(known)
 
     def check_time(self, known: NDArray[np.bool_]) -> None:
@@ -357,11 +357,10 @@ class Search:
         if self.limits.too_late and not known.all():
             raise TimeOver
 
-    def last_failure(self, values: float | Array) -> Failure | None:
-        """How those of the values failed that are NaN; None if there are none, or if the objective returned NaN."""
-        failed = values != values if isinstance(values, float) else bool(np.isnan(values).any())
-        failure = self.failures.last[-1] if failed and self.failures.last else None
-        return None if failure is None or failure[:2] == RETURNED_NAN[:2] else failure
+    @property
+    def last_failure(self) -> Failure | None:
+        """The last failure, another object for each one; None if there is none."""
+        return self.failures.last[-1] if self.failures.last else None
 
     @property
     def interrupted(self) -> dict[str, float]:

@@ -12,6 +12,7 @@ import json
 import os
 import sqlite3
 import stat
+import struct
 import sys
 import zlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -70,12 +71,10 @@ Change = tuple[str, Sequence[Row]]
 
 def summed(*columns: Any) -> Row:
     """A row with its checksum: the CRC-32 of its numbers and of the lengths of the others (bytes, characters), then of these."""
-    crc = zlib.crc32(repr([column if type(column) is int else len(column) for column in columns]).encode())
+    crc = zlib.crc32(struct.pack(f"<{len(columns)}q", *[column if type(column) is int else len(column) for column in columns]))
     for column in columns:
-        if type(column) is str:
-            crc = zlib.crc32(column.encode(), crc)
-        elif type(column) is not int:
-            crc = zlib.crc32(column, crc)
+        if type(column) is not int:
+            crc = zlib.crc32(column.encode() if type(column) is str else column, crc)
     return (*columns, crc)
 
 
@@ -172,7 +171,7 @@ class File:
         with self.complaining():
             for row in self._connection.execute(f"SELECT * FROM {table} {condition}", arguments):
                 columns, origin = row[:-2], row[-2]
-                if tuple(map(type, columns)) != types or summed(*columns, origin)[-1] != row[-1]:
+                if tuple(map(type, row[:-1])) != (*types, int) or summed(*columns, origin)[-1] != row[-1]:
                     raise StoreError(f"{self.path} is damaged: the row {str(row[0])[:40]!r} of {table} does not have its checksum.")
                 if origin != self.origin:
                     raise StoreError(
@@ -226,6 +225,9 @@ class File:
         if whole:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("PRAGMA busy_timeout = 200")
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                self._connection.execute("PRAGMA synchronous = OFF")  # all is on the disk, and only the header is left to change
                 self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
 
@@ -239,7 +241,7 @@ def create(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int = 409
         os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
         _write_new(unfinished, tables, page_size)
         _give_name(unfinished, path)
-        _sync_directory(path.resolve().parent)
+        _sync(path.resolve().parent)
     except FileExistsError:
         raise StoreError(
             f"{path} exists already. `sublevel.resume` or `sublevel resume` continues a stored run; for a new one choose another name."
@@ -275,6 +277,8 @@ def _write_new(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int) 
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute(f"PRAGMA page_size = {page_size}")
+        connection.execute("PRAGMA synchronous = OFF")  # the file reaches the disk as a whole, before it gets its name
+        connection.execute("PRAGMA journal_mode = MEMORY")
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -283,8 +287,10 @@ def _write_new(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int) 
         for table, rows in tables.items():
             connection.executemany(*insertion(table, rows, origin))
         connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
+    _sync(path)
 
 
 def _give_name(unfinished: Path, path: Path) -> None:
@@ -298,9 +304,9 @@ def _give_name(unfinished: Path, path: Path) -> None:
         os.rename(unfinished, path)
 
 
-def _sync_directory(directory: Path) -> None:
-    """Names reach the disk too."""
-    handle = os.open(directory, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    """Wait until a file, or the names in a directory, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -8,11 +8,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 
-DTYPES = ("float64", "int64", "bool")
+DTYPES = {np.dtype(name): name for name in ("float64", "int64", "bool")}
+"""The types that leaves may have, and their names, which NumPy would make up each time."""
+
+Form = tuple[str, str, tuple[int, ...], str]
+"""Path, type, shape and order in memory (C or F) of a leaf."""
 
 
 class Misfit(ValueError):
@@ -22,9 +27,14 @@ class Misfit(ValueError):
 def packed(tree: Any) -> tuple[str, bytes]:
     """Layout (JSON: path, dtype, shape and order of each leaf) and bytes of a tree."""
     pairs = list(_leaves(tree))
-    layout = [_form(path, leaf) for path, leaf in pairs]
     parts = [np.asarray(leaf).tobytes("A") for _, leaf in pairs]
-    return json.dumps(layout), b"".join(parts)
+    return _layout_text(tuple(_form(path, leaf) for path, leaf in pairs)), b"".join(parts)
+
+
+@lru_cache(maxsize=16)
+def _layout_text(layout: tuple[Form, ...]) -> str:
+    """A layout as JSON; the same few are asked for again and again."""
+    return json.dumps(layout)
 
 
 def unpacked(template: Any, layout: str, data: bytes) -> Any:
@@ -60,25 +70,26 @@ def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for name, part in cast(Mapping[str, Any], tree).items():
             yield from _leaves(part, f"{path}.{name}")
     elif tree is not None:
-        if np.asarray(tree).dtype.name not in DTYPES:
+        if np.asarray(tree).dtype not in DTYPES:
             raise Misfit(f"{path.lstrip('.')} is a {type(tree).__name__}, and only numbers can be stored")
         yield path.lstrip("."), tree
 
 
-def _form(path: str, leaf: Any) -> list[Any]:
+def _form(path: str, leaf: Any) -> Form:
     array = np.asarray(leaf)
     fortran = array.ndim > 1 and array.flags.f_contiguous and not array.flags.c_contiguous
-    return [path, array.dtype.name, list(array.shape), "F" if fortran else "C"]
+    return path, DTYPES[array.dtype], array.shape, "F" if fortran else "C"
 
 
-def _order(given: Any, expected: list[Any]) -> str:
+def _order(given: Any, expected: Form) -> str:
     """The order in memory of a leaf, which may be either; all else must be as expected."""
-    if not isinstance(given, list) or cast(list[Any], given)[:3] != expected[:3] or cast(list[Any], given)[3:] not in (["C"], ["F"]):
-        raise Misfit(f"it must hold {expected[0]} of shape {tuple(expected[2])} and type {expected[1]}")
+    path, dtype, shape, _ = expected
+    if not isinstance(given, list) or given not in ([path, dtype, list(shape), "C"], [path, dtype, list(shape), "F"]):
+        raise Misfit(f"it must hold {path} of shape {shape} and type {dtype}")
     return cast(str, given[3])
 
 
-def _arrays(expected: list[list[Any]], orders: list[str], data: bytes) -> Iterator[Any]:
+def _arrays(expected: list[Form], orders: list[str], data: bytes) -> Iterator[Any]:
     """One array after the other, in memory of its own and in the order it had: BLAS may round another order otherwise."""
     begin = 0
     for (_, dtype, shape, _), order in zip(expected, orders, strict=True):

@@ -8,6 +8,7 @@ syncing takes less than a still smaller share of the time: always, if the object
 from __future__ import annotations
 
 import json
+import struct
 import threading
 import time
 import warnings
@@ -32,11 +33,11 @@ from sublevel.store.lock import Lock
 from sublevel.store.randomness import KINDS, plain_state
 from sublevel.store.samples import ROUNDING, Sample, SampleForm, StoredPoints, is_drawn_again
 
-WRITING = 0.1
+WRITING = 0.05
 """Of the time, for writing values one by one."""
 SYNCING = 0.005
 """Of the time, for waiting until they are on the disk."""
-SAVINGS = 0.05
+SAVINGS = 0.02
 """Seconds of either that can be saved up."""
 LONGEST_WAIT = 0.05
 """Seconds that a value waits to be written at most."""
@@ -212,8 +213,10 @@ def cut(begin: int, end: int, most: int) -> Iterator[slice]:
         yield slice(place, min(place + step, end))
 
 
-def stretches(places: Sequence[Any]) -> list[tuple[int, int]]:
-    """Places, each a number or an array of them, as begins and ends of stretches without gaps."""
+def stretches(places: Sequence[Any], n: int) -> list[tuple[int, int]]:
+    """Places among n, each a number, an array of them or a slice of all, as begins and ends of stretches without gaps."""
+    if any(isinstance(part, slice) for part in places):
+        return [(0, n)]
     ordered = np.sort(np.concatenate([np.atleast_1d(part) for part in places]))
     cuts = np.flatnonzero(np.diff(ordered) > 1) + 1
     begins, ends = np.append(0, cuts), np.append(cuts, ordered.size)
@@ -272,8 +275,8 @@ class Recorder:
         is_large = is_drawn_again(done.theta, done.popsize, done.best_x.size)
         self._state = done.rng.bit_generator.state if is_large else None
 
-    def recall(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> None:
-        """Fill in the values (n,) of the next generation's points (n, d) that are stored, and mark them as known."""
+    def recall(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> bool:
+        """Fill in the values (n,) of the next generation's points (n, d) that are stored, mark them as known, and say if there are any."""
         check_generation(done)
         iteration = done.nit + 1
         sample = None if self._state is None else Sample(done.theta, self._state, points, len(points) - done.popsize)
@@ -288,9 +291,10 @@ class Recorder:
         now = time.perf_counter()
         self._own += now - self._left
         self._left = now
+        return self._open.in_file
 
     def arrived(self, places: Any, failure: Failure | None = None) -> None:
-        """Keep values of some of the generation's points, and how those of them that are NaN failed."""
+        """Keep values of some of the generation's points, by number, array of numbers or slice; and how those that are NaN failed."""
         now = time.perf_counter()
         generation = self._open
         if generation is None:
@@ -330,11 +334,11 @@ class Recorder:
         generation, self._open = self._open, None
         if generation is None:
             raise RuntimeError("a generation was told before its points were made")
-        values, popsize = generation.values, generation.popsize
-        median = np.partition(values[-popsize:], popsize // 2)[popsize // 2]
-        numbers = np.array([*history.last, median, time.time()])
+        ordered = generation.values[-generation.popsize :].copy()
+        ordered.partition(middle := generation.popsize // 2)
+        numbers = struct.pack("<6d", *history.last, ordered[middle], time.time())
         self._note_wait(now, generation.points.nbytes)
-        self._waiting.generations.append((done.nit, history.last_run, len(values), numbers.tobytes()))
+        self._waiting.generations.append((done.nit, history.last_run, len(generation.values), numbers))
         if not generation.is_whole:
             generation.waiting = []
             self._waiting.finished.append(generation)
@@ -382,10 +386,11 @@ class Recorder:
             waiting, generation = self._waiting, self._open
             batch = Waiting(waiting.since, waiting.bytes, waiting.generations[:], waiting.finished[:], waiting.failures[:])
             places = [] if generation is None else generation.waiting[:]
-            if generation is not None and places:
-                generation.is_whole = not generation.in_file and sum(map(np.size, places)) == len(generation.values)
+            parts = [] if generation is None or not places else stretches(places, len(generation.values))
+            if generation is not None and parts:
+                generation.is_whole = not generation.in_file and parts == [(0, len(generation.values))]
                 generation.in_file = True
-        changes = [*self._changes(batch, generation, places), *more]
+        changes = [*self._changes(batch, generation, parts), *more]
         if changes and not self._is_lost:
             self._file.write(changes, sync)
         with self._guard:
@@ -397,18 +402,18 @@ class Recorder:
                 del generation.waiting[: len(places)]
                 generation.has_sample = generation.has_sample or bool(places)
 
-    def _changes(self, batch: Waiting, generation: Generation | None, places: Sequence[Any]) -> Iterator[Change]:
+    def _changes(self, batch: Waiting, generation: Generation | None, parts: Sequence[tuple[int, int]]) -> Iterator[Change]:
         """What waits, as statements. A finished generation replaces those of its values that are in the file."""
         if stale := [(done.iteration,) for done in batch.finished if done.in_file]:
             yield DELETE_GENERATION, stale
         if batch.generations:
             yield self._insertion("generations", batch.generations)
         rows = [row for done in batch.finished for row in done.rows()]
-        if generation is not None and places:
-            rows += generation.rows(stretches(places))
+        if generation is not None:
+            rows += generation.rows(parts)
         if rows:
             yield self._insertion("evaluations", rows)
-        new = [*batch.finished, *([generation] if generation is not None and places else [])]
+        new = [*batch.finished, *([generation] if generation is not None and parts else [])]
         if samples := [part.sample.row(part.iteration) for part in new if part.sample is not None and not part.has_sample]:
             yield self._insertion("samples", samples)
         if batch.failures:
@@ -472,7 +477,8 @@ class Recorder:
 
 def failure_rows(generation: Generation, places: Any, failure: Failure) -> list[Row]:
     """A row for each stretch of places: those of their values that are NaN failed in this way."""
-    return [(generation.iteration, begin, end - begin, failure.kind, failure.what) for begin, end in stretches([places])]
+    parts = stretches([places], len(generation.values))
+    return [(generation.iteration, begin, end - begin, failure.kind, failure.what) for begin, end in parts]
 
 
 def stored_values(file: File, form: SampleForm, iteration: int, n: int) -> Iterator[tuple[slice, Array, Array]]:
