@@ -6,7 +6,9 @@
    take no time, called point by point and batched. Wall time and CPU time.
 2. The part of the wall time spent on storing when the objective takes 100 ms, from the beginning of the run to its end, and without
    creating and closing the file, which a run does once.
-3. Seconds to load, and to resume, a run of 10⁶ evaluations.
+3. How many times as long a run takes that is stored, for an objective that takes no time, by sample size and number of variables: medians
+   of the ratios of interleaved repeats, from the beginning of the run to its end, and the bytes of the file for each evaluation.
+4. Seconds to load, and to resume, a run of 10⁶ evaluations.
 """
 
 from __future__ import annotations
@@ -49,6 +51,33 @@ def extra_per_iteration(folder: Path, d: int, vectorized: bool, iterations: int,
         assert again.x.tobytes() == result.x.tobytes()
         differences.append(1e3 * (stored - plain) / result.nit)
     return np.median(differences, axis=0)
+
+
+SIZES = {  # popsize: d, method, generations
+    8: (10, "cma", 10_000),
+    100: (10, "cma", 5000),
+    50_000: (10, "cma", 40),
+    1_000_000: (10, "cma", 5),
+    None: (100_000, "sep-cma", 20),
+}
+"""Runs whose time is compared with and without a file; None is the default sample size, evaluated point by point."""
+
+
+def ratio_of_times(folder: Path, popsize: int | None, repeats: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Seconds without a file, and stored over plain, each (wall, CPU); and bytes of the file for each evaluation."""
+    d, method, iterations = SIZES[popsize]
+    plain, stored, size = [], [], 0.0
+    for repeat in range(repeats):
+        settings = {"rng": repeat, "maxiter": iterations, "maxfevals": 1e9, "ftarget": -1.0, "vectorized": popsize is not None}
+        settings |= {"popsize": popsize, "method": method, "restarts": sl.IPOP(10**6, 1.0)}
+        seconds, result = timed(lambda s=settings: sl.minimize(sphere, np.zeros(d), 0.3, **s))
+        plain.append(seconds)
+        file = folder / f"{popsize}-{repeat}.db"
+        seconds, _ = timed(lambda s=settings, f=file: sl.minimize(sphere, np.zeros(d), 0.3, **s, store=f))
+        stored.append(seconds)
+        size = file.stat().st_size / result.nfev
+        file.unlink()
+    return np.median(plain, axis=0), np.median(np.divide(stored, plain), axis=0), size
 
 
 def share_of_storing(folder: Path, seconds: float, evaluations: int) -> tuple[float, float]:
@@ -96,6 +125,12 @@ def main() -> None:
         print(
             f"\nobjective of 100 ms: storing takes {100 * without:.2f} % of the time; all that is not the objective {100 * with_ends:.2f} %"
         )
+        print("\n| popsize | d | plain, s | stored / plain, wall | CPU | bytes per evaluation |\n|---|---|---|---|---|---|")
+        for popsize, (d, _, _) in SIZES.items():
+            plain, ratio, size = ratio_of_times(folder, popsize, given.repeats)
+            words = "default, point by point" if popsize is None else f"{popsize}"
+            print(f"| {words} | {d} | {plain[0]:.2f} | {ratio[0]:.2f} | {ratio[1]:.2f} | {size:.0f} |", flush=True)
+        print()
         file = folder / "large.db"
         settings = {"rng": 1, "maxfevals": 1_000_000, "ftarget": -1.0, "vectorized": True, "popsize": 10, "restarts": sl.IPOP(10**6, 1.0)}
         sl.minimize(sphere, np.ones(10), 0.5, **settings, store=file)

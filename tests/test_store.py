@@ -283,6 +283,19 @@ def test_a_full_disk_ends_the_run_with_its_result(tmp_path, monkeypatch, at_once
     assert caught.value.sublevel_result.nfev >= 50
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs the list of open files of a process")
+def test_a_resume_that_cannot_write_leaves_no_file_open(tmp_path, monkeypatch):
+    file = tmp_path / "run.db"
+    sl.minimize(terraces, **options("cma", "free", None), store=file)
+    monkeypatch.setattr(File, "write", full_disk)
+    threads = threading.active_count()
+    with pytest.raises(sl.StoreError, match="disk is full"):
+        sl.resume(file, terraces, maxfevals=1000)
+    opened = [os.path.realpath(handle) for handle in Path("/proc/self/fd").iterdir()]
+    assert [name for name in opened if name.startswith(str(tmp_path))] == []
+    assert threading.active_count() == threads
+
+
 # What is given again
 
 

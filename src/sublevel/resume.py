@@ -112,6 +112,7 @@ def resume(
         evaluate = evaluator(with_args(fun, args), *how, found.failures)
         opened.callback(evaluate.close)
         recorder = Recorder(File(path, writing=True), lock, found.history, found.stored)
+        opened.callback(recorder.abandon)
         recorder.reopen()
         opened.pop_all()
     if check and found.probe is not None:

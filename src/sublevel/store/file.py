@@ -31,6 +31,8 @@ LARGEST_BLOB = 10**9
 """Bytes that SQLite takes in one value unless built otherwise."""
 LARGE_ROWS = 2**18
 """Bytes of a generation from which on the file has large pages: these are written faster, but a small row would waste them."""
+LONGEST_LOG = 2**25
+"""Bytes of the log from which on SQLite moves it into the file, which waits for the disk twice."""
 SIDE_FILES = ("-wal", "-shm", "-journal")
 """Ends of the names of the files that SQLite keeps beside its own."""
 BUSY = 5000
@@ -103,7 +105,9 @@ class File:
 
     def _begin_log(self) -> None:
         """Write ahead, with a log that is there from now on."""
+        (page_size,) = self._one("PRAGMA page_size")
         self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute(f"PRAGMA wal_autocheckpoint = {LONGEST_LOG // page_size}")
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.execute("COMMIT")
         self._log = os.stat(beside(self.path, "-wal"))

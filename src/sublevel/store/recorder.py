@@ -456,6 +456,13 @@ class Recorder:
                 stacklevel=2,
             )
 
+    def abandon(self) -> None:
+        """Close the file as it is, for a run that cannot begin."""
+        self._closed.set()
+        self._thread.join()
+        self._over = True
+        self._file.close()
+
     def close(self, reasons: Any, done: Optimizer | None, history: History) -> None:
         """Write what waits and how it ended, and the state of what is `done` with its last generation; let others drive."""
         if self._over:
