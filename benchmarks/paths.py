@@ -61,7 +61,7 @@ def fingerprint(fun: Callable[[np.ndarray], float], x0: object, sigma0: object, 
         digest.update(np.ascontiguousarray(x).tobytes())
         return fun(x)
 
-    result = sl.minimize(seen, x0, sigma0, rng=7, **options)  # pyright: ignore[reportArgumentType]
+    result = sl.minimize(seen, x0, sigma0, rng=7, evaluate_x0=False, **options)  # pyright: ignore[reportArgumentType]
     digest.update(np.array([result.fun, result.nfev, result.nit, result.restarts, *result.x, *result.mean]).tobytes())
     digest.update(repr(sorted(result.reasons)).encode())
     return digest.hexdigest()[:16]
