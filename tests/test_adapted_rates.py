@@ -11,7 +11,7 @@ from cases import GAUSSIANS, distance, ellipsoid
 from functions import rastrigin, sphere
 from sublevel import FullGaussian, Optimizer, cma, minimize, ngd, rank_mu, with_adapted_rates, xnes
 from sublevel.tangent import natural_gradient
-from sublevel.transforms import AdaptedRates
+from sublevel.transforms import AdaptedRates, Generation
 from sublevel.weights.ranking import ranking
 
 RECIPES = [cma, xnes, ngd, rank_mu]
@@ -111,9 +111,12 @@ def test_an_exponential_step_stays_one():
     method = with_adapted_rates(xnes())
     state = method.init(FullGaussian.start(np.zeros(5), np.ones(5)), 8)
     sample = method.ask(state, np.random.default_rng(1), 8)
-    tangent = natural_gradient(sample.z, method.weights(ranking(sphere(sample.x)), sample))
+    values = sphere(sample.x)
+    ranks = ranking(values)
+    weighting = method.weights(ranks, sample)
+    tangent, generation = natural_gradient(sample.z, weighting), Generation(state.theta, sample, values, ranks, weighting)
     for transform, memory in zip(method.transforms, state.memory, strict=True):
-        tangent, _ = transform(tangent, memory, state.theta)
+        tangent, _ = transform(tangent, memory, generation)
     assert tangent.exponential
 
 

@@ -17,7 +17,7 @@ from sublevel.arrays import Streams
 from sublevel.constants import cma_constants, default_popsize
 from sublevel.linalg import image
 from sublevel.tangent import Cloud, Weighting, natural_gradient
-from sublevel.transforms.paths import Cumulation
+from sublevel.transforms import CSA, Cumulation, Generation
 from sublevel.weights import Active
 from sublevel.weights.ranking import ranking
 
@@ -55,7 +55,7 @@ def disagreement(family, d, n=None, *, c_mean=1.0, iterations=100, **changed):
     for t in range(iterations):
         z, before, symmetric = rng.standard_normal((n, d)), theirs, theirs.sigma * theirs.root
         turn = np.linalg.solve(scaled_root(state.theta), symmetric)
-        state = replace(state, memory=(replace(state.memory[0], sigma=turn @ before.p_sigma),))
+        state = replace(state, memory=(replace(state.memory[0], path=turn @ before.p_sigma), *state.memory[1:]))
         values, sample = some_values(t, z @ symmetric), state.theta.sample_at(z @ turn.T)
         theirs = cma_oracle.step(before, z, values, project=PROJECTIONS[family], c_mean=c_mean, **changed)
         log_scale = log_scale_of(state, sample, values)
@@ -64,8 +64,8 @@ def disagreement(family, d, n=None, *, c_mean=1.0, iterations=100, **changed):
             worst,
             distance(state.theta, theirs.m, theirs.sigma**2 * theirs.C),
             abs(log_scale - np.log(theirs.sigma / before.sigma)),
-            relative(state.memory[0].sigma, turn @ theirs.p_sigma),
-            relative(scaled_root(state.theta) @ state.memory[0].cov, theirs.sigma * theirs.p_c),
+            relative(state.memory[0].path, turn @ theirs.p_sigma),
+            relative(scaled_root(state.theta) @ state.memory[3].path, theirs.sigma * theirs.p_c),
         )
         waits += np.allclose(theirs.p_c, (1 - cma_oracle.table_1(d, n).c_c) * before.p_c)
     return worst, waits
@@ -73,8 +73,11 @@ def disagreement(family, d, n=None, *, c_mean=1.0, iterations=100, **changed):
 
 def log_scale_of(state, sample, values):
     """log(σ⁺/σ), which the engine decides but does not keep apart from the root."""
-    weighting = Active()(ranking(values), sample)
-    return Cumulation()(natural_gradient(sample.z, weighting), state.memory[0], state.theta)[0].log_scale
+    ranks = ranking(values)
+    weighting = Active()(ranks, sample)
+    generation = Generation(state.theta, sample, values, ranks, weighting)
+    tangent, _ = Cumulation()(natural_gradient(sample.z, weighting), state.memory[0], generation)
+    return CSA()(tangent, state.memory[1], generation)[0].log_scale
 
 
 @pytest.mark.parametrize("d", DIMENSIONS)
@@ -182,9 +185,9 @@ def test_the_image_of_the_path_is_that_of_the_path(trials):
     for _ in range(400):
         sample = method.ask(state, noise, n)
         state, _ = method.tell(state, sample, np.sum(np.arange(1, d + 1) * sample.x**2, axis=-1))
-        paths = state.memory[0]
-        assert relative(paths.image, image(state.theta.root, paths.cov)) < 1e-11
-    assert relative(paths.image, image(state.theta.root, paths.sigma)) > 1e-3  # and not that of another vector
+        other, *_, kept = state.memory
+        assert relative(kept.image, image(state.theta.root, kept.path)) < 1e-11
+    assert relative(kept.image, image(state.theta.root, other.path)) > 1e-3  # and not that of another vector
 
 
 # In distribution, from wherever the frames drift to

@@ -16,7 +16,8 @@ from sublevel.constants import cma_constants, default_popsize, hansen_kern_rate,
 from sublevel.door import checked_method
 from sublevel.families import Bernoulli
 from sublevel.tangent import ONE, ZERO, natural_gradient
-from sublevel.transforms import SpectralRates
+from sublevel.theory.exact import no_sample
+from sublevel.transforms import NO_MEMORY, SpectralRates, Transform
 from sublevel.weights.ranking import ranking
 
 TARGET = 1e-8
@@ -101,7 +102,7 @@ def test_a_given_rate_is_the_same_for_all_families(rng):
         method, theta = sl.ngd(c_cov=0.1, family=family), family.start(np.zeros(6), np.ones(6))
         sample = theta.sample_at(rng.standard_normal((9, 6)))
         tangent = natural_gradient(sample.z, method.weights(ranking(sphere(sample.x)), sample))
-        scaled, _ = SpectralRates(0.1)(tangent, None, theta)
+        scaled, _ = SpectralRates(0.1)(tangent, NO_MEMORY, no_sample(theta))
         assert scaled.rate == pytest.approx(0.05 / tangent.spectral_norm)
 
 
@@ -142,14 +143,11 @@ def test_larger_rates_keep_every_variance_positive(fun, d, n):
 
 
 @dataclass(frozen=True)
-class FixedShape:
+class FixedShape(Transform):
     """Leaves the covariance to the step-size adaptation alone."""
 
-    def init(self, theta, sample_size):
-        return None
-
-    def __call__(self, tangent, memory, theta, /):
-        return tangent.scaled(mean=ONE, cov=ZERO), None
+    def __call__(self, tangent, memory, generation, /):
+        return tangent.scaled(mean=ONE, cov=ZERO), memory
 
 
 @pytest.mark.parametrize(("d", "n"), [(2, 6), (5, 8), (20, 12), (20, 120)])

@@ -14,6 +14,7 @@ from sublevel import FullGaussian, IsotropicGaussian, Optimizer, ngd
 from sublevel.arrays import Streams
 from sublevel.families import DiagonalGaussian
 from sublevel.tangent import Weighting
+from sublevel.transforms import Transform
 
 NGD = Case(ngd(), 5, 12)
 """The case whose parts are broken in the controls."""
@@ -175,15 +176,12 @@ def test_search_does_not_notice_a_power_of_two_in_the_units(case, power):
 
 
 @dataclass(frozen=True)
-class SizeRates:
+class SizeRates(Transform):
     """Broken: the wider the distribution, the longer the steps."""
 
-    def init(self, theta, sample_size):
-        return None
-
-    def __call__(self, tangent, memory, theta, /):
-        rate = 0.1 * np.tanh(np.mean(theta.deviations, axis=-1)) / tangent.spectral_norm
-        return tangent.scaled(mean=rate, cov=rate), None
+    def __call__(self, tangent, memory, generation, /):
+        rate = 0.1 * np.tanh(np.mean(generation.theta.deviations, axis=-1)) / tangent.spectral_norm
+        return tangent.scaled(mean=rate, cov=rate), memory
 
 
 @pytest.mark.parametrize("power", [-900, -1, 1])
@@ -210,15 +208,12 @@ def test_search_does_not_notice_the_gauge(case, power):
 
 
 @dataclass(frozen=True)
-class RootRates:
+class RootRates(Transform):
     """Broken: looks at the root without its scale."""
 
-    def init(self, theta, sample_size):
-        return None
-
-    def __call__(self, tangent, memory, theta, /):
-        rate = 0.1 * np.tanh(np.abs(theta.root[..., 0, 0])) / tangent.spectral_norm
-        return tangent.scaled(mean=rate, cov=rate), None
+    def __call__(self, tangent, memory, generation, /):
+        rate = 0.1 * np.tanh(np.abs(generation.theta.root[..., 0, 0])) / tangent.spectral_norm
+        return tangent.scaled(mean=rate, cov=rate), memory
 
 
 def test_rates_that_know_the_root_would_notice_the_gauge():
@@ -312,15 +307,12 @@ def test_trial_in_a_batch_is_the_trial_alone(case):
 
 
 @dataclass(frozen=True)
-class CrowdRates:
+class CrowdRates(Transform):
     """Broken: one rate for all trials."""
 
-    def init(self, theta, sample_size):
-        return None
-
-    def __call__(self, tangent, memory, theta, /):
-        rate = np.full(theta.mean.shape[:-1], 0.1 / np.max(tangent.spectral_norm))[()]
-        return tangent.scaled(mean=rate, cov=rate), None
+    def __call__(self, tangent, memory, generation, /):
+        rate = np.full(generation.theta.mean.shape[:-1], 0.1 / np.max(tangent.spectral_norm))[()]
+        return tangent.scaled(mean=rate, cov=rate), memory
 
 
 def test_rates_that_mix_trials_would_be_noticed():

@@ -428,8 +428,8 @@ def test_the_image_of_a_path_is_squeezed_with_the_frame():
     for _ in range(5):
         X = opt.ask()
         opt.tell(X, np.sum((X - 0.2) ** 2, axis=1))
-        (paths,) = opt.state.memory
-        np.testing.assert_allclose(paths.image, opt.theta.images(paths.cov), rtol=1e-9, atol=1e-12)
+        kept = opt.state.memory[-1]
+        np.testing.assert_allclose(kept.image, opt.theta.images(kept.path), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("unit", [1e-160, 1e-100, 1e100, 1e160])

@@ -27,6 +27,7 @@ from sublevel.store import environment, leaves, reader, recorder, samples
 from sublevel.store.errors import store_error
 from sublevel.store.file import File, summed
 from sublevel.store.reader import fingerprint
+from sublevel.transforms import Transform
 
 METHODS = [f"{lra}{family}{name}" for lra in ("", "lra-") for family in ("", "sep-", "iso-") for name in ("cma", "ngd", "rank-mu", "xnes")]
 BOX = {"bounds": [(-1.0, 3.0), (0.5, 20.0), (2.0, 2.0), (None, 4.0)], "log_scaled": [False, True, False, False]}
@@ -376,11 +377,11 @@ def test_every_generator_of_numpys_goes_on(kind, tmp_path):
 
 
 def test_a_memory_of_other_things_than_numbers_is_refused_before_the_first_evaluation(tmp_path):
-    class Odd:
+    class Odd(Transform):
         def init(self, theta, sample_size):
             return "text"
 
-        def __call__(self, tangent, memory, theta):
+        def __call__(self, tangent, memory, generation, /):
             return tangent, memory
 
     method = sl.Method("odd", sl.cma().weights, (*sl.cma().transforms, Odd()))

@@ -20,7 +20,7 @@ import cases
 from sublevel.families import DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.recipes import ngd, pbil, rank_mu
 from sublevel.theory import checks, curves, exact, measure, quadratic, restricted, sampled, special
-from sublevel.transforms import FixedRates, SpectralRates
+from sublevel.transforms import FixedRates, SpectralRates, Transform
 from sublevel.weights import Truncation
 
 TOLERANCE = 1e-9
@@ -599,15 +599,12 @@ def test_an_affine_map_of_space_maps_the_run(data, root, seed, method):
 
 
 @dataclass(frozen=True, slots=True)
-class RatesOfTheFirstCoordinate:
+class RatesOfTheFirstCoordinate(Transform):
     """A rule that looks at one coordinate, which no affine map respects."""
 
-    def init(self, theta, sample_size):
-        return None
-
-    def __call__(self, tangent, memory, theta, /):
-        rate = theta.deviations[..., 0] / (1 + theta.deviations[..., 0])
-        return tangent.scaled(mean=rate, cov=0.1 * rate), None
+    def __call__(self, tangent, memory, generation, /):
+        rate = generation.theta.deviations[..., 0] / (1 + generation.theta.deviations[..., 0])
+        return tangent.scaled(mean=rate, cov=0.1 * rate), memory
 
 
 def test_a_rule_that_looks_at_coordinates_is_not_affine_invariant(rng):

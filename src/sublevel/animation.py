@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array
-from sublevel.families import Family, FullGaussian
+from sublevel.families import Family
 from sublevel.figures import CIRCLE, FAINT, ORANGE, short_name
 from sublevel.record import History
 from sublevel.space import exp_where, log_where
@@ -165,12 +165,7 @@ class Plane:
 
 def _correlation(theta: Family, pair: NDArray[np.intp]) -> Array:
     """Correlation matrix (2, 2) of two variables, kept away from degeneracy by rounding; no matrix of all variables is made."""
-    matrix = np.eye(2)
-    if isinstance(theta, FullGaussian):
-        rows = theta.root[pair]
-        rows = rows / np.sqrt(np.vecdot(rows, rows))[:, None]
-        matrix = rows @ rows.T
-    return matrix + 1e-12 * np.eye(2)
+    return theta.correlation(pair) + 1e-12 * np.eye(2)
 
 
 def _ranks(values: Array) -> Array:

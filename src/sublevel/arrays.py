@@ -156,6 +156,17 @@ def anywhere(mask: Any) -> bool:
     return bool(mask) if mask.ndim == 0 else bool(mask.any())
 
 
+def select_trials(mask: NDArray[np.bool_], tree: T) -> T:
+    """The trials of a batch where the mask (k,) holds, through tuples and dataclasses down to the arrays."""
+    if isinstance(tree, np.ndarray):
+        return cast(Any, tree)[mask]
+    if isinstance(tree, tuple):
+        return cast(T, tuple(select_trials(mask, part) for part in cast(Any, tree)))
+    if is_dataclass(tree):
+        return type(tree)(*(select_trials(mask, getattr(tree, f.name)) for f in fields(tree)))
+    return tree
+
+
 def chosen(mask: Mask, new: Any, old: Any) -> Any:
     """`new` where the mask (...) holds and `old` elsewhere, through tuples and dataclasses down to the arrays."""
     if isinstance(new, np.ndarray | np.generic):

@@ -15,7 +15,7 @@ from sublevel import stop
 from sublevel.arrays import Array
 from sublevel.door import FAMILIES
 from sublevel.failures import Failures
-from sublevel.families import Bernoulli, Family, FullGaussian
+from sublevel.families import Family
 from sublevel.record import History, RunSummary, axis_ratio
 from sublevel.space import log_where
 
@@ -87,7 +87,7 @@ class Facts:
     def is_too_short_for_axes(self) -> bool:
         """Whether principal axes would cost more than the run itself, which was too short to learn them."""
         d = self.last.dimension
-        return isinstance(self.last, FullGaussian) and d > MANY and self.columns["nfev"][-1] < EVALUATIONS_PER_AXIS * d
+        return not self.last.coordinate_axes and d > MANY and self.columns["nfev"][-1] < EVALUATIONS_PER_AXIS * d
 
     @property
     def advice(self) -> str:
@@ -107,7 +107,7 @@ def diagnose(x: Array, history: History, failures: Failures) -> list[Finding]:
         return []
     facts = Facts(x, history, history.arrays(), history.runs, failures)
     found: dict[str, Finding] = {}
-    for check in (failed,) if isinstance(facts.first, Bernoulli) else CHECKS:
+    for check in (failed,) if not facts.first.continuous else CHECKS:
         if found.keys().isdisjoint(SILENCED_BY.get(check, ())) and (finding := check(facts)) is not None:
             found[finding.name] = finding
     return list(found.values())

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from sublevel.arrays import Array, Noise, anywhere, chosen, everywhere, value
 from sublevel.families.full import FullGaussian
 from sublevel.families.protocol import Family, Sample
-from sublevel.tangent import Tangent, Weighting, natural_gradient
-from sublevel.transforms.protocol import Memory, Transform
+from sublevel.tangent import Tangent, natural_gradient
+from sublevel.transforms.ordering import BY_VALUE, Ordering
+from sublevel.transforms.protocol import NO_MEMORY, Generation, Memory, Transform
 from sublevel.weights.protocol import Weights
-from sublevel.weights.ranking import Ranking, ranking
+from sublevel.weights.ranking import Ranking
 
 
 class Outcome(IntEnum):
@@ -39,14 +40,17 @@ class State:
     """What the next step needs. With the generator's state it is a checkpoint."""
 
     theta: Family
-    memory: tuple[Memory, ...]
+    memory: tuple[Memory, ...]  # of each transform
+    ordering: Memory = NO_MEMORY
 
+    @property
+    def pace(self) -> float:
+        """Speed of a single run as a fraction of its usual speed."""
+        return min([float(kept.pace) for kept in self.memory], default=1.0)
 
-def squeezed(state: State, factors: Array) -> State:
-    """The state of a single run with coordinates of θ multiplied by factors (d,) about its mean, and all that depends on its frame."""
-    theta: Any = state.theta  # a Gaussian: bits have no coordinates
-    memory = tuple([kept.squeezed(factors) if hasattr(kept, "squeezed") else kept for kept in state.memory])
-    return State(theta.squeezed(factors), memory)
+    def rescale(self, factors: Array) -> State:
+        """The state of a single run with coordinates of θ multiplied by factors (d,) about its mean, and all that depends on its frame."""
+        return State(self.theta.rescale(factors), tuple([kept.rescale(factors) for kept in self.memory]), self.ordering)
 
 
 @value
@@ -59,47 +63,56 @@ class Info:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """Weights, transforms and a sample size: what to do in an iteration, started from a family."""
+    """The parts of an iteration, started from a family: an ordering, a weight rule, transforms, and a sample size."""
 
     name: str
     weights: Weights
     transforms: tuple[Transform, ...]
     popsize: int | None = None  # chosen from d if None
     family: type[Any] = FullGaussian
+    ordering: Ordering = BY_VALUE
 
     def init(self, theta: Family, sample_size: int) -> State:
         """The state to begin with at θ."""
-        return State(theta, tuple(transform.init(theta, sample_size) for transform in self.transforms))
+        memory = tuple(transform.init(theta, sample_size) for transform in self.transforms)
+        return State(theta, memory, self.ordering.init(theta, sample_size))
 
     def ask(self, state: State, noise: Noise, sample_size: int) -> Sample:
         """Points (..., n, d) to evaluate, with their whitened coordinates."""
-        return state.theta.sample(noise, sample_size)
+        sample = state.theta.sample(noise, sample_size)
+        for transform, memory in zip(self.transforms, state.memory, strict=True):
+            if transform.adds_points:
+                sample = state.theta.sample_at(transform.add_points(memory, sample.z))
+        return sample
 
-    def tell(self, state: State, sample: Sample, values: Array) -> tuple[State, Info]:
-        """The next state, given the f-values (..., n) of the sample, and what was seen."""
-        ranks = ranking(values)
+    def tell(self, state: State, sample: Sample, values: Array, constraints: Array | None = None) -> tuple[State, Info]:
+        """The next state, given the f-values (..., n) of the sample and what constraints there are (..., n, m), and what was seen."""
+        ranks, kept = self.ordering(values, constraints, state.ordering)
         weighting = self.weights(ranks, sample)
-        return self.told(state, ranks, weighting, natural_gradient(sample.z, weighting, sample.images))
+        generation = Generation(state.theta, sample, values, ranks, weighting)
+        return self.apply_gradient(state, generation, natural_gradient(sample.z, weighting, sample.images), kept)
 
-    def told(self, state: State, ranks: Ranking, weighting: Weighting, tangent: Tangent) -> tuple[State, Info]:
-        """The next state, given the ranks of a sample, its weights and the natural gradient they make, wherever that was summed up."""
-        attracts = ranks.of_best(weighting.cov) > 0
-        state, taken = self.advanced(state, tangent, ranks.is_telling & attracts)
+    def apply_gradient(self, state: State, generation: Generation, tangent: Tangent, kept: Memory = NO_MEMORY) -> tuple[State, Info]:
+        """The next state, given the natural gradient of an evaluated sample, and what was seen; `kept` is the memory of the ordering."""
+        ranks = generation.ranks
+        attracts = ranks.of_best(generation.weighting.cov) > 0
+        state, taken = self.step(state, generation, tangent, ranks.is_telling & attracts, kept)
         return state, Info(MOVED if everywhere(taken) else _outcome(ranks, attracts, taken), ranks)
 
-    def advanced(self, state: State, tangent: Tangent, wanted: Any = np.True_) -> tuple[State, Any]:
+    def step(
+        self, state: State, generation: Generation, tangent: Tangent, wanted: Any = np.True_, kept: Memory = NO_MEMORY
+    ) -> tuple[State, Any]:
         """The state after a step along a tangent, and where it was taken (...): where it was `wanted` and stays in the family."""
-        theta = state.theta
         memory: list[Memory] = []
         for transform, remembered in zip(self.transforms, state.memory, strict=True):
-            tangent, kept = transform(tangent, remembered, theta)
-            memory.append(kept)
-        move = theta.moved(tangent)
+            tangent, after = transform(tangent, remembered, generation)
+            memory.append(after)
+        move = state.theta.moved(tangent)
         taken = move.usable & wanted
         everyone = everywhere(taken)
         if not everyone and not anywhere(taken):
             return state, taken
-        after = State(move.theta, tuple([kept.carried(move) if hasattr(kept, "carried") else kept for kept in memory]))
+        after = State(move.theta, tuple([part.transport(move) for part in memory]), kept)
         return (after if everyone else chosen(taken, after, state)), taken
 
 

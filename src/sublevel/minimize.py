@@ -37,7 +37,6 @@ from sublevel.door import (
 )
 from sublevel.evaluate import RETURNED_NAN, Evaluator, as_raised, evaluator, with_args
 from sublevel.failures import Failure, Failures, OnError, tell_about
-from sublevel.families import Bernoulli
 from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.progress import Progress
@@ -153,7 +152,7 @@ def minimize(
 
 def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
     wanted = checked_flag("curvature", curvature)
-    if wanted and isinstance(optimizer.theta, Bernoulli):
+    if wanted and not optimizer.theta.continuous:
         raise ValueError("a method on bits has no `curvature`, got curvature=True.")
     if wanted:
         check_number_of_variables(optimizer.theta.dimension)
@@ -162,7 +161,7 @@ def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
 
 def _checked_start(evaluate_x0: Any, optimizer: Optimizer, limits: Limits, batch: int | None) -> Array | None:
     """The start (d,), if it is to be evaluated with the first generation; there is no room for it if `fun` takes a `batch` of points."""
-    is_bits, start, least = isinstance(optimizer.theta, Bernoulli), optimizer.start, optimizer.popsize + 1
+    is_bits, start, least = not optimizer.theta.continuous, optimizer.start, optimizer.popsize + 1
     if evaluate_x0 is None:
         return None if is_bits or start.another is not None or batch is not None or limits.maxfevals < least else start.x0
     if not checked_flag("evaluate_x0", evaluate_x0):

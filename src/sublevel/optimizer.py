@@ -30,7 +30,7 @@ from sublevel.door import (
     shown,
 )
 from sublevel.families import Family, Sample
-from sublevel.method import Info, Method, State, squeezed
+from sublevel.method import Info, Method, State
 from sublevel.restarts import Once, Run
 from sublevel.space import Space
 from sublevel.start import checked_beginning
@@ -210,7 +210,7 @@ class Optimizer:
         self.state, self.last = state, info
         self._pending = self._deviations = None
         if self.start.space is not None and (factors := self.start.space.squeeze(self.deviations)) is not None:
-            self.state, self._deviations = squeezed(state, factors), None
+            self.state, self._deviations = state.rescale(factors), None
         self._over = {}
         self.nit += 1
         self.watch.see(info, values, points, squares)
@@ -264,7 +264,7 @@ class Optimizer:
 
     def _pace(self) -> float:
         """How fast the search goes, as a part of its usual speed."""
-        return min((float(kept.pace) for kept in self.state.memory if hasattr(kept, "pace")), default=1.0)
+        return self.state.pace
 
     def saved(self, since: int = 0) -> Saved:
         """All there is to store of it between two generations; of the runs, those from number `since` on."""

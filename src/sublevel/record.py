@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from sublevel.arrays import Array
 from sublevel.door import default_name
-from sublevel.families import Family, FullGaussian
+from sublevel.families import Family
 from sublevel.frames import data_frame
 from sublevel.method import Method
 from sublevel.summaries import Summary, counted, listed
-from sublevel.transforms import AdaptedRates
 
 if TYPE_CHECKING:
     from sublevel.optimizer import Optimizer
@@ -109,11 +108,10 @@ class History:
 
     def _begin(self, start: Start, snapshots: Sequence[Snapshot], popsize: int) -> None:
         theta = snapshots[0].theta
-        floats = theta.dimension * (theta.dimension if isinstance(theta, FullGaussian) else 2)
         self.space, self.snapshots = start.space, list(snapshots)
         self.given_names = start.names  # None if the user gave none
         self.adapts_rates = False  # whether the method does so: "lra-"
-        self._most = int(np.clip(SNAPSHOT_FLOATS // floats, *SNAPSHOTS))
+        self._most = int(np.clip(SNAPSHOT_FLOATS // theta.stored_numbers, *SNAPSHOTS))
         self._next = self._stride = 0  # evaluations until the next snapshot, and between two
         self._numbers = array("d")
         self._per_row, self._in_row = 1, 0  # generations in a row, and those in the last one
@@ -372,7 +370,7 @@ def largest(numbers: Array) -> float:
 
 def adapts_rates(method: Method) -> bool:
     """Whether the learning rates adapt themselves to noise and rugged functions."""
-    return any(isinstance(transform, AdaptedRates) for transform in method.transforms)
+    return any(transform.reduces_rates for transform in method.transforms)
 
 
 def axis_ratio(axes: NDArray[np.floating[Any]]) -> Array:

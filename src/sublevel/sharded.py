@@ -31,7 +31,7 @@ from sublevel.door import (
 )
 from sublevel.evaluate import RETURNED_NAN, AtOnce, call, submit_all, with_args
 from sublevel.failures import Failures, tell_about
-from sublevel.families import Bernoulli, Family, FullGaussian
+from sublevel.families import Family
 from sublevel.linalg import combination
 from sublevel.method import Method
 from sublevel.minimize import Limits, Search
@@ -41,7 +41,7 @@ from sublevel.record import History
 from sublevel.result import Result
 from sublevel.space import Space
 from sublevel.tangent import Dense, Diagonal, Tangent, Weighting, weighted_moment
-from sublevel.weights import ranking
+from sublevel.transforms import Generation
 from sublevel.workers import TerminationsAsInterrupts
 
 SHARD = 1 << 18
@@ -185,10 +185,12 @@ class Sharding:
                 self.failures.add(RETURNED_NAN, point, int(np.count_nonzero(np.isnan(report.values))))
         values = np.concatenate([report.values for report in reports])
         known = [report.squares for report in reports if report.squares is not None]
-        ranks, squares = ranking(values), np.concatenate(known) if known else None
-        weighting = method.weights(ranks, Whereabouts.of(squares, values.size, theta))
+        squares = np.concatenate(known) if known else None
+        sample = Whereabouts.of(squares, values.size, theta)
+        ranks, kept = method.ordering(values, None, optimizer.state.ordering)
+        weighting = method.weights(ranks, sample)
         tangent = self._tangent(shards, weighting, [report.place for report in reports], _wants_matrix(theta, method))
-        state, info = method.told(optimizer.state, ranks, weighting, tangent)
+        state, info = method.apply_gradient(optimizer.state, Generation(theta, sample, values, ranks, weighting), tangent, kept)
         part = int(np.argmax(_ends(shards) > ranks.order[0]))
         ends = np.concatenate([report.ends for report in reports])
         optimizer.tell_elsewhere(state, info, values, ends, reports[part].best_x, squares)
@@ -200,7 +202,7 @@ class Sharding:
         return [Shard(self.seed, optimizer.restarts, optimizer.nit, part, size, d) for part, size in enumerate(sizes)]
 
     def _reports(self, shards: Sequence[Shard], optimizer: Optimizer) -> list[Seen]:
-        wants_squares = getattr(optimizer.method.weights, "needs_squares", True)
+        wants_squares = optimizer.method.weights.needs_squares
         calls = [(self.fun, optimizer.space, optimizer.theta, wants_squares, shard) for shard in shards]
         return self.everyone(seen, calls, self._names("seen", shards), [""] * len(shards))
 
@@ -220,7 +222,7 @@ class Sharding:
 
 def _wants_matrix(theta: Family, method: Method) -> bool:
     """Whether a step needs Σ wᵢzᵢzᵢᵀ and not its diagonal alone: for a full covariance, or for rates that depend on the spectrum."""
-    return isinstance(theta, FullGaussian) or any(getattr(transform, "needs_spectrum", True) for transform in method.transforms)
+    return not theta.coordinate_axes or any(transform.needs_spectrum for transform in method.transforms)
 
 
 def _ends(shards: Sequence[Shard]) -> NDArray[np.intp]:
@@ -275,8 +277,10 @@ def minimize_sharded(
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled, "names": names}
     shape |= {"tolfun": tolfun, "tolx": tolx, "noise_floor": noise_floor}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
-    if isinstance(optimizer.theta, Bernoulli):
-        raise ValueError(f"a sharded run needs a method on Gaussians, got {shown(method)}.")
+    if not optimizer.theta.continuous:
+        raise ValueError(f"`minimize_sharded` needs a method on Gaussians, got {shown(method)}.")
+    if any(transform.adds_points for transform in optimizer.method.transforms):
+        raise ValueError(f"`minimize_sharded` cannot use parts that add points to a sample, such as step_size='tpa', got {shown(method)}.")
     limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime)
     show = Progress(maxfevals) if checked_flag("progress", progress) else None
     count = -(-optimizer.popsize // SHARD) if shards is None else checked_count("shards", shards)

@@ -20,7 +20,7 @@ from sublevel.door import (
     shown,
 )
 from sublevel.failures import tell_about
-from sublevel.families import Bernoulli, Family
+from sublevel.families import Family
 from sublevel.space import Space, bounded_space
 
 
@@ -67,7 +67,7 @@ class Start:
                 check_inside(point, *self.space.box, self.names)
                 checked_log_scaled(self.space.log_scaled, self.space.box[0], point)
             return point
-        if self.family is Bernoulli:
+        if not self.family.continuous:
             return self.x0
         if self.space is not None and self.space.is_finite:
             return self.space.anywhere(rng)
@@ -128,7 +128,7 @@ def checked_beginning(
     called = None if names is None else checked_names(names, point.size)
     if bounds is None and not np.any(log_scaled):
         return Start(family, point, another, sigma0, cov0, None, called)
-    if family is Bernoulli:
+    if not family.continuous:
         raise ValueError(f"a method on bits has no `bounds` and nothing to scale, got bounds={shown(bounds)}.")
     d = point.size
     if cov0 is not None:

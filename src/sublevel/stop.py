@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from sublevel.arrays import Array
-from sublevel.families import Bernoulli, Family, FullGaussian
+from sublevel.families import Family
 from sublevel.method import Info, Outcome
 from sublevel.noise_floor import INFORMATIVE, NARROW, UNINFORMATIVE, is_falling, rank_scores, rank_signal, window_length
 from sublevel.weights import Ranking
@@ -256,7 +256,7 @@ class Watch:
     def _at_noise_floor(self, theta: Family) -> dict[str, float]:
         """The values do not fall either, after their order has become random in a search that is narrow. Only their order matters."""
         length = self._window
-        if self.seen < length or isinstance(theta, Bernoulli) or not self.tolerances.noise_floor:
+        if self.seen < length or not theta.continuous or not self.tolerances.noise_floor:
             return {}
         best, medians = (np.array(history[-length:]) for history in (self.best, self.medians))
         return {} if is_falling(best, medians, self.lowest) else {"noise_floor": float(length)}
@@ -282,12 +282,10 @@ class Watch:
         growth = float(np.max(deviations / self.initial_deviations))
         if growth > GROWTH:
             return {"diverged": growth}
-        if isinstance(theta, FullGaussian) and self.seen % (10 * theta.dimension) == 0:
-            axes, lengths, _ = np.linalg.svd(theta.root)
-            condition = float((lengths[0] / lengths[-1]) ** 2)
-            if condition > CONDITION:
-                return {"ill_conditioned": condition}
-            if np.array_equal(theta.mean + EFFECT * theta.scale * lengths[-1] * axes[:, -1], theta.mean):
+        if self.seen % (10 * theta.dimension) == 0 and (axis := theta.shortest_axis()) is not None:
+            if axis.condition > CONDITION:
+                return {"ill_conditioned": axis.condition}
+            if np.array_equal(theta.mean + EFFECT * axis.length * axis.direction, theta.mean):
                 return {"no_effect": float(np.max(deviations / self.initial_deviations))}
         return {}
 

@@ -6,6 +6,8 @@ zzᵀ − I for the covariance, whatever θ is. So an estimate Σ wᵢ ∇̃ log
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from sublevel.arrays import Array, PerTrial, larger, spread, total, value
@@ -26,6 +28,7 @@ class Weighting:
     mean: Array  # (..., n), in the step of the mean
     cov: Array  # (..., n), in the step of the covariance
     decay: PerTrial  # (...,), the weight of −I there: Σ wᵢ for a natural gradient
+    mu_eff: float | None = None  # of the weights for the mean, if their sum is 1; None: 1/Σ wᵢ², which depends on ties
 
     @classmethod
     def plain(cls, weights: Array) -> Weighting:
@@ -229,6 +232,13 @@ class Joined(Dense):
         return spread(self._rate, 1) * self._cloud.squares + spread(self._weight, 1) * np.square(self._vector)
 
 
+class PathReading(NamedTuple):
+    """What the step-size path says of the recent steps."""
+
+    length: PerTrial  # (...,), as a multiple of the length that random steps would give
+    advances: PerTrial  # (...,), h_σ: 1, or 0 while the path is too long for the rank-one update
+
+
 @value
 class Tangent:
     """A direction at θ in its whitened frame: a mean step, `rate` times a cloud for the covariance, and a change of the scale."""
@@ -239,6 +249,7 @@ class Tangent:
     log_scale: PerTrial = ZERO  # (...,), of the standard deviations
     exponential: bool = False  # C moves to A·exp(covariance part)·Aᵀ instead of A(I + covariance part)Aᵀ
     mean_image: Array | None = None  # (..., d), the mean step seen through θ's root, where that comes for free
+    path: PathReading | None = None  # of the step-size path, for the parts after the one that keeps it
 
     @property
     def spectral_norm(self) -> PerTrial:
@@ -254,7 +265,19 @@ class Tangent:
         """The tangent with its mean part multiplied by a factor (...,), and another rate and change of scale."""
         by = spread(factor, 1)
         image = None if self.mean_image is None else self.mean_image * by
-        return Tangent(self.mean * by, self.cloud, rate, log_scale, self.exponential, image)
+        return Tangent(self.mean * by, self.cloud, rate, log_scale, self.exponential, image, self.path)
+
+    def with_covariance(self, cloud: Cloud | Dense, rate: PerTrial) -> Tangent:
+        """The tangent with another covariance part."""
+        return Tangent(self.mean, cloud, rate, self.log_scale, self.exponential, self.mean_image, self.path)
+
+    def with_log_scale(self, log_scale: PerTrial) -> Tangent:
+        """The tangent with another change of scale."""
+        return Tangent(self.mean, self.cloud, self.rate, log_scale, self.exponential, self.mean_image, self.path)
+
+    def with_path(self, path: PathReading) -> Tangent:
+        """The tangent with what the step-size path says."""
+        return Tangent(self.mean, self.cloud, self.rate, self.log_scale, self.exponential, self.mean_image, path)
 
     def damped(self, *, mean: PerTrial, cov: PerTrial, log_scale: PerTrial) -> Tangent:
         """η times the whole change of θ, that of the scale included: Δm ↦ mean·Δm, ΔC ↦ cov·ΔC, and a change of scale beside it.

@@ -12,7 +12,6 @@ import numpy as np
 from sublevel import plots, stop
 from sublevel.commands.common import deviations, objective_words, printable
 from sublevel.experiments.page import STYLE
-from sublevel.families import Bernoulli
 from sublevel.stored import StoredRun
 from sublevel.summaries import listed
 
@@ -101,7 +100,7 @@ def _pictures(run: StoredRun) -> Iterable[str]:
     panels = [_figure(CAPTIONS[name], image) for name, image in plots.panel_images(history).items()]
     yield f'<h2>Course of the run</h2><div class="panels">{"".join(panels)}</div>'
     theta = history.theta_of_best
-    if 1 < theta.dimension <= LARGEST_MATRIX and not isinstance(theta, Bernoulli):
+    if 1 < theta.dimension <= LARGEST_MATRIX and theta.continuous:
         plots.correlation(history, stream := io.BytesIO(), file_format="svg")
         caption = "Correlations of the variables in the search distribution of the best run, which takes the shape of the valley."
         yield f"<h2>Correlations</h2>{_figure(caption, stream.getvalue())}"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sublevel.arrays import Array
 from sublevel.diagnosis import TOUCHING
 from sublevel.door import checked_box, checked_log_scaled, checked_x0, shown
-from sublevel.families import Bernoulli, Family, FullGaussian
+from sublevel.families import Family
 from sublevel.families.full import power_of_two_near
 from sublevel.optimizer import Optimizer
 from sublevel.record import History, Snapshot
@@ -172,10 +172,10 @@ def _seen_curvature(history: History, snapshots: list[Snapshot], noise: float) -
 
 
 def _searched_place(x: Array, fun: float, theta: Family, space: Space | None, bounds: Any) -> Place:
-    if isinstance(theta, Bernoulli):
+    if not theta.continuous:
         raise ValueError("bits have no curvature: the search was over 0 and 1.")
     check_number_of_variables(theta.dimension)
-    root = theta.scale * theta.root if isinstance(theta, FullGaussian) else np.diag(theta.deviations)
+    root = theta.dense_root
     if space is None:
         return Place(x, fun, theta.mean, root, _box(bounds, x.size), np.zeros(x.size, dtype=np.bool_))
     full, is_log, span = np.zeros((x.size, theta.dimension)), space.log_scaled, np.zeros(x.size)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.arrays import Array, Streams
+from sublevel.arrays import Array, Streams, select_trials
 from sublevel.experiments.config import TARGET, Chunk, hessian_diagonal
 from sublevel.families import FullGaussian
 from sublevel.method import Outcome, State
@@ -49,10 +49,8 @@ class Batch:
 
     def kept(self, mask: NDArray[np.bool_]) -> Batch:
         """The trials where the mask (k,) holds."""
-        theta = FullGaussian(self.theta.mean[mask], self.theta.root[mask], self.theta.scale[mask])
-        memory = tuple(None if remembered is None else remembered[mask] for remembered in self.state.memory)
         generators = tuple(generator for generator, keep in zip(self.noise.generators, mask, strict=True) if keep)
-        return Batch(self.trials[mask], State(theta, memory), Streams(generators), self.still[mask])
+        return Batch(self.trials[mask], select_trials(mask, self.state), Streams(generators), self.still[mask])
 
 
 class Record:

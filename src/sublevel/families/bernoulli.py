@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sublevel.arrays import Array, Noise
-from sublevel.families.protocol import Move, diagonal_marginal, distribution_text, sorted_axes
+from sublevel.families.protocol import IndependentCoordinates, Move, distribution_text
 from sublevel.tangent import Tangent
 
 MARGIN = 2.0**-40
@@ -32,8 +32,10 @@ class BernoulliSample:
 
 
 @dataclass(frozen=True, slots=True)
-class Bernoulli:
+class Bernoulli(IndependentCoordinates):
     """Bit j is 1 with probability mean[j]."""
+
+    continuous: ClassVar[bool] = False
 
     mean: Array  # (..., d)
 
@@ -47,11 +49,6 @@ class Bernoulli:
         return distribution_text(self)
 
     @property
-    def dimension(self) -> int:
-        """d."""
-        return self.mean.shape[-1]
-
-    @property
     def degrees_of_freedom(self) -> int:
         """No covariance besides that of the mean."""
         return 0
@@ -60,24 +57,6 @@ class Bernoulli:
     def deviations(self) -> Array:
         """√(p(1 − p)), shape (..., d)."""
         return np.sqrt(self.mean * (1.0 - self.mean))
-
-    @property
-    def cov(self) -> Array:
-        """diag(p(1 − p)), shape (..., d, d)."""
-        return (self.mean * (1.0 - self.mean))[..., None] * np.eye(self.dimension)
-
-    def principal_axes(self, units: Array | None = None) -> Array:
-        """Standard deviations along the principal axes (..., d), the longest first, of coordinates in these units (d,)."""
-        return sorted_axes(self.deviations, units)
-
-    @property
-    def log_size(self) -> float:
-        """ln of the geometric mean of a single run's principal axes."""
-        return float(np.mean(np.log(self.deviations)))
-
-    def marginal_cov(self, variables: NDArray[np.intp]) -> Array:
-        """Covariance (v, v) of some coordinates of a single run."""
-        return diagonal_marginal(self.deviations, variables)
 
     def sample(self, noise: Noise, size: int) -> BernoulliSample:
         """`size` bit vectors (..., size, d)."""
@@ -126,9 +105,6 @@ class Bernoulli:
         """The tangent in the coordinate p: Σ wᵢ (xᵢ − p)."""
         return self.deviations * tangent.mean
 
-    def images(self, z: Array) -> None:
-        """Not kept: this family has no use for them."""
-
     @property
     def change_size(self) -> int:
         """How many numbers `change` returns."""
@@ -137,6 +113,10 @@ class Bernoulli:
     def change(self, tangent: Tangent) -> Array:
         """No covariance of its own: (..., 0)."""
         return np.zeros((*self.mean.shape[:-1], 0))
+
+    def rescale(self, factors: Array) -> Bernoulli:
+        """The same distribution: bits have no scale."""
+        return self
 
     def moved(self, tangent: Tangent) -> Move:
         """The step to p + Σ wᵢ (xᵢ − p), usable where every probability is in [0, 1]."""

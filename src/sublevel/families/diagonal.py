@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
-from numpy.typing import NDArray
 
 from sublevel.arrays import Array, Noise, finite, rows, spread, value
-from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, diagonal_marginal, distribution_text, in_range, sorted_axes
+from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, IndependentCoordinates, Move, distribution_text, in_range
 from sublevel.tangent import Tangent
 
 
 @value
-class DiagonalGaussian:
+class DiagonalGaussian(IndependentCoordinates):
     """N(mean, diag(deviations²))."""
+
+    continuous: ClassVar[bool] = True
 
     mean: Array  # (..., d)
     deviations: Array  # (..., d)
@@ -29,35 +32,9 @@ class DiagonalGaussian:
         return distribution_text(self)
 
     @property
-    def dimension(self) -> int:
-        """d."""
-        return self.mean.shape[-1]
-
-    @property
     def degrees_of_freedom(self) -> int:
         """d numbers determine the covariance."""
         return self.dimension
-
-    @property
-    def cov(self) -> Array:
-        """C = diag(deviations²), shape (..., d, d)."""
-        with np.errstate(over="ignore", under="ignore"):
-            return self.deviations[..., None] * (
-                self.deviations[..., None] * np.eye(self.dimension)
-            )  # 0 stays 0 where a variance overflows
-
-    def principal_axes(self, units: Array | None = None) -> Array:
-        """Standard deviations along the principal axes (..., d), the longest first, of coordinates in these units (d,)."""
-        return sorted_axes(self.deviations, units)
-
-    @property
-    def log_size(self) -> float:
-        """ln of the geometric mean of a single run's principal axes."""
-        return float(np.mean(np.log(self.deviations)))
-
-    def marginal_cov(self, variables: NDArray[np.intp]) -> Array:
-        """Covariance (v, v) of some coordinates of a single run."""
-        return diagonal_marginal(self.deviations, variables)
 
     def sample(self, noise: Noise, size: int) -> GaussianSample:
         """`size` points (..., size, d)."""
@@ -107,10 +84,7 @@ class DiagonalGaussian:
         change = spread(tangent.rate, 1) * tangent.cloud.diagonal
         return np.concatenate([self.deviations * tangent.mean, np.square(self.deviations) * change], axis=-1)
 
-    def images(self, z: Array) -> None:
-        """Not kept: this family has no use for them."""
-
-    def squeezed(self, factors: Array) -> DiagonalGaussian:
+    def rescale(self, factors: Array) -> DiagonalGaussian:
         """The distribution whose coordinates are multiplied by these factors (d,) about the mean."""
         return DiagonalGaussian(self.mean, factors * self.deviations)
 

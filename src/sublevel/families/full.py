@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.arrays import Array, Noise, PerTrial, everywhere, finite, rows, spread, value
 from sublevel.constants import full_freedom
-from sublevel.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, Move, distribution_text, in_range
+from sublevel.families.protocol import LOG_2PI, SQRT_HALF, Axis, GaussianSample, Move, distribution_text, in_range
 from sublevel.families.roots import exponential_root, thick_root, thin_root
 from sublevel.linalg import add_to_diagonal, cholesky, image, product, solve
 from sublevel.tangent import ONE, ZERO, Tangent, is_thin
@@ -21,6 +21,9 @@ CHECK_EVERY = 16
 @value
 class FullGaussian:
     """N(mean, scale²·root·rootᵀ): any root will do, and the scale is kept apart so that it may be 1e-300 or 1e300."""
+
+    continuous: ClassVar[bool] = True
+    coordinate_axes: ClassVar[bool] = False
 
     mean: Array  # (..., d)
     root: Array  # (..., d, d), of size about 1
@@ -50,6 +53,11 @@ class FullGaussian:
         return full_freedom(self.dimension)
 
     @property
+    def stored_numbers(self) -> int:
+        """Those of the root."""
+        return self.dimension**2
+
+    @property
     def cov(self) -> Array:
         """C = scale²·root·rootᵀ, shape (..., d, d)."""
         return with_scale(self.root @ self.root.mT, self.scale)
@@ -69,10 +77,21 @@ class FullGaussian:
         """ln of the geometric mean of a single run's principal axes. From a determinant, which costs less than the axes."""
         return float(np.log(self.scale) + np.linalg.slogdet(self.root)[1] / self.dimension)
 
-    def marginal_cov(self, variables: NDArray[np.intp]) -> Array:
-        """Covariance (v, v) of some coordinates of a single run."""
+    @property
+    def dense_root(self) -> Array:
+        """A root (d, d) of a single run's covariance."""
+        return self.scale * self.root
+
+    def shortest_axis(self) -> Axis:
+        """The shortest principal axis of a single run, by a singular value decomposition."""
+        axes, lengths, _ = np.linalg.svd(self.root)
+        return Axis(axes[:, -1], self.scale * lengths[-1], float((lengths[0] / lengths[-1]) ** 2))
+
+    def correlation(self, variables: NDArray[np.intp]) -> Array:
+        """Correlation matrix (v, v) of some coordinates of a single run."""
         rows = self.root[variables]
-        return with_scale(rows @ rows.T, self.scale)
+        rows = rows / np.sqrt(np.vecdot(rows, rows))[:, None]
+        return rows @ rows.T
 
     def sample(self, noise: Noise, size: int) -> GaussianSample:
         """`size` points (..., size, d), eq. steps 3 and 4 of the paper's algorithm."""
@@ -148,7 +167,7 @@ class FullGaussian:
         """Whitened vectors (..., d) seen through the root, in units of the scale."""
         return image(self.root, z)
 
-    def squeezed(self, factors: Array) -> FullGaussian:
+    def rescale(self, factors: Array) -> FullGaussian:
         """The distribution whose coordinates are multiplied by these factors (d,) about the mean."""
         return FullGaussian(self.mean, factors[:, None] * self.root, self.scale, self.unchecked)
 

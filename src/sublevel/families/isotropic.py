@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
-from numpy.typing import NDArray
 
 from sublevel.arrays import Array, Noise, PerTrial, finite, rows, spread, value
-from sublevel.families.protocol import LOG_2PI, GaussianSample, Move, diagonal_marginal, distribution_text, in_range, sorted_axes
+from sublevel.families.protocol import LOG_2PI, GaussianSample, IndependentCoordinates, Move, distribution_text, in_range
 from sublevel.tangent import Tangent
 
 
 @value
-class IsotropicGaussian:
+class IsotropicGaussian(IndependentCoordinates):
     """N(mean, scale²·I)."""
+
+    continuous: ClassVar[bool] = True
 
     mean: Array  # (..., d)
     scale: PerTrial  # (...,)
@@ -34,38 +37,14 @@ class IsotropicGaussian:
         return distribution_text(self)
 
     @property
-    def dimension(self) -> int:
-        """d."""
-        return self.mean.shape[-1]
-
-    @property
     def degrees_of_freedom(self) -> int:
         """One number determines the covariance."""
         return 1
 
     @property
-    def cov(self) -> Array:
-        """C = scale²·I, shape (..., d, d)."""
-        with np.errstate(over="ignore", under="ignore"):
-            return self.scale[..., None, None] * (self.scale[..., None, None] * np.eye(self.dimension))  # 0 stays 0 where it overflows
-
-    @property
     def deviations(self) -> Array:
         """Standard deviation of each coordinate, shape (..., d)."""
         return np.broadcast_to(self.scale[..., None], self.mean.shape)
-
-    def principal_axes(self, units: Array | None = None) -> Array:
-        """Standard deviations along the principal axes (..., d), the longest first, of coordinates in these units (d,)."""
-        return sorted_axes(self.deviations, units)
-
-    @property
-    def log_size(self) -> float:
-        """ln of the geometric mean of a single run's principal axes."""
-        return float(np.mean(np.log(self.deviations)))
-
-    def marginal_cov(self, variables: NDArray[np.intp]) -> Array:
-        """Covariance (v, v) of some coordinates of a single run."""
-        return diagonal_marginal(self.deviations, variables)
 
     def sample(self, noise: Noise, size: int) -> GaussianSample:
         """`size` points (..., size, d)."""
@@ -117,10 +96,7 @@ class IsotropicGaussian:
         change = np.square(self.scale) * tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
         return np.concatenate([spread(self.scale, 1) * tangent.mean, change[..., None]], axis=-1)
 
-    def images(self, z: Array) -> None:
-        """Not kept: this family has no use for them."""
-
-    def squeezed(self, factors: Array) -> IsotropicGaussian:
+    def rescale(self, factors: Array) -> IsotropicGaussian:
         """The distribution whose coordinates are multiplied by the smallest of these factors (d,) about the mean."""
         return IsotropicGaussian(self.mean, self.scale * np.min(factors))
 

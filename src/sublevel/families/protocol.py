@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log, pi, sqrt
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,8 +72,16 @@ class Move:
 
 
 class Family(Protocol):
-    """A distribution θ of a family, frozen. Leading axes (...) of every field are independent trials."""
+    """A distribution θ of a family, frozen. Leading axes (...) of every field are independent trials.
 
+    This is what the search calls. Theory and tests ask for more: `theory.manifold.Manifold`.
+    """
+
+    continuous: ClassVar[bool]  # whether points are real vectors with a scale; if not, there are no bounds and no curvature
+    coordinate_axes: ClassVar[bool]  # whether the principal axes are always the coordinate axes
+
+    @classmethod
+    def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> Self: ...
     @property
     def mean(self) -> Array: ...  # (..., d)
     @property
@@ -81,30 +89,39 @@ class Family(Protocol):
     @property
     def degrees_of_freedom(self) -> int: ...  # how many numbers determine the covariance: what learning rates depend on besides d
     @property
-    def cov(self) -> Array: ...
+    def stored_numbers(self) -> int: ...  # of a single run, about
     @property
-    def deviations(self) -> Array: ...
-    def principal_axes(self, units: Array | None = None) -> Array: ...
+    def deviations(self) -> Array: ...  # (..., d)
+    def principal_axes(self, units: Array | None = None) -> Array: ...  # (..., d), standard deviations, the longest first
+    def shortest_axis(self) -> Axis | None: ...  # of a single run; None if `coordinate_axes`
     @property
-    def log_size(self) -> float: ...
-    def marginal_cov(self, variables: NDArray[np.intp]) -> Array: ...
+    def log_size(self) -> float: ...  # ln of the geometric mean of a single run's principal axes
+    @property
+    def cov(self) -> Array: ...  # (..., d, d), made when it is asked for
+    @property
+    def dense_root(self) -> Array: ...  # (d, d) of a single run, times its transpose C
+    def correlation(self, variables: NDArray[np.intp]) -> Array: ...  # (v, v), of a single run
     def sample(self, noise: Noise, size: int) -> Sample: ...
     def sample_at(self, z: Array) -> Sample: ...
+    def push(self, z: Array) -> Array: ...  # x (..., n, d) of whitened points
     def whiten(self, x: Array) -> Array: ...
-    def push(self, z: Array) -> Array: ...
     def pull(self, covectors: Array) -> Array: ...
-    def log_density(self, x: Array) -> Array: ...
-    @property
-    def coordinates(self) -> Array: ...
-    def at_coordinates(self, coordinates: Array) -> Self: ...
-    @property
-    def fisher(self) -> Array: ...
-    def velocity(self, tangent: Tangent) -> Array: ...
+    def log_density(self, x: Array) -> Array: ...  # (..., n)
     def images(self, z: Array) -> Array | None: ...
     @property
     def change_size(self) -> int: ...
-    def change(self, tangent: Tangent) -> Array: ...
+    def change(self, tangent: Tangent) -> Array: ...  # (..., change_size), orthonormal in the Fisher metric
     def moved(self, tangent: Tangent) -> Move: ...
+    def rescale(self, factors: Array) -> Self: ...  # coordinates of a single run multiplied by factors (d,) about the mean
+
+
+@value
+class Axis:
+    """The shortest principal axis of a distribution."""
+
+    direction: Array  # (d,), of length 1
+    length: float  # a standard deviation
+    condition: float  # of the covariance: (longest/shortest)²
 
 
 def in_range(scale: PerTrial) -> Any:
@@ -112,15 +129,61 @@ def in_range(scale: PerTrial) -> Any:
     return (scale > SCALE_RANGE[0]) & (scale < SCALE_RANGE[1])
 
 
-def sorted_axes(deviations: Array, units: Array | None) -> Array:
-    """Principal axes (..., d) of independent coordinates with these standard deviations (..., d), in units (d,), the longest first."""
-    return np.sort(deviations if units is None else deviations / units, axis=-1)[..., ::-1]
+class MeanAndDeviations(Protocol):
+    """What independent coordinates are described by."""
+
+    @property
+    def mean(self) -> Array: ...  # (..., d)
+    @property
+    def deviations(self) -> Array: ...  # (..., d)
 
 
-def diagonal_marginal(deviations: Array, variables: NDArray[np.intp]) -> Array:
-    """Covariance (v, v) of some of a single run's independent coordinates with these standard deviations (d,)."""
-    with np.errstate(over="ignore", under="ignore"):
-        return np.diag(np.square(deviations[variables]))
+class IndependentCoordinates:
+    """What families share whose coordinates are independent."""
+
+    __slots__ = ()
+
+    coordinate_axes: ClassVar[bool] = True
+
+    @property
+    def dimension(self: MeanAndDeviations) -> int:
+        """d."""
+        return self.mean.shape[-1]
+
+    @property
+    def stored_numbers(self: MeanAndDeviations) -> int:
+        """Those of the mean and of the deviations."""
+        return 2 * self.mean.shape[-1]
+
+    def principal_axes(self: MeanAndDeviations, units: Array | None = None) -> Array:
+        """Standard deviations along the principal axes (..., d), the longest first, of coordinates in these units (d,)."""
+        return np.sort(self.deviations if units is None else self.deviations / units, axis=-1)[..., ::-1]
+
+    def shortest_axis(self: MeanAndDeviations) -> None:
+        """Not computed: the standard deviations of the coordinates say all."""
+
+    @property
+    def log_size(self: MeanAndDeviations) -> float:
+        """ln of the geometric mean of a single run's principal axes."""
+        return float(np.mean(np.log(self.deviations)))
+
+    @property
+    def dense_root(self: MeanAndDeviations) -> Array:
+        """The diagonal root (d, d) of a single run's covariance."""
+        return np.diag(self.deviations)
+
+    @property
+    def cov(self: MeanAndDeviations) -> Array:
+        """C, a diagonal matrix (..., d, d)."""
+        with np.errstate(over="ignore", under="ignore"):  # 0 stays 0 where a variance overflows
+            return self.deviations[..., None] * (self.deviations[..., None] * np.eye(self.mean.shape[-1]))
+
+    def correlation(self: MeanAndDeviations, variables: NDArray[np.intp]) -> Array:
+        """Correlation matrix (v, v) of some coordinates."""
+        return np.eye(variables.size)
+
+    def images(self: MeanAndDeviations, z: Array) -> None:
+        """Not kept: these families have no use for them."""
 
 
 def distribution_text(theta: Any) -> str:

@@ -163,7 +163,7 @@ def record_new(path: Path, configuration: Row, optimizer: Optimizer, history: Hi
 def largest_row(optimizer: Optimizer) -> int:
     """Bytes of the largest row that a run writes again and again: a distribution, values, or points with them."""
     popsize, d = optimizer.popsize, optimizer.best_x.size
-    is_drawn = is_drawn_again(optimizer.theta, popsize, d)
+    is_drawn = is_drawn_again(optimizer.method, optimizer.theta, popsize, d)
     return max(size_of(optimizer.theta), 8 * popsize * (1 if is_drawn else d))
 
 
@@ -272,7 +272,7 @@ class Recorder:
 
     def before_ask(self, done: Optimizer) -> None:
         """Note the state of the generator if the next sample is large and is stored as what it was drawn with."""
-        is_large = is_drawn_again(done.theta, done.popsize, done.best_x.size)
+        is_large = is_drawn_again(done.method, done.theta, done.popsize, done.best_x.size)
         self._state = done.rng.bit_generator.state if is_large else None
 
     def recall(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> bool:

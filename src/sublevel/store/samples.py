@@ -16,6 +16,7 @@ import numpy as np
 
 from sublevel.arrays import Array
 from sublevel.families import Family
+from sublevel.method import Method
 from sublevel.optimizer import Optimizer
 from sublevel.space import Space
 from sublevel.store.configuration import LARGEST_GENERATION
@@ -50,10 +51,11 @@ class Sample:
         return iteration, self.place, len(drawn), json.dumps(plain_state(self.state)), *packed(arrays)
 
 
-def is_drawn_again(theta: Family, popsize: int, d: int) -> bool:
-    """Whether points (popsize, d) are stored as what they were drawn with."""
+def is_drawn_again(method: Method, theta: Family, popsize: int, d: int) -> bool:
+    """Whether points (popsize, d) are stored as what they were drawn with: not if parts of the method add points of their own."""
     size = 8 * popsize * d
-    return size >= SMALLEST and size >= LEAST_GAIN * size_of(theta)
+    adds_points = any(transform.adds_points for transform in method.transforms)
+    return size >= SMALLEST and size >= LEAST_GAIN * size_of(theta) and not adds_points
 
 
 def checksum(points: Array) -> np.int64:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from sublevel.arrays import Array
-from sublevel.families import DiagonalGaussian, Family, IsotropicGaussian
+from sublevel.families import Family, GaussianSample
 from sublevel.linalg import combination, image
-from sublevel.method import Method, State
-from sublevel.tangent import Cloud, Tangent
+from sublevel.method import Method
+from sublevel.tangent import Cloud, Tangent, Weighting
 from sublevel.theory.measure import whitened_root
-from sublevel.transforms import Transform
-from sublevel.weights import Volume
+from sublevel.transforms import Generation, NoMemory, Transform
+from sublevel.weights import Ranking, Volume
 
 
 def exact_natural_gradient(theta: Family, hessian_root: Array, optimum: Array | float = 0.0, constant: float | None = None) -> Tangent:
@@ -38,14 +38,22 @@ def deterministic_ngd(
     A rule that does not divide by σ₁, such as FixedRates, needs the `constant` c (1 for V = xᵀAx) to mean anything.
     """
     method = Method("deterministic ngd", Volume(), (rates,))
-    state, taken = State(theta, (rates.init(theta, 0),)), np.True_
+    state, taken = method.init(theta, 0), np.True_
     while np.all(taken):
         yield state.theta
-        state, taken = method.advanced(state, exact_natural_gradient(state.theta, hessian_root, optimum, constant))
+        gradient = exact_natural_gradient(state.theta, hessian_root, optimum, constant)
+        state, taken = method.step(state, no_sample(state.theta), gradient)
+
+
+def no_sample(theta: Family) -> Generation:
+    """A generation without points: the gradient is exact."""
+    nothing, points = np.empty(0), np.empty((0, theta.dimension))
+    ranks = Ranking(np.empty(0, dtype=np.intp), None, np.float64(np.nan))
+    return Generation(theta, GaussianSample(points, points), nothing, ranks, Weighting.plain(nothing))
 
 
 @dataclass(frozen=True, slots=True)
-class PseudoRates:
+class PseudoRates(Transform):
     """η_m = mean/λ₁ and η_C = cov/λ₁ with λ₁ = λ₁(C⁻¹δC) of the full matrix: the paper's pseudo-learning rates α, without limits.
 
     SpectralRates(c_cov, c_mean) is PseudoRates(mean=c_mean, cov=c_cov/2), but refuses what the theorems do not cover.
@@ -54,16 +62,13 @@ class PseudoRates:
     mean: float
     cov: float
 
-    def init(self, theta: Family, sample_size: int) -> None:
-        """Nothing to remember."""
-
-    def __call__(self, tangent: Tangent, memory: None, theta: Family, /) -> tuple[Tangent, None]:
+    def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
         """The tangent at these rates."""
-        return _divided(tangent, tangent.spectral_norm, self.mean, self.cov), None
+        return _divided(tangent, tangent.spectral_norm, self.mean, self.cov), memory
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectedRates:
+class ProjectedRates(Transform):
     """The same with λ₁ of what the family keeps of C⁻¹δC: its diagonal, or its trace/d.
 
     The other reading of the paper's rule for restricted families; restricted.py says what it would cost.
@@ -72,19 +77,16 @@ class ProjectedRates:
     mean: float
     cov: float
 
-    def init(self, theta: Family, sample_size: int) -> None:
-        """Nothing to remember."""
-
-    def __call__(self, tangent: Tangent, memory: None, theta: Family, /) -> tuple[Tangent, None]:
+    def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
         """The tangent at these rates."""
-        return _divided(tangent, projected_norm(tangent, theta), self.mean, self.cov), None
+        return _divided(tangent, projected_norm(tangent, generation.theta), self.mean, self.cov), memory
 
 
 def projected_norm(tangent: Tangent, theta: Family) -> Array:
     """The largest |eigenvalue| (...,) of the covariance part as θ's family keeps it."""
-    if isinstance(theta, IsotropicGaussian):
+    if theta.degrees_of_freedom == 1:
         return np.abs(tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1))
-    if isinstance(theta, DiagonalGaussian):
+    if theta.degrees_of_freedom == theta.dimension:
         return np.max(np.abs(tangent.cloud.diagonal), axis=-1) * tangent.rate
     return tangent.spectral_norm
 

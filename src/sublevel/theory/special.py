@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
@@ -10,19 +11,20 @@ from sublevel.arrays import Array
 from sublevel.families import Bernoulli, Family, FullGaussian
 from sublevel.method import Method
 from sublevel.recipes import pbil, rank_mu
+from sublevel.theory.manifold import Manifold
 from sublevel.theory.report import Report, judged
 
 Objective = Callable[[Array], Array]
 """Points (n, d) to values (n,)."""
 
 
-def final_theta(method: Method, objective: Objective, theta: Family, size: int, steps: int, seed: int) -> Family:
+def final_theta(method: Method, objective: Objective, theta: Family, size: int, steps: int, seed: int) -> Manifold:
     """θ after some iterations of the engine."""
     noise, state = np.random.default_rng(seed), method.init(theta, size)
     for _ in range(steps):
         sample = method.ask(state, noise, size)
         state, _ = method.tell(state, sample, objective(sample.x))
-    return state.theta
+    return cast(Manifold, state.theta)
 
 
 def monotone_invariance(

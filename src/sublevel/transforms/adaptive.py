@@ -10,6 +10,7 @@ import numpy as np
 from sublevel.arrays import Array, PerTrial, value
 from sublevel.families.protocol import Family
 from sublevel.tangent import Tangent
+from sublevel.transforms.protocol import Generation, Memory, Transform
 
 
 @value
@@ -33,7 +34,7 @@ class Signal:
 
 
 @value
-class Signals:
+class Signals(Memory):
     """Those of the mean and of the covariance. The averages stay in the frame of the root, as in the paper's local coordinates."""
 
     mean: Signal
@@ -46,7 +47,7 @@ class Signals:
 
 
 @dataclass(frozen=True, slots=True)
-class AdaptedRates:
+class AdaptedRates(Transform):
     """Damp the whole change of θ by rates η_m and η_Σ that keep a constant signal-to-noise ratio.
 
     LRA-CMA-ES (Nomura, Akimoto, Ono, GECCO 2023). Goes last among the transforms and works with every method and family. The scale is
@@ -54,6 +55,7 @@ class AdaptedRates:
     """
 
     needs_spectrum: ClassVar[bool] = False
+    reduces_rates: ClassVar[bool] = True
     alpha: float = 1.4
     beta_mean: float = 0.1
     beta_cov: float = 0.03
@@ -68,10 +70,10 @@ class AdaptedRates:
 
         return Signals(fresh(theta.dimension), fresh(theta.change_size))
 
-    def __call__(self, tangent: Tangent, memory: Signals, theta: Family, /) -> tuple[Tangent, Signals]:
+    def __call__(self, tangent: Tangent, memory: Signals, generation: Generation, /) -> tuple[Tangent, Signals]:
         """The tangent damped by the adapted rates."""
         with np.errstate(over="ignore", invalid="ignore"):  # a change beyond the range of floats has no rate, and the step is refused
             mean = memory.mean.followed(tangent.mean, self.beta_mean, self.alpha, self.gamma)
-            cov = memory.cov.followed(theta.change(tangent), self.beta_cov, self.alpha, self.gamma)
+            cov = memory.cov.followed(generation.theta.change(tangent), self.beta_cov, self.alpha, self.gamma)
             correction = np.log(memory.mean.rate / mean.rate)
             return tangent.damped(mean=mean.rate, cov=cov.rate, log_scale=correction), Signals(mean, cov)

@@ -7,15 +7,30 @@ from typing import ClassVar
 
 import numpy as np
 
-from sublevel.arrays import PerTrial, larger
+from sublevel.arrays import PerTrial, larger, value
 from sublevel.constants import hansen_kern_rate, spectral_rate, xnes_rate
 from sublevel.families.protocol import Family
 from sublevel.tangent import Tangent
+from sublevel.transforms.protocol import Generation, Memory, NoMemory, Transform
 from sublevel.weights.quantile import Scheme, effective_size, scheme_weights
 
 
+@value
+class CovarianceRate(Memory):
+    """A learning rate that is computed once."""
+
+    rate: PerTrial  # (...,)
+
+
+@value
+class Age(Memory):
+    """How long a run has lasted."""
+
+    iterations: PerTrial  # (...,)
+
+
 @dataclass(frozen=True, slots=True)
-class SpectralRates:
+class SpectralRates(Transform):
     """η_m = c_mean/σ₁(Z) and η_C = c_cov/(2σ₁(Z)): no principal variance changes by more than a factor 1 ± c_cov/2.
 
     The rates of section 4 of the paper, c_mean = 1 there. Positive definiteness is kept by construction.
@@ -32,18 +47,15 @@ class SpectralRates:
         if not 0 < self.c_mean < np.inf:
             raise ValueError(f"`c_mean` must be positive and finite, got {self.c_mean!r}. The paper uses 1.")
 
-    def init(self, theta: Family, sample_size: int) -> None:
-        """Nothing to remember."""
-
-    def __call__(self, tangent: Tangent, memory: None, theta: Family, /) -> tuple[Tangent, None]:
+    def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
         """The tangent at these rates; a tangent without a covariance part stays where it is."""
-        rate = reciprocal(tangent.spectral_norm)
+        rate, theta = reciprocal(tangent.spectral_norm), generation.theta
         c_cov = spectral_rate(theta.dimension, theta.degrees_of_freedom) if self.c_cov is None else self.c_cov
-        return tangent.scaled(mean=self.c_mean * rate, cov=0.5 * c_cov * rate), None
+        return tangent.scaled(mean=self.c_mean * rate, cov=0.5 * c_cov * rate), memory
 
 
 @dataclass(frozen=True, slots=True)
-class FadingRates:
+class FadingRates(Transform):
     """η_m = η_C = c/(2·max(σ₁(Z), ‖mean part‖)) with c = min(1, span/t) up to iteration t = settled, and constant from there on.
 
     Spectral rates but where f is a slope: there Z may vanish and the mean part does not, and no step may be longer than c/2.
@@ -58,20 +70,20 @@ class FadingRates:
         if not (0 < self.span < np.inf and self.settled >= 1):
             raise ValueError(f"`span` must be positive and `settled` at least 1, got {self.span!r} and {self.settled!r}.")
 
-    def init(self, theta: Family, sample_size: int) -> PerTrial:
-        """Iterations so far (...,)."""
-        return np.zeros(theta.mean.shape[:-1])[()]
+    def init(self, theta: Family, sample_size: int) -> Age:
+        """No iteration yet."""
+        return Age(np.zeros(theta.mean.shape[:-1])[()])
 
-    def __call__(self, tangent: Tangent, memory: PerTrial, theta: Family, /) -> tuple[Tangent, PerTrial]:
+    def __call__(self, tangent: Tangent, memory: Age, generation: Generation, /) -> tuple[Tangent, Age]:
         """The tangent at the rate of this iteration."""
-        age = memory + 1.0
+        age = memory.iterations + 1.0
         size = larger(tangent.spectral_norm, np.sqrt(np.vecdot(tangent.mean, tangent.mean)))
         rate = 0.5 * np.minimum(1.0, self.span / np.minimum(age, self.settled)) * reciprocal(size)
-        return tangent.scaled(mean=rate, cov=rate), age
+        return tangent.scaled(mean=rate, cov=rate), Age(age)
 
 
 @dataclass(frozen=True, slots=True)
-class FixedRates:
+class FixedRates(Transform):
     """η_m = mean and η_C = cov."""
 
     needs_spectrum: ClassVar[bool] = False
@@ -83,16 +95,13 @@ class FixedRates:
             if not 0 <= rate < np.inf:
                 raise ValueError(f"`{name}` must be a rate ≥ 0, got {rate!r}. Usual values lie in (0, 1].")
 
-    def init(self, theta: Family, sample_size: int) -> None:
-        """Nothing to remember."""
-
-    def __call__(self, tangent: Tangent, memory: None, theta: Family, /) -> tuple[Tangent, None]:
+    def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
         """The tangent at these rates."""
-        return tangent.scaled(mean=np.float64(self.mean), cov=np.float64(self.cov)), None
+        return tangent.scaled(mean=np.float64(self.mean), cov=np.float64(self.cov)), memory
 
 
 @dataclass(frozen=True, slots=True)
-class HansenKernRates:
+class HansenKernRates(Transform):
     """η_m = 1 and η_C = (2µ_w − 1)/((d + 2)² + µ_w) for the weights of a selection scheme, as the paper's section 4.2 quotes them.
 
     Restricted families have a larger η_C, see `constants.hansen_kern_rate`.
@@ -102,19 +111,19 @@ class HansenKernRates:
     scheme: Scheme
     c_mean: float = 1.0
 
-    def init(self, theta: Family, sample_size: int) -> PerTrial:
+    def init(self, theta: Family, sample_size: int) -> CovarianceRate:
         """The covariance rate (...,), which d, n and the family decide."""
         mu_eff = effective_size(scheme_weights(self.scheme, sample_size))
         rate = hansen_kern_rate(theta.dimension, mu_eff, theta.degrees_of_freedom)
-        return np.full(theta.mean.shape[:-1], rate)[()]
+        return CovarianceRate(np.full(theta.mean.shape[:-1], rate)[()])
 
-    def __call__(self, tangent: Tangent, memory: PerTrial, theta: Family, /) -> tuple[Tangent, PerTrial]:
+    def __call__(self, tangent: Tangent, memory: CovarianceRate, generation: Generation, /) -> tuple[Tangent, CovarianceRate]:
         """The tangent at these rates."""
-        return tangent.scaled(mean=np.float64(self.c_mean), cov=memory), memory
+        return tangent.scaled(mean=np.float64(self.c_mean), cov=memory.rate), memory
 
 
 @dataclass(frozen=True, slots=True)
-class ExponentialRates:
+class ExponentialRates(Transform):
     """η_m = c_mean and η_C = (9 + 3 ln d)/(5d√d) along the exponential map, which never leaves the family.
 
     xNES (Glasmachers et al., GECCO 2010); SNES for restricted families, with η_C = (3 + ln d)/(5√d).
@@ -123,13 +132,13 @@ class ExponentialRates:
     needs_spectrum: ClassVar[bool] = False
     c_mean: float = 1.0
 
-    def init(self, theta: Family, sample_size: int) -> PerTrial:
+    def init(self, theta: Family, sample_size: int) -> CovarianceRate:
         """The covariance rate (...,), which d and the family decide."""
-        return np.full(theta.mean.shape[:-1], xnes_rate(theta.dimension, theta.degrees_of_freedom))[()]
+        return CovarianceRate(np.full(theta.mean.shape[:-1], xnes_rate(theta.dimension, theta.degrees_of_freedom))[()])
 
-    def __call__(self, tangent: Tangent, memory: PerTrial, theta: Family, /) -> tuple[Tangent, PerTrial]:
+    def __call__(self, tangent: Tangent, memory: CovarianceRate, generation: Generation, /) -> tuple[Tangent, CovarianceRate]:
         """The tangent at these rates, to be followed exponentially."""
-        scaled = tangent.scaled(mean=np.float64(self.c_mean), cov=memory)
+        scaled = tangent.scaled(mean=np.float64(self.c_mean), cov=memory.rate)
         return replace(scaled, exponential=True), memory
 
 

@@ -7,22 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from sublevel.arrays import PerTrial, spread
-from sublevel.families.protocol import Family
 from sublevel.linalg import add_to_diagonal, cholesky
 from sublevel.tangent import Tangent
+from sublevel.transforms.protocol import Generation, NoMemory, Transform
 
 
 @dataclass(frozen=True, slots=True)
-class KeptVolume:
+class KeptVolume(Transform):
     """Scale each step such that the determinant of a full covariance stays what it is: only its shape is learned. Goes last."""
 
-    def init(self, theta: Family, sample_size: int) -> None:
-        """Nothing to remember."""
-
-    def __call__(self, tangent: Tangent, memory: None, theta: Family, /) -> tuple[Tangent, None]:
+    def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
         """The tangent with a change of scale that undoes its change of volume."""
-        log_scale = -0.5 / theta.dimension * log_growth(tangent)
-        return Tangent(tangent.mean, tangent.cloud, tangent.rate, log_scale, tangent.exponential), None
+        log_scale = -0.5 / generation.theta.dimension * log_growth(tangent)
+        return Tangent(tangent.mean, tangent.cloud, tangent.rate, log_scale, tangent.exponential), memory
 
 
 def log_growth(tangent: Tangent) -> PerTrial:

@@ -8,6 +8,7 @@ from sublevel.arrays import constant
 from sublevel.constants import cma_constants
 from sublevel.families.protocol import Sample
 from sublevel.tangent import Weighting
+from sublevel.weights.protocol import Weights
 from sublevel.weights.ranking import Ranking
 
 NEAR = constant(1e-10)
@@ -15,7 +16,7 @@ NEAR = constant(1e-10)
 
 
 @dataclass(frozen=True, slots=True)
-class Active:
+class Active(Weights):
     """Hansen, arXiv:1604.00772, eqs. 46, 49–53. Tied points share the weights of their ranks equally.
 
     A bad point has the weight w·d/‖z‖², so that it takes the same amount of variance away wherever it lies.
@@ -29,4 +30,4 @@ class Active:
         repelling = ranks.assigned(constants.repelling, average_ties=True)
         repelling /= sample.squares + NEAR
         repelling += attracting
-        return Weighting(attracting, repelling, constants.weight_sum)
+        return Weighting(attracting, repelling, constants.weight_sum, constants.mu_eff)

@@ -1,19 +1,27 @@
-"""What a weight rule is to the rest."""
+"""The interface of a weight rule."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import ClassVar
 
 from sublevel.families.protocol import Sample
 from sublevel.tangent import Weighting
 from sublevel.weights.ranking import Ranking
 
 
-class Weights(Protocol):
-    """Ranks to weights. Knows the order of the points and where they lie in the whitened frame, not f and not C.
+class Weights:
+    """Base class of the rules that turn ranks into weights.
 
-    A rule for which only the number and the order of the points matter may say so by `needs_squares = False`: then a sharded run need not
-    send their ‖z‖².
+    A rule knows the order of the points and where they lie in the whitened frame, not f and not C. Two conditions hold for every rule. The
+    best point has a positive weight, or no step is taken. And the points `z` and `x` of a sample are NaN in a sharded run: a rule may read
+    their shape, `squares` and `surprise`.
     """
 
-    def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting: ...
+    __slots__ = ()
+
+    needs_squares: ClassVar[bool] = True
+    """Whether `squares` or `surprise` are read; if not, a sharded run does not send them."""
+
+    def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
+        """Weights of the points of the sample."""
+        raise NotImplementedError

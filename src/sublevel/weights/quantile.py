@@ -12,6 +12,7 @@ import numpy as np
 from sublevel.arrays import Array, locked
 from sublevel.families.protocol import Sample
 from sublevel.tangent import Weighting
+from sublevel.weights.protocol import Weights
 from sublevel.weights.ranking import Ranking
 
 Scheme = Callable[[int], Array]
@@ -58,7 +59,7 @@ class Utilities:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantile:
+class Quantile(Weights):
     """wᵢ = scheme's weight of the rank Rᵢ = |{j : fⱼ ≤ fᵢ}|: tied points all get the weight of the last of them.
 
     With `average_ties` they share the weights of their ranks equally instead, which is IGO's own rule (Ollivier et al.,

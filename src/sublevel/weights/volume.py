@@ -9,6 +9,7 @@ import numpy as np
 from sublevel.arrays import Array, anywhere, constant, spread, total
 from sublevel.families.protocol import Sample
 from sublevel.tangent import ZERO, Weighting
+from sublevel.weights.protocol import Weights
 from sublevel.weights.ranking import Ranking
 
 LARGE = 16.0
@@ -16,7 +17,7 @@ LARGE = 16.0
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
+class Volume(Weights):
     """wᵢ = (b − V̂ᵢ)/n with V̂ᵢ ∝ (Σ_{fⱼ ≤ fᵢ} 1/p(xⱼ))^exponent and their mean b, eq:mc-nu and steps 6 to 8.
 
     V̂ is in units of the largest, because the paper's rates divide by its scale: only log-volumes are ever formed.

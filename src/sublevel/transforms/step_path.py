@@ -1,0 +1,56 @@
+"""The step-size path p_σ of CMA-ES, and whether it is too long for a rank-one update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sublevel.arrays import Array, PerTrial, as_number, spread, value
+from sublevel.constants import CmaConstants, cma_constants
+from sublevel.families.protocol import Family
+from sublevel.linalg import inner
+from sublevel.tangent import PathReading, Tangent, Weighting
+from sublevel.transforms.protocol import Generation, Memory, Transform
+
+
+@value
+class StepPath(Memory):
+    """Weighted sum of past steps of the mean, in the frame of the root."""
+
+    path: Array  # (..., d)
+    fading: PerTrial  # (...,), (1 − c_σ)^{2t}: the weight of the first step
+
+
+@dataclass(frozen=True, slots=True)
+class Cumulation(Transform):
+    """Update p_σ and report its length and h_σ to the parts that follow (Hansen, arXiv:1604.00772, eq. 43 and h_σ of its section A).
+
+    A step Σ wᵢzᵢ is multiplied by √µ_eff, which makes it a standard normal vector if selection is random, for any weights.
+    """
+
+    needs_spectrum: ClassVar[bool] = False
+
+    def init(self, theta: Family, sample_size: int) -> StepPath:
+        """A path of length 0."""
+        return StepPath(np.zeros_like(theta.mean), np.ones(theta.mean.shape[:-1])[()])
+
+    def __call__(self, tangent: Tangent, memory: StepPath, generation: Generation, /) -> tuple[Tangent, StepPath]:
+        """The tangent with the reading of the path."""
+        step, theta = tangent.mean, generation.theta
+        c = cma_constants(step.shape[-1], tangent.cloud.size, theta.degrees_of_freedom)
+        path = c.keep_sigma * memory.path
+        path += _gain(c, generation.weighting) * step
+        fading = memory.fading * c.fade
+        length = inner(path, path) ** 0.5 / c.chi
+        reading = PathReading(length, as_number(length < c.stall * (1.0 - fading) ** 0.5))
+        return tangent.with_path(reading), StepPath(path, fading)
+
+
+def _gain(c: CmaConstants, weighting: Weighting) -> PerTrial:
+    """√(c_σ(2 − c_σ)·µ_eff): the weight of a new step."""
+    if weighting.mu_eff is not None:
+        return c.gain_sigma
+    squares = np.maximum(np.vecdot(weighting.mean, weighting.mean), np.finfo(np.float64).tiny)
+    return spread(np.sqrt(c.c_sigma * (2.0 - c.c_sigma) / squares), 1)
