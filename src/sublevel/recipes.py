@@ -70,7 +70,8 @@ def ngd(
 
     If `c_cov` is None it is 0.1 for a full covariance, and larger for a diagonal or isotropic one (`constants.spectral_rate`).
     """
-    return Method(_with_rule("ngd", step_size), Volume(exponent), (*_step_size(step_size), SpectralRates(c_cov)), popsize, family)
+    transforms = (*_step_size(step_size), SpectralRates(c_cov, 1.0 if step_size is None else None))
+    return Method(_with_rule("ngd", step_size), Volume(exponent), transforms, popsize, family)
 
 
 def shape_only(*, span: float, settled: int, popsize: int | None = None) -> Method:

@@ -279,8 +279,7 @@ def minimize_sharded(
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
     if not optimizer.theta.continuous:
         raise ValueError(f"`minimize_sharded` needs a method on Gaussians, got {shown(method)}.")
-    if any(transform.adds_points for transform in optimizer.method.transforms):
-        raise ValueError(f"`minimize_sharded` cannot use parts that add points to a sample, such as step_size='tpa', got {shown(method)}.")
+    check_shardable(optimizer.method)
     limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime)
     show = Progress(maxfevals) if checked_flag("progress", progress) else None
     count = -(-optimizer.popsize // SHARD) if shards is None else checked_count("shards", shards)
@@ -289,6 +288,15 @@ def minimize_sharded(
     nobody = AtOnce(fun, "raise", failures)  # is never asked
     with TerminationsAsInterrupts():
         return Search(optimizer, nobody, limits, hears, show, History(optimizer), failures, sharding).to_the_end()
+
+
+def check_shardable(method: Method) -> None:
+    """A method whose parts need no single points, which exist on the workers only."""
+    for part in method.transforms:
+        if part.adds_points or (part.reads_points and not method.weights.normalized):
+            raise ValueError(
+                f"`minimize_sharded` cannot use {type(part).__name__}, which needs the points of a sample, with {method.name}."
+            )
 
 
 def everyone(workers: Any) -> Everyone:

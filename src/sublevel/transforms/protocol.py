@@ -56,6 +56,8 @@ class Transform:
 
     needs_spectrum: ClassVar[bool] = True
     """Whether the eigenvalues of the covariance part are read; a sharded run need not form that matrix otherwise."""
+    reads_points: ClassVar[bool] = False
+    """Whether the points of a sample are read if its weights are not `Weights.normalized`; a sharded run does not have them."""
     adds_points: ClassVar[bool] = False
     """Whether `add_points` changes a sample before it is evaluated."""
     reduces_rates: ClassVar[bool] = False

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sublevel.arrays import PerTrial, larger, value
+from sublevel.arrays import PerTrial, larger, total, value
 from sublevel.constants import hansen_kern_rate, spectral_rate, xnes_rate
 from sublevel.families.protocol import Family
 from sublevel.tangent import Tangent
@@ -37,21 +37,22 @@ class SpectralRates(Transform):
     """
 
     c_cov: float | None = None  # chosen from d and the family if None
-    c_mean: float = 1.0
+    c_mean: float | None = 1.0  # None: move to the weighted mean of the attracting points, which a step-size rule expects
 
     def __post_init__(self) -> None:
         if self.c_cov is not None and not 0 < self.c_cov <= 1:
             raise ValueError(
                 f"`c_cov` must lie in (0, 1], got {self.c_cov!r}. Smaller is slower and more precise; the paper uses 0.1 to 1."
             )
-        if not 0 < self.c_mean < np.inf:
+        if self.c_mean is not None and not 0 < self.c_mean < np.inf:
             raise ValueError(f"`c_mean` must be positive and finite, got {self.c_mean!r}. The paper uses 1.")
 
     def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
         """The tangent at these rates; a tangent without a covariance part stays where it is."""
         rate, theta = reciprocal(tangent.spectral_norm), generation.theta
         c_cov = spectral_rate(theta.dimension, theta.degrees_of_freedom) if self.c_cov is None else self.c_cov
-        return tangent.scaled(mean=self.c_mean * rate, cov=0.5 * c_cov * rate), memory
+        mean = reciprocal(total(np.maximum(generation.weighting.mean, 0.0))) if self.c_mean is None else self.c_mean * rate
+        return tangent.scaled(mean=mean, cov=0.5 * c_cov * rate), memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from sublevel.arrays import constant
 from sublevel.constants import cma_constants
@@ -21,6 +22,8 @@ class Active(Weights):
 
     A bad point has the weight w·d/‖z‖², so that it takes the same amount of variance away wherever it lies.
     """
+
+    normalized: ClassVar[bool] = True
 
     def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
         """Weights whose positive part sums to 1."""

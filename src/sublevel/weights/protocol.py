@@ -22,6 +22,9 @@ class Weights:
     needs_squares: ClassVar[bool] = True
     """Whether `squares` or `surprise` are read; if not, a sharded run does not send them."""
 
+    normalized: ClassVar[bool] = False
+    """Whether the weights for the mean are positive, sum to 1 and come with their `mu_eff`."""
+
     def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
         """Weights of the points of the sample."""
         raise NotImplementedError
