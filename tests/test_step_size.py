@@ -186,3 +186,17 @@ def test_csa_without_its_path_says_what_is_missing():
     method = sl.Method("csa alone", sl.cma().weights, sl.cma().transforms[1:])
     with pytest.raises(ValueError, match="put `Cumulation\\(\\)` before it"):
         sl.minimize(sphere, np.ones(3), 0.3, method=method, vectorized=True)
+
+
+@pytest.mark.parametrize("rule", STEP_SIZES)
+def test_points_of_large_samples_are_those_that_were_evaluated(rule, tmp_path):
+    """Large samples are drawn again from what they were drawn with, unless a part adds points to them."""
+    seen = []
+
+    def fun(X):
+        seen.append(X.copy())
+        return sphere(X)
+
+    how = {"method": sl.cma(step_size=rule), "vectorized": True, "popsize": 4000, "maxiter": 3, "rng": 1}
+    sl.minimize(fun, np.ones(3), 0.3, **how, store=tmp_path / "run.db")
+    assert np.array_equal(sl.load(tmp_path / "run.db").points, np.concatenate(seen))
