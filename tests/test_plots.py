@@ -351,6 +351,18 @@ def test_an_animation_evaluates_each_view_once(tmp_path):
     assert sum(calls) == 4 * 69**2
 
 
+def test_a_grid_of_many_variables_is_evaluated_in_parts(tmp_path, monkeypatch):
+    sizes, run = [], finished(ellipsoid, 5, maxiter=5)
+    whole = lambda x: sizes.append(x.size) or ellipsoid(x)  # noqa: E731
+    view = np.linspace(-1.0, 1.0, animation.FINEST), np.linspace(0.0, 1.0, animation.FINEST)
+    at_once = Plane(run.history, whole, run.x, (0, 1), True, views=1).values(*view)
+    assert max(sizes) > 1000
+    sizes.clear()
+    monkeypatch.setattr(animation, "MOST_NUMBERS", 1000)
+    np.testing.assert_array_equal(Plane(run.history, whole, run.x, (0, 1), True, views=1).values(*view), at_once)
+    assert max(sizes) <= 1000
+
+
 @pytest.mark.parametrize(("seconds", "across"), [(1e-5, 69), (1e-3, 35), (1e-1, 18)])
 def test_an_animation_of_a_slow_function_evaluates_fewer_points(seconds, across):
     clock, asked = [0.0], []

@@ -22,6 +22,8 @@ COARSEST = 4
 """Stride of the coarsest grid."""
 SECONDS = 10.0
 """What the evaluations of all views together may take, about, before grids are coarser."""
+MOST_NUMBERS = 1_000_000
+"""Numbers of points that are made at a time: of many variables, a grid is evaluated in parts."""
 EARLY = 1.5
 """Frames lie denser in the beginning, where more happens: this is the exponent."""
 
@@ -128,14 +130,20 @@ class Plane:
         wanted[::stride, ::stride] = True
         wanted &= ~known
         known |= wanted
-        grid = np.tile(self.through, (int(np.count_nonzero(wanted)), 1))
-        grid[:, self.pair] = np.stack(np.meshgrid(across, up), axis=-1)[wanted]
+        places = np.stack(np.meshgrid(across, up), axis=-1)[wanted]
+        if self.fun is not None and len(places):
+            chunks = np.array_split(places, -(-len(places) * self.through.size // MOST_NUMBERS))
+            values[wanted] = np.concatenate([self._values_at(chunk, self.fun) for chunk in chunks])
+
+    def _values_at(self, places: Array, fun: Callable[[Array], Any]) -> Array:
+        """Values (n,) at places (n, 2) of the plane, NaN beyond the bounds."""
+        grid = np.tile(self.through, (len(places), 1))
+        grid[:, self.pair] = places
         points = exp_where(self.history.is_log, grid)
-        inside, fun = self.is_inside(points), self.fun
-        if fun is not None and inside.any():
-            found = np.full(len(points), np.nan)
+        inside, found = self.is_inside(points), np.full(len(points), np.nan)
+        if inside.any():
             found[inside] = fun(points[inside]) if self.vectorized else [fun(point) for point in points[inside]]
-            values[wanted] = found
+        return found
 
     def is_inside(self, points: Array) -> NDArray[np.bool_]:
         """Which of the user's points (n, d) the search could ask for: inside the bounds, and positive where a variable is log-scaled."""
