@@ -44,7 +44,7 @@ def rank_scores(dimension: int, sample_size: int) -> Array:
 def rank_signal(scores: Array, ranks: Ranking, squares: Array) -> float:
     """How the order of a sample depends on ‖z‖² (n,): Spearman-like, of mean 0 and variance 1 if it does not. Ties add nothing."""
     if ranks.tie_ends is None:
-        return float(scores @ squares[ranks.order])
+        return float(scores.dot(squares[ranks.order]))
     return float(ranks.assigned(scores, average_ties=True) @ squares)
 
 
