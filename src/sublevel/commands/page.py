@@ -33,9 +33,9 @@ td { overflow-wrap: anywhere; }
 @media (max-width: 32rem) {
   body { margin: 1rem auto; padding: 0 .8rem; }
   th, td { padding: .35rem .45rem; }
-  #variables { font-size: .72rem; }
+  #variables { font-size: .68rem; }
   #variables th, #variables td { padding: .35rem .2rem; }
-  #variables td:first-child { white-space: normal; }
+  #variables td:first-child { white-space: normal; overflow-wrap: break-word; }
 }
 @media print {
   body { max-width: none; margin: 0; padding: 0; font-size: 10pt; }
