@@ -35,7 +35,7 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 
 import sublevel as sl
-from sublevel.constants import default_popsize
+from sublevel.engine.constants import default_popsize
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the functions and the tutorial's algorithm stand among the tests
 import cma_oracle

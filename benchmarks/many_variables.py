@@ -31,7 +31,7 @@ os.environ["MPLBACKEND"] = "Agg"
 import numpy as np
 
 import sublevel as sl
-from sublevel.cli import main as command
+from sublevel.cli.main import main as command
 
 
 class Task(NamedTuple):

@@ -26,8 +26,8 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 
 import sublevel as sl
-from sublevel.arrays import Streams
-from sublevel.constants import default_popsize
+from sublevel.engine.arrays import Streams
+from sublevel.engine.constants import default_popsize
 
 Step = Callable[[], float]
 """Does one iteration and returns the seconds it took outside the objective."""

@@ -15,16 +15,16 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from sublevel.experiments.schedule import ENVIRONMENT
+from sublevel.paper.figures.schedule import ENVIRONMENT
 
 if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):  # what a worker has; it is only read at the start
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ENVIRONMENT})
 
 import numpy as np
 
-from sublevel.experiments.compute import compute
-from sublevel.experiments.config import SEED, Chunk, Setting, chunks, hessian_diagonal
-from sublevel.tangent import weighted_moment
+from sublevel.engine.tangent import weighted_moment
+from sublevel.paper.figures.compute import compute
+from sublevel.paper.figures.config import SEED, Chunk, Setting, chunks, hessian_diagonal
 
 SETTING = Setting("ngd", 8000, 0.1, 0.0)
 TARGET = 1.6

@@ -24,7 +24,7 @@ from distributed import Client, LocalCluster
 from scipy.optimize import nnls
 
 import sublevel as sl
-from sublevel import cluster, sharded
+from sublevel.evaluation import dask_backend, sharded
 
 LOOPBACK = "127.0.0.1:0"
 METHODS = ("ngd", "rank-mu", "cma")
@@ -152,7 +152,7 @@ def task_seconds(client: Client, count: int, size: int, serial: list[int]) -> fl
         serial[0] += 1
         numbers = np.zeros(size)
         names = [f"cost-{serial[0]}-{k}" for k in range(count)]
-        cluster.gathered(client, np.negative, [(numbers,)] * count, names, [""] * count)
+        dask_backend.gathered(client, np.negative, [(numbers,)] * count, names, [""] * count)
 
     return seconds_of(once)
 

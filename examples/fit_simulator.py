@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import sublevel as sl
-from sublevel.cli import main as sublevel_command
+from sublevel.cli.main import main as sublevel_command
 
 POPULATION, DAYS, STEPS_A_DAY = 10_000, 60, 8
 NAMES = ["infection rate", "recovery rate", "first cases"]

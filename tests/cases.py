@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from sublevel.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
-from sublevel.method import Method
-from sublevel.recipes import cma, ngd, pbil, rank_mu, shape_only, with_adapted_rates, xnes
+from sublevel.engine.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
+from sublevel.engine.method import Method
+from sublevel.engine.recipes import cma, ngd, pbil, rank_mu, shape_only, with_adapted_rates, xnes
 
 GAUSSIANS = [FullGaussian, DiagonalGaussian, IsotropicGaussian]
 FAMILIES = [*GAUSSIANS, Bernoulli]

@@ -19,7 +19,7 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 import sublevel as sl  # noqa: E402
-from sublevel.cli import main  # noqa: E402
+from sublevel.cli.main import main  # noqa: E402
 
 D = 100_000
 BOUNDS = [(-1, 1)] * (D - 1) + [(1, 1)]

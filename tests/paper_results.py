@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sublevel.experiments.compute import THRESHOLDS
-from sublevel.experiments.config import FIGURES, Setting, all_settings
-from sublevel.experiments.results import Result, joined
+from sublevel.paper.figures.compute import THRESHOLDS
+from sublevel.paper.figures.config import FIGURES, Setting, all_settings
+from sublevel.paper.figures.results import Result, joined
 
 TRIALS = 4
 DELAYS = {5: 33.0, 20: 10.0, 90: 3.5, 400: 1.7, 1789: 1.17, 8000: 1.0}

@@ -10,9 +10,9 @@ import pytest
 from cases import GAUSSIANS, distance, ellipsoid
 from functions import rastrigin, sphere
 from sublevel import FullGaussian, Optimizer, cma, minimize, ngd, rank_mu, with_adapted_rates, xnes
-from sublevel.tangent import natural_gradient
-from sublevel.transforms import AdaptedRates, Generation
-from sublevel.weights.ranking import ranking
+from sublevel.engine.ordering.ranks import ranking
+from sublevel.engine.tangent import natural_gradient
+from sublevel.engine.transforms import AdaptedRates, Generation
 
 RECIPES = [cma, xnes, ngd, rank_mu]
 each_recipe = pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.__name__)

@@ -13,13 +13,13 @@ import pytest
 
 import sublevel
 from paper_results import paper_results
-from sublevel import experiments
-from sublevel.cli import COMMANDS, main, make_parser
-from sublevel.commands.common import joined
-from sublevel.commands.completion import described_commands
-from sublevel.experiments import schedule
-from sublevel.experiments.statements import statements
-from sublevel.theory import verify
+from sublevel.cli.common import joined
+from sublevel.cli.completion import described_commands
+from sublevel.cli.main import COMMANDS, main, make_parser
+from sublevel.paper import figures
+from sublevel.paper.figures import schedule
+from sublevel.paper.figures.statements import statements
+from sublevel.paper.theory import verify
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def pretended(monkeypatch, tmp_path):
                 raise answer
             return tmp_path / "report.html", answer
 
-        monkeypatch.setattr(experiments, "reproduce", reproduce)
+        monkeypatch.setattr(figures, "reproduce", reproduce)
         return asked
 
     return pretend
@@ -101,8 +101,8 @@ def test_directory_that_cannot_be_written_is_refused(tmp_path, capsys):
 
 
 def test_missing_matplotlib_is_said_before_anything_is_computed(tmp_path, capsys, monkeypatch):
-    monkeypatch.delitem(sys.modules, "sublevel.experiments.draw", raising=False)
-    monkeypatch.delattr(experiments, "draw", raising=False)
+    monkeypatch.delitem(sys.modules, "sublevel.paper.figures.draw", raising=False)
+    monkeypatch.delattr(figures, "draw", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main(["reproduce", "--out", str(tmp_path / "out")]) == 2
     assert "pip install 'sublevel[plot,progress]'" in capsys.readouterr().err

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from sublevel.cli import COMMANDS, main
-from sublevel.commands.completion import described_commands
+from sublevel.cli.completion import described_commands
+from sublevel.cli.main import COMMANDS, main
 
 NAMES = [command.name for command in described_commands(COMMANDS)]
 

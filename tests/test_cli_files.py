@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from sublevel.cli import main
+from sublevel.cli.main import main
 from sublevel.store.errors import StoreError
 from sublevel.store.export import plain_cell
 from sublevel.store.output import write_output
@@ -231,7 +231,7 @@ def test_progress_is_not_shown_where_nobody_reads(monkeypatch, stream):
     os.close(reader)
     with open(writer, "w", buffering=1) as pipe:
         monkeypatch.setattr(sys, "stderr", None if stream is None else pipe)
-        monkeypatch.setattr("sublevel.progress.SELDOM", 0.0)
+        monkeypatch.setattr("sublevel.run.progress.SELDOM", 0.0)
         assert sl.minimize(sphere, np.ones(2), 0.3, rng=1, maxiter=3, progress=True).nit == 3
         monkeypatch.undo()
         with pytest.raises(BrokenPipeError):

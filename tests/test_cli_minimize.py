@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from sublevel.cli import main
-from sublevel.commands.common import joined
-from sublevel.commands.program import Program
-from sublevel.failures import EvaluationFailed, Failure
+from sublevel.cli.common import joined
+from sublevel.cli.main import main
+from sublevel.cli.program import Program
+from sublevel.evaluation.failures import EvaluationFailed, Failure
 
 MODULE = """
 CALLS = []
@@ -270,7 +270,7 @@ def test_bad_usage_is_explained(module, capsys, change, words):
     assert re.search(words, err), err
 
 
-INSTALLED = "import sys; sys.path.pop(0); from sublevel.cli import main; sys.exit(main(sys.argv[1:]))"
+INSTALLED = "import sys; sys.path.pop(0); from sublevel.cli.main import main; sys.exit(main(sys.argv[1:]))"
 """What the installed command does: the working directory is not on Python's path."""
 
 

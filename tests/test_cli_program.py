@@ -14,10 +14,10 @@ import time
 import numpy as np
 import pytest
 
-from sublevel.cli import main
-from sublevel.commands.program import LAST_NUMBER, Program
-from sublevel.commands.template import fill_arguments, used_variables
-from sublevel.failures import EvaluationFailed
+from sublevel.cli.main import main
+from sublevel.cli.program import LAST_NUMBER, Program
+from sublevel.cli.template import fill_arguments, used_variables
+from sublevel.evaluation.failures import EvaluationFailed
 from test_cli_minimize import ends, failure_of, linux, python
 
 SQUARES = "import sys; print(sum((float(v.rpartition('=')[2]) - 1) ** 2 for v in sys.argv[1:]))"

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from sublevel.cli import main
-from sublevel.commands import stored
-from sublevel.store.configuration import Target
+from sublevel.cli import stored
+from sublevel.cli.main import main
 from sublevel.store.reader import fingerprint
+from sublevel.store.settings import Target
 from test_hostile_files import forged_part
 from test_report_page import BROWSER, FLAGS
 
@@ -139,7 +139,7 @@ def test_a_run_is_watched_while_it_goes_on(tmp_path, capsys, monkeypatch):
         return float(np.sum(x**2))
 
     def watch():
-        code = "import sys; from sublevel.cli import main; sys.exit(main(sys.argv[1:]))"
+        code = "import sys; from sublevel.cli.main import main; sys.exit(main(sys.argv[1:]))"
         done = subprocess.run([sys.executable, "-c", code, "watch", str(file)], capture_output=True, text=True)
         watched.append(done)
         go_on.set()

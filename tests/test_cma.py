@@ -13,13 +13,13 @@ import sublevel as sl
 from cases import GAUSSIANS, distance, member
 from functions import UNIMODAL
 from sublevel import DiagonalGaussian, FullGaussian, IsotropicGaussian, cma
-from sublevel.arrays import Streams
-from sublevel.constants import cma_constants, default_popsize
-from sublevel.linalg import image
-from sublevel.tangent import Cloud, Weighting, natural_gradient
-from sublevel.transforms import CSA, Cumulation, Generation
-from sublevel.weights import Active
-from sublevel.weights.ranking import ranking
+from sublevel.engine.arrays import Streams
+from sublevel.engine.constants import cma_constants, default_popsize
+from sublevel.engine.linalg import image
+from sublevel.engine.ordering.ranks import ranking
+from sublevel.engine.tangent import Cloud, Weighting, natural_gradient
+from sublevel.engine.transforms import CSA, Cumulation, Generation
+from sublevel.engine.weights import Active
 
 DIMENSIONS = [1, 2, 5, 20, 70]  # beyond 64 the engine goes through k×k matrices
 AGREEMENT = 1e-10
@@ -241,7 +241,7 @@ def test_restricted_families_make_no_matrix(name, d, n, monkeypatch):
     def no_matrix(vectors, weights):
         raise AssertionError("a d×d matrix was made")
 
-    monkeypatch.setattr("sublevel.tangent.weighted_moment", no_matrix)
+    monkeypatch.setattr("sublevel.engine.tangent.weighted_moment", no_matrix)
     opt = sl.Optimizer(np.ones(d), 0.5, method=name, popsize=n, rng=1)
     for _ in range(3):
         X = opt.ask()

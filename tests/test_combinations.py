@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from sublevel.door import RECIPES
+from sublevel.validation import RECIPES
 
 NAMES = [name for name in RECIPES if name != "pbil"]
 BOUNDS = {

@@ -9,8 +9,8 @@ from scipy.optimize import OptimizeResult, curve_fit, minimize, rosen, rosen_hes
 from scipy.special import expit
 
 import sublevel as sl
-from sublevel.curvature.design import INNER, Star, Values, extrapolated, fitted
-from sublevel.curvature.frame import Frame, found_place
+from sublevel.hessian.design import INNER, Star, Values, extrapolated, fitted
+from sublevel.hessian.frame import Frame, found_place
 
 
 def turned(d, condition, rng):
@@ -635,7 +635,7 @@ def test_slopes_of_a_space_are_its_derivative():
 def test_a_frame_over_the_free_variables_has_their_covariance_given_the_others(rng):
     cov = turned(4, 100.0, rng)
     place = OptimizeResult(x=np.array([0.0, 1, 1, 1]), hess_inv=cov)
-    from sublevel.curvature.frame import found_place, free_frame
+    from sublevel.hessian.frame import found_place, free_frame
 
     frame = free_frame(found_place(place, [(0, 5)] + [(None, None)] * 3), place.x)
     assert isinstance(frame, Frame)

@@ -17,8 +17,8 @@ import pytest
 
 import sublevel as sl
 from objectives import Once, Slow, sphere
-from sublevel import cluster
-from sublevel.failures import Failure
+from sublevel.evaluation import dask_backend
+from sublevel.evaluation.failures import Failure
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -93,12 +93,12 @@ def test_a_sharded_run_gives_the_bits_of_the_run_alone(client, method):
 
 def test_sums_are_made_where_the_points_are(client):
     addresses = set(client.scheduler_info()["workers"])
-    assert cluster.place() == ""
+    assert dask_backend.place() == ""
     names = [f"place-{k}" for k in range(6)]
     first, again = sorted(addresses)[0], sorted(addresses)[1]
-    assert set(cluster.gathered(client, cluster.place, [()] * 6, names, [""] * 6)) <= addresses
-    assert cluster.gathered(client, cluster.place, [()] * 2, ["a", "b"], [first, again]) == [first, again]
-    assert cluster.gathered(client, cluster.place, [()], ["c"], ["inproc://nobody/1/1"])[0] in addresses  # gone: anywhere else
+    assert set(dask_backend.gathered(client, dask_backend.place, [()] * 6, names, [""] * 6)) <= addresses
+    assert dask_backend.gathered(client, dask_backend.place, [()] * 2, ["a", "b"], [first, again]) == [first, again]
+    assert dask_backend.gathered(client, dask_backend.place, [()], ["c"], ["inproc://nobody/1/1"])[0] in addresses  # gone: anywhere else
 
 
 def test_a_timeout_is_refused(client):
@@ -108,43 +108,43 @@ def test_a_timeout_is_refused(client):
 
 def test_a_cluster_that_is_gone_is_named():
     future = SimpleNamespace(status="cancelled")
-    with pytest.raises(cluster.ClusterLost, match="Is its scheduler still there"):
-        cluster.answered(future, None)
+    with pytest.raises(dask_backend.ClusterLost, match="Is its scheduler still there"):
+        dask_backend.answered(future, None)
 
 
 def test_a_point_that_dask_gave_up_counts_as_failed():
     future = SimpleNamespace(status="error")
     killed = distributed.KilledWorker("key", SimpleNamespace(address="tcp://somewhere"), 3)
-    assert cluster.answered(future, (type(killed), killed, None)).kind == "worker lost"
+    assert dask_backend.answered(future, (type(killed), killed, None)).kind == "worker lost"
     error = ValueError("no")
-    assert cluster.answered(future, (ValueError, error, None)) is error
+    assert dask_backend.answered(future, (ValueError, error, None)) is error
 
 
 def test_what_dask_gave_up_gets_a_second_chance(client, monkeypatch):
-    given_up, answered = [], cluster.answered
+    given_up, answered = [], dask_backend.answered
 
     def giving_up(future, answer):
         """The first two are given up, and one of them again."""
         given_up.append(future.key)
         return Failure("worker lost", "") if len(given_up) in (1, 2, 7) else answered(future, answer)
 
-    monkeypatch.setattr(cluster, "answered", giving_up)
+    monkeypatch.setattr(dask_backend, "answered", giving_up)
     result = run(sphere, maxiter=1, workers=client)
     assert len(given_up) == 8
     assert (result.nfev, result.failures.counts) == (6, {"worker lost": 1})
     given_up.clear()
     names = [f"chance-{k}" for k in range(6)]
-    with pytest.raises(cluster.ClusterLost):
-        cluster.gathered(client, abs, [(k,) for k in range(6)], names, [""] * 6)
+    with pytest.raises(dask_backend.ClusterLost):
+        dask_backend.gathered(client, abs, [(k,) for k in range(6)], names, [""] * 6)
     given_up[:] = [""] * 7
-    assert cluster.gathered(client, abs, [(-k,) for k in range(6)], names, [""] * 6) == list(range(6))
+    assert dask_backend.gathered(client, abs, [(-k,) for k in range(6)], names, [""] * 6) == list(range(6))
 
 
 def test_nothing_is_a_client_before_dask_is_imported(monkeypatch, client):
-    assert cluster.is_client(client)
+    assert dask_backend.is_client(client)
     monkeypatch.delitem(sys.modules, "distributed")
-    assert not cluster.is_client(client)
-    assert cluster.place() == ""
+    assert not dask_backend.is_client(client)
+    assert dask_backend.place() == ""
 
 
 def test_all_that_listens_here_does_so_on_loopback(client):
@@ -205,12 +205,12 @@ def test_deaths_during_a_sharded_run_change_no_bit(tmp_path, method):
 
 
 def test_a_cluster_without_workers_is_an_error_after_a_while(monkeypatch):
-    monkeypatch.setattr(cluster, "LOOK", 0.05)
-    monkeypatch.setattr(cluster, "PATIENCE", 0.2)
+    monkeypatch.setattr(dask_backend, "LOOK", 0.05)
+    monkeypatch.setattr(dask_backend, "PATIENCE", 0.2)
     with (
         distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=LOOPBACK) as local,
         distributed.Client(local) as client,
-        pytest.raises(cluster.ClusterLost, match="no workers"),
+        pytest.raises(dask_backend.ClusterLost, match="no workers"),
     ):
         run(sphere, workers=client)
 
@@ -232,7 +232,7 @@ def test_a_client_that_is_closed_is_named():
     with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=LOOPBACK) as local:
         client = distributed.Client(local)
         client.close()
-        with pytest.raises(cluster.ClusterLost, match="client of `workers` is closed"):
+        with pytest.raises(dask_backend.ClusterLost, match="client of `workers` is closed"):
             run(sphere, workers=client)
 
 
@@ -261,25 +261,25 @@ def scheduler():
 
 
 def test_a_scheduler_that_is_stopped_is_an_error_after_a_while(scheduler, monkeypatch):
-    monkeypatch.setattr(cluster, "LOOK", 0.1)
-    monkeypatch.setattr(cluster, "PATIENCE", 0.3)
+    monkeypatch.setattr(dask_backend, "LOOK", 0.1)
+    monkeypatch.setattr(dask_backend, "PATIENCE", 0.3)
     process, address = scheduler
     with distributed.Client(address) as client:
         process.send_signal(signal.SIGSTOP)
         try:
-            with pytest.raises(cluster.ClusterLost, match=r"scheduler of the Dask cluster has not answered for"):
+            with pytest.raises(dask_backend.ClusterLost, match=r"scheduler of the Dask cluster has not answered for"):
                 run(sphere, workers=client)
         finally:
             process.send_signal(signal.SIGCONT)
 
 
 def test_a_scheduler_that_is_killed_is_an_error(scheduler, monkeypatch):
-    monkeypatch.setattr(cluster, "LOOK", 0.1)
-    monkeypatch.setattr(cluster, "PATIENCE", 0.3)
+    monkeypatch.setattr(dask_backend, "LOOK", 0.1)
+    monkeypatch.setattr(dask_backend, "PATIENCE", 0.3)
     process, address = scheduler
     with distributed.Client(address, timeout="1s") as client:
         process.kill()
-        with pytest.raises(cluster.ClusterLost, match=r"(?i)scheduler|client of `workers` is closed"):
+        with pytest.raises(dask_backend.ClusterLost, match=r"(?i)scheduler|client of `workers` is closed"):
             run(sphere, workers=client)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from sublevel.diagnosis import rank_correlation
-from sublevel.result import Deferred
+from sublevel.run.diagnosis import rank_correlation
+from sublevel.run.result import Deferred
 
 
 def sphere(x):

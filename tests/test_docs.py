@@ -54,9 +54,9 @@ def test_the_examples_of_a_module_are_true(name):
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("name", ["optimizer", "minimize", "record"])
+@pytest.mark.parametrize("name", ["optimizer", "minimize", "history"])
 def test_there_are_examples_where_users_look(name):
-    module = importlib.import_module(f"sublevel.{name}")
+    module = importlib.import_module(f"sublevel.run.{name}")
     assert sum(len(test.examples) for test in doctest.DocTestFinder().find(module)) > 0
 
 

@@ -10,13 +10,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from cases import FAMILIES, GAUSSIANS, member, same_bits, trial
-from sublevel import linalg
-from sublevel.families import Bernoulli, FullGaussian
-from sublevel.method import Method, Outcome
-from sublevel.recipes import ngd, pbil, rank_mu
-from sublevel.tangent import Cloud, Tangent, Weighting, natural_gradient
-from sublevel.transforms import FixedRates
-from sublevel.weights import Volume
+from sublevel.engine import linalg
+from sublevel.engine.families import Bernoulli, FullGaussian
+from sublevel.engine.method import Method, Outcome
+from sublevel.engine.recipes import ngd, pbil, rank_mu
+from sublevel.engine.tangent import Cloud, Tangent, Weighting, natural_gradient
+from sublevel.engine.transforms import FixedRates
+from sublevel.engine.weights import Volume
 
 EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
 EVERY_GAUSSIAN = pytest.mark.parametrize("family", GAUSSIANS, ids=lambda family: family.__name__)

@@ -11,14 +11,14 @@ import pytest
 import sublevel as sl
 from functions import different_powers, discus, ellipsoid, sphere
 from sublevel import DiagonalGaussian, FullGaussian, IsotropicGaussian, Outcome
-from sublevel.arrays import Streams
-from sublevel.constants import cma_constants, default_popsize, hansen_kern_rate, rate_factor, spectral_rate, xnes_rate
-from sublevel.door import checked_method
-from sublevel.families import Bernoulli
-from sublevel.tangent import ONE, ZERO, natural_gradient
-from sublevel.theory.exact import no_sample
-from sublevel.transforms import NO_MEMORY, SpectralRates, Transform
-from sublevel.weights.ranking import ranking
+from sublevel.engine.arrays import Streams
+from sublevel.engine.constants import cma_constants, default_popsize, hansen_kern_rate, rate_factor, spectral_rate, xnes_rate
+from sublevel.engine.families import Bernoulli
+from sublevel.engine.ordering.ranks import ranking
+from sublevel.engine.tangent import ONE, ZERO, natural_gradient
+from sublevel.engine.transforms import NO_MEMORY, SpectralRates, Transform
+from sublevel.paper.theory.exact import no_sample
+from sublevel.validation import checked_method
 
 TARGET = 1e-8
 

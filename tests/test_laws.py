@@ -11,10 +11,10 @@ from scipy.stats import ortho_group, rankdata
 
 from cases import BITS, METHODS, SEARCHES, Case, distance, ellipsoid, of_family, parts, path, same_bits, terraces, trial
 from sublevel import FullGaussian, IsotropicGaussian, Optimizer, ngd
-from sublevel.arrays import Streams
-from sublevel.families import DiagonalGaussian
-from sublevel.tangent import Weighting
-from sublevel.transforms import Transform
+from sublevel.engine.arrays import Streams
+from sublevel.engine.families import DiagonalGaussian
+from sublevel.engine.tangent import Weighting
+from sublevel.engine.transforms import Transform
 
 NGD = Case(ngd(), 5, 12)
 """The case whose parts are broken in the controls."""

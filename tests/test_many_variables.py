@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from sublevel.cli import main
+from sublevel.cli.main import main
 from sublevel.store import reader
 from sublevel.store.errors import StoreError
 

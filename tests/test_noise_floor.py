@@ -11,11 +11,11 @@ from scipy.stats import mannwhitneyu
 
 import sublevel as sl
 from functions import ellipsoid, rastrigin, sphere
-from sublevel.cli import main
-from sublevel.noise_floor import fall_score, is_falling, rank_scores, rank_signal
-from sublevel.stop import SUCCESSES, Tolerances, Watch
+from sublevel.cli.main import main
+from sublevel.engine.ordering import ranking
+from sublevel.run.noise_floor import fall_score, is_falling, rank_scores, rank_signal
+from sublevel.run.termination import SUCCESSES, Tolerances, Watch
 from sublevel.store.reader import fingerprint
-from sublevel.weights import ranking
 
 
 def rough(X):

@@ -10,7 +10,7 @@ import pytest
 import oracle
 from cases import distance
 from sublevel import Outcome, ngd, rank_mu
-from sublevel.families import FullGaussian
+from sublevel.engine.families import FullGaussian
 
 DIMENSIONS = [1, 2, 5, 20]
 SAMPLE_SIZES = [2, 5, 20, 400]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sublevel.arrays import Streams
-from sublevel.families import FullGaussian
-from sublevel.recipes import ngd, rank_mu
+from sublevel.engine.arrays import Streams
+from sublevel.engine.families import FullGaussian
+from sublevel.engine.recipes import ngd, rank_mu
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from sublevel import animation, plots
-from sublevel.animation import Plane
+from sublevel import plots
+from sublevel.plots import animation, style
+from sublevel.plots import run as run_plots
+from sublevel.plots.animation import Plane
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("agg")
@@ -154,7 +156,7 @@ def test_values_are_drawn_without_gaps_where_they_equal_the_best(name, tmp_path)
     result = RUNS[name]()
     axis = panels(result.plot(tmp_path / "run.png"))["values"]
     for line in axis.get_lines():
-        is_mark = line.get_color() == plots.GRID  # of a restart
+        is_mark = line.get_color() == style.GRID  # of a restart
         assert is_mark or np.all(line.get_ydata() > 0)
     low, high = axis.get_ylim()
     assert low < np.min(curve(axis, "f")[1]) < high
@@ -177,7 +179,7 @@ def test_no_letter_of_a_small_panel_is_cut_off(name, monkeypatch):
     figures, save = [], matplotlib.figure.Figure.savefig
     monkeypatch.setattr(matplotlib.figure.Figure, "savefig", lambda figure, *a, **k: (figures.append(figure), save(figure, *a, **k)))
     run = WIDE_RUNS[name]()
-    plots.panel_images(run)
+    run_plots.panel_images(run)
     plots.correlation(run, io.BytesIO(), file_format="svg")
     assert len(figures) == 5
     for figure in figures:
@@ -187,10 +189,10 @@ def test_no_letter_of_a_small_panel_is_cut_off(name, monkeypatch):
 
 def test_a_long_run_is_thinned_and_keeps_its_extremes():
     values = np.random.default_rng(1).standard_normal(50_000)
-    rows = plots._thinned(values)
-    assert rows.size <= plots.MOST_ROWS + 2
+    rows = run_plots._thinned(values)
+    assert rows.size <= run_plots.MOST_ROWS + 2
     assert {0, 49_999, values.argmin(), values.argmax()} <= {*rows.tolist()}
-    assert np.array_equal(plots._thinned(values[:100]), np.arange(100))
+    assert np.array_equal(run_plots._thinned(values[:100]), np.arange(100))
 
 
 def test_many_variables_are_drawn_as_quantiles(tmp_path):
@@ -201,8 +203,8 @@ def test_many_variables_are_drawn_as_quantiles(tmp_path):
         opt.tell(opt.ask(), np.arange(opt.popsize, dtype=float))
         history.see(opt)
     axes = panels(plots.convergence(history, tmp_path / "run.png"))
-    assert [text.get_text() for text in axes["mean"].texts] == list(plots.QUANTILES)
-    assert len(axes["deviations"].get_lines()) == len(plots.QUANTILES)
+    assert [text.get_text() for text in axes["mean"].texts] == list(run_plots.QUANTILES)
+    assert len(axes["deviations"].get_lines()) == len(run_plots.QUANTILES)
     assert f"quantiles of {d}" in axes["deviations"].get_title("left")
     with pytest.raises(ValueError, match=f"at most 1000 variables.*{d}"):
         plots.correlation(history, tmp_path / "c.png")
@@ -283,12 +285,12 @@ def test_a_picture_for_a_file_leaves_pyplot_alone(tmp_path):
 
 
 def test_labels_stay_apart_and_near_their_curves():
-    places = plots._apart(np.array([0.5, 0.5, 0.5, 0.1, 0.99]), 0.05)
+    places = run_plots._apart(np.array([0.5, 0.5, 0.5, 0.1, 0.99]), 0.05)
     assert np.diff(np.sort(places)).min() > 0.05 - 1e-12
     np.testing.assert_allclose(places[:3].mean(), 0.5)
     np.testing.assert_allclose(places[3:], [0.1, 0.99])
-    assert plots._apart(np.full(4, 0.0), 0.1).min() == 0.0
-    assert plots._apart(np.full(4, 1.0), 0.1).max() == 1.0
+    assert run_plots._apart(np.full(4, 0.0), 0.1).min() == 0.0
+    assert run_plots._apart(np.full(4, 1.0), 0.1).max() == 1.0
 
 
 # ---------------------------------------------------------------------------------------------------- animation

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from sublevel.cli import main
+from sublevel.cli.main import main
 
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
 FLAGS = [

@@ -17,17 +17,17 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from paper_results import made_up, ngd, paper_results, rank_mu
-from sublevel.experiments import Plan, compute, reproduce, schedule, store
-from sublevel.experiments.config import Chunk, Setting, all_settings, chunks, figure_settings, hessian_diagonal
-from sublevel.experiments.page import Facts, page
-from sublevel.experiments.reproduce import finished
-from sublevel.experiments.results import summary_row
-from sublevel.experiments.statements import statements
-from sublevel.experiments.table import table, verdict_line
-from sublevel.experiments.workbar import WorkBar
-from sublevel.progress import duration
-from sublevel.theory.curves import predicted_times
-from sublevel.theory.measure import condition_number, expected_objective
+from sublevel.paper.figures import Plan, compute, reproduce, schedule, store
+from sublevel.paper.figures.config import Chunk, Setting, all_settings, chunks, figure_settings, hessian_diagonal
+from sublevel.paper.figures.page import Facts, page
+from sublevel.paper.figures.reproduce import finished
+from sublevel.paper.figures.results import summary_row
+from sublevel.paper.figures.statements import statements
+from sublevel.paper.figures.table import table, verdict_line
+from sublevel.paper.figures.workbar import WorkBar
+from sublevel.paper.theory.curves import predicted_times
+from sublevel.paper.theory.measure import condition_number, expected_objective
+from sublevel.run.progress import duration
 
 SMALL = Setting("ngd", 64, 0.5, 10.0, 4)
 KEYS = ["figure", "method", "n", "c_C", "m0", "trials", "failed", "iterations", "cond_final", "cond_final_std", "iterations_to_cond10"]
@@ -231,8 +231,8 @@ def test_failure_to_write_leaves_the_old_file(kept):
 SCRIPT = """
 import sys
 from pathlib import Path
-from sublevel.experiments import Plan, reproduce
-from sublevel.experiments.workbar import WorkBar
+from sublevel.paper.figures import Plan, reproduce
+from sublevel.paper.figures.workbar import WorkBar
 if __name__ == "__main__":
     reproduce(Plan(Path(sys.argv[1]), figures=(3,), trials=2, d=3), int(sys.argv[2]), WorkBar("test"))
 """
@@ -382,7 +382,7 @@ def test_data_carries_configuration_seed_and_version(undisturbed):
 
 @pytest.mark.parametrize("figure", [1, 2, 3])
 def test_figures_are_drawn_from_any_results(tmp_path, figure):
-    from sublevel.experiments.draw import drawn
+    from sublevel.paper.figures.draw import drawn
 
     paths = drawn((figure,), paper_results(), 20, tmp_path)
     assert b"<svg" in paths[figure].read_bytes()[:1000]

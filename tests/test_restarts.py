@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import sublevel as sl
 from functions import rastrigin, sphere
-from sublevel.restarts import Once, Run
+from sublevel.run.restarts import Once, Run
 
 
 def made(strategy, popsize, spent, *, seed=1, limit=200):

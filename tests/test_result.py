@@ -10,8 +10,8 @@ import pytest
 from scipy.optimize import OptimizeResult
 
 import sublevel as sl
-from sublevel import record
-from sublevel.result import Deferred
+from sublevel.run import history
+from sublevel.run.result import Deferred
 
 READ_LATER = ("mean", "std", "cov", "diagnosis")
 
@@ -136,7 +136,7 @@ def often_nan(x):
 
 @pytest.mark.parametrize("method", ["cma", "sep-cma", "iso-ngd", "lra-cma"])
 def test_a_result_kept_by_a_callback_never_changes(method, monkeypatch):
-    monkeypatch.setattr(record, "ROWS", 64)  # so that rows are merged within this run
+    monkeypatch.setattr(history, "ROWS", 64)  # so that rows are merged within this run
     kept = []
 
     def keep(result):

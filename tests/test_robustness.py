@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import sublevel as sl
 from runs import GAUSSIAN, METHODS, assert_sound, bits, cube, started, told
-from sublevel import stop
-from sublevel.families.protocol import SCALE_RANGE
+from sublevel.engine.families.protocol import SCALE_RANGE
+from sublevel.run import termination
 
 NAN, INF = float("nan"), float("inf")
 FULL = {name: method for name, method in GAUSSIAN.items() if method.family is sl.FullGaussian}
@@ -323,8 +323,8 @@ class FailingLapack:
 @each_full
 @pytest.mark.parametrize(("d", "n"), [(3, 4), (3, 12), (80, 8)])
 def test_when_lapack_fails_no_step_is_taken(method, d, n, monkeypatch):
-    from sublevel import linalg
-    from sublevel.families import roots
+    from sublevel.engine import linalg
+    from sublevel.engine.families import roots
 
     opt = started(method, d, n)
     before = bits(opt)
@@ -411,7 +411,7 @@ def listen(talk):
         told(opt, lambda X, values=values: values)
         assert_sound(opt)
         assert opt.last.outcome == sl.Outcome.MOVED or bits(opt) == before
-        assert set(opt.stop()) <= set(stop.MESSAGES)
+        assert set(opt.stop()) <= set(termination.MESSAGES)
         assert not np.isnan(opt.cov).any()
     usable = [value for values in generations for value in values if value == value]
     np.testing.assert_equal(opt.best_fun, min(usable, default=NAN))

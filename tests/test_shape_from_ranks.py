@@ -9,13 +9,13 @@ import pytest
 from scipy.stats import binom, kstest
 
 import sublevel as sl
-from sublevel.arrays import MirroredFrames
-from sublevel.curvature import average
-from sublevel.curvature.average import averaged, mean_variance
-from sublevel.evaluate import Compared, all_values
-from sublevel.families import FullGaussian
-from sublevel.recipes import shape_only, xnes
-from sublevel.transforms import ExponentialRates, FadingRates, FixedRates, KeptVolume
+from sublevel.engine.arrays import MirroredFrames
+from sublevel.engine.families import FullGaussian
+from sublevel.engine.recipes import shape_only, xnes
+from sublevel.engine.transforms import ExponentialRates, FadingRates, FixedRates, KeptVolume
+from sublevel.evaluation.evaluators import Compared, all_values
+from sublevel.rank_shape import average
+from sublevel.rank_shape.average import averaged, mean_variance
 
 
 def hessian_root(d, condition, seed=5):

@@ -12,8 +12,9 @@ import pytest
 
 import sublevel as sl
 from objectives import sphere
-from sublevel import door, sharded
-from sublevel.failures import Failures
+from sublevel import validation
+from sublevel.evaluation import sharded
+from sublevel.evaluation.failures import Failures
 
 METHODS = ["ngd", "rank-mu", "cma", "xnes", "sep-cma", "iso-ngd", "lra-cma"]
 
@@ -248,7 +249,7 @@ def test_a_sample_that_no_memory_holds_is_refused_before_it_is_made(makes, popsi
 def test_points_that_no_memory_holds_are_refused_where_they_would_be_in_one_piece(store, monkeypatch, tmp_path):
     """With room for the values but not for the points."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(door, "physical_memory", lambda: 1000)
+    monkeypatch.setattr(validation, "physical_memory", lambda: 1000)
     settings = {"x0": np.ones(30), "sigma0": 0.5, "popsize": 100}
     with pytest.raises(ValueError, match=r"`popsize` is too large.*30 numbers.*`minimize_sharded`"):
         sl.minimize(sphere, **settings, store=store)

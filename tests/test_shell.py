@@ -21,9 +21,10 @@ import scipy.optimize
 from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, OptimizeWarning
 
 import sublevel as sl
-from sublevel import evaluate, stop
-from sublevel.progress import Progress, duration
-from sublevel.record import SNAPSHOTS
+from sublevel.evaluation import evaluators
+from sublevel.run import termination
+from sublevel.run.history import SNAPSHOTS
+from sublevel.run.progress import Progress, duration
 
 INF = float("inf")
 
@@ -110,9 +111,9 @@ def test_what_cannot_be_sent_to_a_process_is_refused_before_the_first_evaluation
 
 def test_minus_one_is_a_process_on_each_core(monkeypatch):
     asked = []
-    monkeypatch.setattr(evaluate, "available_cores", lambda: 7)
-    monkeypatch.setattr(evaluate, "Processes", lambda fun, count, *_: asked.append(count))
-    evaluate.evaluator(sphere, False, -1)
+    monkeypatch.setattr(evaluators, "available_cores", lambda: 7)
+    monkeypatch.setattr(evaluators, "Processes", lambda fun, count, *_: asked.append(count))
+    evaluators.evaluator(sphere, False, -1)
     assert asked == [7]
 
 
@@ -158,7 +159,7 @@ def test_an_interrupt_during_evaluation_returns_the_best_so_far(vectorized):
         return values[-1]
 
     result = sl.minimize(fun, np.ones(2), 0.5, popsize=6, rng=1, vectorized=vectorized)
-    assert (list(result.reasons), result.success, result.status) == (["interrupted"], False, stop.STATUS["interrupted"])
+    assert (list(result.reasons), result.success, result.status) == (["interrupted"], False, termination.STATUS["interrupted"])
     assert result.fun == np.min(values)
     assert result.fun == sphere(result.x)
     assert "interrupted in iteration" in result.message
@@ -223,8 +224,8 @@ def shown(monkeypatch, *, terminal, tqdm, **settings):
 
 @pytest.mark.parametrize("tqdm", [True, False])
 def test_progress_is_one_line_that_changes_on_a_terminal(monkeypatch, tqdm):
-    monkeypatch.setattr("sublevel.progress.EVERY", 0.0)
-    monkeypatch.setattr("sublevel.progress.SHARE", INF)
+    monkeypatch.setattr("sublevel.run.progress.EVERY", 0.0)
+    monkeypatch.setattr("sublevel.run.progress.SHARE", INF)
     result, text = shown(monkeypatch, terminal=True, tqdm=tqdm, maxfevals=200)
     assert text.count("\n") <= 1
     assert text.count("\r") > 5
@@ -513,7 +514,7 @@ def test_bits_need_no_sigma0():
 
 def test_the_package_is_usable_without_optional_packages():
     script = (
-        "import sys; sys.modules.update(matplotlib=None, tqdm=None)\nimport sublevel as sl, sublevel.cli\n"
+        "import sys; sys.modules.update(matplotlib=None, tqdm=None)\nimport sublevel as sl, sublevel.cli.main\n"
         "sl.minimize(lambda x: x @ x, [1.0, 2.0], 0.5, progress=True, maxiter=3)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, cwd=Path(__file__).parent)

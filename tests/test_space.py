@@ -13,7 +13,7 @@ from scipy.optimize import Bounds
 
 import sublevel as sl
 from functions import ellipsoid, sphere
-from sublevel.space import MARGIN, REACH, WIDEST, bounded_space
+from sublevel.run.search_space import MARGIN, REACH, WIDEST, bounded_space
 
 INF = float("inf")
 ENDS = [-INF, -1e300, -1e9, -3.0, -1e-9, 0.0, 1e-300, 0.1, 2.0, 1e9, 1e300, INF]
@@ -216,7 +216,7 @@ def test_bounds_near_a_turned_valley_cost_little(pair, optimum):
 
 
 def test_wide_margins_would_be_noticed(monkeypatch):
-    monkeypatch.setattr("sublevel.space.MARGIN", 0.05)
+    monkeypatch.setattr("sublevel.run.search_space.MARGIN", 0.05)
     assert median_evaluations_to_a_turned_valley.__wrapped__((-1, 6), -0.6) > 1.4 * median_evaluations_to_a_turned_valley(None, -0.6)
 
 
@@ -405,7 +405,7 @@ def test_adapted_rates_converge_in_a_box(sigma0, seed):
 
 
 def test_without_a_limit_to_their_width_they_do_not(monkeypatch):
-    monkeypatch.setattr("sublevel.space.WIDEST", np.inf)
+    monkeypatch.setattr("sublevel.run.search_space.WIDEST", np.inf)
     given = {"method": "lra-cma", "vectorized": True, "rng": 0, "ftarget": 1e-10, "maxfevals": 20_000}
     assert sl.minimize(lambda X: sphere(X - 0.3), np.full(8, 0.5), 0.3, bounds=[(0, 1)] * 8, **given).fun > 1e-6
 

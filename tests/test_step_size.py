@@ -10,10 +10,10 @@ import pytest
 
 import sublevel as sl
 from functions import sphere
-from sublevel.arrays import Streams
-from sublevel.tangent import natural_gradient
-from sublevel.transforms import PSR, STEP_SIZES, TPA, Generation
-from sublevel.weights import ranking
+from sublevel.engine.arrays import Streams
+from sublevel.engine.ordering import ranking
+from sublevel.engine.tangent import natural_gradient
+from sublevel.engine.transforms import PSR, STEP_SIZES, TPA, Generation
 
 RECIPES = {"cma": sl.cma, "xnes": sl.xnes, "ngd": sl.ngd, "rank_mu": sl.rank_mu}
 FAMILIES = [sl.FullGaussian, sl.DiagonalGaussian, sl.IsotropicGaussian]

@@ -9,9 +9,9 @@ import pytest
 
 import sublevel as sl
 from functions import ellipsoid, sphere
-from sublevel.constants import longest_run
-from sublevel.restarts import Run
-from sublevel.stop import SUCCESSES, Endings, Watch
+from sublevel.engine.constants import longest_run
+from sublevel.run.restarts import Run
+from sublevel.run.termination import SUCCESSES, Endings, Watch
 
 METHODS = ["cma", "sep-cma", "iso-cma", "xnes", "lra-cma"]
 FUNCTIONS = {"sphere": sphere, "ellipsoid": ellipsoid}

@@ -19,15 +19,14 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from sublevel import record
-from sublevel.failures import EvaluationFailed
-from sublevel.record import History
-from sublevel.restarts import Run
-from sublevel.store import environment, leaves, reader, recorder, samples
+from sublevel.engine.transforms import Transform
+from sublevel.evaluation.failures import EvaluationFailed
+from sublevel.run.history import History
+from sublevel.run.restarts import Run
+from sublevel.store import environment, reader, recorder, samples, serialize
 from sublevel.store.errors import store_error
 from sublevel.store.file import File, summed
 from sublevel.store.reader import fingerprint
-from sublevel.transforms import Transform
 
 METHODS = [f"{lra}{family}{name}" for lra in ("", "lra-") for family in ("", "sep-", "iso-") for name in ("cma", "ngd", "rank-mu", "xnes")]
 BOX = {"bounds": [(-1.0, 3.0), (0.5, 20.0), (2.0, 2.0), (None, 4.0)], "log_scaled": [False, True, False, False]}
@@ -484,7 +483,7 @@ def test_points_between_two_states_are_in_the_result(tmp_path, monkeypatch):
 
 def test_arrays_come_back_with_their_order_in_memory(rng):
     tree = {"a": rng.standard_normal((3, 4)), "b": (np.asfortranarray(rng.standard_normal((3, 4))), None), "c": np.float64(2.5), "d": 3}
-    again = leaves.unpacked(tree, *leaves.packed(tree))
+    again = serialize.unpacked(tree, *serialize.packed(tree))
     assert again["a"].flags.c_contiguous
     assert again["b"][0].flags.f_contiguous
     np.testing.assert_array_equal(again["b"][0], tree["b"][0])
@@ -493,7 +492,7 @@ def test_arrays_come_back_with_their_order_in_memory(rng):
 
 @pytest.mark.parametrize("limit", [4, 7, 16])
 def test_a_long_history_is_thinned_and_restored_alike(limit, monkeypatch):
-    monkeypatch.setattr(record, "ROWS", limit)
+    monkeypatch.setattr("sublevel.run.history.ROWS", limit)
     optimizer = sl.Optimizer(np.ones(3), 0.5, restarts="ipop", popsize=4, rng=1)
     history, told = History(optimizer), []
     for _ in range(100):
@@ -503,7 +502,7 @@ def test_a_long_history_is_thinned_and_restored_alike(limit, monkeypatch):
         told.append((*history.last, history.last_run, len(X)))
         optimizer.stop()
         table = np.array(told)
-        seen = record.Generations(table[:, :4], table[:, 4].astype(int), table[:, 5].astype(int))
+        seen = history.Generations(table[:, :4], table[:, 4].astype(int), table[:, 5].astype(int))
         again = History.restored(optimizer.start, history.snapshots, history.pace, seen)
         apart = {"last": 0, "_endings": 0, "theta_of_best": 0}
         assert again.__dict__ | apart == history.__dict__ | apart
@@ -919,9 +918,9 @@ def change_sample(file, change):
     theta = sl.Optimizer(np.ones(3), 0.5, method="sep-cma").theta
     with sqlite3.connect(file) as connection:
         *columns, layout, data, origin, _ = connection.execute("SELECT * FROM samples ORDER BY iteration DESC").fetchone()
-        arrays = leaves.unpacked({"theta": theta, "first": np.empty(3), "checksum": np.int64(0)}, layout, data)
+        arrays = serialize.unpacked({"theta": theta, "first": np.empty(3), "checksum": np.int64(0)}, layout, data)
         change(columns, arrays)
-        row = summed(*columns, *leaves.packed(arrays), origin)
+        row = summed(*columns, *serialize.packed(arrays), origin)
         connection.execute("INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     connection.close()
 

@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sublevel.cli import main
-from sublevel.commands.common import Unable
-from sublevel.commands.study import add_study, run_study
-from sublevel.experiments import schedule
-from sublevel.experiments.workbar import WorkBar
-from sublevel.studies import STUDIES, Request, consistency, run, runner
-from sublevel.studies.apart import Comparison, Result, compared, results
-from sublevel.studies.common import streams
-from sublevel.studies.consistency import Errors, compute, relative_error
-from sublevel.studies.contenders import MATCHES, VARIANTS, matched_rate, method_of
-from sublevel.studies.dimension import theory_iterations
-from sublevel.studies.problems import PROBLEMS
-from sublevel.studies.restricted import speeds
-from sublevel.studies.runs import trials_of
-from sublevel.studies.statistics import bootstrap, log_rank, median_time, running_time, wilson
+from sublevel.cli.common import Unable
+from sublevel.cli.main import main
+from sublevel.cli.study import add_study, run_study
+from sublevel.paper.figures import schedule
+from sublevel.paper.figures.workbar import WorkBar
+from sublevel.paper.studies import STUDIES, Request, consistency, run, runner
+from sublevel.paper.studies.common import streams
+from sublevel.paper.studies.consistency import Errors, compute, relative_error
+from sublevel.paper.studies.dimension import theory_iterations
+from sublevel.paper.studies.methods import MATCHES, VARIANTS, matched_rate, method_of
+from sublevel.paper.studies.ngd_vs_rank_mu import Comparison, Result, compared, results
+from sublevel.paper.studies.problems import PROBLEMS
+from sublevel.paper.studies.restricted import speeds
+from sublevel.paper.studies.runs import trials_of
+from sublevel.paper.studies.statistics import bootstrap, log_rank, median_time, running_time, wilson
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_command_says_what_went_wrong(error, status, tmp_path, monkeypatch, caps
     def fails(*_):
         raise error
 
-    monkeypatch.setattr("sublevel.studies.run", fails)
+    monkeypatch.setattr("sublevel.paper.studies.run", fails)
     given = argparse.Namespace(name="apart", out=tmp_path, seed=None, quick=True, jobs=1)
     if status is Unable:
         with pytest.raises(Unable, match=r"figure needs matplotlib|Choose another directory"):

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import cases
-from sublevel.families import DiagonalGaussian, FullGaussian, IsotropicGaussian
-from sublevel.recipes import ngd, pbil, rank_mu
-from sublevel.theory import checks, curves, exact, measure, quadratic, restricted, sampled, special
-from sublevel.transforms import FixedRates, SpectralRates, Transform
-from sublevel.weights import Truncation
+from sublevel.engine.families import DiagonalGaussian, FullGaussian, IsotropicGaussian
+from sublevel.engine.recipes import ngd, pbil, rank_mu
+from sublevel.engine.transforms import FixedRates, SpectralRates, Transform
+from sublevel.engine.weights import Truncation
+from sublevel.paper.theory import checks, curves, exact, measure, quadratic, restricted, sampled, special
 
 TOLERANCE = 1e-9
 

@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from sublevel.theory import checks, quadratic
-from sublevel.theory.exact import ProjectedRates
-from sublevel.theory.report import Report, judged
-from sublevel.theory.verify import all_passed, as_json, rendered, verification
+from sublevel.paper.theory import checks, quadratic
+from sublevel.paper.theory.exact import ProjectedRates
+from sublevel.paper.theory.report import Report, judged
+from sublevel.paper.theory.verify import all_passed, as_json, rendered, verification
 
 ROWS = [
     "positivity",

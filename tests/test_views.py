@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from sublevel.frames import structured
+from sublevel.run.data_frames import structured
 
 NASTY = "<script>alert(1)</script>&"
 

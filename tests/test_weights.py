@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sublevel.constants import hansen_kern_rate
-from sublevel.families.protocol import GaussianSample
-from sublevel.weights import LogLinear, Quantile, Truncation, Volume, effective_size, ranking
+from sublevel.engine.constants import hansen_kern_rate
+from sublevel.engine.families.protocol import GaussianSample
+from sublevel.engine.ordering import ranking
+from sublevel.engine.weights import LogLinear, Quantile, Truncation, Volume, effective_size
 
 INF, NAN = np.inf, np.nan
 EPS = np.finfo(float).eps

@@ -21,10 +21,10 @@ import pytest
 
 import sublevel as sl
 from objectives import Deadly, HangingFloat, Once, hanging_error, hanging_float, number, sphere
-from sublevel import workers as processes
-from sublevel.door import checked_value
-from sublevel.evaluate import evaluator
-from sublevel.failures import KEPT, Failure, Failures
+from sublevel.evaluation import processes
+from sublevel.evaluation.evaluators import evaluator
+from sublevel.evaluation.failures import KEPT, Failure, Failures
+from sublevel.validation import checked_value
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs process groups and signals")
 START = {"x0": np.ones(3), "sigma0": 0.5, "popsize": 6, "rng": 1}
@@ -358,13 +358,14 @@ LIMITED = """
     import os, resource, sys
     import sublevel as sl
     from objectives import sphere
+    from sublevel.evaluation.processes import WorkerLost
     if __name__ == "__main__":
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         for more in (16, 4):
             resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + more, most))
             try:
                 print(sl.minimize(sphere, [1.0, 1.0, 1.0], 0.5, popsize=6, rng=1, maxiter=1, workers=6, evaluate_x0=False).nfev)
-            except sl.workers.WorkerLost as error:
+            except WorkerLost as error:
                 print(error)
 """
 

@@ -10,8 +10,8 @@ from scipy.linalg import expm
 
 from cases import GAUSSIANS, distance
 from sublevel import FullGaussian, Outcome, minimize, xnes
-from sublevel.constants import default_popsize
-from sublevel.families import DiagonalGaussian, IsotropicGaussian
+from sublevel.engine.constants import default_popsize
+from sublevel.engine.families import DiagonalGaussian, IsotropicGaussian
 
 AGREEMENT = 1e-10
 PROJECTIONS = {

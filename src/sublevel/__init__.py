@@ -1,23 +1,31 @@
 """Black-box optimization by natural gradients: the minimum of a function and the shape of the valley around it."""
 
-import logging
+from __future__ import annotations
 
-from sublevel import plots
-from sublevel.adapters.scipy import scipy_method
-from sublevel.curvature import Curvature, RankShape, curvature, shape_from_ranks
-from sublevel.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
-from sublevel.method import Method, Outcome
-from sublevel.minimize import minimize
-from sublevel.optimizer import Optimizer
-from sublevel.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
-from sublevel.record import History
-from sublevel.restarts import BIPOP, IPOP
-from sublevel.result import Result
-from sublevel.resume import resume
-from sublevel.sharded import minimize_sharded
-from sublevel.store.errors import StoreError
-from sublevel.stored import StoredRun, load
-from sublevel.warm import warm_start
+import importlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sublevel import plots
+    from sublevel.adapters.scipy import scipy_method
+    from sublevel.engine.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
+    from sublevel.engine.method import Method, Outcome
+    from sublevel.engine.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
+    from sublevel.evaluation.sharded import minimize_sharded
+    from sublevel.hessian.curvature import curvature
+    from sublevel.hessian.result import Curvature
+    from sublevel.rank_shape.search import shape_from_ranks
+    from sublevel.rank_shape.shape import RankShape
+    from sublevel.run.history import History
+    from sublevel.run.minimize import minimize
+    from sublevel.run.optimizer import Optimizer
+    from sublevel.run.restarts import BIPOP, IPOP
+    from sublevel.run.result import Result
+    from sublevel.run.warm_start import warm_start
+    from sublevel.store.errors import StoreError
+    from sublevel.store.load import StoredRun, load
+    from sublevel.store.resume import resume
 
 logging.getLogger("sublevel").addHandler(logging.NullHandler())
 
@@ -55,3 +63,40 @@ __all__ = [
     "with_adapted_rates",
     "xnes",
 ]
+
+_HOMES = {
+    "adapters.scipy": ("scipy_method",),
+    "engine.families": ("Bernoulli", "DiagonalGaussian", "FullGaussian", "IsotropicGaussian"),
+    "engine.method": ("Method", "Outcome"),
+    "engine.recipes": ("cma", "ngd", "pbil", "rank_mu", "with_adapted_rates", "xnes"),
+    "evaluation.sharded": ("minimize_sharded",),
+    "hessian.curvature": ("curvature",),
+    "hessian.result": ("Curvature",),
+    "rank_shape.search": ("shape_from_ranks",),
+    "rank_shape.shape": ("RankShape",),
+    "run.history": ("History",),
+    "run.minimize": ("minimize",),
+    "run.optimizer": ("Optimizer",),
+    "run.restarts": ("BIPOP", "IPOP"),
+    "run.result": ("Result",),
+    "run.warm_start": ("warm_start",),
+    "store.errors": ("StoreError",),
+    "store.load": ("StoredRun", "load"),
+    "store.resume": ("resume",),
+}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+"""Where each public name is defined; a module is imported when one of its names is first used."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "plots":
+        return importlib.import_module("sublevel.plots")
+    if name not in _MODULES:
+        raise AttributeError(f"module 'sublevel' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"sublevel.{_MODULES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,7 +2,7 @@
 
 import sys
 
-from sublevel.cli import main
+from sublevel.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

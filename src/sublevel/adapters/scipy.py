@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult, OptimizeWarning
 
-from sublevel.arrays import Array
-from sublevel.door import checked_box, checked_x0
-from sublevel.minimize import minimize
-from sublevel.result import Result
+from sublevel.engine.arrays import Array
+from sublevel.run.minimize import minimize
+from sublevel.run.result import Result
+from sublevel.validation import checked_box, checked_x0
 
 ALIASES = {
     "maxfev": "maxfevals",

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.arrays import Array
+from sublevel.engine.arrays import Array
 from sublevel.store.errors import StoreError
 from sublevel.store.output import write_output
 from sublevel.store.reader import Evaluations

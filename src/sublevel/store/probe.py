@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sublevel.arrays import Array
-from sublevel.evaluate import Arrivals, Evaluator, all_values
-from sublevel.failures import Failures
+from sublevel.engine.arrays import Array
+from sublevel.evaluation.evaluators import Arrivals, Evaluator, all_values
+from sublevel.evaluation.failures import Failures
 from sublevel.store.errors import StoreError
 from sublevel.store.file import File, Row
 from sublevel.store.samples import SampleForm, StoredPoints

@@ -13,22 +13,22 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.arrays import Array
-from sublevel.evaluate import RETURNED_NAN
-from sublevel.failures import KEPT, Failure, Failures, printable
-from sublevel.families import Family
-from sublevel.method import State
-from sublevel.optimizer import Optimizer, Saved
-from sublevel.record import Generations, History, Snapshot
-from sublevel.stop import MESSAGES
-from sublevel.store.configuration import LARGEST_GENERATION, Problem, Settings, check_size, checked_settings, unpacked_problem
+from sublevel.engine.arrays import Array
+from sublevel.engine.families import Family
+from sublevel.engine.method import State
+from sublevel.engine.transforms import AdaptedRates
+from sublevel.evaluation.evaluators import RETURNED_NAN
+from sublevel.evaluation.failures import KEPT, Failure, Failures, printable
+from sublevel.run.history import Generations, History, Snapshot
+from sublevel.run.optimizer import Optimizer, Saved
+from sublevel.run.termination import MESSAGES
 from sublevel.store.environment import LONGEST
 from sublevel.store.errors import StoreError
 from sublevel.store.file import File, Row
-from sublevel.store.leaves import Misfit, unpacked
-from sublevel.store.randomness import state_like
+from sublevel.store.rng_state import state_like
 from sublevel.store.samples import SampleForm, StoredPoints
-from sublevel.transforms import AdaptedRates
+from sublevel.store.serialize import Misfit, unpacked
+from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings, check_size, checked_settings, unpacked_problem
 
 NUMBERS = 6
 """Of a generation: evaluations, best value so far and of it, largest standard deviation, median value, and the time."""

@@ -20,18 +20,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.arrays import Array
-from sublevel.failures import Failure
-from sublevel.optimizer import Optimizer, Saved
-from sublevel.record import History
-from sublevel.store.configuration import LARGEST_GENERATION, Problem, Settings
+from sublevel.engine.arrays import Array
+from sublevel.evaluation.failures import Failure
+from sublevel.run.history import History
+from sublevel.run.optimizer import Optimizer, Saved
 from sublevel.store.environment import environment
 from sublevel.store.errors import StoreError
 from sublevel.store.file import LARGE_ROWS, LARGEST_BLOB, LONGEST_FACTS, Change, File, Row, beside, create, insertion
-from sublevel.store.leaves import Misfit, packed, size_of
 from sublevel.store.lock import Lock
-from sublevel.store.randomness import KINDS, plain_state
+from sublevel.store.rng_state import KINDS, plain_state
 from sublevel.store.samples import ROUNDING, Sample, SampleForm, StoredPoints, is_drawn_again
+from sublevel.store.serialize import Misfit, packed, size_of
+from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings
 
 WRITING = 0.05
 """Of the time, for writing values one by one."""

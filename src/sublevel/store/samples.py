@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from sublevel.arrays import Array
-from sublevel.families import Family
-from sublevel.method import Method
-from sublevel.optimizer import Optimizer
-from sublevel.space import Space
-from sublevel.store.configuration import LARGEST_GENERATION
+from sublevel.engine.arrays import Array
+from sublevel.engine.families import Family
+from sublevel.engine.method import Method
+from sublevel.run.optimizer import Optimizer
+from sublevel.run.search_space import Space
 from sublevel.store.errors import StoreError
 from sublevel.store.file import File, Row
-from sublevel.store.leaves import Misfit, packed, size_of, unpacked
-from sublevel.store.randomness import generator_like, plain_state, state_like
+from sublevel.store.rng_state import generator_like, plain_state, state_like
+from sublevel.store.serialize import Misfit, packed, size_of, unpacked
+from sublevel.store.settings import LARGEST_GENERATION
 
 SMALLEST = 2**16
 """Bytes of points from which on a sample is drawn again; those of a smaller one are stored as they are."""

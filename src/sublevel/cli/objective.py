@@ -1,0 +1,187 @@
+"""What the command line minimises: a function of a module, a function of a file, or an external program.
+
+This is the one module that imports what the user names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import importlib.util
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from sublevel.cli.common import Unable
+from sublevel.cli.program import LAST_NUMBER, Program
+from sublevel.cli.template import used_variables
+
+FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
+FILE_FUNCTION = re.compile(r"(.+\.py):([A-Za-z_]\w*)", re.ASCII | re.DOTALL)
+EXPECTED = "expected module:function or file.py:function, such as mymodule:cost or ./mymodule.py:cost"
+LAST = "last"
+"""What --pattern calls the last number that a program prints."""
+
+
+def objective(given: argparse.Namespace, d: int, names: Sequence[str] | None = None) -> Callable[..., Any]:
+    """What is to be minimised, a function of d variables."""
+    if (given.function is None) == (given.command is None):
+        raise Unable("name what to minimise: either module:function or --command PROG ARG..., one of them.")
+    if given.command is not None:
+        return program(given, d, names)
+    if given.pattern is not None:
+        raise Unable("--pattern searches the output of a program, so it needs --command.")
+    return file_function(given.function, given.path) or module_function(given.function, given.path)
+
+
+def program(given: argparse.Namespace, d: int, names: Sequence[str] | None) -> Program:
+    """The program of --command."""
+    if not given.command or shutil.which(given.command[0]) is None:
+        raise Unable(f"--command needs a program that can be run, got {' '.join(given.command) or 'nothing'!r}.")
+    if sys.platform == "win32":
+        raise Unable("--command needs process groups, which Windows does not have. Call the program from a Python function.")
+    try:
+        used = used_variables(given.command, d, names)
+    except ValueError as error:
+        raise Unable(f"--command: {error}") from None
+    if used is not None and len(used) < d:
+        unused = ", ".join(f"{{{names[i] if names else i}}}" for i in range(d) if i not in used)
+        print(f"note: the arguments of the program do not use {unused}; the point is also on its stdin, as JSON", file=sys.stderr)
+    return Program(given.command, given.timeout, given.pattern, names)
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """A regular expression with one group at most, or the word for the last number."""
+    if text == LAST:
+        return LAST_NUMBER
+    try:
+        compiled = re.compile(text, re.MULTILINE)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise argparse.ArgumentTypeError(f"expected a regular expression or the word {LAST}, got {text!r}: {error}") from None
+    if compiled.groups > 1:
+        raise argparse.ArgumentTypeError(f"expected at most one group, the value; write (?:...) for the others, got {text!r}")
+    return compiled
+
+
+def objective_label(given: argparse.Namespace) -> dict[str, Any]:
+    """What is minimised, in the user's own words, for people to read in a stored run."""
+    if given.command is None:
+        return {"function": given.function, "path": None if given.path is None else str(given.path)}
+    label: dict[str, Any] = {"command": [*given.command], "timeout": given.timeout}
+    if given.pattern is not None:
+        label["pattern"] = LAST if given.pattern is LAST_NUMBER else given.pattern.pattern
+    return label
+
+
+# ------------------------------------------------------------------------------------------------ functions of modules
+
+
+def module_function(name: str, path: Path | None) -> Callable[..., Any]:
+    """The function that module:function names. An installed module comes before one in the working directory."""
+    if FUNCTION.fullmatch(name) is None:
+        raise Unable(f"{EXPECTED}, got {name!r}.")
+    if path is not None:
+        if not path.is_dir():
+            raise Unable(f"--path must be a directory, got {path}.")
+        sys.path.insert(0, str(path.resolve()))
+    module_name, _, function_name = name.partition(":")
+    return _function_of(_module(module_name, path), function_name, module_name)
+
+
+def _module(name: str, path: Path | None) -> ModuleType:
+    """A module by its name; if there is none, one of the working directory."""
+    try:
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            top = name.partition(".")[0]
+            if path is not None or error.name != top or not _is_here(top):
+                raise
+            sys.path.append(str(Path.cwd()))
+            importlib.invalidate_caches()
+            return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        hint = "" if path else " Name a file as ./directory/file.py:function, or a directory by --path."
+        raise Unable(f"cannot import {name}: {error}.{hint}") from error
+    except Exception as error:
+        raise Unable(f"importing {name} failed: {type(error).__name__}: {error}") from error
+
+
+def _is_here(top: str) -> bool:
+    """Whether the working directory has a module or a package of this name."""
+    return Path(f"{top}.py").is_file() or Path(top).is_dir()
+
+
+def _function_of(module: ModuleType, name: str, called: str) -> Callable[..., Any]:
+    """A function of a module, or an error that names a similar one."""
+    function = getattr(module, name, None)
+    if callable(function):
+        return function
+    near = difflib.get_close_matches(name, [key for key, value in vars(module).items() if callable(value)], n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    local = Path(f"{called}.py")
+    if not near and local.is_file() and (origin := getattr(module, "__file__", None)) != str(local.resolve()):
+        hint = f" It was imported from {origin or 'Python itself'}; name ./{local}:{name} for the one of the working directory."
+    raise Unable(f"{called} has no function {name}.{hint}")
+
+
+# ------------------------------------------------------------------------------------------------ functions of files
+
+
+@dataclass(frozen=True, slots=True)
+class FileFunction:
+    """A function of a Python file, which worker processes can load too, whatever the file is called."""
+
+    file: str
+    name: str
+
+    def __call__(self, point: Any) -> Any:
+        """The value at a point (d,)."""
+        return getattr(load_file(self.file), self.name)(point)
+
+
+def file_function(name: str, path: Path | None) -> FileFunction | None:
+    """The function that file.py:function names, or None if no file is named. The file may import its neighbours."""
+    match = FILE_FUNCTION.fullmatch(name)
+    if match is None:
+        return None
+    file = (path or Path()) / match[1]
+    if not file.is_file():
+        raise Unable(f"there is no file {file}.")
+    directory = str(file.resolve().parent)
+    if directory not in sys.path:
+        sys.path.append(directory)
+    try:
+        module = load_file(str(file.resolve()))
+    except Exception as error:
+        raise Unable(f"importing {file} failed: {type(error).__name__}: {error}") from error
+    _function_of(module, match[2], str(file))
+    return FileFunction(str(file.resolve()), match[2])
+
+
+_LOADED: dict[str, ModuleType] = {}
+"""Modules by their files, so that each is executed once in a process."""
+
+
+def load_file(file: str) -> ModuleType:
+    """The module of a file. Its name is that of the file, unless another module has it."""
+    if file in _LOADED:
+        return _LOADED[file]
+    name = re.sub(r"\W", "_", Path(file).stem)
+    if name in sys.modules or name in sys.stdlib_module_names:
+        name = f"{name}_of_{Path(file).parent.name or 'root'}"
+    specification: Any = importlib.util.spec_from_file_location(name, file)
+    module = importlib.util.module_from_spec(specification)
+    _LOADED[file] = sys.modules[name] = module
+    try:
+        specification.loader.exec_module(module)
+    except BaseException:
+        del _LOADED[file], sys.modules[name]
+        raise
+    return module

@@ -1,0 +1,157 @@
+"""A page about a stored run: one HTML file that needs nothing but itself, and in which nothing can run."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable
+from html import escape
+
+import numpy as np
+
+from sublevel import plots
+from sublevel.cli.common import deviations, objective_words, printable
+from sublevel.paper.figures.page import STYLE
+from sublevel.plots.run import panel_images
+from sublevel.run import termination
+from sublevel.store.load import StoredRun
+from sublevel.summaries import listed
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+"""No scripts, nothing from elsewhere."""
+LARGEST_MATRIX = 60
+"""Variables up to which the correlations are drawn."""
+MOST_ROWS = 200
+"""Rows of a table; of more, the first and the last."""
+PAGE_STYLE = """
+.panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1.2rem 1.8rem; }
+.panels figure { margin: 0; }
+figure img { width: auto; max-width: 100%; height: auto; margin: 0; }
+figcaption { margin: .3rem 0 0; }
+td { overflow-wrap: anywhere; }
+#facts { width: auto; }
+#facts td:first-child, #variables td { white-space: nowrap; }
+#facts td:first-child { color: #6b727b; }
+@media (max-width: 32rem) {
+  body { margin: 1rem auto; padding: 0 .8rem; }
+  th, td { padding: .35rem .45rem; }
+  #variables { font-size: .68rem; }
+  #variables th, #variables td { padding: .35rem .2rem; }
+  #variables td:first-child { white-space: normal; overflow-wrap: break-word; }
+}
+@media print {
+  body { max-width: none; margin: 0; padding: 0; font-size: 10pt; }
+  .panels { grid-template-columns: 1fr 1fr; gap: .6rem 1rem; }
+  .scroll { overflow: visible; }
+  figure, tr, li { break-inside: avoid; }
+  h2 { break-after: avoid; }
+}
+"""
+"""What this page has besides the common style: panels side by side if there is room, tables that scroll, pages that can be printed."""
+CAPTIONS = {
+    "values": "Best value of f so far; thin, the best of each generation.",
+    "mean": "Mean of the search distribution.",
+    "axes": "Standard deviations along the principal axes of the search distribution, their geometric mean σ, and the ratio of the "
+    "longest to the shortest.",
+    "deviations": "Standard deviations of the variables in the search distribution.",
+}
+
+
+def page(run: StoredRun) -> str:
+    """The page as HTML."""
+    name = escape(printable(run.path.name))
+    head = (
+        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{name}</title><style>{STYLE}{PAGE_STYLE}</style>'
+    )
+    body = [
+        f"<h1>{name}</h1>",
+        f'<p class="lead">{escape(_state(run))}</p>',
+        *_facts(run),
+        *_findings(run),
+        *_pictures(run),
+        *_variables(run),
+        *_restarts(run),
+    ]
+    return "\n".join(["<!doctype html>", f'<html lang="en"><head>{head}</head><body>', *body, "</body></html>\n"])
+
+
+def _state(run: StoredRun) -> str:
+    return termination.message(run.result.reasons) if run.result.reasons else "This run has not come to its end."
+
+
+def _facts(run: StoredRun) -> Iterable[str]:
+    settings, result = run.settings, run.result
+    rows = {
+        "minimised": objective_words(settings),
+        "method": printable(settings.method or settings.parts),
+        "best value": repr(result.fun),
+        "evaluations": f"{result.nfev} in {result.nit} generations",
+        "failed evaluations": str(int(np.count_nonzero(np.isnan(run.values)))),
+        "restarts": str(result.restarts),
+        "points per generation": str(settings.popsize),
+        "sublevel": printable(settings.version),
+    }
+    yield from _table("facts", ["", ""], rows.items())
+
+
+def _pictures(run: StoredRun) -> Iterable[str]:
+    if not len(run.result.history):
+        return
+    history = run.result.history
+    panels = [_figure(CAPTIONS[name], image) for name, image in panel_images(history).items()]
+    yield f'<h2>Course of the run</h2><div class="panels">{"".join(panels)}</div>'
+    theta = history.theta_of_best
+    if 1 < theta.dimension <= LARGEST_MATRIX and theta.continuous:
+        plots.correlation(history, stream := io.BytesIO(), file_format="svg")
+        caption = "Correlations of the variables in the search distribution of the best run, which takes the shape of the valley."
+        yield f"<h2>Correlations</h2>{_figure(caption, stream.getvalue())}"
+
+
+def _figure(caption: str, image: bytes) -> str:
+    """A picture as an SVG image, in which a browser runs no scripts."""
+    data = base64.b64encode(image).decode()
+    return (
+        f'<figure><img alt="{escape(caption)}" src="data:image/svg+xml;base64,{data}"><figcaption>{escape(caption)}</figcaption></figure>'
+    )
+
+
+def _findings(run: StoredRun) -> Iterable[str]:
+    if run.result.diagnosis:
+        items = "".join(f"<li>{escape(str(finding))}</li>" for finding in run.result.diagnosis)
+        yield f'<h2>Findings</h2><ul id="findings">{items}</ul>'
+
+
+def _variables(run: StoredRun) -> Iterable[str]:
+    result, widths = run.result, deviations(run.result)
+    rows = [
+        ("…", "", "", "")
+        if i is None
+        else (printable(result.history.name(i)), repr(float(result.x[i])), f"{result.mean[i]:.8g}", f"{widths[i]:.3g}")
+        for i in listed(result.x.size, MOST_ROWS)
+    ]
+    yield "<h2>Variables</h2>"
+    yield from _table("variables", ["", "best point", "mean of the search", "std of the search"], rows)
+    if result.x.size > MOST_ROWS:
+        yield f"<p>{result.x.size} variables; <code>sublevel export</code> writes all of them.</p>"
+
+
+def _restarts(run: StoredRun) -> Iterable[str]:
+    runs = run.result.history.runs
+    if len(runs) > 1:
+        rows = [
+            ("…", "", "", "")
+            if i is None
+            else (str(i), str(runs[i].popsize), f"{runs[i].fun:.8g}", termination.message(runs[i].reasons) if runs[i].reasons else "")
+            for i in listed(len(runs), MOST_ROWS)
+        ]
+        yield "<h2>Runs</h2>"
+        yield from _table("runs", ["run", "points per generation", "best value", "why it ended"], rows)
+
+
+def _table(name: str, header: list[str], rows: Iterable[tuple[str, ...]]) -> Iterable[str]:
+    yield f'<div class="scroll"><table id="{name}">'
+    if any(header):
+        yield "<tr>" + "".join(f"<th>{escape(text)}</th>" for text in header) + "</tr>"
+    yield from ("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in rows)
+    yield "</table></div>"

@@ -1,0 +1,1 @@
+"""The engine: one generation of a natural-gradient method."""

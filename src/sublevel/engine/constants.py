@@ -1,0 +1,175 @@
+"""Numbers made of d, n and µ_eff, each with its source."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import floor, log, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from sublevel.engine.arrays import Array, constant, locked
+
+
+def default_popsize(d: int) -> int:
+    """λ = 4 + ⌊3 ln d⌋: Hansen, arXiv:1604.00772, eq. 48."""
+    return 4 + floor(3 * log(d))
+
+
+def full_freedom(d: int) -> int:
+    """Degrees of freedom of a full covariance matrix, d(d + 1)/2."""
+    return d * (d + 1) // 2
+
+
+def is_restricted(d: int, freedom: int | None) -> bool:
+    """Whether a C with `freedom` degrees of freedom has fewer than a full one (which None stands for) and more than none."""
+    return freedom is not None and 0 < freedom < full_freedom(d)
+
+
+def rate_factor(d: int, freedom: int | None) -> float:
+    """Ratio of the learning rates of a restricted C to those of a full one: (d + 2)/3 for a diagonal C, exactly 1 for a full C.
+
+    Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity", PPSN 2008: d numbers need fewer samples than
+    d(d + 1)/2. A single variance has the factor of a diagonal C, too. It could be learned faster still, but would then shrink faster than
+    the mean approaches the optimum of anything but a sphere. Evaluations of `iso-cma` in 20 variables, relative to the rates of a full C:
+    0.57 on the sphere and 1.5 on an ellipsoid of condition 100 with c_µ = 1, 0.87 and 1.02 with this factor.
+    """
+    return (d + 2) / 3 if is_restricted(d, freedom) else 1.0
+
+
+def hansen_kern_rate(d: int, mu_eff: float, freedom: int | None = None) -> float:
+    """η_C = min(1, (2µ_w − 1)/((d + 2)² + µ_w)): Hansen & Kern, PPSN 2004, eq. 12, quoted without the min in Akimoto 2012, section 4.2.
+
+    Beyond 1, which needs µ_w > (d + 2)² + 1, C would lose positivity. 0 if nothing is selected. For a restricted C it is multiplied by
+    `rate_factor` up to `snes_rate`.
+    """
+    rate = min(1.0, (2 * mu_eff - 1) / ((d + 2) ** 2 + mu_eff)) if mu_eff > 0 else 0.0
+    return max(rate, min(rate * rate_factor(d, freedom), snes_rate(d)))
+
+
+def spectral_rate(d: int, freedom: int | None = None) -> float:
+    """c_C = 0.1, the smallest of Akimoto 2012, section 4; for a restricted C times `rate_factor`, at most 1/2.
+
+    The paper gives none for a restricted C. Its eigenvalues are those of the diagonal of Z, which are far below σ₁(Z) unless the sample is
+    large. The limit keeps the rate of C, c_C/2, at a quarter of that of the mean.
+    """
+    return max(0.1, min(0.1 * rate_factor(d, freedom), 0.5))
+
+
+def longest_run(d: int, n: int) -> float:
+    """Generations that a run takes at most if others may follow, 100 + 50(d + 3)²/√n: Hansen, BBOB workshop at GECCO 2009, section 2.1."""
+    return 100 + 50 * (d + 3) ** 2 / sqrt(n)
+
+
+def snes_rate(d: int) -> float:
+    """η_σ = (3 + ln d)/(5√d) of separable NES: Wierstra et al., JMLR 15, 2014, Table 1.
+
+    It is also the limit of other rules without step-size control. Along the flattest axis of a quadratic with the eigenvalues a, σ shrinks
+    η·mean(a)/(2·min(a)) times as fast as the distance to the optimum, for a C that cannot take the shape of f; above 1 the search converges
+    too early.
+    """
+    return (3 + log(d)) / (5 * sqrt(d))
+
+
+def xnes_rate(d: int, freedom: int | None = None) -> float:
+    """η_σ = η_B = (9 + 3 ln d)/(5d√d): Glasmachers et al., GECCO 2010, Table 1; `snes_rate` for a restricted C from d = 4 on."""
+    rate = (9 + 3 * log(d)) / (5 * d * sqrt(d))
+    return max(rate, snes_rate(d)) if is_restricted(d, freedom) else rate
+
+
+class CmaConstants(NamedTuple):
+    """The constants of CMA-ES for d variables and n points. What multiplies vectors is an array (): a third faster than a number."""
+
+    weights: Array  # (n,), from best to worst; the positive ones sum to 1
+    attracting: Array  # (n,), the positive ones
+    repelling: Array  # (n,), d times the negative ones
+    weight_sum: np.float64
+    mu_eff: float
+    c_mean: float
+    c_1: np.float64
+    c_mu: np.float64
+    c_1_stalled: float  # c_1·c_c(2 − c_c): the decay that is given back while the rank-one path waits
+    c_c: float
+    c_sigma: float
+    d_sigma: float
+    keep_sigma: Array  # 1 − c_σ
+    keep_c: Array  # 1 − c_c
+    fade: float  # (1 − c_σ)²
+    chi: float  # E‖N(0, I)‖
+    gain_sigma: Array  # √(c_σ(2 − c_σ)µ_eff)
+    gain_c: Array  # √(c_c(2 − c_c)µ_eff)
+    stall: float  # the rank-one path waits while the other is longer than this times E‖N(0, I)‖
+
+
+class CovarianceRates(NamedTuple):
+    """What the covariance of CMA-ES learns with."""
+
+    c_1: float
+    c_mu: float
+    repulsion: float  # the sum of the negative weights, those of the bad half
+
+
+def covariance_rates(d: int, freedom: int | None, mu_eff: float, mu_eff_bad: float) -> CovarianceRates:
+    """c_1 and c_µ of Table 1 times `rate_factor`, and eqs. 50 to 53 for the negative weights at these rates.
+
+    Eq. 52 keeps C definite even if all bad points lie on one line, where they hold d times their usual share of the variance. Bad points do
+    not lie on one axis of a diagonal C by chance, and at the larger rates this limit would weaken the negative weights. For a restricted C,
+    4 times the usual share are allowed for: on an ellipsoid of 20 variables with n = 12, `sep-cma` takes 0.85 of the evaluations of the
+    package `cma` instead of 0.93. A step that loses definiteness anyway is refused. On a single variance negative weights have no effect.
+    """
+    factor = rate_factor(d, freedom)
+    c_1 = 2 / ((d + 1.3) ** 2 + mu_eff) * factor
+    c_mu = min(1 - c_1, 2 * (0.25 + mu_eff + 1 / mu_eff - 2) / ((d + 2) ** 2 + mu_eff) * factor)
+    share = min(d, 4) if is_restricted(d, freedom) else d
+    return CovarianceRates(c_1, c_mu, min(1 + c_1 / c_mu, 1 + 2 * mu_eff_bad / (mu_eff + 2), (1 - c_1 - c_mu) / (share * c_mu)))
+
+
+def least_damping(d: int, freedom: int | None) -> float:
+    """The summand of d_σ that is 1 in Table 1; for a restricted C from d = 20 on √(20/d), at least 0.3.
+
+    Damping limits the random changes of σ. The length of a path of random steps varies by a part 1/√(2d) of itself, so that less damping is
+    needed in more variables. The package `cma` 4.5 states that a `CSA_dampfac` of 0.3 is close to optimal on the sphere, and changes to
+    two-point adaptation at d = 300. On the sphere in 500 variables `sep-cma` takes 1.53 times its evaluations with 1, 1.06 times with 0.3.
+    """
+    return max(0.3, min(1.0, sqrt(20 / d))) if is_restricted(d, freedom) else 1.0
+
+
+@lru_cache(maxsize=64)
+def cma_constants(d: int, n: int, freedom: int | None = None) -> CmaConstants:
+    """Table 1 of Hansen, arXiv:1604.00772v2, with c_µ, c_σ and d_σ as in the package `cma` 4.5.
+
+    `freedom` is that of the covariance, None for a full one; it decides the rates of the covariance and the damping of the step size.
+
+    There c_µ has the summand 1/4; c_σ is a little larger and at most 1/2 (`compute_cs` in its sigma_adaptation.py); d_σ grows earlier with
+    the sample size if there are many variables (`compute_damps`), so that the larger samples of restarts do not converge early: on bbob's
+    sharp ridge in 20 variables with n = 24, none of six runs came below 1e-8 with the d_σ of the table, twelve of sixteen with this one.
+    """
+    raw = log((n + 1) / 2) - np.log(np.arange(1, n + 1))
+    good, bad = raw[: n // 2], raw[n // 2 :]
+    mu_eff, mu_eff_bad = float(np.sum(good) ** 2 / np.sum(good**2)), float(np.sum(bad) ** 2 / max(np.sum(bad**2), 1e-300))
+    c_1, c_mu, repulsion = covariance_rates(d, freedom, mu_eff, mu_eff_bad)
+    c_sigma = min(0.5, (mu_eff + 2) / (d + mu_eff + 3))
+    caution = max(1.0, 3 * (1 - 0.5 ** (d / 9)))
+    weights = np.where(raw >= 0, raw / np.sum(raw[raw > 0]), raw * repulsion / max(-np.sum(raw[raw < 0]), 1e-300))
+    c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)
+    return CmaConstants(
+        weights=locked(weights),
+        attracting=locked(np.maximum(weights, 0.0)),
+        repelling=locked(d * np.minimum(weights, 0.0)),
+        weight_sum=np.float64(np.sum(weights)),
+        mu_eff=mu_eff,
+        c_mean=1.0,
+        c_1=np.float64(c_1),
+        c_mu=np.float64(c_mu),
+        c_1_stalled=c_1 * c_c * (2 - c_c),
+        c_c=c_c,
+        c_sigma=c_sigma,
+        d_sigma=least_damping(d, freedom) + 2 * max(0.0, caution * sqrt((mu_eff - 1) / (d + 1)) - 1) + c_sigma,
+        keep_sigma=constant(1 - c_sigma),
+        keep_c=constant(1 - c_c),
+        fade=(1 - c_sigma) ** 2,
+        chi=sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d)),
+        gain_sigma=constant(sqrt(c_sigma * (2 - c_sigma) * mu_eff)),
+        gain_c=constant(sqrt(c_c * (2 - c_c) * mu_eff)),
+        stall=1.4 + 2 / (d + 1),
+    )

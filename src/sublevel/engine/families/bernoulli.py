@@ -1,0 +1,125 @@
+"""Independent bits. In the whitened frame z = (x − p)/√(p(1 − p)) the mean part of a tangent is PBIL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sublevel.engine.arrays import Array, Noise
+from sublevel.engine.families.protocol import IndependentCoordinates, Move, distribution_text
+from sublevel.engine.tangent import Tangent
+
+MARGIN = 2.0**-40
+"""Probabilities stay this far from 0 and 1, where the family has no whitened frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class BernoulliSample:
+    """Bit vectors, as floats 0 and 1, with what the whitened frame and the distribution say of them."""
+
+    z: Array  # (..., n, d)
+    x: Array  # (..., n, d)
+    surprise: Array  # (..., n), −log P(xᵢ)
+    images: None = None
+    degrees_of_freedom: int = 0
+
+    @property
+    def squares(self) -> Array:
+        """‖zᵢ‖² (..., n)."""
+        return np.vecdot(self.z, self.z)
+
+
+@dataclass(frozen=True, slots=True)
+class Bernoulli(IndependentCoordinates):
+    """Bit j is 1 with probability mean[j]."""
+
+    continuous: ClassVar[bool] = False
+
+    mean: Array  # (..., d)
+
+    @classmethod
+    def start(cls, mean: Array, deviations: Array | None = None, correlation_root: Array | None = None) -> Bernoulli:
+        """From probabilities (..., d); a Bernoulli has no deviations of its own to choose."""
+        return cls(np.clip(mean, MARGIN, 1.0 - MARGIN))
+
+    def __repr__(self) -> str:
+        """Mean and standard deviations, of many variables the first and the last."""
+        return distribution_text(self)
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """No covariance besides that of the mean."""
+        return 0
+
+    @property
+    def deviations(self) -> Array:
+        """√(p(1 − p)), shape (..., d)."""
+        return np.sqrt(self.mean * (1.0 - self.mean))
+
+    def sample(self, noise: Noise, size: int) -> BernoulliSample:
+        """`size` bit vectors (..., size, d)."""
+        uniform = noise.random((*self.mean.shape[:-1], size, self.mean.shape[-1]))
+        return self._sample_of((uniform < self.mean[..., None, :]).astype(np.float64))
+
+    def sample_at(self, z: Array) -> BernoulliSample:
+        """The sample whose whitened points are z (..., n, d)."""
+        return self._sample_of(np.rint(self.push(z)))
+
+    def _sample_of(self, x: Array) -> BernoulliSample:
+        return BernoulliSample(self.whiten(x), x, -self.log_density(x))
+
+    def push(self, z: Array) -> Array:
+        """Bits from whitened ones (..., n, d)."""
+        return self.mean[..., None, :] + self.deviations[..., None, :] * z
+
+    def whiten(self, x: Array) -> Array:
+        """z = (x − p)/√(p(1 − p)) (..., n, d)."""
+        return (x - self.mean[..., None, :]) / self.deviations[..., None, :]
+
+    def pull(self, covectors: Array) -> Array:
+        """Covectors (..., k, d) as the whitened frame sees them."""
+        return covectors * self.deviations[..., None, :]
+
+    def log_density(self, x: Array) -> Array:
+        """log P(x), shape (..., n)."""
+        p = self.mean[..., None, :]
+        return np.sum(np.log(np.where(x > 0.5, p, 1.0 - p)), axis=-1)
+
+    @property
+    def coordinates(self) -> Array:
+        """θ = p, shape (..., d)."""
+        return self.mean
+
+    def at_coordinates(self, coordinates: Array) -> Bernoulli:
+        """The member of the family at p."""
+        return Bernoulli(coordinates)
+
+    @property
+    def fisher(self) -> Array:
+        """Fisher information (..., d, d) in the coordinate p: 1/(p(1 − p))."""
+        return (1.0 / (self.mean * (1.0 - self.mean)))[..., None] * np.eye(self.dimension)
+
+    def velocity(self, tangent: Tangent) -> Array:
+        """The tangent in the coordinate p: Σ wᵢ (xᵢ − p)."""
+        return self.deviations * tangent.mean
+
+    @property
+    def change_size(self) -> int:
+        """How many numbers `change` returns."""
+        return 0
+
+    def change(self, tangent: Tangent) -> Array:
+        """No covariance of its own: (..., 0)."""
+        return np.zeros((*self.mean.shape[:-1], 0))
+
+    def rescale(self, factors: Array) -> Bernoulli:
+        """The same distribution: bits have no scale."""
+        return self
+
+    def moved(self, tangent: Tangent) -> Move:
+        """The step to p + Σ wᵢ (xᵢ − p), usable where every probability is in [0, 1]."""
+        mean = self.mean + self.velocity(tangent)
+        usable = np.logical_and.reduce((mean >= -MARGIN) & (mean <= 1.0 + MARGIN), axis=-1)
+        return Move(Bernoulli(np.clip(mean, MARGIN, 1.0 - MARGIN)), usable, lambda vector: vector)

@@ -1,0 +1,240 @@
+"""The Gaussian with a full covariance matrix."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.engine.arrays import Array, Noise, PerTrial, everywhere, finite, rows, spread, value
+from sublevel.engine.constants import full_freedom
+from sublevel.engine.families.protocol import LOG_2PI, SQRT_HALF, Axis, GaussianSample, Move, distribution_text, in_range
+from sublevel.engine.families.roots import exponential_root, thick_root, thin_root
+from sublevel.engine.linalg import add_to_diagonal, cholesky, image, product, solve
+from sublevel.engine.tangent import ONE, ZERO, Tangent, is_thin
+
+CHECK_EVERY = 16
+"""Steps of a single run between two looks at all rows of its root; a row cannot leave the range of floats in fewer."""
+
+
+@value
+class FullGaussian:
+    """N(mean, scale²·root·rootᵀ): any root will do, and the scale is kept apart so that it may be 1e-300 or 1e300."""
+
+    continuous: ClassVar[bool] = True
+    coordinate_axes: ClassVar[bool] = False
+
+    mean: Array  # (..., d)
+    root: Array  # (..., d, d), of size about 1
+    scale: PerTrial  # (...,)
+    unchecked: int = 0  # steps since all rows of the root were looked at
+
+    @classmethod
+    def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> FullGaussian:
+        """From a mean (..., d), standard deviations (..., d) and a root of the covariance in their units (I if None)."""
+        scale = power_of_two_near(np.max(deviations, axis=-1))
+        axes = deviations / scale[..., None]
+        root = axes[..., :, None] * (np.eye(mean.shape[-1]) if correlation_root is None else correlation_root)
+        return cls(mean, *balanced(root, scale))
+
+    def __repr__(self) -> str:
+        """Mean and standard deviations, of many variables the first and the last."""
+        return distribution_text(self)
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return self.mean.shape[-1]
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """d(d + 1)/2 numbers determine the covariance."""
+        return full_freedom(self.dimension)
+
+    @property
+    def stored_numbers(self) -> int:
+        """Those of the root."""
+        return self.dimension**2
+
+    @property
+    def cov(self) -> Array:
+        """C = scale²·root·rootᵀ, shape (..., d, d)."""
+        return with_scale(self.root @ self.root.mT, self.scale)
+
+    @property
+    def deviations(self) -> Array:
+        """Standard deviation of each coordinate, shape (..., d)."""
+        return spread(self.scale, 1) * np.sqrt(np.vecdot(self.root, self.root))
+
+    def principal_axes(self, units: Array | None = None) -> Array:
+        """Standard deviations along the principal axes (..., d), the longest first, of coordinates in these units (d,)."""
+        root = self.root if units is None else self.root / units[:, None]
+        return spread(self.scale, 1) * np.linalg.svd(root, compute_uv=False)
+
+    @property
+    def log_size(self) -> float:
+        """ln of the geometric mean of a single run's principal axes. From a determinant, which costs less than the axes."""
+        return float(np.log(self.scale) + np.linalg.slogdet(self.root)[1] / self.dimension)
+
+    @property
+    def dense_root(self) -> Array:
+        """A root (d, d) of a single run's covariance."""
+        return self.scale * self.root
+
+    def shortest_axis(self) -> Axis:
+        """The shortest principal axis of a single run, by a singular value decomposition."""
+        axes, lengths, _ = np.linalg.svd(self.root)
+        return Axis(axes[:, -1], self.scale * lengths[-1], float((lengths[0] / lengths[-1]) ** 2))
+
+    def correlation(self, variables: NDArray[np.intp]) -> Array:
+        """Correlation matrix (v, v) of some coordinates of a single run."""
+        rows = self.root[variables]
+        rows = rows / np.sqrt(np.vecdot(rows, rows))[:, None]
+        return rows @ rows.T
+
+    def sample(self, noise: Noise, size: int) -> GaussianSample:
+        """`size` points (..., size, d), eq. steps 3 and 4 of the paper's algorithm."""
+        d = self.mean.shape[-1]
+        return self.sample_at(noise.standard_normal((size, d) if self.mean.ndim == 1 else (*self.mean.shape[:-1], size, d)))
+
+    def sample_at(self, z: Array) -> GaussianSample:
+        """The sample whose whitened points are z (..., n, d)."""
+        images = product(z, self.root.mT)
+        if is_thin(*z.shape[-2:]):
+            return GaussianSample(z, self._placed(images), images)
+        images *= spread(self.scale, 2)
+        images += rows(self.mean)
+        return GaussianSample(z, images, None)
+
+    def _placed(self, images: Array) -> Array:
+        points = spread(self.scale, 2) * images
+        points += rows(self.mean)
+        return points
+
+    def push(self, z: Array) -> Array:
+        """Points x = m + Az (..., n, d) from whitened ones."""
+        return self._placed(z @ self.root.mT)
+
+    def whiten(self, x: Array) -> Array:
+        """Whitened points z = A⁻¹(x − m) (..., n, d); for points sampled here the z kept in the sample is exact."""
+        centred = (x - rows(self.mean)) / spread(self.scale, 2)
+        return solve(self.root, centred.mT).mT
+
+    def pull(self, covectors: Array) -> Array:
+        """Covectors (..., k, d), such as gradients of f, as the whitened frame sees them: Aᵀg."""
+        return spread(self.scale, 2) * (covectors @ self.root)
+
+    def log_density(self, x: Array) -> Array:
+        """log p(x), shape (..., n)."""
+        z = self.whiten(x)
+        volume = np.linalg.slogdet(self.root)[1] + self.dimension * np.log(self.scale)
+        return -0.5 * (np.vecdot(z, z) + self.dimension * LOG_2PI) - volume[..., None]
+
+    @property
+    def coordinates(self) -> Array:
+        """θ = (m, vec C), shape (..., d + d²)."""
+        return np.concatenate([self.mean, self.cov.reshape(*self.mean.shape[:-1], -1)], axis=-1)
+
+    def at_coordinates(self, coordinates: Array) -> FullGaussian:
+        """The member of the family at (m, vec C)."""
+        d = self.dimension
+        cov = coordinates[..., d:].reshape(*coordinates.shape[:-1], d, d)
+        root, _ = cholesky(0.5 * (cov + cov.mT))
+        return FullGaussian(coordinates[..., :d], *balanced(root, np.ones(coordinates.shape[:-1])))
+
+    @property
+    def fisher(self) -> Array:
+        """Fisher information (..., d + d², d + d²) in the coordinates (m, vec C), eq:fisher."""
+        d = self.dimension
+        precision = np.linalg.inv(self.cov)
+        fisher = np.zeros((*self.mean.shape[:-1], d + d * d, d + d * d))
+        fisher[..., :d, :d] = precision
+        kron = np.einsum("...ik,...jl->...ijkl", precision, precision)
+        fisher[..., d:, d:] = 0.5 * kron.reshape(*self.mean.shape[:-1], d * d, d * d)
+        return fisher
+
+    def velocity(self, tangent: Tangent) -> Array:
+        """The tangent in the coordinates (m, vec C): A·mean and A·(covariance part)·Aᵀ, eq:ng-est."""
+        cloud = tangent.cloud
+        part = cloud.moment - spread(cloud.decay, 2) * np.eye(self.dimension)
+        root = spread(self.scale, 2) * self.root
+        change = spread(tangent.rate, 2) * (root @ part @ root.mT)
+        step = image(root, tangent.mean)
+        return np.concatenate([step, change.reshape(*self.mean.shape[:-1], -1)], axis=-1)
+
+    def images(self, z: Array) -> Array:
+        """Whitened vectors (..., d) seen through the root, in units of the scale."""
+        return image(self.root, z)
+
+    def rescale(self, factors: Array) -> FullGaussian:
+        """The distribution whose coordinates are multiplied by these factors (d,) about the mean."""
+        return FullGaussian(self.mean, factors[:, None] * self.root, self.scale, self.unchecked)
+
+    @property
+    def change_size(self) -> int:
+        """How many numbers `change` returns."""
+        return self.dimension**2
+
+    def change(self, tangent: Tangent) -> Array:
+        """ΔC of a step (..., d²) in coordinates that are orthonormal in the Fisher metric: A⁻¹ΔC·A⁻ᵀ/√2."""
+        e = np.exp(2.0 * tangent.log_scale)
+        matrix = spread(e * tangent.rate, 2) * tangent.cloud.moment
+        add_to_diagonal(matrix, e * (1.0 - tangent.rate * tangent.cloud.decay) - 1.0)
+        return SQRT_HALF * matrix.reshape(*matrix.shape[:-2], -1)
+
+    def moved(self, tangent: Tangent) -> Move:
+        """θ after a step; near the ends of the range of floats overflow is an answer, not a warning."""
+        if everywhere(self.scale < 1e280):
+            return self._moved(tangent)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._moved(tangent)
+
+    def _moved(self, tangent: Tangent) -> Move:
+        """The step to m + A·mean and C = A(I + covariance part)Aᵀ, usable where C is positive definite and all is in range.
+
+        The root becomes A·M^{1/2} exactly: through k×k matrices for few vectors, else by Cholesky.
+        """
+        moved_root = exponential_root if tangent.exponential else thin_root if tangent.cloud.is_thin else thick_root
+        root, growth, definite, transport = moved_root(self.root, tangent.cloud, tangent.rate)
+        mean = spread(self.scale, 1) * (image(self.root, tangent.mean) if tangent.mean_image is None else tangent.mean_image)
+        mean += self.mean
+        scale = self.scale if growth is ONE else self.scale * growth
+        if tangent.log_scale is not ZERO:
+            scale = scale * np.exp(tangent.log_scale)
+        before = scale
+        usable, unchecked = definite & finite(mean), self.unchecked + 1
+        if scale is not self.scale:
+            usable = usable & in_range(scale)
+        if root.ndim > 2 or unchecked == CHECK_EVERY or not 0.25 < root[0, 0] < 4.0:
+            root, scale = balanced(root, scale)
+            usable, unchecked = usable & rows_in_range(root, scale), 0
+        stretch = growth if scale is before else growth * (scale / before)
+        return Move(FullGaussian(mean, root, scale, unchecked), usable, transport, stretch)
+
+
+def balanced(root: Array, scale: PerTrial) -> tuple[Array, PerTrial]:
+    """Root and scale with a power of two moved between them such that the root's first row has a norm near 1. Rounds nothing."""
+    size = np.vecdot(root[..., 0, :], root[..., 0, :])
+    if everywhere((size > 0.0625) & (size < 16.0)):
+        return root, scale
+    shift = power_of_two_near(np.sqrt(size))
+    return root / shift[..., None, None], scale * shift
+
+
+def rows_in_range(root: Array, scale: PerTrial) -> Any:
+    """Where every standard deviation is representable with room to spare, and so is the square of every row of the root (...)."""
+    squares = np.vecdot(root, root)
+    low, high = np.minimum.reduce(squares, axis=-1), np.maximum.reduce(squares, axis=-1)
+    return (low > 1e-200) & (high < 1e200) & in_range(scale * np.sqrt(low)) & in_range(scale * np.sqrt(high))
+
+
+def power_of_two_near(size: PerTrial) -> PerTrial:
+    """The largest power of two ≤ size (...): scaling by it rounds nothing."""
+    return np.ldexp(1.0, np.frexp(size)[1] - 1)
+
+
+def with_scale(cov: Array, scale: PerTrial) -> Array:
+    """scale²·cov, which may leave the range of floats at both ends without a warning: the state itself does not."""
+    with np.errstate(over="ignore", under="ignore"):
+        return scale[..., None, None] * (scale[..., None, None] * cov)

@@ -1,0 +1,121 @@
+"""The Gaussian with one variance for all directions: the covariance part of a tangent keeps its trace / d."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from sublevel.engine.arrays import Array, Noise, PerTrial, finite, rows, spread, value
+from sublevel.engine.families.protocol import LOG_2PI, GaussianSample, IndependentCoordinates, Move, distribution_text, in_range
+from sublevel.engine.tangent import Tangent
+
+
+@value
+class IsotropicGaussian(IndependentCoordinates):
+    """N(mean, scale²·I)."""
+
+    continuous: ClassVar[bool] = True
+
+    mean: Array  # (..., d)
+    scale: PerTrial  # (...,)
+
+    @classmethod
+    def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> IsotropicGaussian:
+        """From a mean (..., d) and standard deviations (..., d): their root mean square, the covariance's trace / d."""
+        peak = np.max(deviations, axis=-1)
+        axes = deviations / peak[..., None]
+        if correlation_root is None:
+            variances = np.square(axes)
+        else:
+            root = axes[..., None] * correlation_root
+            variances = np.vecdot(root, root)
+        return cls(mean, peak * np.sqrt(np.mean(variances, axis=-1)))
+
+    def __repr__(self) -> str:
+        """Mean and standard deviations, of many variables the first and the last."""
+        return distribution_text(self)
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """One number determines the covariance."""
+        return 1
+
+    @property
+    def deviations(self) -> Array:
+        """Standard deviation of each coordinate, shape (..., d)."""
+        return np.broadcast_to(self.scale[..., None], self.mean.shape)
+
+    def sample(self, noise: Noise, size: int) -> GaussianSample:
+        """`size` points (..., size, d)."""
+        return self.sample_at(noise.standard_normal((*self.mean.shape[:-1], size, self.mean.shape[-1])))
+
+    def sample_at(self, z: Array) -> GaussianSample:
+        """The sample whose whitened points are z (..., n, d)."""
+        return GaussianSample(z, self.push(z), None, self.degrees_of_freedom)
+
+    def push(self, z: Array) -> Array:
+        """Points x = m + scale·z (..., n, d) from whitened ones."""
+        x = spread(self.scale, 2) * z
+        x += rows(self.mean)
+        return x
+
+    def whiten(self, x: Array) -> Array:
+        """Whitened points (..., n, d)."""
+        return (x - rows(self.mean)) / spread(self.scale, 2)
+
+    def pull(self, covectors: Array) -> Array:
+        """Covectors (..., k, d), such as gradients of f, as the whitened frame sees them."""
+        return covectors * spread(self.scale, 2)
+
+    def log_density(self, x: Array) -> Array:
+        """log p(x), shape (..., n)."""
+        z = self.whiten(x)
+        volume = self.dimension * np.log(self.scale)
+        return -0.5 * (np.vecdot(z, z) + self.dimension * LOG_2PI) - volume[..., None]
+
+    @property
+    def coordinates(self) -> Array:
+        """θ = (m, variance), shape (..., d + 1)."""
+        return np.concatenate([self.mean, np.square(self.scale)[..., None]], axis=-1)
+
+    def at_coordinates(self, coordinates: Array) -> IsotropicGaussian:
+        """The member of the family at (m, variance)."""
+        return IsotropicGaussian(coordinates[..., :-1], np.sqrt(coordinates[..., -1]))
+
+    @property
+    def fisher(self) -> Array:
+        """Fisher information (..., d + 1, d + 1) in the coordinates (m, variance): 1/v for the mean, d/(2v²) for v."""
+        d = self.dimension
+        precision = np.square(1.0 / self.scale)[..., None]
+        diagonal = np.concatenate([np.repeat(precision, d, axis=-1), 0.5 * d * np.square(precision)], axis=-1)
+        return diagonal[..., None] * np.eye(d + 1)
+
+    def velocity(self, tangent: Tangent) -> Array:
+        """The tangent in the coordinates (m, variance)."""
+        change = np.square(self.scale) * tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
+        return np.concatenate([spread(self.scale, 1) * tangent.mean, change[..., None]], axis=-1)
+
+    def rescale(self, factors: Array) -> IsotropicGaussian:
+        """The distribution whose coordinates are multiplied by the smallest of these factors (d,) about the mean."""
+        return IsotropicGaussian(self.mean, self.scale * np.min(factors))
+
+    @property
+    def change_size(self) -> int:
+        """How many numbers `change` returns."""
+        return 1
+
+    def change(self, tangent: Tangent) -> Array:
+        """ΔC of a step (..., 1) in a coordinate that is normal in the Fisher metric."""
+        growth = 1.0 + tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
+        return np.sqrt(0.5 * self.dimension) * (np.exp(2.0 * tangent.log_scale) * growth - 1.0)[..., None]
+
+    def moved(self, tangent: Tangent) -> Move:
+        """The step, usable where the variance is positive and in range."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            relative = tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
+            growth = np.exp(relative) if tangent.exponential else 1.0 + relative
+            mean = self.mean + spread(self.scale, 1) * tangent.mean
+            root = np.sqrt(np.maximum(growth, 0.0))
+            scale = self.scale * root * np.exp(tangent.log_scale)
+            return Move(IsotropicGaussian(mean, scale), in_range(scale) & finite(mean), lambda vector: vector / spread(root, 1))

@@ -1,0 +1,191 @@
+"""What a family of distributions is to the rest: a point θ on a statistical manifold, in its whitened frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log, pi, sqrt
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.engine.arrays import Array, Mask, Noise, PerTrial, constant, value
+from sublevel.engine.tangent import ONE, Tangent
+from sublevel.summaries import short_array
+
+LOG_2PI = log(2 * pi)
+SQRT_HALF = sqrt(0.5)
+HALF = constant(0.5)
+SCALE_RANGE = (2.0**-1000, 2.0**1000)
+"""Standard deviations a state may have, about 1e-301 to 1e301: beyond, a step is refused and named."""
+
+
+class Sample(Protocol):
+    """Points drawn from a θ, with their whitened coordinates kept, because A⁻¹(x − m) would lose Cond(A) digits."""
+
+    @property
+    def z(self) -> Array: ...  # (..., n, d)
+    @property
+    def x(self) -> Array: ...  # (..., n, d)
+    @property
+    def images(self) -> Array | None: ...  # (..., n, d), the root applied to z, where that is worth keeping
+    @property
+    def squares(self) -> Array: ...  # (..., n), ‖zᵢ‖²
+    @property
+    def surprise(self) -> Array: ...  # (..., n), −log p(xᵢ) up to a constant that all points share
+    @property
+    def degrees_of_freedom(self) -> int | None: ...  # of the covariance it was drawn with, None for a full one
+
+
+@value
+class GaussianSample:
+    """Points of a Gaussian."""
+
+    z: Array
+    x: Array
+    images: Array | None = None
+    degrees_of_freedom: int | None = None
+
+    @property
+    def squares(self) -> Array:
+        """‖zᵢ‖² (..., n)."""
+        return np.vecdot(self.z, self.z)
+
+    @property
+    def surprise(self) -> Array:
+        """−log p(xᵢ) = ‖zᵢ‖²/2 (..., n), up to a constant."""
+        return HALF * self.squares
+
+
+Transport = Callable[[Array], Array]
+"""Vectors (..., d) of the old whitened frame to the new one: v ↦ M^{-1/2}v."""
+
+
+@value
+class Move:
+    """Where a step leads: the new θ, where it is a member of the family (...), and how vectors of the frame come along."""
+
+    theta: Any
+    usable: Mask
+    transport: Transport
+    stretch: PerTrial = ONE  # (...,), what the units of images grow by: those of transported vectors are the old ones over it
+
+
+class Family(Protocol):
+    """A distribution θ of a family, frozen. Leading axes (...) of every field are independent trials.
+
+    This is what the search calls. Theory and tests ask for more: `theory.manifold.Manifold`.
+    """
+
+    continuous: ClassVar[bool]  # whether points are real vectors with a scale; if not, there are no bounds and no curvature
+    coordinate_axes: ClassVar[bool]  # whether the principal axes are always the coordinate axes
+
+    @classmethod
+    def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> Self: ...
+    @property
+    def mean(self) -> Array: ...  # (..., d)
+    @property
+    def dimension(self) -> int: ...
+    @property
+    def degrees_of_freedom(self) -> int: ...  # how many numbers determine the covariance: what learning rates depend on besides d
+    @property
+    def stored_numbers(self) -> int: ...  # of a single run, about
+    @property
+    def deviations(self) -> Array: ...  # (..., d)
+    def principal_axes(self, units: Array | None = None) -> Array: ...  # (..., d), standard deviations, the longest first
+    def shortest_axis(self) -> Axis | None: ...  # of a single run; None if `coordinate_axes`
+    @property
+    def log_size(self) -> float: ...  # ln of the geometric mean of a single run's principal axes
+    @property
+    def cov(self) -> Array: ...  # (..., d, d), made when it is asked for
+    @property
+    def dense_root(self) -> Array: ...  # (d, d) of a single run, times its transpose C
+    def correlation(self, variables: NDArray[np.intp]) -> Array: ...  # (v, v), of a single run
+    def sample(self, noise: Noise, size: int) -> Sample: ...
+    def sample_at(self, z: Array) -> Sample: ...
+    def push(self, z: Array) -> Array: ...  # x (..., n, d) of whitened points
+    def whiten(self, x: Array) -> Array: ...
+    def pull(self, covectors: Array) -> Array: ...
+    def log_density(self, x: Array) -> Array: ...  # (..., n)
+    def images(self, z: Array) -> Array | None: ...
+    @property
+    def change_size(self) -> int: ...
+    def change(self, tangent: Tangent) -> Array: ...  # (..., change_size), orthonormal in the Fisher metric
+    def moved(self, tangent: Tangent) -> Move: ...
+    def rescale(self, factors: Array) -> Self: ...  # coordinates of a single run multiplied by factors (d,) about the mean
+
+
+@value
+class Axis:
+    """The shortest principal axis of a distribution."""
+
+    direction: Array  # (d,), of length 1
+    length: float  # a standard deviation
+    condition: float  # of the covariance: (longest/shortest)²
+
+
+def in_range(scale: PerTrial) -> Any:
+    """Where a standard deviation is representable with room to spare."""
+    return (scale > SCALE_RANGE[0]) & (scale < SCALE_RANGE[1])
+
+
+class MeanAndDeviations(Protocol):
+    """What independent coordinates are described by."""
+
+    @property
+    def mean(self) -> Array: ...  # (..., d)
+    @property
+    def deviations(self) -> Array: ...  # (..., d)
+
+
+class IndependentCoordinates:
+    """What families share whose coordinates are independent."""
+
+    __slots__ = ()
+
+    coordinate_axes: ClassVar[bool] = True
+
+    @property
+    def dimension(self: MeanAndDeviations) -> int:
+        """d."""
+        return self.mean.shape[-1]
+
+    @property
+    def stored_numbers(self: MeanAndDeviations) -> int:
+        """Those of the mean and of the deviations."""
+        return 2 * self.mean.shape[-1]
+
+    def principal_axes(self: MeanAndDeviations, units: Array | None = None) -> Array:
+        """Standard deviations along the principal axes (..., d), the longest first, of coordinates in these units (d,)."""
+        return np.sort(self.deviations if units is None else self.deviations / units, axis=-1)[..., ::-1]
+
+    def shortest_axis(self: MeanAndDeviations) -> None:
+        """Not computed: the standard deviations of the coordinates say all."""
+
+    @property
+    def log_size(self: MeanAndDeviations) -> float:
+        """ln of the geometric mean of a single run's principal axes."""
+        return float(np.mean(np.log(self.deviations)))
+
+    @property
+    def dense_root(self: MeanAndDeviations) -> Array:
+        """The diagonal root (d, d) of a single run's covariance."""
+        return np.diag(self.deviations)
+
+    @property
+    def cov(self: MeanAndDeviations) -> Array:
+        """C, a diagonal matrix (..., d, d)."""
+        with np.errstate(over="ignore", under="ignore"):  # 0 stays 0 where a variance overflows
+            return self.deviations[..., None] * (self.deviations[..., None] * np.eye(self.mean.shape[-1]))
+
+    def correlation(self: MeanAndDeviations, variables: NDArray[np.intp]) -> Array:
+        """Correlation matrix (v, v) of some coordinates."""
+        return np.eye(variables.size)
+
+    def images(self: MeanAndDeviations, z: Array) -> None:
+        """Not kept: these families have no use for them."""
+
+
+def distribution_text(theta: Any) -> str:
+    """A distribution in one line."""
+    return f"{type(theta).__name__}(mean={short_array(theta.mean)}, std={short_array(theta.deviations)})"

@@ -1,0 +1,151 @@
+"""How a root of C moves: A·M^{1/2} for the step M of a tangent, exactly, and how displacements are carried along.
+
+Each way returns the new root, the growth of the scale, where the step stays in the family, and the transport v ↦ M^{-1/2}v. Whoever has few
+vectors pays for k×k matrices alone, besides one pass over the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.special import binom
+
+from sublevel.engine.arrays import Array, Mask, PerTrial, everywhere, finite, spread
+from sublevel.engine.families.protocol import Transport
+from sublevel.engine.linalg import add_to_diagonal, cholesky, combination, diagonal_of, eigh, image, lower_solve, norm, product, updated
+from sublevel.engine.tangent import ONE
+
+LARGE_STEP = 1e6
+"""Growth of a variance in one step from which on k×k matrices lose digits that d×d ones keep."""
+SMALL_STEP = 0.0625
+"""Norm of a step up to which twelve terms of the series of a square root are exact to rounding: |C(−½, 13)|·SMALL_STEP¹³ < 2⁻⁵⁴."""
+SERIES = np.concatenate([binom(power, np.arange(1.0, 13.0)).reshape(3, 4) for power in (0.5, -0.5)])
+"""Coefficients of (√(1 + x) − 1)/x and of (1/√(1 + x) − 1)/x, each in three groups of four."""
+LARGE_EXPONENT = 300.0
+"""An exponential step that changes a standard deviation by a factor of more than e^±300 is refused."""
+
+MovedRoot = tuple[Array, PerTrial, Mask, Transport]
+"""A root (..., d, d), the growth of the scale (...,), where the step is usable (...), and how a vector (..., d) is carried."""
+
+
+def thick_root(root: Array, cloud: Any, rate: PerTrial) -> MovedRoot:
+    """A·L with LLᵀ = M = I + rate·(moment − decay·I) (..., d, d), the growth of the scale, and where M is definite."""
+    matrix = cloud.moment.copy() if rate is ONE else spread(rate, 2) * cloud.moment
+    add_to_diagonal(matrix, 1.0 - rate * cloud.decay)
+    factor, definite = cholesky(matrix)
+    return product(root, factor), ONE, definite, lambda vector: lower_solve(factor, vector)
+
+
+def exponential_root(root: Array, cloud: Any, rate: PerTrial) -> MovedRoot:
+    """A·exp(½·rate·moment), the growth exp(−½·rate·decay) of the scale; every such step stays in the family."""
+    if cloud.is_thin and everywhere(_is_small(cloud.eigen[0], rate)):
+        return _thin_exponential_root(root, cloud, rate)
+    values, vectors = eigh(cloud.moment)
+    half, usable = _in_reach(spread(0.5 * rate, 1) * values)
+    moved = (root @ vectors) * np.exp(half)[..., None, :] @ vectors.mT
+    growth = np.exp(-0.5 * rate * cloud.decay)
+
+    def transport(vector: Array) -> Array:
+        """M^{-1/2}v."""
+        return image(vectors, np.exp(-half) * combination(vector, vectors)) / spread(growth, 1)
+
+    return moved, growth, usable, transport
+
+
+def _thin_exponential_root(root: Array, cloud: Any, rate: PerTrial) -> MovedRoot:
+    """The same for few vectors: exp(½VᵀDV) = I + ½VᵀDV + VᵀDRU·ψ(Λ/2)/4·UᵀRᵀDV, ψ(t) = (exp(t) − 1 − t)/t², in the notation below."""
+    values, vectors = cloud.eigen
+    half = spread(0.5 * rate, 1) * values
+    v, d = cloud.vectors, spread(rate, 2) * cloud.weights[..., None]
+    dru = d * (cloud.gram_root @ vectors)
+    images = v @ root.mT if cloud.images is None else cloud.images
+    moved = updated(root, images, 0.5 * (d * v) + (dru * _remainder(half)[..., None, :]) @ (dru.mT @ v))
+    growth = np.exp(-0.5 * rate * cloud.decay)
+
+    def transport(vector: Array) -> Array:
+        """M^{-1/2}v."""
+        u = v @ vector[..., None]
+        inner = (dru * _remainder(-half)[..., None, :]) @ (dru.mT @ u) - 0.5 * d * u
+        return (vector + (v.mT @ inner)[..., 0]) / spread(growth, 1)
+
+    return moved, growth, finite(half), transport
+
+
+def _is_small(values: Array, rate: PerTrial) -> Any:
+    """Where no exponent ½·rate·values (..., k) is so large that the sum for few vectors would cancel (...)."""
+    return np.logical_and.reduce(np.abs(spread(rate, 1) * values) < 4.0, axis=-1)
+
+
+def _in_reach(exponents: Array) -> tuple[Array, Mask]:
+    """Exponents (..., k) within ±LARGE_EXPONENT, and where they were there already (...)."""
+    usable = np.logical_and.reduce(np.abs(exponents) <= LARGE_EXPONENT, axis=-1)  # NaN is nowhere
+    return np.clip(exponents, -LARGE_EXPONENT, LARGE_EXPONENT), usable
+
+
+def _remainder(t: Array) -> Array:
+    """(exp(t) − 1 − t)/(2t)², which is 1/8 at 0."""
+    small = np.abs(t) < 1e-8
+    return np.where(small, 0.125, (np.expm1(t) - t) / np.square(2.0 * np.where(small, 1.0, t)))
+
+
+def thin_root(root: Array, cloud: Any, rate: PerTrial) -> MovedRoot:
+    """A(I + VᵀSV) with (I + VᵀSV)² = I + VᵀDV, D = diag(w)·rate/α, its scale √α apart, and where the result is definite."""
+    remainder = 1.0 - rate * cloud.decay
+    if not everywhere(remainder > 0):
+        return thick_root(root, cloud, rate)
+    weights = spread(rate / remainder, 1) * cloud.weights
+    step = cloud.gram * weights[..., None, :]
+    if everywhere(norm(step) <= SMALL_STEP):
+        middle, definite, inverse = _middle_of_small_step(weights, step)
+    elif everywhere(rate * cloud.eigen[0][..., -1] < LARGE_STEP * remainder):
+        middle, definite, inverse = _middle_of_step(cloud, weights, spread(rate / remainder, 1) * cloud.eigen[0])
+    else:  # the sum S would cancel
+        return thick_root(root, cloud, rate)
+    v = cloud.vectors
+    images = v @ root.mT if cloud.images is None else cloud.images
+
+    def transport(vector: Array) -> Array:
+        """M^{-1/2}v = (I + VᵀTV)v/√α."""
+        return (vector + combination(inverse(image(v, vector)), v)) / np.sqrt(spread(remainder, 1))
+
+    return updated(root, images, product(middle, v)), np.sqrt(remainder), definite, transport
+
+
+Middle = tuple[Array, Mask, Callable[[Array], Array]]
+"""S (..., k, k) of a step, where the step is definite, and u ↦ Tu (..., k) with I + VᵀTV = (I + VᵀSV)⁻¹."""
+
+
+def _middle_of_small_step(weights: Array, step: Array) -> Middle:
+    """By series in X = VVᵀD: S = D·g(X) with g(x) = (√(1 + x) − 1)/x, and T = D·h(X) with h(x) = (1/√(1 + x) − 1)/x."""
+    square = product(step, step)
+    powers = np.empty((4, *step.shape))
+    powers[0], powers[1], powers[2], powers[3] = np.eye(step.shape[-1]), step, square, product(square, step)
+    g0, g4, g8, h0, h4, h8 = SERIES.dot(powers.reshape(4, -1)).reshape(6, *step.shape)
+    fourth, d = product(square, square), weights[..., None]
+    middle = d * (g0 + product(fourth, g4 + product(fourth, g8)))
+    inverse = d * (h0 + product(fourth, h4 + product(fourth, h8)))
+    return middle, np.ones(weights.shape[:-1], dtype=np.bool_)[()], lambda u: image(inverse, u)
+
+
+def _middle_of_step(cloud: Any, weights: Array, values: Array) -> Middle:
+    """By the eigenvalues Λ of RᵀDR = UΛUᵀ with RRᵀ = VVᵀ: S = ½(D − DBBᵀD), B = R·U·(1 + s)⁻¹, s = √(1 + Λ).
+
+    No inverse of R, so V may lack full rank. T = −½D + DRU·(s + 2)/(2s(1 + s)²)·UᵀRᵀD.
+    """
+    growth = 1.0 + values
+    definite = growth[..., 0] > 0
+    if not everywhere(definite):  # such a step is not taken: any root will do
+        growth = np.abs(growth)
+    s = np.sqrt(growth)[..., None, :]
+    dru = weights[..., None] * (cloud.gram_root @ cloud.eigen[1])
+    db = dru / (1.0 + s)
+    middle = product(db, -0.5 * db.mT)
+    diagonal = diagonal_of(middle)
+    diagonal += 0.5 * weights
+
+    def inverse(u: Array) -> Array:
+        return image(dru * ((s + 2.0) / (2.0 * s * np.square(1.0 + s))), combination(u, dru)) - 0.5 * weights * u
+
+    return middle, definite, inverse

@@ -1,0 +1,148 @@
+"""The LAPACK calls of one step, for one matrix or a batch; a failure is an answer here, never an exception.
+
+A single small matrix goes straight to LAPACK, because the checks of the general wrappers cost more than the work; its options are given by
+their place, which costs half as much as by their name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from sublevel.engine.arrays import Array, Mask, PerTrial, everywhere, ones, spread
+
+
+def product(a: Array, b: Array) -> Array:
+    """a @ b for matrices (..., k, m) and (..., m, l); one run's through `dot`, which starts twice as fast as the general product."""
+    return a.dot(b) if a.ndim == b.ndim == 2 else a @ b
+
+
+def combination(weights: Array, vectors: Array) -> Array:
+    """Σ wᵢ vᵢ (..., d) of weights (..., k) and vectors (..., k, d)."""
+    return weights.dot(vectors) if vectors.ndim == 2 else (weights[..., None, :] @ vectors)[..., 0, :]
+
+
+def inner(a: Array, b: Array) -> PerTrial:
+    """aᵀb (...,) of vectors (..., d)."""
+    return a.dot(b) if a.ndim == b.ndim == 1 else np.vecdot(a, b)
+
+
+def add_to_diagonal(matrix: Array, number: PerTrial) -> None:
+    """Add a number (...,) to the diagonal of a matrix (..., d, d), in place."""
+    if matrix.ndim == 2:
+        d = len(matrix)
+        blas.daxpy(ones(d), matrix.reshape(-1), d, number, 0, 1, 0, d + 1)
+    else:
+        diagonal = diagonal_of(matrix)
+        diagonal += spread(number, 1)
+
+
+def diagonal_of(matrix: Array) -> Array:
+    """The diagonal (..., d) of a matrix (..., d, d), as a view to write to."""
+    flat = matrix.reshape(-1) if matrix.ndim == 2 else matrix.reshape(*matrix.shape[:-2], -1)
+    return flat[..., :: matrix.shape[-1] + 1]
+
+
+def image(matrix: Array, vector: Array) -> Array:
+    """Matrix (..., k, d) times vector (..., d)."""
+    return matrix.dot(vector) if matrix.ndim == 2 and vector.ndim == 1 else (matrix @ vector[..., None])[..., 0]
+
+
+def gram(vectors: Array) -> Array:
+    """VVᵀ (..., k, k) of vectors (..., k, d); one run's as a general product, which for few vectors is faster than the symmetric one."""
+    return blas.dgemm(1.0, vectors.T, vectors.T, 0.0, None, 1) if vectors.ndim == 2 else vectors @ vectors.mT
+
+
+def norm(matrix: Array) -> PerTrial:
+    """Frobenius norm (...) of a matrix (..., k, k), of which no square overflows."""
+    if matrix.ndim == 2:
+        return np.float64(blas.dnrm2(matrix.reshape(-1)))
+    return np.hypot.reduce(matrix.reshape(*matrix.shape[:-2], -1), axis=-1)
+
+
+def updated(matrix: Array, left: Array, right: Array) -> Array:
+    """matrix + leftᵀ·right (..., d, d) for left and right (..., k, d); one run's without a matrix in between."""
+    if matrix.ndim == 2:
+        return blas.dgemm(1.0, right.T, left.T, beta=1.0, c=matrix.T, trans_b=1).T
+    moved = left.mT @ right
+    moved += matrix
+    return moved
+
+
+def with_row(matrix: Array, row: Array) -> Array:
+    """Rows (..., k, d) and one more (..., d) below them."""
+    longer = np.empty((*matrix.shape[:-2], matrix.shape[-2] + 1, matrix.shape[-1]))
+    longer[..., :-1, :], longer[..., -1, :] = matrix, row
+    return longer
+
+
+def with_square(matrix: Array, weight: PerTrial, vector: Array) -> Array:
+    """matrix + weight·vvᵀ (..., d, d) of a vector v (..., d); the matrix, which must be symmetric, is overwritten."""
+    if matrix.ndim == 2:
+        return blas.dger(weight, vector, vector, 1, 1, matrix.T, 1, 1, 1).T  # strides, and what may be overwritten
+    matrix += spread(weight, 2) * vector[..., :, None] * vector[..., None, :]
+    return matrix
+
+
+def solve(matrix: Array, right: Array) -> Array:
+    """matrix⁻¹·right (..., d, n)."""
+    return np.linalg.solve(matrix, right).astype(np.float64, copy=False)
+
+
+def lower_solve(lower: Array, vector: Array) -> Array:
+    """L⁻¹v (..., d) for a lower triangular L (..., d, d)."""
+    if lower.ndim == 2:
+        return lapack.dtrtrs(lower, vector, 1)[0]
+    return solve(lower, vector[..., None])[..., 0]
+
+
+def cholesky(matrix: Array) -> tuple[Array, Mask]:
+    """Lower Cholesky factor (..., d, d), and whether the matrix was positive definite (...)."""
+    if matrix.ndim == 2:
+        factor, info = lapack.dpotrf(matrix.T, 1, 1)  # lower, clean; the transposed of a symmetric matrix is in LAPACK's order
+        return factor, np.bool_(info == 0)
+    try:
+        return np.linalg.cholesky(matrix).astype(np.float64, copy=False), np.ones(matrix.shape[:-2], dtype=np.bool_)
+    except np.linalg.LinAlgError:
+        return one_by_one(cholesky, matrix)
+
+
+def eigh(matrix: Array) -> tuple[Array, Array]:
+    """Ascending eigenvalues (..., d) and eigenvectors in columns (..., d, d); NaN where LAPACK did not converge."""
+    if matrix.ndim == 2:
+        values, vectors, info = lapack.dsyevd(matrix, 1, 1)
+        return (values, vectors) if info == 0 else (np.full_like(values, np.nan), np.full_like(vectors, np.nan))
+    try:
+        return np.linalg.eigh(matrix)
+    except np.linalg.LinAlgError:
+        return one_by_one(eigh, matrix)
+
+
+def eigvalsh(matrix: Array) -> Array:
+    """Ascending eigenvalues (..., d) of a symmetric matrix; NaN where LAPACK did not converge."""
+    if matrix.ndim == 2:
+        values, _, info = lapack.dsyev(matrix, 0, 1)
+        return values if info == 0 else np.full_like(values, np.nan)
+    try:
+        return np.linalg.eigvalsh(matrix).astype(np.float64, copy=False)
+    except np.linalg.LinAlgError:
+        return one_by_one(lambda single: (eigvalsh(single),), matrix)[0]
+
+
+def semidefinite_root(matrix: Array) -> Array:
+    """R (..., k, k) with RRᵀ = a positive semidefinite matrix, also where that has no Cholesky factor."""
+    root, definite = cholesky(matrix)
+    if everywhere(definite):
+        return root
+    values, vectors = eigh(matrix)
+    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+
+
+def one_by_one(factor: Callable[[Array], tuple[Any, ...]], matrix: Array) -> Any:
+    """`factor` applied to each matrix of a batch, its answers stacked: for a batch in which some matrix has none."""
+    batch = matrix.shape[:-2]
+    answers = [factor(single) for single in matrix.reshape(-1, *matrix.shape[-2:])]
+    return tuple(np.reshape(part, batch + np.shape(part[0])) for part in zip(*answers, strict=True))

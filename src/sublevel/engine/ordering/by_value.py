@@ -1,0 +1,37 @@
+"""The order of a sample's points: by their values, and by constraints where there are some."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sublevel.engine.arrays import Array
+from sublevel.engine.families.protocol import Family
+from sublevel.engine.memory import NO_MEMORY
+from sublevel.engine.ordering.ranks import Ranking, ranking
+
+
+class Ordering:
+    """Base class of the rules that order the points of a sample."""
+
+    __slots__ = ()
+
+    def init(self, theta: Family, sample_size: int) -> Any:
+        """The memory at the start of a run: a `Memory`."""
+        return NO_MEMORY
+
+    def __call__(self, values: Array, constraints: Array | None, memory: Any, /) -> tuple[Ranking, Any]:
+        """The ranking of points with values (..., n) and constraint values (..., n, m), and the memory for the next generation."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class ByValue(Ordering):
+    """The lower value is better; NaN is worse than all others. There are no constraints."""
+
+    def __call__(self, values: Array, constraints: Array | None, memory: Any, /) -> tuple[Ranking, Any]:
+        """The ranking of the values."""
+        return ranking(values), memory
+
+
+BY_VALUE = ByValue()

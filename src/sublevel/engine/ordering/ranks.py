@@ -1,0 +1,104 @@
+"""The order of a sample's f-values: all that the search ever learns of f.
+
+The one place that says what ties and NaN mean. Equal values share a rank, and NaN is a value worse than +inf.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.engine.arrays import Array, Mask, PerTrial, value
+
+FEW = 64
+"""Values up to which Python's set finds ties faster than arrays do."""
+
+
+@value
+class Ranking:
+    """Points from best to worst, with the ends of their tie groups."""
+
+    order: NDArray[np.intp]  # (..., n), indices from best to worst
+    tie_ends: NDArray[np.bool_] | None  # (..., n), in that order: the last of its equals; None without ties
+    best: PerTrial  # (...,), the best value, NaN if there is none
+
+    @property
+    def is_flat(self) -> Mask:
+        """Where all values are equal (...)."""
+        if self.tie_ends is None:
+            return np.zeros(self.best.shape, dtype=np.bool_)[()]
+        return ~self.tie_ends[..., :-1].any(axis=-1)
+
+    @property
+    def is_telling(self) -> Mask:
+        """Where the values give a direction (...): one is usable, and not all are equal."""
+        usable = self.best < np.inf
+        return usable if self.tie_ends is None else usable & ~self.is_flat
+
+    def sorted(self, per_point: Array) -> Array:
+        """Numbers of the points (..., n), from best to worst."""
+        return per_point[self.order] if self.order.ndim == 1 else np.take_along_axis(per_point, self.order, axis=-1)
+
+    def unsorted(self, per_rank: Array) -> Array:
+        """Numbers given from best to worst (..., n), as they belong to the points."""
+        per_point = np.empty(self.order.shape)
+        if self.order.ndim == 1:
+            per_point[self.order] = per_rank
+        else:
+            np.put_along_axis(per_point, self.order, per_rank, axis=-1)
+        return per_point
+
+    def of_best(self, per_point: Array) -> PerTrial:
+        """The best point's number (...,), of numbers of the points (..., n)."""
+        if self.order.ndim == 1:
+            return per_point[self.order[0]]
+        return np.take_along_axis(per_point, self.order[..., :1], axis=-1)[..., 0]
+
+    def shared(self, ascending: Array) -> Array:
+        """Numbers that do not fall from best to worst (..., n), each replaced by that of the last of its equals.
+
+        The set {j : fⱼ ≤ fᵢ} holds them all.
+        """
+        if self.tie_ends is None:
+            return ascending
+        last = np.where(self.tie_ends, ascending, np.inf)
+        return np.minimum.accumulate(last[..., ::-1], axis=-1)[..., ::-1]
+
+    def assigned(self, by_rank: Array, average_ties: bool) -> Array:
+        """Numbers given to the ranks (n,), as they belong to the points (..., n).
+
+        Tied points all get the number of the last of them, or the average over their ranks.
+        """
+        if self.tie_ends is None:
+            return self.unsorted(by_rank if self.order.ndim == 1 else np.broadcast_to(by_rank, self.order.shape))
+        last = self.shared(np.broadcast_to(np.arange(by_rank.size, dtype=np.float64), self.order.shape)).astype(np.intp)
+        return self.unsorted(_averages(by_rank, last) if average_ties else by_rank[last])
+
+
+def _averages(by_rank: Array, last: NDArray[np.intp]) -> Array:
+    """The mean of `by_rank` (n,) over each tie group, given the last rank of everyone's group (..., n)."""
+    sums = np.concatenate([[0.0], np.cumsum(by_rank)])
+    opens = np.diff(last, axis=-1, prepend=-1) > 0  # the first of its equals
+    first = np.maximum.accumulate(np.where(opens, np.arange(by_rank.size), 0), axis=-1)
+    return (sums[last + 1] - sums[first]) / (last + 1 - first)
+
+
+def ranking(values: Array) -> Ranking:
+    """The ranking of f-values (..., n)."""
+    order = values.argsort(axis=-1)  # puts NaN last
+    if order.ndim == 1 and order.size <= FEW:
+        numbers = values.tolist()
+        if len(set(numbers)) == order.size and numbers[order[-1]] == numbers[order[-1]]:  # all different, and none is NaN
+            return Ranking(order, None, values[order[0]])
+    ascending = values[order] if values.ndim == 1 else np.take_along_axis(values, order, axis=-1)
+    best = ascending[..., 0]
+    rises = ascending[..., 1:] > ascending[..., :-1]
+    if rises.all():
+        return Ranking(order, None, best)
+    order = values.argsort(axis=-1, kind="stable")  # equals in the order of the points, be they NaN, inf or finite
+    is_nan = np.isnan(ascending)
+    rises |= is_nan[..., 1:] & ~is_nan[..., :-1]  # NaN equals NaN and is above +inf
+    if rises.all():
+        return Ranking(order, None, best)
+    tie_ends = np.concatenate([rises, np.ones_like(rises, shape=(*rises.shape[:-1], 1))], axis=-1)
+    return Ranking(order, tie_ends, best)

@@ -1,0 +1,80 @@
+"""Learning rates that adapt themselves to keep the signal above the noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sublevel.engine.arrays import Array, PerTrial, value
+from sublevel.engine.families.protocol import Family
+from sublevel.engine.memory import Memory
+from sublevel.engine.tangent import Tangent
+from sublevel.engine.transforms.protocol import Generation, Transform
+
+
+@value
+class Signal:
+    """A learning rate and the moving averages that decide it."""
+
+    rate: PerTrial  # (...,), η
+    average: Array  # (..., q), E: of the changes
+    power: PerTrial  # (...,), V: of their squared lengths
+
+    def followed(self, change: Array, beta: float, alpha: float, gamma: float) -> Signal:
+        """After one more change (..., q) in orthonormal coordinates: η grows while its signal-to-noise ratio is above αη, else falls."""
+        average = (1.0 - beta) * self.average + beta * change
+        power = (1.0 - beta) * self.power + beta * np.vecdot(change, change)
+        signal = np.vecdot(average, average)
+        noise = np.maximum(power - signal, np.finfo(np.float64).tiny)
+        ratio = (signal - beta / (2.0 - beta) * power) / noise
+        growth = np.clip(ratio / (alpha * self.rate) - 1.0, -1.0, 1.0)
+        rate = np.minimum(self.rate * np.exp(np.minimum(gamma * self.rate, beta) * growth), 1.0)
+        return Signal(rate, average, power)
+
+
+@value
+class Signals(Memory):
+    """Those of the mean and of the covariance. The averages stay in the frame of the root, as in the paper's local coordinates."""
+
+    mean: Signal
+    cov: Signal
+
+    @property
+    def pace(self) -> PerTrial:
+        """How fast the search goes, as a part of its usual speed (...,)."""
+        return np.minimum(self.mean.rate, self.cov.rate)
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptedRates(Transform):
+    """Damp the whole change of θ by rates η_m and η_Σ that keep a constant signal-to-noise ratio.
+
+    LRA-CMA-ES (Nomura, Akimoto, Ono, GECCO 2023). Goes last among the transforms and works with every method and family. The scale is
+    corrected by η_m(t)/η_m(t + 1), as there; the paths of CMA-ES are carried in the frame of the damped step.
+    """
+
+    needs_spectrum: ClassVar[bool] = False
+    reduces_rates: ClassVar[bool] = True
+    alpha: float = 1.4
+    beta_mean: float = 0.1
+    beta_cov: float = 0.03
+    gamma: float = 0.1
+
+    def init(self, theta: Family, sample_size: int) -> Signals:
+        """Rates of 1 and no history."""
+        batch = theta.mean.shape[:-1]
+
+        def fresh(q: int) -> Signal:
+            return Signal(np.ones(batch)[()], np.zeros((*batch, q)), np.zeros(batch)[()])
+
+        return Signals(fresh(theta.dimension), fresh(theta.change_size))
+
+    def __call__(self, tangent: Tangent, memory: Signals, generation: Generation, /) -> tuple[Tangent, Signals]:
+        """The tangent damped by the adapted rates."""
+        with np.errstate(over="ignore", invalid="ignore"):  # a change beyond the range of floats has no rate, and the step is refused
+            mean = memory.mean.followed(tangent.mean, self.beta_mean, self.alpha, self.gamma)
+            cov = memory.cov.followed(generation.theta.change(tangent), self.beta_cov, self.alpha, self.gamma)
+            correction = np.log(memory.mean.rate / mean.rate)
+            return tangent.damped(mean=mean.rate, cov=cov.rate, log_scale=correction), Signals(mean, cov)

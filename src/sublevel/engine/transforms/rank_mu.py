@@ -1,0 +1,23 @@
+"""The rank-µ update of CMA-ES."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sublevel.engine.constants import cma_constants
+from sublevel.engine.memory import NoMemory
+from sublevel.engine.tangent import Tangent
+from sublevel.engine.transforms.protocol import Generation, Transform
+
+
+@dataclass(frozen=True, slots=True)
+class RankMu(Transform):
+    """The covariance part of the natural gradient at the rate c_µ (Hansen, arXiv:1604.00772, eq. 47); the mean moves at the rate 1."""
+
+    needs_spectrum: ClassVar[bool] = False
+
+    def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
+        """The tangent at these rates."""
+        c = cma_constants(tangent.mean.shape[-1], tangent.cloud.size, generation.theta.degrees_of_freedom)
+        return tangent.with_covariance(tangent.cloud, c.c_mu), memory

@@ -1,0 +1,63 @@
+"""The rank-one update of CMA-ES along the covariance path p_c."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sublevel.engine.arrays import Array, spread, value
+from sublevel.engine.constants import cma_constants
+from sublevel.engine.families.protocol import Family, Move
+from sublevel.engine.memory import Memory
+from sublevel.engine.tangent import ONE, PathReading, Tangent, is_thin
+from sublevel.engine.transforms.protocol import Generation, Transform
+
+ALWAYS = PathReading(ONE, ONE)
+"""The reading if no step-size path is kept: every step enters the covariance path."""
+
+
+@value
+class CovariancePath(Memory):
+    """Weighted sum of past steps of the mean, a vector of the whitened frame."""
+
+    path: Array  # (..., d)
+    image: Array | None  # (..., d), the path seen through the root, where images are kept
+
+    def transport(self, move: Move) -> CovariancePath:
+        """The path in the new frame. Its image is the same but for the unit."""
+        image = None if self.image is None else self.image / spread(move.stretch, 1)
+        return CovariancePath(move.transport(self.path), image)
+
+    def rescale(self, factors: Array) -> CovariancePath:
+        """Whitened vectors stay, images follow."""
+        return self if self.image is None else CovariancePath(self.path, factors * self.image)
+
+
+@dataclass(frozen=True, slots=True)
+class RankOne(Transform):
+    """Add c_1·p_c p_cᵀ to the covariance part (Hansen, arXiv:1604.00772, eqs. 45 and 47). Goes after `RankMu`.
+
+    No step enters p_c while the step-size path is too long (h_σ = 0); the variance that p_c lacks then is given back.
+    """
+
+    needs_spectrum: ClassVar[bool] = False
+
+    def init(self, theta: Family, sample_size: int) -> CovariancePath:
+        """A path of length 0."""
+        nothing = np.zeros_like(theta.mean)
+        return CovariancePath(nothing, theta.images(nothing) if is_thin(sample_size, theta.dimension) else None)
+
+    def __call__(self, tangent: Tangent, memory: CovariancePath, generation: Generation, /) -> tuple[Tangent, CovariancePath]:
+        """The tangent with one more vector."""
+        cloud, step = tangent.cloud, tangent.mean
+        c = cma_constants(step.shape[-1], cloud.size, generation.theta.degrees_of_freedom)
+        advances = (tangent.path or ALWAYS).advances
+        gain = spread(c.gain_c * advances, 1)
+        path = c.keep_c * memory.path
+        path += gain * step
+        image = None if memory.image is None or tangent.mean_image is None else c.keep_c * memory.image + gain * tangent.mean_image
+        decay = tangent.rate * cloud.decay + c.c_1 - c.c_1_stalled * (1.0 - advances)
+        joined = cloud.joined(tangent.rate, path, c.c_1, decay, image)
+        return tangent.with_covariance(joined, ONE), CovariancePath(path, image)

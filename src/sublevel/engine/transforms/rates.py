@@ -1,0 +1,152 @@
+"""Learning rates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from sublevel.engine.arrays import PerTrial, larger, total, value
+from sublevel.engine.constants import hansen_kern_rate, spectral_rate, xnes_rate
+from sublevel.engine.families.protocol import Family
+from sublevel.engine.memory import Memory, NoMemory
+from sublevel.engine.tangent import Tangent
+from sublevel.engine.transforms.protocol import Generation, Transform
+from sublevel.engine.weights.quantile import Scheme, effective_size, scheme_weights
+
+
+@value
+class CovarianceRate(Memory):
+    """A learning rate that is computed once."""
+
+    rate: PerTrial  # (...,)
+
+
+@value
+class Age(Memory):
+    """How long a run has lasted."""
+
+    iterations: PerTrial  # (...,)
+
+
+@dataclass(frozen=True, slots=True)
+class SpectralRates(Transform):
+    """η_m = c_mean/σ₁(Z) and η_C = c_cov/(2σ₁(Z)): no principal variance changes by more than a factor 1 ± c_cov/2.
+
+    The rates of section 4 of the paper, c_mean = 1 there. Positive definiteness is kept by construction.
+    """
+
+    c_cov: float | None = None  # chosen from d and the family if None
+    c_mean: float | None = 1.0  # None: move to the weighted mean of the attracting points, which a step-size rule expects
+
+    def __post_init__(self) -> None:
+        if self.c_cov is not None and not 0 < self.c_cov <= 1:
+            raise ValueError(
+                f"`c_cov` must lie in (0, 1], got {self.c_cov!r}. Smaller is slower and more precise; the paper uses 0.1 to 1."
+            )
+        if self.c_mean is not None and not 0 < self.c_mean < np.inf:
+            raise ValueError(f"`c_mean` must be positive and finite, got {self.c_mean!r}. The paper uses 1.")
+
+    def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
+        """The tangent at these rates; a tangent without a covariance part stays where it is."""
+        rate, theta = reciprocal(tangent.spectral_norm), generation.theta
+        c_cov = spectral_rate(theta.dimension, theta.degrees_of_freedom) if self.c_cov is None else self.c_cov
+        mean = reciprocal(total(np.maximum(generation.weighting.mean, 0.0))) if self.c_mean is None else self.c_mean * rate
+        return tangent.scaled(mean=mean, cov=0.5 * c_cov * rate), memory
+
+
+@dataclass(frozen=True, slots=True)
+class FadingRates(Transform):
+    """η_m = η_C = c/(2·max(σ₁(Z), ‖mean part‖)) with c = min(1, span/t) up to iteration t = settled, and constant from there on.
+
+    Spectral rates but where f is a slope: there Z may vanish and the mean part does not, and no step may be longer than c/2.
+    Large steps forget a bad start, small ones average the noise: the gains of Robbins & Monro (Ann. Math. Stat. 22, 1951). The iterations
+    after `settled` can be averaged (Polyak & Juditsky, SIAM J. Control Optim. 30, 1992).
+    """
+
+    span: float
+    settled: int
+
+    def __post_init__(self) -> None:
+        if not (0 < self.span < np.inf and self.settled >= 1):
+            raise ValueError(f"`span` must be positive and `settled` at least 1, got {self.span!r} and {self.settled!r}.")
+
+    def init(self, theta: Family, sample_size: int) -> Age:
+        """No iteration yet."""
+        return Age(np.zeros(theta.mean.shape[:-1])[()])
+
+    def __call__(self, tangent: Tangent, memory: Age, generation: Generation, /) -> tuple[Tangent, Age]:
+        """The tangent at the rate of this iteration."""
+        age = memory.iterations + 1.0
+        size = larger(tangent.spectral_norm, np.sqrt(np.vecdot(tangent.mean, tangent.mean)))
+        rate = 0.5 * np.minimum(1.0, self.span / np.minimum(age, self.settled)) * reciprocal(size)
+        return tangent.scaled(mean=rate, cov=rate), Age(age)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedRates(Transform):
+    """η_m = mean and η_C = cov."""
+
+    needs_spectrum: ClassVar[bool] = False
+    mean: float
+    cov: float
+
+    def __post_init__(self) -> None:
+        for name, rate in (("mean", self.mean), ("cov", self.cov)):
+            if not 0 <= rate < np.inf:
+                raise ValueError(f"`{name}` must be a rate ≥ 0, got {rate!r}. Usual values lie in (0, 1].")
+
+    def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
+        """The tangent at these rates."""
+        return tangent.scaled(mean=np.float64(self.mean), cov=np.float64(self.cov)), memory
+
+
+@dataclass(frozen=True, slots=True)
+class HansenKernRates(Transform):
+    """η_m = 1 and η_C = (2µ_w − 1)/((d + 2)² + µ_w) for the weights of a selection scheme, as the paper's section 4.2 quotes them.
+
+    Restricted families have a larger η_C, see `constants.hansen_kern_rate`.
+    """
+
+    needs_spectrum: ClassVar[bool] = False
+    scheme: Scheme
+    c_mean: float = 1.0
+
+    def init(self, theta: Family, sample_size: int) -> CovarianceRate:
+        """The covariance rate (...,), which d, n and the family decide."""
+        mu_eff = effective_size(scheme_weights(self.scheme, sample_size))
+        rate = hansen_kern_rate(theta.dimension, mu_eff, theta.degrees_of_freedom)
+        return CovarianceRate(np.full(theta.mean.shape[:-1], rate)[()])
+
+    def __call__(self, tangent: Tangent, memory: CovarianceRate, generation: Generation, /) -> tuple[Tangent, CovarianceRate]:
+        """The tangent at these rates."""
+        return tangent.scaled(mean=np.float64(self.c_mean), cov=memory.rate), memory
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialRates(Transform):
+    """η_m = c_mean and η_C = (9 + 3 ln d)/(5d√d) along the exponential map, which never leaves the family.
+
+    xNES (Glasmachers et al., GECCO 2010); SNES for restricted families, with η_C = (3 + ln d)/(5√d).
+    """
+
+    needs_spectrum: ClassVar[bool] = False
+    c_mean: float = 1.0
+
+    def init(self, theta: Family, sample_size: int) -> CovarianceRate:
+        """The covariance rate (...,), which d and the family decide."""
+        return CovarianceRate(np.full(theta.mean.shape[:-1], xnes_rate(theta.dimension, theta.degrees_of_freedom))[()])
+
+    def __call__(self, tangent: Tangent, memory: CovarianceRate, generation: Generation, /) -> tuple[Tangent, CovarianceRate]:
+        """The tangent at these rates, to be followed exponentially."""
+        scaled = tangent.scaled(mean=np.float64(self.c_mean), cov=memory.rate)
+        return replace(scaled, exponential=True), memory
+
+
+def reciprocal(positive: PerTrial) -> PerTrial:
+    """1/positive (...,), and 0 where that would not be a finite number."""
+    if positive.ndim == 0:
+        return positive * 0.0 if positive <= 1e-300 else 1.0 / positive
+    usable = ~(positive <= 1e-300)  # NaN stays NaN, and the step is refused
+    return np.where(usable, 1.0 / np.where(usable, positive, 1.0), 0.0)

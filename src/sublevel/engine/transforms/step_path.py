@@ -1,0 +1,59 @@
+"""The step-size path p_σ of CMA-ES, and whether it is too long for a rank-one update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sublevel.engine.arrays import Array, PerTrial, as_number, spread, value
+from sublevel.engine.constants import CmaConstants, cma_constants
+from sublevel.engine.families.protocol import Family
+from sublevel.engine.linalg import combination, inner
+from sublevel.engine.memory import Memory
+from sublevel.engine.tangent import PathReading, Tangent
+from sublevel.engine.transforms.protocol import Generation, Transform
+
+
+@value
+class StepPath(Memory):
+    """Weighted sum of past steps of the mean, in the frame of the root."""
+
+    path: Array  # (..., d)
+    fading: PerTrial  # (...,), (1 − c_σ)^{2t}: the weight of the first step
+
+
+@dataclass(frozen=True, slots=True)
+class Cumulation(Transform):
+    """Update p_σ and report its length and h_σ to the parts that follow (Hansen, arXiv:1604.00772, eq. 43 and h_σ of its section A).
+
+    A step Σ wᵢzᵢ is multiplied by √µ_eff, which makes it a standard normal vector if selection is random. Of weights that are not all
+    positive, only the positive ones count here: points far from the mean with large negative weights would make the path of a distribution
+    that is too wide longer, not shorter.
+    """
+
+    needs_spectrum: ClassVar[bool] = False
+    reads_points: ClassVar[bool] = True
+
+    def init(self, theta: Family, sample_size: int) -> StepPath:
+        """A path of length 0."""
+        return StepPath(np.zeros_like(theta.mean), np.ones(theta.mean.shape[:-1])[()])
+
+    def __call__(self, tangent: Tangent, memory: StepPath, generation: Generation, /) -> tuple[Tangent, StepPath]:
+        """The tangent with the reading of the path."""
+        step = tangent.mean
+        c = cma_constants(step.shape[-1], tangent.cloud.size, generation.theta.degrees_of_freedom)
+        path = c.keep_sigma * memory.path
+        path += c.gain_sigma * step if generation.weighting.mu_eff is not None else _attracting_step(c, generation)
+        fading = memory.fading * c.fade
+        length = inner(path, path) ** 0.5 / c.chi
+        reading = PathReading(length, as_number(length < c.stall * (1.0 - fading) ** 0.5))
+        return tangent.with_path(reading), StepPath(path, fading)
+
+
+def _attracting_step(c: CmaConstants, generation: Generation) -> Array:
+    """√(c_σ(2 − c_σ)·µ_eff)·Σ wᵢzᵢ (..., d) over the points with a positive weight."""
+    weights = np.maximum(generation.weighting.mean, 0.0)
+    squares = np.maximum(np.vecdot(weights, weights), np.finfo(np.float64).tiny)
+    return spread(np.sqrt(c.c_sigma * (2.0 - c.c_sigma) / squares), 1) * combination(weights, generation.sample.z)

@@ -1,0 +1,23 @@
+"""Step-size rules: how fast the standard deviations grow or shrink, besides what the covariance part does.
+
+A rule is a transform that sets `Tangent.log_scale`. It goes before the learning rates, where the mean part is the plain Σ wᵢzᵢ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sublevel.engine.transforms.protocol import Transform
+from sublevel.engine.transforms.step_path import Cumulation
+from sublevel.engine.transforms.step_size.csa import CSA
+from sublevel.engine.transforms.step_size.psr import PSR
+from sublevel.engine.transforms.step_size.tpa import TPA
+
+STEP_SIZES: Mapping[str, tuple[Transform, ...]] = {
+    "csa": (Cumulation(), CSA()),
+    "psr": (PSR(),),
+    "tpa": (TPA(),),
+}
+"""The parts of each rule by its name."""
+
+__all__ = ["CSA", "PSR", "STEP_SIZES", "TPA"]

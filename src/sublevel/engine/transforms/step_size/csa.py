@@ -1,0 +1,26 @@
+"""Cumulative step-size adaptation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sublevel.engine.arrays import smaller
+from sublevel.engine.constants import cma_constants
+from sublevel.engine.memory import NoMemory
+from sublevel.engine.tangent import Tangent
+from sublevel.engine.transforms.protocol import Generation, Transform
+
+
+@dataclass(frozen=True, slots=True)
+class CSA(Transform):
+    """Longer steps while p_σ is longer than that of random steps, else shorter (Hansen, arXiv:1604.00772, eq. 44). After `Cumulation`."""
+
+    needs_spectrum: ClassVar[bool] = False
+
+    def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
+        """The tangent with a change of scale."""
+        if tangent.path is None:
+            raise ValueError("`CSA` reads the step-size path: put `Cumulation()` before it in `transforms`.")
+        c = cma_constants(tangent.mean.shape[-1], tangent.cloud.size, generation.theta.degrees_of_freedom)
+        return tangent.with_log_scale(smaller(c.c_sigma / c.d_sigma * (tangent.path.length - 1.0), 1.0)), memory

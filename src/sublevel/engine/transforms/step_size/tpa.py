@@ -1,0 +1,62 @@
+"""Two-point step-size adaptation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import ClassVar
+
+import numpy as np
+
+from sublevel.engine.arrays import Array, PerTrial, spread, value
+from sublevel.engine.families.protocol import Family, Move
+from sublevel.engine.memory import Memory
+from sublevel.engine.tangent import Tangent
+from sublevel.engine.transforms.protocol import Generation, Transform
+
+
+@value
+class TwoPoints(Memory):
+    """The last step of the mean, and the averaged comparison of a longer with a shorter one."""
+
+    step: Array  # (..., d), in the whitened frame; 0 before the first step
+    average: PerTrial  # (...,)
+
+    def transport(self, move: Move) -> TwoPoints:
+        """The step in the new frame."""
+        return TwoPoints(move.transport(self.step), self.average)
+
+
+@dataclass(frozen=True, slots=True)
+class TPA(Transform):
+    """Compare the points ahead of and behind the mean along its last step: longer steps if the one ahead has the better rank.
+
+    Both points replace the first two of a sample, as far from the mean as the first one was drawn. Hansen, Atamna & Auger, PPSN 2014;
+    constants of Akimoto & Hansen, GECCO 2016, Table 1: c_σ = 0.3, d_σ = √d.
+    """
+
+    needs_spectrum: ClassVar[bool] = False
+    adds_points: ClassVar[bool] = True
+    rate: float = 0.3
+
+    def init(self, theta: Family, sample_size: int) -> TwoPoints:
+        """No step yet."""
+        return TwoPoints(np.zeros_like(theta.mean), np.zeros(theta.mean.shape[:-1])[()])
+
+    def add_points(self, memory: TwoPoints, z: Array) -> Array:
+        """The points (..., n, d), the first two of them along the last step."""
+        first, step = z[..., 0, :], memory.step
+        square = np.vecdot(step, step)
+        has_step = square > 0.0
+        factor = np.sqrt(np.vecdot(first, first) / np.where(has_step, square, 1.0))
+        ahead = np.where(spread(has_step, 1), spread(factor, 1) * step, first)
+        behind = np.where(spread(has_step, 1), -ahead, z[..., 1, :])
+        return np.concatenate([ahead[..., None, :], behind[..., None, :], z[..., 2:, :]], axis=-2)
+
+    def __call__(self, tangent: Tangent, memory: TwoPoints, generation: Generation, /) -> tuple[Tangent, TwoPoints]:
+        """The tangent with a change of scale."""
+        size, d = tangent.cloud.size, tangent.mean.shape[-1]
+        ranks = generation.ranks.assigned(np.arange(size, dtype=np.float64), average_ties=True)
+        lead = (ranks[..., 1] - ranks[..., 0]) / (size - 1.0)
+        average = memory.average + self.rate * (np.where(np.any(memory.step, axis=-1), lead, 0.0)[()] - memory.average)
+        return tangent.with_log_scale(average / sqrt(d)), TwoPoints(tangent.mean, average)

@@ -1,0 +1,89 @@
+"""IGO's cost: the quantile of f(x) under the sampling distribution, estimated by ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from sublevel.engine.arrays import Array, locked
+from sublevel.engine.families.protocol import Sample
+from sublevel.engine.ordering.ranks import Ranking
+from sublevel.engine.tangent import Weighting
+from sublevel.engine.weights.protocol import Weights
+
+Scheme = Callable[[int], Array]
+"""Sample size n ↦ weights (n,) from the best to the worst, not increasing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """1/µ for the best µ = ⌊fraction·n⌋ points, 0 for the rest; eq:intermediate of the paper has the fraction 1/4.
+
+    No point is selected if n < 1/fraction: the weights are all 0, and no step is taken.
+    """
+
+    fraction: float = 0.25
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise ValueError(f"`fraction` must lie in (0, 1], got {self.fraction!r}. It is the part of the sample that is selected.")
+
+    def __call__(self, size: int) -> Array:
+        """Weights (size,) from best to worst."""
+        mu = int(self.fraction * size)
+        return np.where(np.arange(size) < mu, 1.0 / max(mu, 1), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class LogLinear:
+    """wₖ ∝ log((n + 1)/2) − log k where positive, sum 1: the usual CMA-ES weights (Hansen, arXiv:1604.00772, eq. 49)."""
+
+    def __call__(self, size: int) -> Array:
+        """Weights (size,) from best to worst."""
+        raw = np.maximum(np.log((size + 1) / 2) - np.log(np.arange(1, size + 1)), 0.0)
+        return raw / raw.sum()
+
+
+@dataclass(frozen=True, slots=True)
+class Utilities:
+    """max(0, log(n/2 + 1) − log k), sum 1, less 1/n: the utilities of NES (Glasmachers et al., GECCO 2010, section 3.1)."""
+
+    def __call__(self, size: int) -> Array:
+        """Weights (size,) from best to worst; they sum to 0."""
+        raw = np.maximum(np.log(size / 2 + 1) - np.log(np.arange(1, size + 1)), 0.0)
+        return raw / raw.sum() - 1.0 / size
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile(Weights):
+    """wᵢ = scheme's weight of the rank Rᵢ = |{j : fⱼ ≤ fᵢ}|: tied points all get the weight of the last of them.
+
+    With `average_ties` they share the weights of their ranks equally instead, which is IGO's own rule (Ollivier et al.,
+    JMLR 18, 2017, eq. 14) and the one to use where ties are the rule, as on bits.
+    """
+
+    needs_squares: ClassVar[bool] = False
+
+    scheme: Scheme = Truncation()
+    average_ties: bool = False
+
+    def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
+        """The scheme's weights, as they belong to the points."""
+        by_rank = scheme_weights(self.scheme, ranks.order.shape[-1])
+        return Weighting.plain(ranks.assigned(by_rank, self.average_ties))
+
+
+@lru_cache(maxsize=32)
+def scheme_weights(scheme: Scheme, size: int) -> Array:
+    """The scheme's weights (size,), made once and read-only."""
+    return locked(np.asarray(scheme(size), dtype=np.float64))
+
+
+def effective_size(weights: Array) -> float:
+    """µ_eff = (Σw)²/Σw²: how many equal weights would average as well; 0 if nothing is selected."""
+    total = float(np.sum(np.square(weights)))
+    return float(np.sum(weights)) ** 2 / total if total > 0 else 0.0

@@ -1,0 +1,67 @@
+"""The paper's cost: the volume of the sublevel set {y : f(y) ≤ f(x)}, to a power, estimated from the sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sublevel.engine.arrays import Array, anywhere, constant, spread, total
+from sublevel.engine.families.protocol import Sample
+from sublevel.engine.ordering.ranks import Ranking
+from sublevel.engine.tangent import ZERO, Weighting
+from sublevel.engine.weights.protocol import Weights
+
+LARGE = 16.0
+"""A log-volume from which on the largest term is taken out before summing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume(Weights):
+    """wᵢ = (b − V̂ᵢ)/n with V̂ᵢ ∝ (Σ_{fⱼ ≤ fᵢ} 1/p(xⱼ))^exponent and their mean b, eq:mc-nu and steps 6 to 8.
+
+    V̂ is in units of the largest, because the paper's rates divide by its scale: only log-volumes are ever formed.
+    """
+
+    exponent: float | None = None  # 2/d if None, which makes V ∝ xᵀAx on a quadratic
+
+    def __post_init__(self) -> None:
+        if self.exponent is not None and not 0 < self.exponent < np.inf:
+            raise ValueError(f"`exponent` must be positive and finite, got {self.exponent!r}. Leave it out for the paper's 2/d.")
+
+    def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
+        """Weights that sum to 0."""
+        cost = self.cost(ranks, sample)
+        size = cost.shape[-1]
+        cost -= spread(total(cost) / size, 1)
+        cost *= constant(-1.0 / size)
+        return Weighting(cost, cost, ZERO)
+
+    def cost(self, ranks: Ranking, sample: Sample) -> Array:
+        """V̂ᵢ/V̂_max − 1 (..., n), in [−1, 0] and exact however small the differences are."""
+        exponent = 2.0 / sample.z.shape[-1] if self.exponent is None else self.exponent
+        return ranks.unsorted(np.expm1(constant(exponent) * log_shares(ranks, sample.surprise)))
+
+
+def log_shares(ranks: Ranking, surprise: Array) -> Array:
+    """log(Vᵢ/V_max) (..., n) from best to worst, given −log p(xᵢ) up to a constant, for volumes V that sum up 1/p."""
+    surprise = ranks.sorted(surprise)
+    log_volume = np.logaddexp.accumulate(surprise, axis=-1)
+    if ranks.tie_ends is None and log_volume.ndim == 1 and log_volume[0] + 0.7 < log_volume[-1] <= LARGE:
+        return log_volume - log_volume[-1]  # the usual case of one run
+    if anywhere(log_volume[..., -1] > LARGE):  # its digits are wanted after the point
+        surprise = surprise - surprise.max(axis=-1, keepdims=True)
+        log_volume = np.logaddexp.accumulate(surprise, axis=-1)
+    log_volume = ranks.shared(log_volume)
+    gap = log_volume - log_volume[..., -1:]
+    dominated = gap[..., 0] > -0.7
+    return np.where(dominated[..., None], _small_gaps(surprise, ranks), gap) if anywhere(dominated) else gap
+
+
+def _small_gaps(surprise: Array, ranks: Ranking) -> Array:
+    """log(Vᵢ/V_n) (..., n) where the best point holds most of the volume: log1p(−what comes after i/all), which does not cancel."""
+    volume = np.exp(surprise - surprise.max(axis=-1, keepdims=True))
+    after = np.zeros_like(volume)
+    after[..., :-1] = np.add.accumulate(volume[..., :0:-1], axis=-1)[..., ::-1]
+    after = -ranks.shared(-after)
+    return np.log1p(-np.minimum(after / np.add.reduce(volume, axis=-1, keepdims=True), 0.9))

@@ -1,0 +1,1 @@
+"""Calls of the objective: in this process, in others, on a cluster."""

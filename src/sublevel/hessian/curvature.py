@@ -1,0 +1,266 @@
+"""Curvature from values of f: a quadratic regression in the whitened frame, at a scale where f tells most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sublevel.evaluation.failures import Failures, OnError
+from sublevel.hessian.assemble import described, is_defined, nothing_free, undefined
+from sublevel.hessian.calls import Calls, failed_calls
+from sublevel.hessian.extrapolation import extrapolated_smooth, seen_change, settled
+from sublevel.hessian.findings import NOT_QUADRATIC, TRUSTED, Spectrum, spectrum_of
+from sublevel.hessian.frame import Frame, Place, found_names, found_place, free_frame
+from sublevel.hessian.minimum import reported_minimum
+from sublevel.hessian.probing import (
+    NOISE_SIGNAL,
+    REPEATS,
+    ROUND_FOR_NOISE,
+    Ground,
+    Look,
+    Objective,
+    ground_at,
+    looked,
+    probed_curvature,
+    quadratic_axes,
+    scaled_axes,
+    telling_rise,
+)
+from sublevel.hessian.result import Curvature
+from sublevel.validation import checked_budget, checked_count, checked_names, checked_positive, shown
+
+KINDS = ("nll", "least_squares")
+ONE_SIGMA, WIDEST = 0.5, 2.0
+"""Rise of a negative log-likelihood at one standard deviation, where it is looked at, and at two, where it may be under noise."""
+PASSES = 5
+"""Looks at most, each in the frame that the one before has made rounder."""
+ROUND = 0.01
+"""Ratio of the smallest to the largest curvature from which on a frame is round enough."""
+NARROWER, NARROWINGS, BENT = 0.25, 5, 1e-9
+"""With a `kind` and without noise: by this factor the radius is made smaller where extrapolation does not do, how often at most, and the
+relative change of a curvature from which on that may help."""
+WIDER = 10.0
+"""Where the minimum keeps away, the region is made so many times as wide as it was off."""
+NOISY_BUDGET = 500
+"""Default budget under noise, beside 10·(d + 1)(d + 2) evaluations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked, checked."""
+
+    delta: float | None
+    noise: float | None
+    kind: str | None
+    data: int | None
+
+    @classmethod
+    def checked(cls, delta_f: Any, noise: Any, kind: Any, data: Any) -> Question:
+        """From what the user gave."""
+        if kind is not None and kind not in KINDS:
+            raise ValueError(f"`kind` must be None, {' or '.join(map(repr, KINDS))}, got {shown(kind)}.")
+        if kind == "least_squares" and data is None:
+            raise ValueError(
+                '`data` must be given with kind="least_squares": the number of residuals whose squares f sums, such as data=len(t).'
+            )
+        if data is not None and kind != "least_squares":
+            raise ValueError(f'`data`, the number of residuals, can be given only with kind="least_squares", got kind={kind!r}.')
+        return cls(
+            delta=None if delta_f is None else checked_positive("delta_f", delta_f),
+            noise=None if noise is None else checked_positive("noise", noise, or_zero=True),
+            kind=kind,
+            data=None if data is None else checked_count("data", data),
+        )
+
+    def rise(self, ground: Ground, size: int) -> float | None:
+        """The rise of f to look at, None if any will do: the user's, or the one that means one standard deviation."""
+        if self.delta is not None or self.kind is None:
+            return self.delta
+        unit = 1.0 if self.data is None else 2.0 * ground.value / (self.data - size)
+        rise = float(np.clip(NOISE_SIGNAL * ground.noise, ONE_SIGMA * unit, WIDEST * unit))
+        return rise if rise > 0 else None
+
+
+def curvature(
+    fun: Callable[..., Any],
+    result_or_optimizer: Any,
+    *,
+    delta_f: float | None = None,
+    noise: float | None = None,
+    maxfevals: float | None = None,
+    kind: str | None = None,
+    data: int | None = None,
+    names: Sequence[str] | None = None,
+    args: tuple[Any, ...] = (),
+    bounds: Any = None,
+    log_scaled: Any = None,
+    vectorized: bool = False,
+    workers: int | Callable[..., Any] = 1,
+    timeout: float | None = None,
+    on_error: OnError = "raise",
+) -> Curvature:
+    """Hessian, inverse Hessian, error bars and principal directions of `fun` at a minimum that was found.
+
+    fun, args, vectorized, workers, timeout, on_error
+        As for `minimize`. Evaluations that fail are left out, and `problems` counts them.
+    result_or_optimizer
+        What `minimize` returned, an `Optimizer`, or any OptimizeResult with an `x`. The better the frame that the search has learned, the
+        fewer evaluations it takes: (d + 1)(d + 2) of them for a smooth function after a search with a full covariance.
+    delta_f
+        How much f rises over the region to look at. By default as little as rounding lets one see; a hundred times the noise if there is
+        noise, and from other radii where f bends; one standard deviation for a `kind`.
+    noise
+        Standard deviation of a value, 0 for none. By default it is measured if f does not return the same value at the same point.
+    kind, data
+        For `stderr`, `covariance` and `intervals()`: "nll" if f is a negative log-likelihood (a rise of 1/2 is one standard deviation),
+        "least_squares" if it is the sum of `data` squared residuals, whose variance is then estimated.
+    maxfevals, names
+        Evaluations that it may cost; under noise 500 + 10·(d + 1)(d + 2) by default. And what to call the variables in what is printed;
+        by default as `minimize` was told.
+    bounds, log_scaled
+        As for `minimize`; known already if the result is one of ours. Nothing outside is ever evaluated. Log-scaled variables are varied in
+        ln x; Hessian, covariance and standard errors are those of x, intervals are transformed back.
+
+    >>> import sublevel as sl
+    >>> valley = lambda x: (x[0] - 1) ** 2 + 100 * (x[1] - x[0]) ** 2
+    >>> found = sl.curvature(valley, sl.minimize(valley, [0, 0], 0.5, rng=1))
+    >>> found.hessian.round(3)
+    array([[ 202., -200.],
+           [-200.,  200.]])
+    """
+    calls = Calls.checked(fun, args, vectorized, workers, timeout, on_error)
+    question = Question.checked(delta_f, noise, kind, data)
+    place_under = partial(found_place, result_or_optimizer, bounds, log_scaled=log_scaled)
+    return _curvature_at(calls, place_under, question, maxfevals, found_names(result_or_optimizer) if names is None else names)
+
+
+def _curvature_at(calls: Calls, place_under: Callable[[float], Place], question: Question, maxfevals: Any, names: Any) -> Curvature:
+    """The same of a place, which is another one `place_under` noise."""
+    place = place_under(0.0)
+    called = checked_names(names, place.x.size)
+    frame = free_frame(place, place.x)
+    if not frame.size:
+        return replace(nothing_free(place, frame, called, question.kind, question.data), calls=calls)
+    _check_data(frame, question)
+    budget = _checked_evaluations(maxfevals, frame.size)
+    with calls.open(failures := Failures()) as evaluate:
+        objective = Objective(evaluate, budget)
+        look = _looked_at(objective, place, place_under, frame, question)
+        told = called, question.kind, question.data
+        found = described(look, reported_minimum(objective, look), *told) if is_defined(look) else undefined(look, *told)
+    return replace(found, nfev=objective.nfev, calls=calls, problems=found.problems + failed_calls(failures))
+
+
+def _checked_evaluations(maxfevals: Any, size: int) -> float:
+    least = (size + 1) * (size + 2) + REPEATS + 4
+    budget = np.inf if maxfevals is None else checked_budget("maxfevals", maxfevals)
+    if budget < least:
+        raise ValueError(f"`maxfevals` must allow {least} evaluations for {size} free variables, got {maxfevals!r}.")
+    return budget
+
+
+def _check_data(frame: Frame, question: Question) -> None:
+    if question.data is not None and question.data <= frame.size:
+        raise ValueError(f"`data` must exceed the number of free variables, {frame.size}, to estimate a variance, got {question.data}.")
+
+
+def _looked_at(objective: Objective, place: Place, place_under: Callable[[float], Place], frame: Frame, question: Question) -> Look:
+    """The last of several looks, each in a frame that the one before made rounder; one is enough if the search has learned its frame.
+
+    The place is another one `place_under` noise, of which the search cannot have learned.
+    """
+    ground = ground_at(objective, frame, place.fun, question.noise)
+    if ground.is_noisy:  # the best point is the luckiest one
+        place = place_under(ground.noise)
+        frame = free_frame(place, np.clip(place.mean, *place.box))
+        ground = ground_at(objective, frame, np.nan, ground.noise)
+    size = frame.size
+    if ground.is_noisy and not np.isfinite(objective.maxfevals):
+        objective.maxfevals = NOISY_BUDGET + 10 * (size + 1) * (size + 2)
+    asked = question.rise(ground, size)
+    seen = probed_curvature(objective, frame, ground, asked, place.curvature)
+    delta = asked or telling_rise(frame, ground, seen)
+    frame = frame.turned(np.sqrt(2.0 * delta / seen) * np.eye(size)) if seen > 0 else frame
+    is_fixed, turn = asked is not None or ground.is_noisy, 0
+    while True:
+        axes = scaled_axes(objective, frame, ground, delta, size if is_fixed or turn else _checks(objective, size))
+        look = looked(objective, axes if is_fixed else quadratic_axes(objective, axes, ground), ground)
+        last = turn + 1 == PASSES or objective.left < 2 * axes.star.evaluations
+        better = None if last else _better(look, moved=look.frame.centre is not place.x)
+        if better is None:
+            return _finished(objective, look, question)
+        is_fixed |= better.delta > look.delta
+        if better.frame.centre is not look.frame.centre:
+            value, ground = ground.value, ground_at(objective, better.frame, np.nan, ground.noise)
+            if not ground.value < value:
+                return _finished(objective, look, question)
+        frame, delta, turn = better.frame, better.delta, turn + 1
+
+
+def _finished(objective: Objective, look: Look, question: Question) -> Look:
+    """The look repeated under noise; without, and with a `kind`, the limit of small radii, seen from one standard deviation."""
+    by_kind = question.kind is not None and question.delta is None
+    if look.ground.is_noisy:
+        finished = settled(objective, look, question.delta is not None)
+    else:
+        finished = _narrowed(objective, extrapolated_smooth(objective, look)) if by_kind else look
+    is_other = finished is not look and not (look.ground.is_noisy and finished.inner is None)
+    return replace(finished, plain_lack=seen_change(look, NOT_QUADRATIC), plain_delta=look.delta) if by_kind and is_other else finished
+
+
+def _narrowed(objective: Objective, look: Look) -> Look:
+    """A look nearer to the minimum while curvatures that change with the radius hide whether there is one."""
+    for _ in range(NARROWINGS):
+        frame, size = look.frame, look.frame.size
+        is_good = not seen_change(look, NOT_QUADRATIC) and spectrum_of(look).is_minimum
+        if is_good or not np.max(look.lack, initial=0.0) > BENT or not objective.can_spare(10 * size, size):
+            break
+        axes = scaled_axes(objective, frame.turned(NARROWER * np.eye(size)), look.ground, NARROWER**2 * look.delta, size)
+        nearer = extrapolated_smooth(objective, looked(objective, axes, look.ground))
+        if not np.isfinite(nearer.fit.matrix).all():
+            break
+        look = nearer
+    return look
+
+
+def _checks(objective: Objective, size: int) -> int:
+    """How many axes get inner points: all, but a few less where (d + 1)(d + 2) evaluations, with one for the minimum, would not do."""
+    return int(np.clip(((size + 1) * (size + 2) - 1 - objective.nfev - 2 * size - size * (size - 1)) // 2, 1, size))
+
+
+class _Aim(NamedTuple):
+    """Where to look next."""
+
+    frame: Frame
+    delta: float
+
+
+def _better(look: Look, moved: bool) -> _Aim | None:
+    """Where to look next, such that curvatures are equal and the minimum lies in the middle; None if it is so already, or hopeless.
+
+    Where the minimum lies outside, the centre is moved to it; if that was done before, f is not the quadratic it seemed: look wider.
+    """
+    frame, size = look.frame, look.frame.size
+    if not np.isfinite(look.fit.matrix).all():
+        return _Aim(frame.turned(0.25 * np.eye(size)), look.delta / 16.0)
+    spectrum = spectrum_of(look)
+    sizes = np.abs(spectrum.values)
+    distance = float(np.linalg.norm(look.newton)) if spectrum.is_minimum else look.slope
+    if distance > TRUSTED and not look.ground.is_noisy:
+        if spectrum.is_minimum and not moved:
+            return _Aim(replace(_rounder(look, spectrum), centre=frame.points(look.newton)), look.delta)
+        wider = WIDER * distance if moved else distance
+        return _Aim(frame.turned(wider * np.eye(size)), look.delta * wider**2)
+    if spectrum.is_negative.any() or np.min(sizes) >= (ROUND_FOR_NOISE if look.ground.is_noisy else ROUND) * np.max(sizes):
+        return None
+    return _Aim(_rounder(look, spectrum), look.delta)
+
+
+def _rounder(look: Look, spectrum: Spectrum) -> Frame:
+    """The frame in which the curvatures that were seen are equal."""
+    sizes = np.abs(spectrum.values)
+    return look.frame.turned(spectrum.vectors / np.sqrt(np.maximum(sizes, np.maximum(spectrum.errors, ROUND**2 * np.max(sizes)))))

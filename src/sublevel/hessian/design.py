@@ -1,0 +1,286 @@
+"""A quadratic f₀ + gᵀz + ½zᵀQz from values at a star of antithetic points, and what its coefficients are worth.
+
+The points are the centre, ±s·eᵢ at two radii s, and ±(eᵢ + eⱼ)/√2, under noise also ±(eᵢ − eⱼ)/√2. Half sums of antithetic values hold
+f₀ and Q, half differences hold g; each Qᵢⱼ has pairs of its own. So p = (d + 1)(d + 2)/2 coefficients cost O(d³) work instead of O(p³):
+only (f₀, Q₁₁ … Q_dd) and g are systems of equations, of d + 1 and d unknowns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.engine.arrays import Array
+
+INNER = 0.5
+"""Radius of the inner points on the axes, the outer ones having 1: a quartic term rises there to 1/16, a quadratic one to 1/4."""
+
+
+@dataclass(frozen=True, slots=True)
+class Star:
+    """Which points to evaluate in k dimensions: pairs ±z of rows z (m, k), the centre not among them."""
+
+    size: int  # k
+    checks: int  # axes (the first so many) that have inner points too
+    both: bool  # also the differences eᵢ − eⱼ
+
+    @property
+    def couples(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """i and j of the k(k − 1)/2 couples i < j."""
+        return np.triu_indices(self.size, 1)
+
+    @property
+    def axis_rows(self) -> Array:
+        """Rows (k + checks, k): the outer points of every axis, then the inner ones."""
+        eye = np.eye(self.size)
+        return np.concatenate([eye, INNER * eye[: self.checks]])
+
+    @property
+    def couple_rows(self) -> Array:
+        """Rows: (eᵢ + eⱼ)/√2 of all couples, then (eᵢ − eⱼ)/√2 if both."""
+        i, j = self.couples
+        eye = np.sqrt(0.5) * np.eye(self.size)
+        return np.concatenate([eye[i] + eye[j], *([eye[i] - eye[j]] if self.both else [])])
+
+    @property
+    def evaluations(self) -> int:
+        """How many one round of them costs, with the centre."""
+        return 1 + 2 * (self.size + self.checks) + self.size * (self.size - 1) * (2 if self.both else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What was seen: n values at the centre (n,), and m rounds of both ends of the axes and couples (m, rows)."""
+
+    centre: Array
+    axes: tuple[Array, Array]  # f(z), f(−z)
+    couples: tuple[Array, Array]
+
+    @property
+    def rounds(self) -> int:
+        """m."""
+        return len(self.axes[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Variances of the coefficients, in units of the variance of one value."""
+
+    block: Array  # (k + 1, k + 1), covariance of (f₀, Q₁₁ … Q_kk)
+    couple: float  # of what each Qᵢⱼ has for itself
+    both: bool  # if not, Qᵢⱼ also inherits −2f₀ − ½(Qᵢᵢ + Qⱼⱼ)
+    gradient: Array  # (k, k), covariance of g
+
+    def of_form(self, columns: Array) -> Array:
+        """Variances (m, m) of the entries of WᵀQW, for W (k, m)."""
+        w = columns
+        gram, total = w.T @ w, w.sum(axis=0)
+        squares = np.square(w)
+        # Σ_{i<j} (wᵢₐwⱼᵦ + wⱼₐwᵢᵦ)² over all couples, without a loop over them
+        own = np.outer(np.diagonal(gram), np.diagonal(gram)) + np.square(gram) - 2.0 * (squares.T @ squares)
+        variances = self.couple * np.maximum(own, 0.0)
+        for a in range(w.shape[1]):
+            weights = np.concatenate([np.zeros((1, w.shape[1])), w[:, a, None] * w])  # of (f₀, Qᵢᵢ), (k + 1, m)
+            if not self.both:
+                inherited = 0.5 * (w[:, a, None] * total + total[a] * w) - w[:, a, None] * w
+                weights[1:] -= inherited
+                weights[0] -= 2.0 * (total[a] * total - gram[a])
+            variances[a] += np.einsum("im,im->m", weights, self.block @ weights)
+        return variances
+
+    def of_curvatures(self, directions: Array) -> Array:
+        """Variances (m,) of vᵀQv for directions v (k, m)."""
+        return np.array([float(self.of_form(v[:, None])[0, 0]) for v in directions.T])
+
+
+@dataclass(frozen=True, slots=True)
+class Quadratic:
+    """The regression: coefficients, errors, and the scatter that is left, even and odd part apart."""
+
+    constant: float
+    gradient: Array  # (k,)
+    matrix: Array  # (k, k)
+    errors: Errors
+    even: tuple[float, int]  # sum of squared residuals and their degrees of freedom: noise and quartic terms
+    odd: tuple[float, int]  # noise and cubic terms
+    pure: tuple[float, int]  # of values at the same points: noise alone
+    bend: Bend
+
+
+@dataclass(frozen=True, slots=True)
+class Bend:
+    """What is not quadratic: rises of f (n,) along axes and couples beside what a quadratic lets expect."""
+
+    change: Array  # (n,)
+    units: Array  # (n,), their variances, in units of the variance of one value
+    lift: Array  # (n,), times that f₀ was counted in them
+
+    def above(self, constant: float, unit: float) -> Bend:
+        """With f₀ known, and its variance."""
+        return Bend(self.change - self.lift * constant, self.units + np.square(self.lift) * unit, np.zeros_like(self.lift))
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """Half sums and half differences of antithetic values, means over rounds, of the axes (k + checks,) and the couples."""
+
+    even: tuple[Array, Array]  # ½zᵀQz + lift·f₀, f₀ measured from the mean at the centre
+    odd: tuple[Array, Array]  # gᵀz
+    units: tuple[float, float]  # twice the variance of an even one, and of an odd one, in units of the variance of one value
+    lift: float = 1.0
+
+
+def fitted(star: Star, values: Values, exact: bool) -> Quadratic:
+    """Least squares over all rounds; through the value at the centre if that is exact."""
+    halves = _halves(values, float(values.centre.mean()))
+    axes, k = halves.even[0], star.size
+    unit = 0.5 * (1.0 + INNER**-4) * halves.units[0]
+    bend = _bend(star, halves, axes[: star.checks] - axes[k:] / INNER**2, unit, 1.0 - INNER**-2)
+    return _regression(star, halves, (values,), bend, exact)
+
+
+def extrapolated(star: Star, outer: Values, inner: Values, exact: bool = False) -> Quadratic:
+    """The same from stars of radius 1 and s = INNER, to which quartic terms of f, and cubic ones, make no difference.
+
+    Even halves are f₀ + a + c outside and f₀ + s²a + s⁴c inside, of which (inner − s⁴·outer)/(s² − s⁴) = a + (1 + 1/s²)·f₀ is left; odd
+    ones a + c and sa + s³c, of which (inner − s³·outer)/(s − s³) = a is: Richardson's extrapolation to radius 0. Whether that depends
+    on the radius is seen along the axes, where there are points of radius s² too. The stars have `both` kinds of couples, or the value at
+    the centre is `exact`.
+    """
+    base = float(np.concatenate([outer.centre, inner.centre]).mean())
+    wide, near = _halves(outer, base), _halves(inner, base)
+    k, lift = star.size, 1.0 + INNER**-2
+    halves = Halves(
+        even=(_without(wide.even[0][:k], near.even[0][:k], 2), _without(wide.even[1], near.even[1], 2)),
+        odd=(_without(wide.odd[0][:k], near.odd[0][:k], 1), _without(wide.odd[1], near.odd[1], 1)),
+        units=(extrapolated_unit(wide.units[0], near.units[0], 2), extrapolated_unit(wide.units[1], near.units[1], 1)),
+        lift=lift,
+    )
+    nearer = _without(near.even[0][: star.checks], near.even[0][k:], 2) / INNER**2
+    unit = 0.5 * extrapolated_unit(wide.units[0], ((1.0 + INNER**2) ** 2 + INNER**-4) * near.units[0], 2)
+    bend = _bend(star, halves, halves.even[0][: star.checks] - nearer, unit, lift * (1.0 - INNER**-2))
+    return _regression(replace(star, checks=0), halves, (outer, inner), bend, exact)
+
+
+def _bend(star: Star, halves: Halves, change: Array, unit: float, lift: float) -> Bend:
+    """The change (checks,) along axes with its variance and times of f₀; under noise also what couples rise by beside half their axes."""
+    units, lifts = np.full(len(change), unit), np.full(len(change), lift)
+    if not star.both:
+        return Bend(change, units, lifts)
+    i, j = star.couples
+    axes, couples = halves.even
+    between = 0.5 * (couples[: i.size] + couples[i.size :]) - 0.5 * (axes[i] + axes[j])
+    return Bend(
+        np.concatenate([change, between]),
+        np.concatenate([units, np.full(i.size, 0.5 * halves.units[0])]),
+        np.concatenate([lifts, np.zeros(i.size)]),
+    )
+
+
+def _without(outer: Array, inner: Array, power: int) -> Array:
+    """What goes with s^power in halves at radius 1 and s = INNER, without what goes with s^(power + 2)."""
+    return (inner - INNER ** (power + 2) * outer) / (INNER**power - INNER ** (power + 2))
+
+
+def extrapolated_unit(outer: float, inner: float, power: int) -> float:
+    """What that makes of the variances of the outer and the inner ones."""
+    return (inner + INNER ** (2 * power + 4) * outer) / np.square(INNER**power - INNER ** (power + 2))
+
+
+def _halves(values: Values, base: float) -> Halves:
+    """Of values above a base."""
+    (axes_plus, axes_minus), (couples_plus, couples_minus) = values.axes, values.couples
+    return Halves(
+        even=((0.5 * (axes_plus + axes_minus) - base).mean(axis=0), (0.5 * (couples_plus + couples_minus) - base).mean(axis=0)),
+        odd=((0.5 * (axes_plus - axes_minus)).mean(axis=0), (0.5 * (couples_plus - couples_minus)).mean(axis=0)),
+        units=(1.0 / values.rounds, 1.0 / values.rounds),
+    )
+
+
+def _regression(star: Star, halves: Halves, seen: tuple[Values, ...], bend: Bend, exact: bool) -> Quadratic:
+    """All coefficients from the halves of what was seen."""
+    centre = np.concatenate([values.centre for values in seen])
+    (even_unit, odd_unit), couples = halves.units, halves.even[1]
+    design, rises, weight = _block_design(star, halves)
+    weight[0] = centre.size * even_unit
+    coefficients, block = _solved(design, rises, weight, exact)
+    constant, diagonal = float(coefficients[0]), coefficients[1:]
+    gradient, gradient_errors, odd_left = (_exact_odd_fit if exact else _odd_fit)(star, halves.odd)
+    even_left = float(np.sum(weight * np.square(rises - design @ coefficients)))
+    at_centre, even, odd = _scatter([centre[:, None]], 1.0), _pure(seen, 1.0), _pure(seen, -1.0)
+    return Quadratic(
+        constant=float(centre.mean()) + constant,
+        gradient=gradient,
+        matrix=_matrix(star, constant, diagonal, couples),
+        errors=Errors(even_unit * block, (1.0 if star.both else 2.0) * even_unit, star.both, odd_unit * gradient_errors),
+        even=(even_left / even_unit + at_centre[0] + even[0], len(rises) - star.size - 1 + at_centre[1] + even[1]),
+        odd=(odd_left[0] / odd_unit + odd[0], odd_left[1] + odd[1]),
+        pure=(at_centre[0] + even[0] + odd[0], at_centre[1] + even[1] + odd[1]),
+        bend=bend.above(constant, even_unit * float(block[0, 0])),
+    )
+
+
+def _solved(design: Array, seen: Array, weight: Array, exact: bool) -> tuple[Array, Array]:
+    """(f₀, Q₁₁ … Q_kk) and their covariance in units of the variance of one value; f₀ is 0 and sure if the centre is exact."""
+    unknown = slice(1 if exact else 0, None)
+    part = design[:, unknown]
+    block = np.zeros((design.shape[1], design.shape[1]))
+    block[unknown, unknown] = np.linalg.inv((part.T * weight) @ part)
+    return block @ (design.T @ (weight * seen)), block
+
+
+def _matrix(star: Star, constant: float, diagonal: Array, couples: Array) -> Array:
+    """Q (k, k) from its diagonal and the half sums at the couples."""
+    i, j = star.couples
+    matrix = np.diag(diagonal)
+    matrix[i, j] = couples[: i.size] - couples[i.size :] if star.both else 2 * (couples - constant) - 0.5 * (diagonal[i] + diagonal[j])
+    matrix[j, i] = matrix[i, j]
+    return matrix
+
+
+def _block_design(star: Star, halves: Halves) -> tuple[Array, Array, Array]:
+    """Design (n, k + 1), even halves (n,) and weights (n,) of what tells about f₀ and the diagonal of Q, the centre first."""
+    eye = np.eye(star.size)
+    i, j = star.couples
+    axes, couples = halves.even
+    rows = [np.zeros((1, star.size)), 0.5 * np.square(star.axis_rows)]
+    seen, weight = [np.zeros(1), axes], [np.ones(1), np.full(len(axes), 2.0)]
+    if star.both and i.size:
+        rows.append(0.25 * (eye[i] + eye[j]))
+        seen.append(0.5 * (couples[: i.size] + couples[i.size :]))
+        weight.append(np.full(i.size, 4.0))
+    design = np.concatenate(rows)
+    lifts = np.full(len(design), halves.lift)
+    lifts[0] = 1.0
+    return np.column_stack([lifts, design]), np.concatenate(seen), np.concatenate(weight)
+
+
+def _odd_fit(star: Star, odd: tuple[Array, Array]) -> tuple[Array, Array, tuple[float, int]]:
+    """g, its covariance in units of the variance of one value, and the squares of the residuals in these units with their number."""
+    rows, seen = np.concatenate([star.axis_rows, star.couple_rows]), np.concatenate(odd)
+    covariance = np.linalg.inv(2.0 * rows.T @ rows).astype(np.float64)
+    gradient = covariance @ (2.0 * rows.T @ seen)
+    return gradient, covariance, (2.0 * float(np.sum(np.square(seen - rows @ gradient))), len(seen) - star.size)
+
+
+def _exact_odd_fit(star: Star, odd: tuple[Array, Array]) -> tuple[Array, Array, tuple[float, int]]:
+    """The same without noise, from the axes alone: of those with inner points the cubic term is taken out, s·g + s³·c at two radii s."""
+    gradient, variances = odd[0][: star.size].copy(), np.full(star.size, 0.5)
+    inner = odd[0][star.size :] / INNER
+    gradient[: star.checks] = (inner - INNER**2 * gradient[: star.checks]) / (1.0 - INNER**2)
+    variances[: star.checks] = 0.5 * (1.0 / INNER**2 + INNER**4) / (1.0 - INNER**2) ** 2
+    left = odd[1] - star.couple_rows @ gradient
+    return gradient, np.diag(variances), (2.0 * float(np.sum(np.square(left))), len(left))
+
+
+def _pure(seen: tuple[Values, ...], sign: float) -> tuple[float, int]:
+    """Squares of even (sign 1) or odd (sign −1) halves about the means of their points, in units of one value, and degrees of freedom."""
+    return _scatter([0.5 * (plus + sign * minus) for values in seen for plus, minus in (values.axes, values.couples)], 2.0)
+
+
+def _scatter(parts: list[Array], weight: float) -> tuple[float, int]:
+    """Weighted squares of rounds (m, n) about their means, and their degrees of freedom."""
+    squares = sum(float(np.sum(np.square(part - part.mean(axis=0)))) for part in parts)
+    return weight * squares, sum((len(part) - 1) * part.shape[1] for part in parts)

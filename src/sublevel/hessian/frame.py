@@ -1,0 +1,238 @@
+"""Where the curvature is asked for, and the frame in which the valley is round: x = centre + root·z.
+
+A log-scaled variable moves by factors instead: x = centre·exp(root·z). Its row of a root, and its room in the box, are in units of ln x.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.engine.arrays import Array
+from sublevel.engine.families import Family
+from sublevel.engine.families.full import power_of_two_near
+from sublevel.run.diagnosis import TOUCHING
+from sublevel.run.history import History, Snapshot
+from sublevel.run.optimizer import Optimizer
+from sublevel.run.search_space import MARGIN, Space, log_where, shift_where
+from sublevel.validation import checked_box, checked_log_scaled, checked_x0, shown
+
+EPS = float(np.finfo(np.float64).eps)
+MOST_VARIABLES = 10_000
+"""Variables up to which a Hessian fits into memory: 800 MB."""
+COARSE = 1e-5
+"""Part of a radius that rounding of x may be when an axis is made longer."""
+CLEAR = 100.0
+"""Spacings of floats above the best value from which on a rise is more than rounding."""
+CLEAR_OF_NOISE = 10.0
+"""Standard deviations of noise above the best value from which on it does not matter: the best of 1e4 values is 4 of them too low."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A minimum as somebody found it, in the user's coordinates."""
+
+    x: Array  # (d,), the best point
+    fun: float  # its value, NaN if not known
+    mean: Array  # (d,), the mean of the search: under noise a better estimate than the best point
+    root: Array  # (d, k), of the learned covariance, C = root·rootᵀ
+    box: tuple[Array, Array]  # (d,) each
+    is_log: NDArray[np.bool_]  # (d,), log-scaled variables
+    span: Array | float = 0.0  # (d,), what the search took a box with an open end to be wide, if it had one
+    curvature: float = np.nan  # about what f″ is along a whitened direction, if the history tells
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Whitened coordinates z (..., k) of the free directions around a centre."""
+
+    centre: Array  # (d,)
+    root: Array  # (d, k); rows of variables that are not free are 0
+    free: NDArray[np.bool_]  # (d,)
+    box: tuple[Array, Array]  # (d,) each
+    is_log: NDArray[np.bool_]  # (d,), log-scaled variables
+
+    @property
+    def size(self) -> int:
+        """k, the number of free directions."""
+        return self.root.shape[1]
+
+    @property
+    def inverse(self) -> Array:
+        """B (k, k) with z = B·(x − centre) over the free variables, B·ln(x/centre) where they are log-scaled."""
+        return np.linalg.inv(self.root[self.free]).astype(np.float64)
+
+    def points(self, z: Array) -> Array:
+        """The user's points (..., d), within the box whatever the rounding."""
+        return np.clip(shift_where(self.is_log, self.centre, z @ self.root.T), *self.box)
+
+    def slopes(self, x: Array) -> Array:
+        """How far the free variables (k,) move at x (d,) with the units of the root: 1, or x for log-scaled ones."""
+        return np.where(self.is_log, x, 1.0)[self.free]
+
+    @property
+    def magnitudes(self) -> Array:
+        """Sizes (k,) of the free variables that rounding is a part of, in the units of the root."""
+        return np.where(self.is_log, 1.0, np.abs(self.centre))[self.free]
+
+    @property
+    def rounding(self) -> float:
+        """What rounding of x makes of z, at the points that two axes lead to."""
+        largest = self.magnitudes + np.max(np.abs(self.root[self.free]), axis=1)
+        return EPS * float(np.linalg.norm(self.inverse * largest))
+
+    def turned(self, matrix: Array) -> Frame:
+        """The frame with root·matrix for a root, matrix (k, k)."""
+        return replace(self, root=self.root @ matrix)
+
+    @property
+    def reach(self) -> Array:
+        """How far each axis (k,) may go such that the sum of two such steps stays within the box, and rounding of x within COARSE radii."""
+        lower, centre, upper = in_search_units(self.is_log, self.box[0], self.centre, self.box[1])
+        room = np.minimum(centre - lower, upper - centre)
+        fine = COARSE / (EPS * np.linalg.norm(self.inverse, axis=0))
+        room[self.free] = np.minimum(room[self.free], np.maximum(fine, np.max(np.abs(self.root[self.free]), axis=1)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.min(np.where(self.root == 0, np.inf, room[:, None] / (2.0 * np.abs(self.root))), axis=0)
+
+
+def in_search_units(is_log: NDArray[np.bool_], *points: Array) -> tuple[Array, ...]:
+    """Points (d,) or ends of a box, by their logarithms where variables are log-scaled; what is not positive is −inf there."""
+    return tuple(log_where(is_log, np.where(is_log, np.maximum(point, 0.0), point)) for point in points)
+
+
+def found_place(found: Any, bounds: Any, noise: float = 0.0, log_scaled: Any = None) -> Place:
+    """The place that an Optimizer, a result of `minimize`, or any other OptimizeResult stands for, if values scatter by so much."""
+    if isinstance(found, Optimizer):
+        _refuse_log_scaled(log_scaled)
+        return _searched_place(found.best_x, found.best_fun, found.theta_of_best, found.space, bounds)
+    if not hasattr(found, "x"):
+        raise TypeError(f"the curvature is asked at a result of `minimize` or at an Optimizer, got {shown(found)}.")
+    if getattr(found, "history", None) is not None and hasattr(found, "mean"):
+        _refuse_log_scaled(log_scaled)
+        run = _best_run(found.history)
+        snapshots = _telling(found.history, run, noise)
+        last, learned = (_searched_place(found.x, found.fun, seen[-1].theta, found.history.space, bounds) for seen in (run, snapshots))
+        return replace(last, root=learned.root, curvature=_seen_curvature(found.history, snapshots, noise))
+    x = checked_x0(found.x)
+    box = _box(bounds, x.size)
+    is_log = checked_log_scaled(False if log_scaled is None else log_scaled, box[0], x)
+    root = _foreign_root(found, x, is_log)
+    return Place(x, float(getattr(found, "fun", np.nan)), x, root, box, is_log)
+
+
+def _refuse_log_scaled(log_scaled: Any) -> None:
+    if log_scaled is not None:
+        raise ValueError(
+            f"`log_scaled` is known from the search, got log_scaled={shown(log_scaled)}. Leave it out: it is for points found by others."
+        )
+
+
+def found_names(found: Any) -> tuple[str, ...] | None:
+    """The names that the variables of an Optimizer or of a result of `minimize` were given; None if there are none."""
+    if isinstance(found, Optimizer):
+        return found.start.names
+    return getattr(getattr(found, "history", None), "given_names", None)
+
+
+def _best_run(history: History) -> list[Snapshot]:
+    """The snapshots of the run that found the best value."""
+    best = history.best_run
+    return [snapshot for snapshot in history.snapshots if snapshot.run == best] or history.snapshots[-1:]
+
+
+def _telling(history: History, snapshots: list[Snapshot], noise: float) -> list[Snapshot]:
+    """The snapshots up to the last at which values differed by more than rounding or noise: after that a search forgets its shape."""
+    is_clear = np.flatnonzero(_rises(history, snapshots, noise)[1])
+    return snapshots[: is_clear[-1] + 1] if is_clear.size else snapshots
+
+
+def _rises(history: History, snapshots: list[Snapshot], noise: float) -> tuple[Array, NDArray[np.bool_]]:
+    """How far the best of a generation lay above the best of all at each snapshot (s,), and where that is more than rounding and noise."""
+    columns = history.arrays()
+    best = float(np.nanmin(columns["best"], initial=np.inf))
+    rows = np.minimum(np.searchsorted(columns["nfev"], [snapshot.nfev for snapshot in snapshots]), len(history) - 1)
+    rises = columns["generation_best"][rows] - best
+    return rises, np.isfinite(rises) & (rises > max(CLEAR * np.spacing(abs(best)), CLEAR_OF_NOISE * noise))
+
+
+def _seen_curvature(history: History, snapshots: list[Snapshot], noise: float) -> float:
+    """A guess at f″ in the last whitened frame, from how far the values of generations lay above the best while the frame shrank.
+
+    The best of a generation lies about d/4 curvatures above the minimum; within a factor of ten is good enough here, so it is made a
+    power of two, which scales with f and x without rounding.
+    """
+    last, later = snapshots[-1].theta, snapshots[len(snapshots) // 2 :]
+    rises, usable = _rises(history, later, noise)
+    sizes = np.exp([2.0 * (last.log_size - snapshot.theta.log_size) for snapshot in later])
+    return float(power_of_two_near(np.median((4.0 / last.dimension) * (rises * sizes)[usable]))) if usable.any() else np.nan
+
+
+def _searched_place(x: Array, fun: float, theta: Family, space: Space | None, bounds: Any) -> Place:
+    if not theta.continuous:
+        raise ValueError("bits have no curvature: the search was over 0 and 1.")
+    check_number_of_variables(theta.dimension)
+    root = theta.dense_root
+    if space is None:
+        return Place(x, fun, theta.mean, root, _box(bounds, x.size), np.zeros(x.size, dtype=np.bool_))
+    full, is_log, span = np.zeros((x.size, theta.dimension)), space.log_scaled, np.zeros(x.size)
+    span[space.free] = space.fold.width / MARGIN
+    full[space.free] = (space.slopes(x) / np.where(is_log, x, 1.0)[space.free])[:, None] * root
+    return Place(x, fun, space.points(theta.mean), full, space.box if bounds is None else _box(bounds, x.size), is_log, span)
+
+
+def check_number_of_variables(d: int) -> None:
+    """A Hessian of d variables can be computed."""
+    if d > MOST_VARIABLES:
+        raise ValueError(
+            f"the curvature of at most {MOST_VARIABLES} variables can be computed, got {d}: it has d² numbers and takes (d + 1)(d + 2) "
+            "evaluations. `result.std` has what a diagonal search learned."
+        )
+
+
+def _box(bounds: Any, d: int) -> tuple[Array, Array]:
+    return checked_box([(None, None)] * d if bounds is None else bounds, d)
+
+
+def _foreign_root(found: Any, x: Array, is_log: NDArray[np.bool_]) -> Array:
+    """A root of another method's `hess_inv` if that is one, else steps of a thousandth of x; in ln x for log-scaled variables."""
+    inverse: Any = getattr(found, "hess_inv", None)
+    inverse = inverse.todense() if hasattr(inverse, "todense") else inverse
+    if np.shape(inverse) == (x.size, x.size) and np.isfinite(inverse).all():
+        matrix: Array = np.asarray(inverse, dtype=np.float64)
+        values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+        if values[0] > 0:
+            return vectors * np.sqrt(values) / np.where(is_log, x, 1.0)[:, None]
+    sizes = np.abs(np.where(is_log, 0.0, x))
+    steps = np.maximum(sizes, 1e-3 * np.max(sizes) + (not np.any(sizes)))
+    return np.diag(1e-3 * np.where(is_log, 1.0, steps))
+
+
+def variables_at_bounds(x: Array, box: tuple[Array, Array], deviations: Array) -> NDArray[np.bool_]:
+    """Which variables (d,) lie at a bound, or are fixed; a lone bound is measured by standard deviations (d,), or x."""
+    width = np.where(np.isfinite(box[1] - box[0]), box[1] - box[0], np.maximum(deviations, np.abs(x)))
+    return np.minimum(x - box[0], box[1] - x) <= TOUCHING * width
+
+
+def free_frame(place: Place, centre: Array) -> Frame:
+    """The frame of the variables that are not at a bound: the learned covariance given the others."""
+    deviations = np.sqrt(np.vecdot(place.root, place.root))
+    lower, inside, upper = in_search_units(place.is_log, place.box[0], centre, place.box[1])
+    free = ~variables_at_bounds(inside, (lower, upper), np.maximum(deviations, place.span)) & (deviations > 0)
+    root = np.zeros((centre.size, np.count_nonzero(free)))
+    held = place.root[~free & (deviations > 0)]
+    root[free] = _square(place.root[free] @ _complement(held, place.root.shape[1]))
+    return Frame(centre, root, free, place.box, place.is_log)
+
+
+def _complement(rows: Array, k: int) -> Array:
+    """Orthonormal columns (k, k − m) that are orthogonal to m rows (m, k)."""
+    return np.linalg.qr(rows.T, mode="complete")[0][:, len(rows) :] if len(rows) else np.eye(k)
+
+
+def _square(root: Array) -> Array:
+    """A root (k, k) of the covariance that has the root (k, m), m ≥ k."""
+    return root if root.shape[0] == root.shape[1] else np.linalg.qr(root.T)[1].T

@@ -1,0 +1,477 @@
+"""One end of a profile-likelihood interval: a variable is moved while the others are minimised over, until f has risen by a target.
+
+In units in which the quadratic rises by 1 at one standard deviation, F = (f − f_min)/unit, the quadratic says F = t² + |w|²: t is the
+variable in its standard deviations, w are the others in the whitened frame of what they vary given the variable (Venzon & Moolgavkar,
+Applied Statistics 37, 1988, solve the same equations with derivatives). Each step measures the gradient in w by differences, takes a
+quasi-Newton step in w within the bounds, and moves t along the secant of √F, which is a straight line for a quadratic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import lsq_linear
+
+from sublevel.engine.arrays import Array
+from sublevel.run.search_space import shift_where
+
+MOST_STEPS = 40
+"""Gradients of one end at most."""
+BELIEVED = 0.02
+"""Part of the target that the others may still gain, and by which F may miss it, before the end is taken from the secant."""
+HASTY = 8
+"""Gradients after which the model of the others is measured with more care."""
+FLATTEST = 0.02
+"""Least curvature of F along a direction that is believed, 2 being that of the quadratic."""
+NEAR = 0.2
+"""Relative change of t over which the others are believed to go on as they did."""
+LARGE = 0.3
+"""Part of the target from which on the others are minimised over before the variable moves on."""
+FAR, HOPELESS = 3.0, 25.0
+"""Times of the target above which the variable moves back without a minimum over the others, and without a gradient."""
+CAREFUL = 0.005
+"""The same where the model is not trusted."""
+BACKTRACKS = 6
+"""How often an inner step is made shorter, by SHORTER each time, until f falls."""
+SHORTER = 0.3
+"""See BACKTRACKS."""
+RADIUS = 2.0
+"""Longest inner step, in standard deviations."""
+FARTHEST = 50.0
+"""Standard deviations, in units of those that the target should take, from which on an interval is called open."""
+GROWTH, SHRINK = 2.0, 4.0
+"""By these factors t grows or shrinks at most in one step."""
+TOUCHING = 1e-9
+"""Distance from a bound, in standard deviations, within which a variable lies at it."""
+JUMP = 1e-3
+"""Relative distance of two values of t between which F must jump."""
+FEASIBLE = 0.02
+"""Part of a difference step that must fit into the bounds, else the direction is left out."""
+DAMPED = 0.2
+"""Powell's damping of a BFGS update (Nocedal & Wright, Numerical Optimization, 2006, procedure 18.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Offsets o (..., m) of the m variables that are not fixed, from the minimum: x + o, or x·exp(o) for log-scaled ones."""
+
+    x: Array  # (d,), the minimum
+    is_log: NDArray[np.bool_]  # (d,)
+    box: tuple[Array, Array]  # (d,) each
+    moving: NDArray[np.intp]  # (m,), indices of the variables that are not fixed
+    low: Array  # (m,), offsets of the bounds
+    high: Array  # (m,)
+
+    def points(self, offsets: Array) -> Array:
+        """The user's points (..., d), within the box whatever the rounding."""
+        steps = np.zeros((*offsets.shape[:-1], self.x.size))
+        steps[..., self.moving] = offsets
+        return np.clip(shift_where(self.is_log, self.x, steps), *self.box)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What moves one variable to one side: o = t·direction, and A·w for the others."""
+
+    chart: Chart
+    direction: Array  # (m,), where the quadratic has its minimum for t = 1
+    others: NDArray[np.intp]  # (m − 1,)
+    root: Array  # (m − 1, m − 1), A: of the covariance of the others given the variable
+    limit: float  # t at the bound of the variable
+    is_guess: bool = False  # whether the curvature knows nothing of one of the others, because that lies at its bound
+
+    def offsets(self, t: float, w: Array) -> Array:
+        """Offsets (m,), within the bounds."""
+        o = t * self.direction
+        o[self.others] += self.root @ w
+        return np.clip(o, self.chart.low, self.chart.high)
+
+    def held(self, offsets: Array) -> NDArray[np.bool_]:
+        """Which of the others (m − 1,) lie at a bound."""
+        room = np.minimum(self.chart.high - offsets, offsets - self.chart.low)[self.others]
+        return room <= TOUCHING * np.linalg.norm(self.root, axis=1)
+
+    def is_new(self, before: Spot | None, spot: Spot) -> bool:
+        """Whether the curvature at a spot is not known from the one before, because another variable has left its bound."""
+        if not self.is_guess or before is None:
+            return self.is_guess
+        return bool(np.any(self.held(self.offsets(before.t, before.w)) != self.held(self.offsets(spot.t, spot.w))))
+
+    def whitened(self, t: float, offsets: Array) -> Array:
+        """w (m − 1,) of offsets (m,)."""
+        return solve(self.root, (offsets - t * self.direction)[self.others])
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The rise to find, and how exactly."""
+
+    rise: float  # of F: the square of a quantile
+    step: float  # of differences, in standard deviations
+    noise: float  # standard deviation of F
+
+    @property
+    def tolerance(self) -> float:
+        """By how much F may miss the target for the secant to be believed."""
+        return max(BELIEVED * self.rise, 2.0 * self.noise)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where a profile crosses the target, or why it does not."""
+
+    t: float  # in standard deviations; infinite if it never does, NaN if that is not known
+    status: str  # "crossed", "bound", "open", "jump" or "failed"
+    offsets: Array  # (m,), of the last point
+    rise: float  # F there
+    reason: str = ""
+    trail: tuple[tuple[float, float], ...] = ()  # t and F of the profile where it was looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A point of a climb."""
+
+    t: float
+    w: Array  # (m − 1,)
+    value: float  # F
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """What is known of F as a function of w: a Hessian, and the gradient at a spot.
+
+    Gradients are one-sided differences, and the Hessian, that of the quadratic at first, is updated by them. Where f does not fall as
+    that predicts, `careful` ones are central differences, and the Hessian is measured by differences, too.
+    """
+
+    model: Array  # (m − 1, m − 1)
+    length: float  # of differences
+    gradient: Array = field(default_factory=lambda: np.zeros(0))  # (m − 1,)
+    spot: Spot | None = None  # where that was
+    is_other_t: bool = False  # whether t has changed since, and nothing can be learned from the gradient there
+    is_careful: bool = False
+    is_fresh: bool = False  # whether the Hessian is to be measured anew
+    is_measured: bool = False  # whether it was at the last spot
+
+    def patience(self, at_limit: bool) -> float:
+        """Part of the target that a step must gain to be taken before the variable moves on, or at the limit before it ends there."""
+        return CAREFUL if self.is_careful else BELIEVED if at_limit else LARGE
+
+    def careful(self) -> Inner:
+        """The same, not to be trusted."""
+        return replace(self, is_careful=True, is_fresh=True, spot=None)
+
+
+Climb = Generator[Array, Array, End]
+"""Yields offsets (n, m), is sent their F (n,)."""
+
+
+@dataclass(slots=True)
+class Trail:
+    """What is known of √F along t: it is 0 at 0, and at the target `root` it is to be found."""
+
+    root: float
+    points: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, 0.0)])  # t and √F
+    others: list[tuple[float, Array, bool]] = field(default_factory=list[tuple[float, Array, bool]])  # t and w, and if that is a minimum
+    low: float = 0.0  # the largest t below the crossing
+    high: float = np.inf  # the smallest t above
+    wall: float = np.inf  # the smallest t at which F is not finite
+    is_undefined: bool = False  # whether it is NaN there
+    is_reset: bool = False  # whether a point above the crossing was forgotten
+
+    def add(self, spot: Spot, gain: float, is_sure: bool) -> None:
+        """Take note of the profile at t: where the others have their minimum, and by how much F is lower there."""
+        t = spot.t
+        self.points.append((t, float(np.sqrt(max(spot.value - gain, 0.0)))))
+        self.others = [*[(at, w, sure) for at, w, sure in self.others if at != t and sure], (t, spot.w, is_sure)]
+        if is_sure and self.points[-1][1] < self.root:
+            self.low = max(self.low, t)
+        elif is_sure:
+            self.high = min(self.high, t)
+
+    @property
+    def crossing(self) -> float:
+        """Where the secant through the last point and its neighbour has the target."""
+        t, s = self.points[-1]
+        near, its = min(self.points[:-1], key=lambda point: abs(point[0] - t) + (1e9 if point[0] == t else 0.0))
+        overall = max(s, 1e-3 * self.root) / t
+        slope = (s - its) / (t - near) if t != near else overall
+        return t + (self.root - s) / (slope if 0.2 * overall < slope < 5.0 * overall else overall)
+
+    def reset(self, limit: float) -> float:
+        """Where to look next if what was taken for a point above the crossing is forgotten."""
+        self.high, self.is_reset = np.inf, True
+        return min(GROWTH * self.low, limit)
+
+    def stop_at(self, spot: Spot) -> None:
+        """Take note of a spot if F is not finite there."""
+        if spot.t < self.wall and not np.isfinite(spot.value):
+            self.wall, self.is_undefined = spot.t, bool(np.isnan(spot.value))
+
+    def others_at(self, t: float) -> Array:
+        """Where the others (m − 1,) are to be expected: like t² at first, then as from a point about as far back as it goes forth.
+
+        Where a valley becomes straight, the minimum, t = 0, is not on its line: it is only used if no other point is far enough back.
+        """
+        (at, w, _), before = self.others[-1], self.others[:-1]
+        if not before:
+            return w * (t / at) ** 2
+        near = [point for point in before if abs(t - at) <= GROWTH * abs(at - point[0])]
+        known = near or [(0.0, np.zeros_like(w), True), *before]
+        back, there, _ = min(known, key=lambda point: abs(np.log(abs(t - at) / abs(at - point[0]))))
+        return w + (w - there) * (t - at) / (at - back)
+
+    def expected(self, t: float) -> float:
+        """F at t if √F goes on as to the last point."""
+        at, s = self.points[-1]
+        return (s * t / at) ** 2
+
+    def next_t(self, limit: float) -> float | None:
+        """Where to look next; None if the target lies between two values of t that cannot be told apart."""
+        t = self.points[-1][0]
+        upper = min(self.high, self.wall)
+        if upper - self.low < JUMP * upper:
+            return None
+        aim = float(np.clip(self.crossing, t / SHRINK, t * GROWTH))
+        if aim >= upper:
+            aim = 0.5 * (self.low + upper)
+        return min(aim if aim > self.low else 0.5 * (self.low + min(max(t, self.low), upper)), limit)
+
+
+def climb(line: Line, target: Target) -> Climb:
+    """Move a variable to one side until F has risen by the target."""
+    trail, size = Trail(np.sqrt(target.rise)), line.others.size
+    inner, last = Inner(2.0 * np.eye(size), target.step), Spot(0.0, np.zeros(size), 0.0)
+    spot, is_believed = (yield from _evaluate(line, min(trail.root, line.limit), np.zeros(size))), False
+    for turn in range(MOST_STEPS):
+        if not spot.value < HOPELESS * target.rise and spot.t - last.t > JUMP * trail.root:
+            trail.stop_at(spot)
+            spot, is_believed = (yield from _evaluate(line, 0.5 * (last.t + spot.t), last.w)), False
+            continue
+        if not np.isfinite(spot.value):
+            trail.stop_at(spot)
+            return _wall(line, trail, last)
+        if is_believed and abs(spot.value - target.rise) <= target.tolerance:
+            trail.add(spot, 0.0, True)
+            return _crossed(line, trail, spot)
+        inner = yield from _measured(line, spot, inner.careful() if turn == HASTY or line.is_new(inner.spot, spot) else inner)
+        if not np.isfinite(inner.gradient).all():
+            return _failed(line, trail, spot, "f is not finite around it")
+        (step, gain), last = _inner_step(line, spot, inner), spot
+        if spot.value - gain < FAR * target.rise and gain > inner.patience(spot.t == line.limit) * target.rise:
+            lower = yield from _inner_move(line, spot, step, gain)
+            if lower is not None or not inner.is_measured:
+                inner = inner if lower is not None and lower.value < spot.value - 0.5 * gain else inner.careful()
+                spot, is_believed = lower or spot, False
+                continue
+            if gain > LARGE * target.rise:
+                return _failed(line, trail, spot, "f does not fall along its gradient in the other variables")
+            step, gain = np.zeros(size), 0.0
+        trail.add(Spot(spot.t, spot.w + step, spot.value), gain, gain <= BELIEVED * target.rise)
+        end = _arrived(line, trail, target, spot, gain)
+        if end is not None:
+            return end
+        t = trail.next_t(line.limit)
+        if t is None and (trail.is_reset or trail.wall < np.inf):
+            return _wall(line, trail, last)
+        spot, inner, is_believed = yield from _move_on(line, trail, target, inner, spot, t, gain)
+    return _failed(line, trail, spot, f"the minimum over the other variables was not found in {MOST_STEPS} steps")
+
+
+def _move_on(
+    line: Line, trail: Trail, target: Target, inner: Inner, spot: Spot, t: float | None, gain: float
+) -> Generator[Array, Array, tuple[Spot, Inner, bool]]:
+    """The spot at the next t, what is known of the others there, and whether their minimum is believed without a gradient.
+
+    No t is left where a minimum over the others that was not one has misled the climb.
+    """
+    if t is None:
+        inner, t = inner.careful(), trail.reset(line.limit)
+    is_steady = abs(t / spot.t - 1.0) < NEAR and not inner.is_careful and not line.held(line.offsets(spot.t, spot.w)).any()
+    there = yield from _evaluate(line, t, trail.others_at(t))
+    is_surprise = there.value > trail.expected(t) + max(gain, LARGE * target.rise)
+    inner = inner.careful() if is_surprise else inner if is_steady else replace(inner, is_other_t=True)
+    return there, inner, is_steady and gain <= BELIEVED * target.rise
+
+
+def _evaluate(line: Line, t: float, w: Array) -> Generator[Array, Array, Spot]:
+    """F at t and w, or as near as the bounds allow."""
+    offsets = line.offsets(t, w)
+    values = yield offsets[None]
+    return Spot(t, line.whitened(t, offsets), float(values[0]))
+
+
+def _arrived(line: Line, trail: Trail, target: Target, spot: Spot, gain: float) -> End | None:
+    """The end if the climb is over."""
+    rise = spot.value - gain
+    if gain <= BELIEVED * target.rise and abs(rise - target.rise) <= target.tolerance and trail.crossing <= line.limit:
+        return _crossed(line, trail, spot)
+    if spot.t == line.limit and rise < target.rise:
+        return _ended(line, trail, spot, spot.t, "bound")
+    if spot.t >= FARTHEST * trail.root and rise < target.rise:
+        return _ended(line, trail, spot, np.inf, "open")
+    return None
+
+
+def _ended(line: Line, trail: Trail, spot: Spot, t: float, status: str, reason: str = "") -> End:
+    seen = tuple((t, s * s) for t, s in trail.points)
+    return End(t, status, line.offsets(spot.t, spot.w), spot.value, reason, seen)
+
+
+def _crossed(line: Line, trail: Trail, spot: Spot) -> End:
+    """At the target, by the secant."""
+    t = min(trail.crossing, line.limit)
+    return _ended(line, trail, Spot(t, spot.w * (t / spot.t) ** 2, trail.root**2), t, "crossed")
+
+
+def _wall(line: Line, trail: Trail, last: Spot) -> End:
+    """Between two values of t that cannot be told apart F jumps above the target, or has no value."""
+    if trail.is_undefined and trail.wall < trail.high:
+        return _failed(line, trail, last, "f returns NaN or fails beyond")
+    return _ended(line, trail, last, max(trail.low, last.t if trail.wall < np.inf else 0.0), "jump")
+
+
+def _failed(line: Line, trail: Trail, spot: Spot, reason: str) -> End:
+    return _ended(line, trail, spot, np.nan, "failed", reason)
+
+
+def _inner_move(line: Line, spot: Spot, step: Array, gain: float) -> Generator[Array, Array, Spot | None]:
+    """A lower point at the same t along an inner step; None if there is none."""
+    for _ in range(BACKTRACKS):
+        tried = yield from _evaluate(line, spot.t, spot.w + step)
+        if tried.value <= spot.value - 0.1 * gain:
+            return tried
+        step, gain = SHORTER * step, SHORTER * gain
+    return None
+
+
+def _measured(line: Line, spot: Spot, inner: Inner) -> Generator[Array, Array, Inner]:
+    """With dF/dw (m − 1,) at a spot by differences along directions that are orthonormal in w, and an updated model."""
+    if not spot.w.size:
+        return inner
+    chart, others = line.chart, line.others
+    o = line.offsets(spot.t, spot.w)
+    room_up, room_down = (chart.high - o)[others], (o - chart.low)[others]
+    columns = _columns(line.root, line.held(o))
+    plus, minus = (inner.length * room for room in _rooms(inner.length * columns, room_up, room_down))
+    both = np.where(inner.is_careful, np.minimum(plus, minus), 0.0)
+    first = np.where((plus >= inner.length) | (plus >= minus), plus, -minus)
+    second = np.where(both > FEASIBLE * inner.length, -np.sign(first) * both, 0.0)
+    first = np.where(second != 0, -second, first)
+    lengths, indices = np.append(first, second), np.tile(np.arange(first.size), 2)
+    usable = np.abs(lengths) > FEASIBLE * inner.length
+    points = np.repeat(o[None], np.count_nonzero(usable), axis=0)
+    points[:, others] += (lengths * columns[:, indices]).T[usable]
+    rises = np.zeros(lengths.size)
+    rises[usable] = (yield np.clip(points, chart.low, chart.high)) - spot.value
+    known = rises.reshape(2, -1), lengths.reshape(2, -1)
+    couples = (yield from _couples(line, spot, columns, *known)) if inner.is_fresh else np.zeros((first.size, first.size))
+    return _updated(inner, spot, solve(line.root, columns), *known, couples)
+
+
+def _couples(line: Line, spot: Spot, columns: Array, rises: Array, lengths: Array) -> Generator[Array, Array, Array]:
+    """Mixed second differences (k, k) of F along columns (k, k), 0 on the diagonal and where the bounds leave no room."""
+    steps, o = lengths[0] * columns, line.offsets(spot.t, spot.w)
+    i, j = np.triu_indices(lengths.shape[1], 1)
+    points = np.repeat(o[None], i.size, axis=0)
+    points[:, line.others] += (steps[:, i] + steps[:, j]).T
+    inside = np.all((points >= line.chart.low) & (points <= line.chart.high), axis=1) & (lengths[0, i] * lengths[0, j] != 0)
+    i, j = i[inside], j[inside]
+    values = yield points[inside]
+    mixed = np.zeros(columns.shape)
+    mixed[i, j] = (values - spot.value - rises[0, i] - rises[0, j]) / (lengths[0, i] * lengths[0, j])
+    return mixed + mixed.T
+
+
+def _updated(inner: Inner, spot: Spot, directions: Array, rises: Array, lengths: Array, couples: Array) -> Inner:
+    """The model and the gradient from rises (2, k) at signed lengths (2, k), 0 for none, along directions (columns of k, k).
+
+    `couples` (k, k) are mixed second differences along them, for a fresh model.
+    """
+    known = 2.0 * np.eye(len(directions)) if inner.is_fresh else inner.model
+    curvatures: Array = np.einsum("ij,ik,kj->j", directions, known, directions)
+    is_central = lengths[1] != 0
+    safe = np.where(lengths[0] == 0, 1.0, lengths[0])
+    if inner.is_careful:
+        measured: Array = (rises[0] + rises[1]) / np.square(safe)
+        curvatures = np.where(is_central, measured, curvatures)
+    one_sided: Array = rises[0] / safe - 0.5 * lengths[0] * curvatures
+    slopes = np.where(is_central, 0.5 * (rises[0] - rises[1]) / safe, one_sided)
+    gradient = directions @ np.where(lengths[0] == 0, 0.0, slopes)
+    model = _fresh_model(directions, couples + np.diag(curvatures)) if inner.is_fresh else _update_model(inner, spot, gradient)
+    return replace(inner, model=model, gradient=gradient, spot=spot, is_fresh=False, is_measured=inner.is_fresh, is_other_t=False)
+
+
+def _fresh_model(directions: Array, hessian: Array) -> Array:
+    """A Hessian (k, k) along directions as one in w, its curvatures positive, and FLATTEST at least."""
+    if not np.isfinite(hessian).all():
+        return 2.0 * np.eye(len(hessian))
+    values, vectors = np.linalg.eigh(hessian)
+    axes = directions @ vectors
+    return (axes * np.maximum(np.abs(values), FLATTEST)) @ axes.T
+
+
+def _columns(root: Array, held: NDArray[np.bool_]) -> Array:
+    """Columns (k, k) of a root of root·rootᵀ of which only the first ones move variables that are `held` (k,)."""
+    if not held.any():
+        return root
+    order = np.argsort(~held, kind="stable")
+    triangular = np.empty_like(root)
+    triangular[order] = np.linalg.qr(root[order].T)[1].T
+    return triangular
+
+
+def _rooms(steps: Array, room_up: Array, room_down: Array) -> tuple[Array, Array]:
+    """The part (k,), at most 1, of each step (a column of k, k), and of the opposite one, that fits into the room (k,)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        up, down = room_up[:, None] / np.abs(steps), room_down[:, None] / np.abs(steps)
+    plus = np.min(np.where(steps > 0, up, np.where(steps < 0, down, np.inf)), axis=0)
+    minus = np.min(np.where(steps > 0, down, np.where(steps < 0, up, np.inf)), axis=0)
+    return np.minimum(plus, 1.0), np.minimum(minus, 1.0)
+
+
+def _update_model(inner: Inner, spot: Spot, gradient: Array) -> Array:
+    """The damped BFGS update of the Hessian in w; along t, w and the gradient are taken to grow like t², as cubic terms make them."""
+    old, model = inner.spot, inner.model
+    if old is None or inner.is_other_t:
+        return model
+    growth = (spot.t / old.t) ** 2
+    s, y = spot.w - growth * old.w, gradient - growth * inner.gradient
+    if not np.linalg.norm(s) > 0.2 * inner.length:
+        return model
+    ms = model @ s
+    bend = float(s @ ms)
+    if s @ y < DAMPED * bend:
+        share = (1.0 - DAMPED) * bend / (bend - float(s @ y))
+        y = share * y + (1.0 - share) * ms
+    return model - np.outer(ms, ms) / bend + np.outer(y, y) / float(s @ y)
+
+
+def _inner_step(line: Line, spot: Spot, inner: Inner) -> tuple[Array, float]:
+    """The quasi-Newton step in w (m − 1,) within the bounds and RADIUS, and by how much it lowers the model."""
+    gradient, model = inner.gradient, inner.model
+    if not gradient.size:
+        return gradient, 0.0
+    chart, others = line.chart, line.others
+    o = line.offsets(spot.t, spot.w)[others]
+    low, high = chart.low[others] - o, chart.high[others] - o
+    step = -solve(model, gradient)
+    moved = line.root @ step
+    if np.any((moved < low) | (moved > high)):
+        half: Array = np.linalg.cholesky(model).T.astype(np.float64)
+        scale: Array = np.linalg.norm(line.root, axis=1).astype(np.float64)
+        design = half @ solve(line.root, np.diag(scale))
+        aim = -solve(half.T, gradient)
+        found = lsq_linear(design, aim, (np.minimum(low, 0.0) / scale, np.maximum(high, 0.0) / scale))
+        step = solve(line.root, scale * np.asarray(found.x, dtype=np.float64))
+    step = step * min(1.0, RADIUS / max(float(np.linalg.norm(step)), 1e-300))
+    return step, max(-float(gradient @ step + 0.5 * step @ model @ step), 0.0)
+
+
+def solve(matrix: Array, right: Array) -> Array:
+    """matrix⁻¹·right."""
+    return np.linalg.solve(matrix, right).astype(np.float64)

@@ -1,0 +1,113 @@
+"""A curvature in words."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from sublevel.engine.arrays import Array
+from sublevel.summaries import Summary, aligned, counted, listed
+
+WIDTH = 110
+"""Characters in a line."""
+MATRIX = 8
+"""Up to so many variables the correlations are shown as a matrix, of more the strongest pairs."""
+MEANING = {
+    None: "± is where f has risen by 1/2, the other variables having followed",
+    "nll": "f is a negative log-likelihood: ± is one standard deviation",
+    "least_squares": "f is a sum of squares: ± is one standard deviation, the residual variance estimated",
+}
+
+
+def summary(found: Any) -> str:
+    """One page of text: parameters, spectrum, correlations, and what to mind."""
+    parts = [_head(found), aligned(parameter_rows(found)), _spectrum(found), _correlations(found), _problems(found)]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def deviations(found: Any) -> Array:
+    """What stands behind ± (d,): standard deviations of the parameters if f has a kind, else of `hess_inv`."""
+    with np.errstate(invalid="ignore"):
+        return np.sqrt(np.diagonal(found.covariance if found.kind else found.hess_inv))
+
+
+def main_parts(found: Any, direction: int, most: int = 3) -> str:
+    """The variables that a principal direction is mainly made of."""
+    parts = found.directions[:, direction]
+    order = [i for i in np.argsort(-np.abs(parts), kind="stable")[:most] if abs(parts[i]) > 0.1]
+    return " ".join(f"{parts[i]:+.2f}·{found.names[i]}" for i in order) + (" …" if np.count_nonzero(np.abs(parts) > 0.1) > most else "")
+
+
+def strongest_pairs(found: Any) -> list[tuple[int, int]]:
+    """Pairs of free variables, the most correlated first."""
+    matrix = np.abs(np.nan_to_num(found.correlation))
+    i, j = np.triu_indices(len(matrix), 1)
+    order = np.argsort(-matrix[i, j], kind="stable")
+    return [(int(i[k]), int(j[k])) for k in order if found.free[i[k]] and found.free[j[k]] and matrix[i[k], j[k]] > 0]
+
+
+def _head(found: Any) -> list[str]:
+    return [
+        f"minimum  f = {found.fun:.10g}",
+        f"looked   where f rises by {found.delta_f:.3g}; values scatter by {found.noise:.2g} about a quadratic; {found.nfev} evaluations",
+        f"errors   {MEANING[found.kind]}",
+    ]
+
+
+def short_summary(found: Any) -> Summary:
+    """The minimum and its errors."""
+    what = f"{counted(found.free.size, 'variable')}, {int(np.count_nonzero(found.free))} free, {found.nfev} evaluations"
+    facts = {"fun": f"{found.fun:.10g}", "errors": MEANING[found.kind], "success": str(found.success)}
+    return Summary(f"Curvature: {what}", facts, parameter_rows(found), [str(problem) for problem in found.problems])
+
+
+def parameter_rows(found: Any) -> list[list[str]]:
+    """A header, and a row for each variable: name, value, error, interval; of many variables, the first and the last."""
+    errors = deviations(found)
+    intervals = found.intervals() if found.kind else None
+    rows = [["variable", "value", "± error", "95 % interval" if found.kind else ""]]
+    for i in listed(found.free.size):
+        if i is None:
+            rows.append(["…", "", "", ""])
+        elif not found.free[i]:
+            rows.append([found.names[i], f"{found.x[i]:.7g}", "held", ""])
+        else:
+            interval = "" if intervals is None else f"[{intervals[i, 0]:.6g}, {intervals[i, 1]:.6g}]"
+            rows.append([found.names[i], f"{found.x[i]:.7g}", f"{errors[i]:.3g}", interval])
+    return rows
+
+
+def _spectrum(found: Any) -> list[str]:
+    rows = [["direction", "curvature", "± error", "mainly"]]
+    last = found.curvatures.size - 1
+    for i in listed(found.curvatures.size):
+        if i is None:
+            rows.append(["…", "", "", ""])
+        else:
+            name = f"{i + 1}" + (" (stiff)" if i == 0 and last else " (sloppy)" if i == last and last else "")
+            rows.append([name, f"{found.curvatures[i]:.5g}", f"{found.curvatures_error[i]:.2g}", main_parts(found, i)])
+    return aligned(rows) if last >= 0 else []
+
+
+def _correlations(found: Any) -> list[str]:
+    free = np.flatnonzero(found.free)
+    if free.size < 2:
+        return []
+    if free.size > MATRIX:
+        pairs = [f"{found.names[i]} {found.names[j]} {found.correlation[i, j]:+.3f}" for i, j in strongest_pairs(found)[:6]]
+        return ["strongest correlations", *(f"  {pair}" for pair in pairs)]
+    matrix = found.correlation[np.ix_(free, free)]
+    rows = [["correlation", *(found.names[i] for i in free)]]
+    rows += [[found.names[i], *(f"{number:+.3f}" for number in row)] for i, row in zip(free, matrix, strict=True)]
+    return aligned(rows)
+
+
+def _problems(found: Any) -> list[str]:
+    if not found.problems:
+        return ["nothing stands against these numbers"]
+    lines = ["mind"]
+    for problem in found.problems:
+        lines += textwrap.wrap(str(problem), WIDTH, initial_indent="  ", subsequent_indent="    ")
+    return lines

@@ -1,0 +1,1 @@
+"""The paper: its theory, its figures, and studies beyond them."""

@@ -1,0 +1,99 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""The picture of `restricted`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from sublevel.paper.figures.draw import FAINT, INK
+from sublevel.paper.studies.common import Data
+from sublevel.paper.studies.figures.drawing import DASHES, blank, label, logarithmic, ticks, tidy
+from sublevel.paper.studies.restricted import LEFT_BEHIND, Speed, critical_condition, shrinkages, speeds
+
+COLOURS = {"full": "#1f77b4", "diagonal": "#1b9a6c", "isotropic": "#c2410c"}
+MARKERS = {100: "v", 1000: "s", 10000: "D"}
+
+
+def figure(data: Data) -> Figure:
+    """Speeds of the exact and of the stochastic algorithm, where the mean is left behind, and what the estimate does to the spectrum."""
+    drawing = blank((10.6, 8.6))
+    axes = drawing.subplots(2, 2)
+    found = sorted(speeds(data), key=lambda speed: speed.condition)
+    _exact(axes[0, 0], found)
+    _stochastic(axes[0, 1], found)
+    _left_behind(axes[1, 0], found)
+    _flattened(axes[1, 1], data)
+    axes[0, 1].set_ylim(axes[0, 0].get_ylim())
+    families = [Line2D([], [], color=colour, lw=2, label=f"{family} C") for family, colour in COLOURS.items()]
+    sizes = [Line2D([], [], color=FAINT, marker=MARKERS[n], ls="", ms=5, label=f"n = {n}") for n in sorted({one.n for one in found} - {0})]
+    hollow = Line2D([], [], color=FAINT, marker="o", mfc="white", ls="", ms=5, label="hollow: mean left behind")
+    theory = Line2D([], [], color=INK, lw=1.3, ls=DASHES, label="theory")
+    handles = [*families, theory, *sizes, hollow]
+    drawing.legend(handles=handles, loc="outside upper center", ncols=4, frameon=False, fontsize=9)
+    return drawing
+
+
+def _theory(axis: Any, found: list[Speed]) -> None:
+    for family, colour in COLOURS.items():
+        shown = [speed for speed in found if speed.family == family and speed.n == 0]
+        axis.plot([one.condition for one in shown], [np.mean(one.predicted) for one in shown], color=colour, lw=1.4, ls=DASHES)
+
+
+def _exact(axis: Any, found: list[Speed]) -> None:
+    _theory(axis, found)
+    for speed in found:
+        if speed.n == 0:
+            x = speed.condition * np.geomspace(0.94, 1.06, speed.measured.size)
+            axis.plot(x, speed.measured, "o", color=COLOURS[speed.family], ms=3.6, mew=0)
+    _axes(axis, "Exact gradient: speed as predicted", "speed: fall of $\\log$ E $f$ in an iteration")
+
+
+def _stochastic(axis: Any, found: list[Speed]) -> None:
+    _theory(axis, found)
+    for speed in found:
+        if speed.n:
+            colour = COLOURS[speed.family]
+            fill = "white" if speed.is_left_behind else colour
+            shift = {100: 0.88, 1000: 1.0, 10000: 1.14}[speed.n]
+            middle = np.median(speed.measured)
+            if middle > 0:
+                axis.plot(speed.condition * shift, middle, MARKERS[speed.n], color=colour, mfc=fill, ms=4.6, mew=1.1)
+    _axes(axis, "Sampled gradient: near it up to Cond(A) = 100")
+
+
+def _left_behind(axis: Any, found: list[Speed]) -> None:
+    for family, colour in COLOURS.items():
+        for n, marker in MARKERS.items():
+            shown = [speed for speed in found if speed.family == family and speed.n == n]
+            x, y = [speed.condition for speed in shown], [np.median(speed.distance) for speed in shown]
+            axis.plot(x, y, marker + "-", color=colour, lw=0.9, ms=4, alpha=0.9)
+    axis.axhline(LEFT_BEHIND, color=FAINT, lw=0.8)
+    axis.axvline(critical_condition(), color=COLOURS["isotropic"], lw=1.3, ls=DASHES)
+    note = {"ha": "right", "xytext": (-6, 0), "fontsize": 8.5}
+    label(axis, critical_condition(), 1e4, "theory, isotropic C:\n$m$ slower than $C$\nfrom here on", COLOURS["isotropic"], **note)
+    _axes(axis, "Where C shrinks faster than m, the mean is left behind", "distance $\\|m\\|/\\sigma$ at the end")
+
+
+def _flattened(axis: Any, data: Data) -> None:
+    found = sorted(shrinkages(data), key=lambda one: one.condition)
+    for n, marker in MARKERS.items():
+        shown = [one for one in found if one.n == n]
+        x = [one.condition for one in shown]
+        errors = [2 * one.error for one in shown]
+        axis.errorbar(x, [one.mean for one in shown], yerr=errors, fmt=marker + "-", color="#4b2e83", lw=1.1, ms=4.5)
+        axis.plot(x, [one.covariance for one in shown], marker + "-", color="#e8890c", lw=1.1, ms=4.5)
+    axis.axhline(1, color=INK, lw=1.2, ls=DASHES)
+    axis.plot([], [], color="#4b2e83", lw=2, label="of $m$ along the flattest axis")
+    axis.plot([], [], color="#e8890c", lw=2, label="of $C$")
+    axis.legend(frameon=False, fontsize=9, loc="upper left")
+    _axes(axis, "What a sampled step removes, isotropic C", "over what the exact gradient removes")
+    ticks(axis.yaxis, (0.5, 1, 2, 3))
+
+
+def _axes(axis: Any, title: str, y: str = "") -> None:
+    logarithmic(axis)
+    tidy(axis, title, x="Cond($A$)", y=y)

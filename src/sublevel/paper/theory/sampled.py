@@ -1,0 +1,155 @@
+"""Checks by sampling: the natural gradient against prop:ng, and its estimate against prop:consistency."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from sublevel.engine.arrays import Array, Noise
+from sublevel.engine.families import Family
+from sublevel.engine.ordering import ranking
+from sublevel.engine.tangent import Tangent, natural_gradient
+from sublevel.engine.weights import Volume
+from sublevel.paper.theory.checks import covariance_part
+from sublevel.paper.theory.exact import exact_natural_gradient
+from sublevel.paper.theory.quadratic import natural_gradient_constant, sublevel_cost
+from sublevel.paper.theory.report import Report, judged
+
+FALSE_ALARM = 1e-6
+"""How often a check by sampling may fail although its statement is true."""
+
+
+def natural_gradient_of_mean(
+    theta: Family, hessian_root: Array, size: int, seed: int, *, exponent: float | None = None, claimed_root: Array | None = None
+) -> Report:
+    """E[V(X)(X − m)] = c·CAm by Monte Carlo, prop:ng. V's `exponent` and the claim's A, `claimed_root`, are the true ones if None."""
+    deviations = _sampled_deviations(theta, hessian_root, size, seed, exponent, claimed_root)
+    return _proportionality("prop:ng m", "natural gradient of the mean = c·CAm", deviations[: theta.dimension], size)
+
+
+def natural_gradient_of_covariance(
+    theta: Family, hessian_root: Array, size: int, seed: int, *, exponent: float | None = None, claimed_root: Array | None = None
+) -> Report:
+    """E[V(X)((X − m)(X − m)ᵀ − C)] = c·CAC by Monte Carlo, prop:ng; arguments as for the mean."""
+    deviations = _sampled_deviations(theta, hessian_root, size, seed, exponent, claimed_root)
+    return _proportionality("prop:ng C", "natural gradient of the covariance = c·CAC", deviations[theta.dimension :], size)
+
+
+def _proportionality(name: str, statement: str, deviations: Array, size: int) -> Report:
+    worst = float(np.max(np.abs(deviations)))
+    bound = float(-ndtri(FALSE_ALARM / (2 * deviations.size)))
+    sentence = f"With {size} points the largest of {deviations.size} deviations is {worst:.3g} standard errors; chance allows {bound:.3g}."
+    return judged(name, statement, worst, bound, sentence)
+
+
+def _sampled_deviations(
+    theta: Family, hessian_root: Array, size: int, seed: int, exponent: float | None, claimed_root: Array | None
+) -> Array:
+    """Monte Carlo mean minus claim of each entry of the whitened natural gradient (d + d(d+1)/2,), in standard errors."""
+    sample = theta.sample(np.random.default_rng(seed), size)
+    claimed_root = hessian_root if claimed_root is None else claimed_root
+    cost = sublevel_cost(sample.x, hessian_root, exponent)
+    rows, columns = np.triu_indices(theta.dimension)
+    score = np.concatenate([sample.z, sample.z[:, rows] * sample.z[:, columns] - (rows == columns)], axis=-1)
+    terms = (cost - np.mean(cost))[:, None] * score
+    exact = exact_natural_gradient(theta, claimed_root, constant=natural_gradient_constant(claimed_root))
+    claim = -np.concatenate([exact.mean, covariance_part(exact)[rows, columns]])
+    return (np.mean(terms, axis=0) - claim) / (np.std(terms, axis=0) / np.sqrt(size))
+
+
+def estimated_natural_gradient(theta: Family, hessian_root: Array, z: Array, exponent: float | None = None) -> Tangent:
+    """The engine's estimate from whitened points z (..., n, d) on xᵀAx, eq:ng-est, in absolute units.
+
+    Volume's weights are in units of the largest V̂ = (Σ 1/p(xⱼ)/n)^exponent, eq:mc-nu, which is put back here.
+    """
+    sample = theta.sample_at(z)
+    ranks = ranking(np.sum(np.square(sample.x @ hessian_root.mT), axis=-1))
+    tangent = natural_gradient(z, Volume(exponent)(ranks, sample))
+    log_density_at_mean = theta.log_density(theta.mean[..., None, :])[..., 0]
+    log_volume = np.logaddexp.reduce(sample.surprise, axis=-1) - np.log(z.shape[-2]) - log_density_at_mean
+    largest = np.exp((2.0 / theta.dimension if exponent is None else exponent) * log_volume)
+    return tangent.scaled(mean=largest, cov=largest)
+
+
+def estimation_errors(
+    theta: Family,
+    hessian_root: Array,
+    size: int,
+    trials: int,
+    noise: Noise,
+    *,
+    exponent: float | None = None,
+    claimed_root: Array | None = None,
+) -> Array:
+    """‖estimate − exact‖/‖exact‖ of the natural gradient in the whitened frame, one per trial (trials,), prop:consistency."""
+    claimed_root = hessian_root if claimed_root is None else claimed_root
+    exact = exact_natural_gradient(theta, claimed_root, constant=natural_gradient_constant(claimed_root))
+    estimate = estimated_natural_gradient(theta, hessian_root, noise.standard_normal((trials, size, theta.dimension)), exponent)
+    error = _squared_norm(estimate.mean - exact.mean, covariance_part(estimate) - covariance_part(exact))
+    return np.sqrt(error / _squared_norm(exact.mean, covariance_part(exact)))
+
+
+def _squared_norm(mean: Array, cov: Array) -> Array:
+    return np.vecdot(mean, mean) + np.sum(np.square(cov), axis=(-2, -1))
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """A slope in log-log coordinates with its 95 % confidence band."""
+
+    value: float
+    low: float
+    high: float
+
+
+def log_log_slope(sizes: Sequence[int], errors: Array) -> Slope:
+    """The least-squares slope of log error (len(sizes), trials) against log n: its mean over trials, with Student's band."""
+    x = np.log(np.asarray(sizes, dtype=np.float64))
+    slopes: Array = (x - x.mean()) @ np.log(errors) / np.sum(np.square(x - x.mean()))
+    half = float(stdtrit(slopes.size - 1, 0.975)) * float(np.std(slopes, ddof=1)) / sqrt(slopes.size)
+    centre = float(np.mean(slopes))
+    return Slope(centre, centre - half, centre + half)
+
+
+def consistency_exponent(condition: float) -> float:
+    """−min(1/2, 1/κ): to first order the error of the estimated natural gradient falls like n to this power at κ = Cond(CA).
+
+    The error is the mean of a function of xⱼ that grows like P(f > f(xⱼ))/p(xⱼ). Along the flattest axis of the whitened f this is
+    exp(βr²/2), r = ‖zⱼ‖, β = 1 − 1/κ, because f reaches the same value along the steepest axis at r/√κ. Its variance is finite only for
+    β < 1/2; beyond, its tail has the index 1/β, and such means converge like n^{-(1 − β)}. At κ = 100 an estimate hardly improves with n.
+    """
+    return -min(0.5, 1.0 / condition)
+
+
+def consistency(
+    theta: Family,
+    hessian_root: Array,
+    sizes: Sequence[int],
+    trials: int,
+    seed: int,
+    *,
+    exponent: float | None = None,
+    claimed_root: Array | None = None,
+) -> Report:
+    """The error of the estimated natural gradient falls like n^{-1/2}, prop:consistency and the central limit theorem.
+
+    The proposition promises convergence, not its speed, and this speed is that of Cond(CA) < 2: see `consistency_exponent`. A mean far
+    from the optimum, in units of C, delays it. Choose θ accordingly.
+    """
+    noise = np.random.default_rng(seed)
+    errors = np.array(
+        [estimation_errors(theta, hessian_root, size, trials, noise, exponent=exponent, claimed_root=claimed_root) for size in sizes]
+    )
+    slope = log_log_slope(sizes, errors)
+    return judged(
+        "consistency",
+        "error of the estimated natural gradient ∝ n^(−1/2): log-log slope",
+        slope.value,
+        (-0.6, -0.4),
+        f"Slope {slope.value:.3f} with 95 % band [{slope.low:.3f}, {slope.high:.3f}] over n = {sizes[0]} … {sizes[-1]}, {trials} trials; "
+        f"the relative error at the end is {np.mean(errors[-1]):.3g}.",
+    )

@@ -1,0 +1,106 @@
+"""Checks on the engine itself: its invariances, and the algorithms it contains as special cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+
+from sublevel.engine.arrays import Array
+from sublevel.engine.families import Bernoulli, Family, FullGaussian
+from sublevel.engine.method import Method
+from sublevel.engine.recipes import pbil, rank_mu
+from sublevel.paper.theory.manifold import Manifold
+from sublevel.paper.theory.report import Report, judged
+
+Objective = Callable[[Array], Array]
+"""Points (n, d) to values (n,)."""
+
+
+def final_theta(method: Method, objective: Objective, theta: Family, size: int, steps: int, seed: int) -> Manifold:
+    """θ after some iterations of the engine."""
+    noise, state = np.random.default_rng(seed), method.init(theta, size)
+    for _ in range(steps):
+        sample = method.ask(state, noise, size)
+        state, _ = method.tell(state, sample, objective(sample.x))
+    return cast(Manifold, state.theta)
+
+
+def monotone_invariance(
+    method: Method, objective: Objective, increasing: Callable[[Array], Array], theta: Family, *, size: int, steps: int, seed: int
+) -> Report:
+    """The run on g∘f is the run on f, bit for bit, for a strictly increasing g."""
+    plain = final_theta(method, objective, theta, size, steps, seed)
+    composed = final_theta(method, lambda x: increasing(objective(x)), theta, size, steps, seed)
+    difference = float(np.max(np.abs(composed.coordinates - plain.coordinates)))
+    return judged(
+        "invariance g",
+        "the path on g∘f is the path on f, g strictly increasing",
+        difference,
+        0.0,
+        f"After {steps} steps of {method.name} the parameters differ by {difference:.3g}.",
+    )
+
+
+def affine_invariance(
+    method: Method, objective: Objective, theta: FullGaussian, matrix: Array, shift: Array, *, size: int, steps: int, seed: int
+) -> Report:
+    """The run on y ↦ f(By + b) from the image of θ is the image of the run on f, x = By + b."""
+    inverse = np.linalg.inv(matrix)
+    image = FullGaussian(inverse @ (theta.mean - shift), inverse @ theta.root, theta.scale)
+    there = final_theta(method, objective, theta, size, steps, seed)
+    here = final_theta(method, lambda y: objective(y @ matrix.T + shift), image, size, steps, seed)
+    difference = _whitened_difference(there, matrix @ here.mean + shift, matrix @ here.cov @ matrix.T)
+    return judged(
+        "invariance affine",
+        "the path on f(By + b) is the image of the path on f",
+        difference,
+        1e-7,
+        f"After {steps} steps of {method.name} the two differ by {difference:.3g} of a standard deviation or of a variance.",
+    )
+
+
+def _whitened_difference(theta: Family, mean: Array, cov: Array) -> float:
+    """The largest entry of a mean and a covariance minus θ's, in θ's whitened frame."""
+    deviations = theta.deviations
+    root = np.linalg.cholesky(theta.cov / deviations / deviations[:, None])
+    step = np.linalg.solve(root, (mean - theta.mean) / deviations)
+    change = np.linalg.solve(root, np.linalg.solve(root, (cov - theta.cov) / deviations / deviations[:, None]).T)
+    return float(max(np.max(np.abs(step)), np.max(np.abs(change))))
+
+
+def rank_mu_case(
+    objective: Objective, theta: Family, *, size: int, seed: int, eta_mean: float, eta_cov: float, method: Method | None = None
+) -> Report:
+    """One step of the engine with the quantile cost is the pure rank-µ CMA-ES, written out with eq:intermediate."""
+    method = rank_mu(c_mean=eta_mean, c_cov=eta_cov) if method is None else method
+    x = theta.sample(np.random.default_rng(seed), size).x
+    best = x[np.argsort(objective(x))[: size // 4]] - theta.mean
+    mean = theta.mean + eta_mean * np.mean(best, axis=0)
+    cov = theta.cov + eta_cov * (best.T @ best / len(best) - theta.cov)
+    difference = _whitened_difference(final_theta(method, objective, theta, size, 1, seed), mean, cov)
+    return judged(
+        "IGO rank-mu",
+        "quantile cost on the Gaussian family = pure rank-µ CMA-ES",
+        difference,
+        1e-9,
+        f"One step of {method.name} and m + η Σ wᵢ(xᵢ − m), C + η Σ wᵢ((xᵢ − m)(xᵢ − m)ᵀ − C) differ by {difference:.3g}.",
+    )
+
+
+def pbil_case(objective: Objective, probabilities: Array, *, size: int, seed: int, rate: float, method: Method | None = None) -> Report:
+    """One step of the engine on bits is PBIL: p ← (1 − rate)·p + rate·(mean of the best quarter)."""
+    method = pbil(rate=rate) if method is None else method
+    theta = Bernoulli.start(probabilities)
+    x = theta.sample(np.random.default_rng(seed), size).x
+    best = x[np.argsort(objective(x))[: size // 4]]
+    learned = (1 - rate) * theta.mean + rate * np.mean(best, axis=0)
+    difference = float(np.max(np.abs(final_theta(method, objective, theta, size, 1, seed).mean - learned)))
+    return judged(
+        "IGO PBIL",
+        "quantile cost on the Bernoulli family = PBIL",
+        difference,
+        1e-12,
+        f"One step of {method.name} and (1 − η)p + η·(mean of the best) differ by {difference:.3g}.",
+    )

@@ -1,0 +1,152 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""A curvature in pictures. They need matplotlib: `pip install 'sublevel[plot]'`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sublevel.engine.arrays import Array
+from sublevel.hessian.report import deviations, main_parts, strongest_pairs
+from sublevel.plots.run import NAMED, matrix_panel
+from sublevel.plots.style import BLUE, CIRCLE, FAINT, INK, ORANGE, Target, label_log, new_figure, short_name, tidy
+
+PROFILES = 12
+"""Variables that get a profile."""
+ELLIPSES = 4
+"""Pairs of variables that get an ellipse."""
+LEVELS = ((2.447746830680816, 0.12), (1.5095921854516636, 0.3))
+"""Radii of the ellipses that hold 95 % and 68 % of a two-dimensional normal distribution, √(−2 ln(1 − level)), and how dark they are."""
+
+
+def overview(found: Any, file: Target = None) -> Any:
+    """Parameters, stiff-to-sloppy spectrum, correlations and ellipses in one figure, whose axes have labels of these names. Returns it."""
+    with new_figure(file, (11.0, 8.2)) as figure:
+        upper, lower = figure.subfigures(2, 1, height_ratios=(0.85, 1.0))
+        parameters, spectrum = upper.subplots(1, 2)
+        left, right = lower.subfigures(1, 2)
+        correlations = left.subplots()
+        for axis, label in ((parameters, "parameters"), (spectrum, "spectrum"), (correlations, "correlations")):
+            axis.set_label(label)
+        _parameters_panel(parameters, found)
+        _spectrum_panel(spectrum, found)
+        names = [name for name, is_free in zip(found.names, found.free, strict=True) if is_free]
+        matrix_panel(correlations, found.correlation[np.ix_(found.free, found.free)], names, "correlations")
+        _ellipse_panels(right, found)
+    return figure
+
+
+def _parameters_panel(axis: Any, found: Any) -> None:
+    """How large each variable's error is, in units of the variable: which are well known, and which hardly."""
+    free = np.flatnonzero(found.free)
+    errors, x = deviations(found)[free], np.abs(found.x[free])
+    known = np.isfinite(errors) & (x > 0)
+    relative = np.where(known, errors / np.where(x > 0, x, 1.0), np.nan)
+    rows = np.arange(free.size)
+    tidy(axis)
+    if known.any():
+        axis.scatter(relative[known], rows[known], color=BLUE, s=22, zorder=3)
+        axis.set_xscale("log")
+        axis.set_xlim(0.3 * np.nanmin(relative), 3.0 * np.nanmax(relative))
+        label_log(axis.xaxis)
+    if free.size <= 2 * NAMED:
+        labels = [f"{short_name(found.names[i])} = {found.x[i]:.4g} ± {e:.2g}" for i, e in zip(free, errors, strict=True)]
+        axis.set_yticks(rows, labels, color=INK, parse_math=False)
+    axis.set_ylim(free.size - 0.5, -0.5)
+    axis.grid(False, axis="y")
+    axis.set_title("error of each variable as a part of its value" if found.kind else "distance to a rise of 1/2 as a part of the value")
+
+
+def _spectrum_panel(axis: Any, found: Any) -> None:
+    """Curvatures from stiff to sloppy, with their standard errors; those that are not positive are marked below."""
+    rank, values = np.arange(1, found.curvatures.size + 1), found.curvatures
+    shown = values > 0
+    tidy(axis, log=True)
+    if shown.any():
+        low = np.minimum(found.curvatures_error[shown], 0.9 * values[shown])
+        axis.errorbar(rank[shown], values[shown], yerr=[low, found.curvatures_error[shown]], fmt="o", ms=4, color=BLUE, ecolor=FAINT, lw=1)
+        label_log(axis.yaxis)
+    for i in rank[~shown]:
+        axis.annotate("≤ 0", (i, 0.03), xycoords=("data", "axes fraction"), ha="center", color=ORANGE)
+    if rank.size <= NAMED:
+        axis.set_xticks(rank)
+        for i in {0, rank.size - 1} if shown.any() else set():
+            height = values[i] if shown[i] else np.min(values[shown])
+            side = {"xytext": (8, 4), "ha": "left", "va": "top"} if i == 0 else {"xytext": (-8, -4), "ha": "right", "va": "bottom"}
+            parts = main_parts(found, i, 2).replace(" +", "\n+").replace(" -", "\n-")
+            axis.annotate(parts, (rank[i], height), textcoords="offset points", fontsize=8, color=FAINT, parse_math=False, **side)
+    axis.set(xlabel="principal direction, stiff to sloppy", title="curvature along the principal directions", xlim=(0.4, rank.size + 0.6))
+
+
+def _ellipse_panels(figure: Any, found: Any) -> None:
+    """The most correlated pairs of variables, with the regions that hold 68 % and 95 %."""
+    cov = found.covariance if found.kind else found.hess_inv
+    pairs = [pair for pair in strongest_pairs(found) if np.isfinite(cov[np.ix_(pair, pair)]).all()][:ELLIPSES]
+    if not pairs:
+        return
+    rows = 1 if len(pairs) < 3 else 2
+    axes = np.ravel(figure.subplots(rows, -(-len(pairs) // rows), squeeze=False))
+    for axis in axes[len(pairs) :]:
+        axis.set_axis_off()
+    for axis, pair in zip(axes, pairs, strict=False):
+        steps = np.zeros((CIRCLE.shape[1], found.x.size))
+        steps[:, pair] = ellipse(cov[np.ix_(pair, pair)]).T
+        for radius, alpha in LEVELS:
+            axis.fill(*found.shifted(radius * steps)[:, pair].T, color=BLUE, alpha=alpha, lw=0)
+        axis.plot(*found.x[list(pair)][:, None], "+", color=INK)
+        axis.set_xlabel(short_name(found.names[pair[0]]), parse_math=False)
+        axis.set_ylabel(short_name(found.names[pair[1]]), parse_math=False)
+        axis.set_label("ellipse")
+        axis.locator_params(nbins=4)
+        axis.tick_params(labelsize=8, colors=FAINT)
+    figure.suptitle("68 % and 95 % regions" if found.kind else "rise of 1.14 and of 3", x=0.02, ha="left", fontsize=10.5)
+
+
+def profiles(found: Any, file: Target = None) -> Any:
+    """The profile of each variable that has an interval, beside the parabola of the curvature. Returns the figure."""
+    shown = np.flatnonzero(np.isfinite(found.deviations))[:PROFILES]
+    columns = min(3, max(shown.size, 1))
+    rows = max(-(-shown.size // columns), 1)
+    with new_figure(file, (3.8 * columns, 2.9 * rows)) as figure:
+        axes = np.ravel(figure.subplots(rows, columns, squeeze=False))
+        for axis, i in zip(axes, shown, strict=False):
+            _profile_panel(axis, found, int(i))
+        for axis in axes[shown.size :]:
+            axis.set_axis_off()
+        handles, labels = axes[0].get_legend_handles_labels()
+        if handles:
+            figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    return figure
+
+
+def _profile_panel(axis: Any, found: Any, i: int) -> None:
+    """f minimised over the other variables, as a curve through what was evaluated, the parabola, and the interval."""
+    from scipy.interpolate import PchipInterpolator
+
+    x, (at, rise) = found.x[i], found.paths[i].T
+    low, high = (end if np.isfinite(end) else edge for end, edge in zip(found.intervals[i], (np.min(at), np.max(at)), strict=True))
+    margin = 0.08 * max(high - low, 1e-12 * abs(x))
+    grid = np.linspace(max(low - margin, 0.0) if found.is_log[i] else low - margin, high + margin, 302)[1:]
+    steps = (x * np.log(grid / x) if found.is_log[i] else grid - x) / found.deviations[i]
+    axis.axhline(found.rise, color=FAINT, lw=0.8)
+    axis.axvspan(low, high, color=BLUE, alpha=0.1, lw=0, label=f"{100 * found.level:.4g} % interval")
+    axis.plot(grid, found.unit * np.square(steps), color=FAINT, lw=1, ls="--", label="parabola of the Hessian")
+    if at.size > 1:
+        inside = grid[(grid >= np.min(at)) & (grid <= np.max(at))]
+        signed = np.sign(at - x) * np.sqrt(rise)  # nearly a straight line
+        axis.plot(inside, np.square(PchipInterpolator(at, signed)(inside)), color=BLUE, label="profile")
+    axis.plot(at, rise, "o", ms=3, color=BLUE)
+    axis.plot(x, 0.0, "+", color=INK)
+    axis.set_xlabel(short_name(found.names[i]), parse_math=False)
+    axis.set(ylabel="rise of f", xlim=(grid[0], grid[-1]), ylim=(-0.05 * found.rise, 1.6 * found.rise))
+    axis.set_title(f"{x:.4g}, from {found.intervals[i, 0]:.4g} to {found.intervals[i, 1]:.4g}")
+    axis.locator_params(axis="x", nbins=5)
+
+
+def ellipse(cov: Array) -> Array:
+    """One standard deviation around 0 of a covariance (2, 2): points (2, 181)."""
+    deviations = np.sqrt(np.diagonal(cov))
+    correlation = float(np.clip(cov[0, 1] / deviations[0] / deviations[1], -1.0, 1.0))
+    root = np.array([[1.0, 0.0], [correlation, np.sqrt(1.0 - correlation**2)]])
+    return deviations[:, None] * (root @ CIRCLE)

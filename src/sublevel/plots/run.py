@@ -1,0 +1,382 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Pictures of a run."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.engine.arrays import Array
+from sublevel.plots.style import BLUE, FAINT, GREEN, GRID, INK, ORANGE, VARIABLES, VIOLET, Target, label_log, new_figure, short_name, tidy
+from sublevel.run.history import History, Trace
+from sublevel.run.search_space import log_where
+
+WIDE = 30
+"""Letters of names that a row of labels below a panel holds."""
+TITLE_WIDTH = 42
+"""Letters of a title that a line above a panel holds."""
+NAMED = 12
+"""Up to so many curves are named one by one."""
+MOST_CURVES = 100
+"""Of more variables, quantiles are drawn."""
+QUANTILES = {"smallest": 0.0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "largest": 1.0}
+"""What is drawn of many variables."""
+MOST_ROWS = 4000
+"""Generations that are drawn one by one; of more, the lowest and the highest of a few each."""
+MOST_CORRELATIONS = 1000
+"""Variables up to which a matrix of correlations can be drawn."""
+DIGITS = 7
+"""Digits that a label of f may have; with more, it says how far above the best value it is."""
+PANEL = (4.9, 3.3)
+"""Inches of a single panel: its letters can be read on a telephone."""
+
+
+def convergence(run: Any, file: Target = None) -> Any:
+    """Draw four panels against evaluations: values; mean; principal axes, step size and axis ratio; standard deviations.
+
+    Parameters
+    ----------
+    run : Result or History
+        What to draw.
+    file : path, optional
+        Where to save the figure, by its ending as PNG, SVG, PDF. By default it is a figure of pyplot's, which notebooks show.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Its ``axes`` have the labels "values", "mean", "axes" and "deviations".
+    """
+    history = _history(run)
+    trace = history.trace()
+    with new_figure(file, (11.0, 7.4)) as figure:
+        for axis, (name, draw) in zip(figure.subplots(2, 2).flat, PANELS.items(), strict=True):
+            axis.set_label(name)
+            draw(axis, history, trace)
+    return figure
+
+
+def panel_images(run: Any, file_format: str = "svg") -> dict[str, bytes]:
+    """Draw each panel of `convergence` as a picture of its own, which suits a narrow page. Returns the files' contents by label."""
+    history, images = _history(run), dict[str, bytes]()
+    trace = history.trace()
+    for name, draw in PANELS.items():
+        stream = io.BytesIO()
+        with new_figure(stream, PANEL, file_format=file_format) as figure:
+            draw(figure.subplots(), history, trace)
+        images[name] = stream.getvalue()
+    return images
+
+
+def correlation(run: Any, file: Target = None, file_format: str | None = None) -> Any:
+    """Draw the correlations of the variables in the search distribution where the best run ended.
+
+    Parameters
+    ----------
+    run : Result or History
+        What to draw, of at most 1000 variables.
+    file : path, optional
+        Where to save the figure. By default it is a figure of pyplot's, which notebooks show.
+    file_format : str, optional
+        Such as "svg", if the file is a stream.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    history = _history(run)
+    names = _free_names(history)
+    if len(names) > MOST_CORRELATIONS:
+        raise ValueError(f"the correlations of at most {MOST_CORRELATIONS} variables can be drawn, got {len(names)}.")
+    cov = history.theta_of_best.cov
+    deviations = np.sqrt(np.diagonal(cov))
+    matrix = cov / deviations / deviations[:, None]
+    with new_figure(file, matrix_size(names), "compressed", file_format=file_format) as figure:
+        matrix_panel(figure.subplots(), matrix, names, "correlations of the search")
+    return figure
+
+
+def matrix_size(names: list[str]) -> tuple[float, float]:
+    """Inches, across and up, that suit a matrix of variables of such names with its colour bar."""
+    size = float(np.clip(1.9 + 0.36 * len(names), 2.8, 6.5))
+    letters = max(len(short_name(name)) for name in names) if len(names) <= 2 * NAMED else 0
+    return size + 0.9 + 0.05 * max(letters - 6, 0), size
+
+
+def matrix_panel(axis: Any, matrix: Array, names: list[str], title: str) -> None:
+    """Correlations (k, k) as colours, with names and numbers if there are few."""
+    places = np.arange(len(names))
+    cells = axis.pcolormesh(places, places, matrix, shading="nearest", cmap="RdBu_r", vmin=-1, vmax=1)  # an image would be pixels in an SVG
+    axis.invert_yaxis()
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0, colors=FAINT)
+    if len(names) <= 2 * NAMED:
+        shown = [short_name(name) for name in names]
+        slant = {"rotation": 90} if len(names) > 6 else {"rotation": 30, "ha": "right"} if sum(map(len, shown)) > WIDE else {}
+        axis.set_xticks(range(len(names)), shown, parse_math=False, **slant)
+        axis.set_yticks(range(len(names)), shown, parse_math=False)
+    if len(names) <= NAMED:
+        for (row, column), value in np.ndenumerate(matrix):
+            axis.text(column, row, f"{value:.2f}", ha="center", va="center", color="white" if abs(value) > 0.6 else INK, fontsize=8)
+    axis.set_title(title)
+    bar = axis.figure.colorbar(cells, ax=axis, fraction=0.046, pad=0.04, ticks=[-1, -0.5, 0, 0.5, 1])
+    bar.solids.set_rasterized(False)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(colors=FAINT)
+
+
+def animate(
+    fun: Callable[[Array], Any] | None,
+    run: Any,
+    file: str | Path | None = None,
+    *,
+    variables: tuple[int, int] = (0, 1),
+    vectorized: bool = False,
+    frames: int = 60,
+    fps: int = 6,
+) -> Any:
+    """Animate the search distribution over contour lines of f, in the plane of two variables through the best point.
+
+    There are two views: a fixed one, and one that follows the distribution. Contour lines are spaced by rank, as the search sees f.
+    Log-scaled variables are shown by their logarithm.
+
+    Parameters
+    ----------
+    fun : callable or None
+        The objective, for the contour lines: each view evaluates it on a grid of 69 × 69 points, or of 35 × 35 or 18 × 18 if all views
+        would otherwise take more than about ten seconds. Nothing outside the bounds is evaluated, and no view twice. None draws none.
+    run : Result or History
+        The run to animate.
+    file : path, optional
+        Where to save a GIF.
+    variables : pair of int
+        The two variables, which must not be fixed.
+    vectorized : bool
+        Whether `fun` takes points (n, d) and returns values (n,).
+    frames, fps : int
+        How many frames at most, and how many of them are shown in a second.
+
+    Returns
+    -------
+    matplotlib.animation.FuncAnimation
+        It evaluates `fun` as it is drawn.
+    """
+    from matplotlib.animation import FuncAnimation, PillowWriter
+
+    from sublevel.plots.animation import Plane, chosen_snapshots
+
+    history = _history(run)
+    through = history.trace().mean[-1] if isinstance(run, History) else run.x
+    chosen = chosen_snapshots(len(history.snapshots), frames)
+    plane = Plane(history, fun, through, variables, vectorized, views=len(chosen) + 1)
+    with new_figure(file, (8.4, 4.5), None, save=False) as figure:
+        axes = figure.subplots(1, 2, gridspec_kw={"left": 0.09, "right": 0.99, "bottom": 0.11, "top": 0.92, "wspace": 0.08})
+        plane.show_contours(axes[0], plane.whole_view())
+
+        def draw(frame: int) -> None:
+            plane.draw(axes, int(chosen[frame]))
+
+        animation = FuncAnimation(figure, draw, frames=len(chosen), init_func=lambda: None, interval=1000 / fps)
+        if file is not None:
+            animation.save(file, writer=PillowWriter(fps=fps), dpi=80)
+    return animation
+
+
+def _history(run: Any) -> History:
+    return run if isinstance(run, History) else run.history
+
+
+def _free_names(history: History) -> list[str]:
+    """Names of the variables that are searched (k,)."""
+    names = history.names
+    return [names[i] for i in history.free.tolist()]
+
+
+def _values_panel(axis: Any, history: History, trace: Trace) -> None:
+    """Values of f: the best so far, and the best of each generation. Labels are values of f, also where the axis is one of differences."""
+    columns = history.arrays()
+    nfev, best, every = columns["nfev"], columns["best"], columns["generation_best"]
+    finite = every[np.isfinite(every)]
+    lowest = float(finite.min()) if finite.size else 0.0
+    is_plain = lowest > 0 and lowest < 1e-3 * float(finite[0])
+    floor = 0.0 if is_plain else lowest
+    bottom = _bottom(finite - floor)
+    for run in history.runs:
+        rows = _thinned(every[run.rows])
+        axis.plot(nfev[run.rows][rows], _raised(every[run.rows][rows] - floor, bottom), color=BLUE, lw=0.6, alpha=0.45)
+    rows = _thinned(best)
+    marker = {"marker": "o", "ms": 4} if rows.size == 1 else {}
+    axis.plot(nfev[rows], _raised(best[rows] - floor, bottom), color=BLUE, lw=1.8, label="f", **marker)
+    tidy(axis, log=True)
+    if is_plain:
+        axis.set_ylabel("f")
+        label_log(axis.yaxis)
+    else:
+        _label_values(axis, floor, bottom)
+    found = f"best f = {float(best[-1]):.8g}" if finite.size else "no finite value of f"
+    _finish_panel(axis, trace, f"{found} (thin: per generation)")
+
+
+def _bottom(differences: Array) -> float:
+    """Where a logarithmic axis shows a difference of 0: below the smallest positive one."""
+    positive = differences[differences > 0]
+    return 0.3 * float(positive.min()) if positive.size else 0.1
+
+
+def _raised(values: Array, bottom: float) -> Array:
+    """Values that a logarithmic axis can show: 0 at its bottom, NaN where a value is not finite."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isfinite(values), np.maximum(values, bottom), np.nan)
+
+
+def _thinned(values: Array) -> NDArray[np.intp]:
+    """Rows of values (n,) to draw: all, or of many the lowest and the highest of a few each, in order."""
+    if values.size <= MOST_ROWS:
+        return np.arange(values.size)
+    edges = np.linspace(0, values.size, MOST_ROWS // 2 + 1).astype(int)
+    filled = np.where(np.isfinite(values), values, np.inf)
+    rows = [low + find(filled[low:high]) for low, high in pairwise(edges.tolist()) for find in (np.argmin, np.argmax)]
+    return np.unique([0, *rows, values.size - 1])
+
+
+def _label_values(axis: Any, lowest: float, bottom: float) -> None:
+    """Label a logarithmic axis of f − lowest by f itself, where that takes few digits, else by the difference."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    high = axis.get_ylim()[1]
+    axis.set_ylim(0.5 * bottom, high)
+    lowest_tick = bottom * max(2.0, (high / bottom) ** 0.06)  # labels need room
+    ticks = [float(tick) for tick in LogLocator(numticks=8).tick_values(lowest_tick, high) if lowest_tick < tick <= high]
+    labels = [f"{lowest:.{DIGITS}g}", *(_value_label(lowest, tick) for tick in ticks)]
+    axis.set_yticks([bottom, *ticks], labels)
+    axis.yaxis.set_minor_formatter(NullFormatter())
+    axis.set_ylabel("f (+: above the best)" if any(label.startswith("+") for label in labels) else "f")
+
+
+def _value_label(lowest: float, difference: float) -> str:
+    """lowest + difference with as many digits as tell it from `lowest`; "+1e-09" if these are too many."""
+    value, order = lowest + difference, int(np.floor(np.log10(difference)))
+    digits = int(np.floor(np.log10(max(abs(value), difference)))) - order + 2
+    if digits > DIGITS:
+        return f"+{difference:.0e}"
+    return f"{value:.{max(1 - order, 0)}f}" if 1e-3 <= abs(value) < 1e6 else f"{value:.{digits}g}"
+
+
+def _mean_panel(axis: Any, history: History, trace: Trace) -> None:
+    names = history.names
+    which = _curves(axis, trace, log_where(history.is_log, trace.mean), names, _colours(len(names)))
+    _finish_panel(axis, trace, "mean of the search" + which)
+
+
+def _axes_panel(axis: Any, history: History, trace: Trace) -> None:
+    """Standard deviations along the principal axes, their geometric mean σ, and the ratio of the longest to the shortest."""
+    which = _curves(axis, trace, trace.axes, [], [VIOLET] * trace.axes.shape[1], log=True, lw=0.9, alpha=0.6)
+    axis.plot([], [], color=VIOLET, lw=0.9, label=f"principal axes{which}")
+    _broken(axis, trace, trace.sigma, color=GREEN, lw=1.8, label="step size σ")
+    label_log(axis.yaxis)
+    other = axis.twinx()
+    other.set_label("axis ratio")
+    _broken(other, trace, trace.axis_ratio, color=ORANGE, lw=1.3, ls=(0, (4, 1.5)), label="axis ratio (right)")
+    tidy(other, log=True)
+    other.grid(False)
+    other.tick_params(axis="y", which="both", colors=ORANGE)
+    other.set_ylim(0.9, max(2.0, other.get_ylim()[1]))
+    label_log(other.yaxis)
+    handles = [*axis.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
+    columns = 2 if which else 3  # in one row, if there is room
+    place = {"loc": "lower left", "bbox_to_anchor": (-0.02, 0.985)}
+    axis.legend(handles=handles, ncols=columns, handlelength=1.4, columnspacing=1.0, fontsize=9, **place)
+    _finish_panel(axis, trace, "")
+
+
+def _deviations_panel(axis: Any, history: History, trace: Trace) -> None:
+    free, colours = history.free, _colours(len(history.names))  # a variable has its colour in all panels
+    which = _curves(axis, trace, trace.deviations, _free_names(history), [colours[i] for i in free], log=True)
+    label_log(axis.yaxis)
+    _finish_panel(axis, trace, "standard deviations of the variables" + which)
+
+
+PANELS: dict[str, Callable[[Any, History, Trace], None]] = {
+    "values": _values_panel,
+    "mean": _mean_panel,
+    "axes": _axes_panel,
+    "deviations": _deviations_panel,
+}
+"""The panels of `convergence` by name."""
+
+
+def _finish_panel(axis: Any, trace: Trace, title: str) -> None:
+    """Restarts, title and label below."""
+    begins = [trace.nfev[part.start] for part in _segments(trace)][1:]
+    for nfev in begins if len(begins) <= 30 else []:
+        axis.axvline(nfev, color=GRID, lw=0.8, zorder=0)
+    axis.set_title(textwrap.fill(title, TITLE_WIDTH), parse_math=False)
+    axis.set_xlabel("evaluations")
+
+
+def _curves(
+    axis: Any, trace: Trace, columns: Array, names: list[str], colours: list[Any], log: bool = False, lw: float = 1.3, alpha: float = 1.0
+) -> str:
+    """A curve for each column (s, k), in its colour, named at its end if there are few; of many columns, quantiles. Returns which."""
+    which = ""
+    if columns.shape[1] > MOST_CURVES:
+        which = f": quantiles of {columns.shape[1]}"
+        columns = np.quantile(columns, list(QUANTILES.values()), axis=1).T
+        names, colours = list(QUANTILES) if names else [], _colours(len(QUANTILES)) if names else colours[: len(QUANTILES)]
+    for column, colour in zip(columns.T, colours, strict=True):
+        _broken(axis, trace, column, color=colour, lw=lw, alpha=alpha)
+    tidy(axis, log)
+    if len(names) > NAMED:
+        which = f", {short_name(names[0])} dark … {short_name(names[-1])} light"
+    elif names:
+        _name_ends(axis, columns[-1], names, colours)
+    return which
+
+
+def _colours(count: int) -> list[Any]:
+    import matplotlib as mpl
+
+    if count <= len(VARIABLES):
+        return list(VARIABLES[:count])
+    return list(mpl.colormaps["viridis"](np.linspace(0, 0.95, count)))
+
+
+def _segments(trace: Trace) -> Iterator[slice]:
+    """The snapshots of one run after the other."""
+    cuts = [0, *(np.flatnonzero(np.diff(trace.run)) + 1).tolist(), trace.run.size]
+    yield from (slice(begin, end) for begin, end in pairwise(cuts))
+
+
+def _broken(axis: Any, trace: Trace, column: Array, label: str | None = None, **style: Any) -> None:
+    """A curve that ends with each run."""
+    for part in _segments(trace):
+        axis.plot(trace.nfev[part], column[part], label=label, **style)
+        label = None
+
+
+def _name_ends(axis: Any, ends: Array, names: list[str], colours: list[Any]) -> None:
+    """Names at the right of the curves' ends, moved apart where they would overlap."""
+    axis.get_ylim()  # settles the limits
+    to_axis = axis.transData + axis.transAxes.inverted()
+    wanted = to_axis.transform(np.column_stack([np.ones(ends.size), ends]))[:, 1]
+    beside = {"xycoords": "axes fraction", "xytext": (3, 0), "textcoords": "offset points", "va": "center", "parse_math": False}
+    for place, name, colour in zip(_apart(wanted, 0.065), names, colours, strict=True):
+        axis.annotate(short_name(name), (1.0, place), color=colour, fontsize=8.5, **beside)
+
+
+def _apart(wanted: Array, gap: float) -> Array:
+    """Places near the wanted ones (n,) in [0, 1], at least `gap` from each other: the least squares, by pooling what is too close."""
+    order, pools = np.argsort(wanted), list[list[float]]()
+    for rank, place in enumerate(wanted[order]):
+        pools.append([float(place) - gap * rank])
+        while len(pools) > 1 and np.mean(pools[-2]) >= np.mean(pools[-1]):
+            pools[-2:] = [pools[-2] + pools[-1]]
+    places = np.empty(wanted.size)
+    places[order] = np.concatenate([np.full(len(pool), np.mean(pool)) for pool in pools]) + gap * np.arange(wanted.size)
+    return places + max(-places.min(), 0.0) - max(places.max() - 1.0, 0.0)

@@ -1,0 +1,100 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""One palette and one style for all pictures, and figures made in it. Nothing here imports matplotlib before a figure is made."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+INK, FAINT, GRID = "#22262b", "#6b727b", "#e4e6e9"
+BLUE, ORANGE, GREEN, VIOLET = "#1f77b4", "#c2410c", "#1b9a6c", "#4b2e83"
+OTHERS = ("#e8890c", "#8a9a1b", "#0e7490", "#a21caf", "#57534e", "#7fb2d9")
+"""Colours of the fifth to the tenth variable."""
+VARIABLES = (BLUE, ORANGE, GREEN, VIOLET, *OTHERS)
+"""Colours of up to ten variables."""
+FONT_SIZE = 9.5
+STYLE: dict[Any, Any] = {
+    "font.size": FONT_SIZE,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 10.5,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": INK,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "legend.frameon": False,
+    "svg.hashsalt": "sublevel",
+}
+CIRCLE = np.stack([np.cos(np.linspace(0, 2 * np.pi, 181)), np.sin(np.linspace(0, 2 * np.pi, 181))])
+"""Points of the unit circle (2, 181)."""
+LONGEST_NAME = 24
+"""Characters of a variable's name that a picture shows."""
+SHORT_SPAN = 10.0
+"""Ratio of the ends of a logarithmic axis below which powers of ten alone are too few labels."""
+
+Target = str | Path | IO[bytes] | None
+"""Where a picture goes: a file or a stream; None for a figure of pyplot's."""
+
+
+@contextmanager
+def new_figure(
+    file: Target, size: tuple[float, float], layout: Any = "constrained", *, file_format: str | None = None, save: bool = True
+) -> Generator[Any]:
+    """A figure in our style, to `save` to `file` in the end; one of pyplot's, which a screen can show, if that is None.
+
+    The figure is made before matplotlib's settings change: the first figure of pyplot's loads a backend, which may change settings itself
+    (a notebook's switches `interactive` on), and the end of an rc_context would undo that.
+    """
+    figure = _figure(file, size, layout)
+    import matplotlib as mpl
+
+    with mpl.rc_context(STYLE):
+        yield figure
+        if save and file is not None:
+            metadata = {"Date": None} if file_format == "svg" or str(file).endswith(".svg") else None
+            figure.savefig(file, dpi=130, facecolor="white", format=file_format, metadata=metadata)
+
+
+def _figure(file: Target, size: tuple[float, float], layout: Any) -> Any:
+    if file is None:
+        from matplotlib import pyplot
+
+        from sublevel.plots.notebook import NotebookFigure
+
+        return pyplot.figure(figsize=size, layout=layout, FigureClass=NotebookFigure)
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, layout=layout)
+
+
+def tidy(axis: Any, log: bool = False) -> None:
+    """A grid behind the curves, little room beside them, and ticks that keep our colours when they are drawn later."""
+    if log:
+        axis.set_yscale("log")
+    axis.grid(True, color=GRID, lw=0.6)
+    axis.set_axisbelow(True)
+    axis.margins(x=0.01)
+    axis.tick_params(which="both", colors=FAINT, labelsize=FONT_SIZE)
+
+
+def label_log(axis: Any) -> None:
+    """Labels on a logarithmic x- or y-axis, of which there are several however short it is."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+
+    low, high = axis.get_view_interval()
+    if 0 < low < high < np.inf and high / low < SHORT_SPAN**2:
+        is_long = high / low > SHORT_SPAN
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if is_long else MaxNLocator(5, steps=(1, 2, 5, 10)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def short_name(name: str) -> str:
+    """A name of a variable, cut if it is long."""
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"

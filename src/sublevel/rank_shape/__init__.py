@@ -1,0 +1,1 @@
+"""The shape of a function around its minimum, from comparisons alone."""

@@ -1,0 +1,1 @@
+"""Runs: the loop around the engine, from the start to the result."""

@@ -1,0 +1,38 @@
+"""Types of what users give to `minimize`, `Optimizer` and `resume`. What is wrong with a value is found in `door.py`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Concatenate, Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import Bounds
+
+from sublevel.engine.arrays import Array
+from sublevel.run.restarts import Restarts
+
+Value = float | np.floating[Any] | np.integer[Any] | NDArray[Any]
+"""What an objective returns: a number, or an array with one number for each point."""
+Objective = Callable[[Array], Value] | Callable[Concatenate[Array, ...], Value]
+"""f(x) of a point (d,), with further arguments if there are `args`; of (n, d) to (n,) if `vectorized`."""
+StartingPoint = ArrayLike | Callable[[np.random.Generator], ArrayLike]
+"""A point (d,), or a function that draws one."""
+Box = Bounds | Sequence[float | None] | Sequence[Sequence[float | None]] | NDArray[Any]
+"""A (low, high) pair for all variables or for each of them, None where there is no bound."""
+RestartRule = int | Literal["ipop", "bipop"] | Restarts
+"""A number of restarts, the name of a strategy, or a strategy."""
+Seed = int | np.integer[Any] | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator
+"""What `numpy.random.default_rng` takes."""
+FileName = str | os.PathLike[str]
+
+
+class Submits(Protocol):
+    """An Executor of concurrent.futures, or a Client of dask.distributed."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any: ...
+
+
+Workers = int | Submits | Callable[[Callable[..., Any], Iterable[Any]], Iterable[Any]]
+"""Who evaluates: a number of processes, an executor, a Dask client, or a function like `map`."""

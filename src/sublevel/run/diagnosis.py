@@ -1,0 +1,341 @@
+"""What a finished run tells about the problem and its start: a sentence with its numbers for everything that stands out.
+
+Every finding is about ranks and ratios: none of them changes when f is scaled, or x scaled or shifted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sublevel.engine.arrays import Array
+from sublevel.engine.families import Family
+from sublevel.evaluation.failures import Failures
+from sublevel.run import termination
+from sublevel.run.history import History, RunSummary, axis_ratio
+from sublevel.run.search_space import log_where
+from sublevel.validation import FAMILIES
+
+ILL_CONDITIONED = 1e5
+"""Condition number of the covariance, in units of the initial standard deviations, from which on a problem counts as ill-conditioned."""
+DIFFERENT = 1e-6
+"""End values of two runs are different minima if they differ by more than this part of the way down to them."""
+ROUNDING = 1e-12
+"""Values that differ by less than this part of their size may differ by rounding."""
+GROWN, CLOSENESS = 10.0, 0.01
+"""The initial step size was too small if it grew by this factor, and too large if the minimum lay this much of it from the start."""
+TOUCHING = 1e-6
+"""A variable is at a bound if it is this part of the box away from it."""
+WINDOW = 40
+"""Generations, at least, from which a trend is read."""
+NO_TREND, STEADY = 0.3, 1e-4
+"""A search is lost in noise if the rank correlation of values and time is weaker than this while the step keeps this part of its size."""
+DISTINCT = 0.5
+"""An objective has plateaus if the best values of the generations are fewer different ones than this part of the generations."""
+MANY, EVALUATIONS_PER_AXIS = 300, 10
+"""With more variables than this, the principal axes of a full covariance, O(d³), are looked at after so many evaluations per variable."""
+PREFIXES: dict[type[Any], str] = {family: prefix for prefix, family in FAMILIES.items()}
+"""How names of methods on a family begin."""
+ENDS = termination.SUCCESSES | {"flat", "stagnation", "overtaken"}
+"""Reasons of runs that ended somewhere, not somehow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that stands out in a run: its name, a sentence, and the numbers in it."""
+
+    name: str
+    sentence: str
+    numbers: dict[str, float] = field(repr=False)
+
+    def __str__(self) -> str:
+        """The sentence, with its name."""
+        return f"{self.name}: {self.sentence}"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the findings are made of."""
+
+    x: Array  # (d,), the best point
+    history: History
+    columns: dict[str, Array]
+    runs: list[RunSummary]
+    failures: Failures
+
+    @property
+    def first(self) -> Family:
+        """The distribution the search began with."""
+        return self.history.snapshots[0].theta
+
+    @property
+    def last(self) -> Family:
+        """The distribution that the run which found the best point ended with."""
+        return self.history.theta_of_best
+
+    @property
+    def closed_in(self) -> bool:
+        """Whether that run ended narrower than the search began: where it did not, its shape is that of a slope and not of a minimum."""
+        return self.last.log_size < self.first.log_size
+
+    @property
+    def is_too_short_for_axes(self) -> bool:
+        """Whether principal axes would cost more than the run itself, which was too short to learn them."""
+        d = self.last.dimension
+        return not self.last.coordinate_axes and d > MANY and self.columns["nfev"][-1] < EVALUATIONS_PER_AXIS * d
+
+    @property
+    def advice(self) -> str:
+        """What helps against noise and many minima: adapted learning rates, if the method has none, and a larger sample."""
+        if self.history.adapts_rates:
+            return "try a larger `popsize`"
+        return f"try `method='lra-{PREFIXES[type(self.first)]}cma'`, or a larger `popsize`"
+
+    def searched(self, points: Array) -> Array:
+        """The user's points (..., d) as the search sees them (..., k)."""
+        return points if self.history.space is None else self.history.space.searched(points)
+
+
+def diagnose(x: Array, history: History, failures: Failures) -> list[Finding]:
+    """All findings of a run with the best point x (d,), the ones that matter most first."""
+    if not len(history):
+        return []
+    facts = Facts(x, history, history.arrays(), history.runs, failures)
+    found: dict[str, Finding] = {}
+    for check in (failed,) if not facts.first.continuous else CHECKS:
+        if found.keys().isdisjoint(SILENCED_BY.get(check, ())) and (finding := check(facts)) is not None:
+            found[finding.name] = finding
+    return list(found.values())
+
+
+def failed(facts: Facts) -> Finding | None:
+    """Evaluations failed, and the search learned nothing from them but to stay away."""
+    failures = facts.failures
+    if not failures:
+        return None
+    last, nfev = failures.last[-1], int(facts.columns["nfev"][-1])
+    where = np.array2string(np.asarray(last.x), threshold=20, separator=", ")
+    sentence = (
+        f"{len(failures)} of {nfev} evaluations failed ({failures!r}) and counted as worse than all others; "
+        f"the last at x = {where}: {last.what}"
+    )
+    return Finding("failed", sentence, {"failed": len(failures), "nfev": nfev, **failures.counts})
+
+
+def start_is_best(facts: Facts) -> Finding | None:
+    """The search found nothing as good as its start."""
+    best, found = float(facts.columns["best"][-1]), float(np.fmin.reduce(facts.columns["generation_best"]))
+    if not best < found:
+        return None
+    sentence = (
+        f"no point of the search was better than `x0`, whose value is {best:.6g}; the best one had {found:.6g}: the search ended "
+        "elsewhere; try a smaller `sigma0`, or restarts"
+    )
+    return Finding("start_is_best", sentence, {"start": best, "found": found})
+
+
+def flat(facts: Facts) -> Finding | None:
+    """The objective does not tell points apart."""
+    best, ended_flat = facts.columns["generation_best"], any({"flat", "tolfun"} & set(run.reasons) for run in facts.runs)
+    count = len(np.unique(best))
+    if count > DISTINCT * best.size or not (ended_flat or best.size >= WINDOW):
+        return None
+    sentence = (
+        f"the generations' best values were only {_counted(count, 'different number')} in {_counted(best.size, 'generation')}: the "
+        "objective has plateaus, on which the search is blind; a larger `sigma0` or `popsize` looks further"
+    )
+    return Finding("flat", sentence, {"distinct": count, "generations": best.size})
+
+
+def noise_floor(facts: Facts) -> Finding | None:
+    """The run that found the best point reached the noise of the objective."""
+    run = next((run for run in facts.runs if run.fun == facts.columns["best"][-1]), facts.runs[-1])
+    if "noise_floor" not in run.reasons:
+        return None
+    generations = int(run.reasons["noise_floor"])
+    shrinkage = float(np.max(facts.last.deviations / facts.first.deviations))
+    rows = slice(max(run.rows.start, run.rows.stop - generations), run.rows.stop)
+    scatter = float(np.ptp(facts.columns["generation_best"][rows]))
+    sentence = (
+        f"over the last {generations} generations the order of the values was random, with standard deviations of {shrinkage:.2g} of their "
+        f"initial values or less: the best values of these generations scatter by {scatter:.2g}, and smaller differences of the objective "
+        "are noise; a more precise objective, such as a tighter solver tolerance, would allow a more precise minimum"
+    )
+    return Finding("noise_floor", sentence, {"generations": generations, "shrinkage": shrinkage, "scatter": scatter})
+
+
+def noisy(facts: Facts) -> Finding | None:
+    """The values of generations go up and down without a trend, and the search does not close in."""
+    run = max(facts.runs, key=lambda run: run.rows.stop - run.rows.start)
+    rows = slice(run.rows.stop - (run.rows.stop - run.rows.start) // 3, run.rows.stop)
+    values, deviations = facts.columns["generation_best"][rows], facts.columns["deviation"][rows]
+    if values.size < WINDOW or not np.isfinite(values).all() or len(np.unique(values)) < DISTINCT * values.size:
+        return None
+    trend, kept = rank_correlation(values), float(deviations[-1] / deviations[0])
+    if abs(trend) > NO_TREND or not STEADY < kept < 1 / STEADY:
+        return None
+    sentence = (
+        f"over the last {values.size} generations the best values went up and down (rank correlation with time {trend:.2f}) while the step "
+        f"size kept {kept:.2g} of its size: the values look noisy, or rugged at the scale of the step; {facts.advice}, "
+        "or the mean of several evaluations; `result.mean` is a better estimate than `result.x`"
+    )
+    return Finding("noisy", sentence, {"generations": values.size, "trend": trend, "kept": kept})
+
+
+def multimodal(facts: Facts) -> Finding | None:
+    """Runs came to rest at different values."""
+    ends = np.array([run.fun for run in facts.runs if ENDS & run.reasons.keys() and np.isfinite(run.fun)])
+    if ends.size < 2:
+        return None
+    lowest, highest = float(ends.min()), float(ends.max())
+    start = facts.columns["generation_best"][[run.rows.start for run in facts.runs]]
+    descent = max(float(np.max(start, where=np.isfinite(start), initial=lowest)) - lowest, highest - lowest)
+    resolution = max(DIFFERENT * descent, ROUNDING * abs(lowest))
+    share = int(np.count_nonzero(ends - lowest <= resolution))
+    if share == ends.size:
+        return None
+    sentence = (
+        f"{ends.size} runs came to rest at values between {lowest:.6g} and {highest:.6g}, {share} of them at the lowest: "
+        f"there are several minima; allow more restarts, or {facts.advice}"
+    )
+    return Finding("multimodal", sentence, {"runs": ends.size, "lowest": lowest, "highest": highest, "at_lowest": share})
+
+
+def at_bound(facts: Facts) -> Finding | None:
+    """Variables ended at a bound."""
+    space = facts.history.space
+    if space is None:
+        return None
+    x, deviations = facts.x[space.free], facts.first.deviations
+    with np.errstate(divide="ignore", invalid="ignore"):
+        u = log_where(space.is_log, x)
+        width = np.where(np.isfinite(space.fold.upper - space.fold.lower), space.fold.upper - space.fold.lower, deviations)
+        lower, upper = u - space.fold.lower <= TOUCHING * width, space.fold.upper - u <= TOUCHING * width
+    if not (lower | upper).any():
+        return None
+    box = space.box
+    name, free = facts.history.name, facts.history.free
+    names = [f"{name(i)} at its lower bound {box[0][i]:.6g}" for i in free[lower]]
+    names += [f"{name(i)} at its upper bound {box[1][i]:.6g}" for i in free[upper]]
+    sentence = f"the best point has {_listed(names)}: a better one may lie beyond"
+    return Finding("at_bound", sentence, {"lower": int(np.count_nonzero(lower)), "upper": int(np.count_nonzero(upper))})
+
+
+def small_sigma0(facts: Facts) -> Finding | None:
+    """The step size grew much before it shrank, and the best point lies far from the start."""
+    initial, snapshots = facts.first.deviations, [snapshot for snapshot in facts.history.snapshots if snapshot.run == 0]
+    if all(np.all(snapshot.theta.deviations < GROWN * initial) for snapshot in snapshots):
+        return None
+    sizes = np.array([snapshot.theta.log_size for snapshot in snapshots])
+    peak = int(np.argmax(sizes))
+    growth, nfev = float(np.exp(sizes[peak] - sizes[0])), snapshots[peak].nfev
+    way = np.abs(facts.searched(facts.x) - facts.first.mean)
+    if growth < GROWN or not np.any(way >= GROWN * initial):
+        return None
+    if peak == sizes.size - 1:
+        advice = "and never shrank: the minimum is far from `x0`, or there is none"
+    else:
+        advice = f"before it shrank: `sigma0` was too small for where `x0` lies; {_suitable_sigma0(facts, way)}"
+    sentence = f"the step size grew {growth:.3g}-fold in the first {nfev} evaluations, {advice}"
+    return Finding("small_sigma0", sentence, {"growth": growth, "nfev": nfev})
+
+
+def _suitable_sigma0(facts: Facts, way: Array) -> str:
+    """Where the best point lies many initial deviations from the start, a third of the way (k,): one number if it will do for all."""
+    initial, names, free = facts.first.deviations, facts.history.names, facts.history.free
+    far, suitable = np.flatnonzero(way >= GROWN * initial), way / 3
+    if far.size == way.size and suitable.max() < 3 * suitable.min():
+        return f"about {np.median(suitable):.2g} suits"
+    far = far[np.argsort(-(way / initial)[far], kind="stable")]
+    return f"about {_listed([f'{suitable[i]:.2g} for {names[free[i]]}' for i in far])} suits"
+
+
+def large_sigma0(facts: Facts) -> Finding | None:
+    """The minimum lay within a small part of the initial step size, or that was wider than the box."""
+    first, space = facts.first, facts.history.space
+    if space is not None:
+        share = float(np.max(first.deviations / (space.fold.upper - space.fold.lower)))
+        if share > 1:
+            sentence = f"`sigma0` is {share:.3g} times as wide as the bounds allow: a third of their distance is wide enough"
+            return Finding("large_sigma0", sentence, {"share": share})
+    closeness = float(np.max(np.abs(facts.searched(facts.x) - first.mean) / first.deviations))
+    shrunk = facts.columns["deviation"] < CLOSENESS * np.max(first.deviations)
+    if closeness > CLOSENESS or not shrunk[-1]:
+        return None
+    nfev = int(facts.columns["nfev"][np.argmax(shrunk)])
+    sentence = (
+        f"the best point lies {closeness:.2g} standard deviations from `x0`, and it took {nfev} evaluations until the search was as narrow "
+        f"as {CLOSENESS:g} of them: a smaller `sigma0` would have saved these"
+    )
+    return Finding("large_sigma0", sentence, {"closeness": closeness, "nfev": nfev})
+
+
+def ill_conditioned(facts: Facts) -> Finding | None:
+    """The principal axes became very different, in the units that `sigma0` set, while the search closed in on a minimum."""
+    theta, shrinkage = facts.last, facts.last.deviations / facts.first.deviations
+    if facts.is_too_short_for_axes or not facts.closed_in:
+        return None
+    condition = _condition(theta.principal_axes(facts.first.deviations))
+    if not condition >= ILL_CONDITIONED:
+        return None
+    remaining = _condition(theta.principal_axes(theta.deviations))
+    free, narrow, wide = facts.history.free, int(np.argmin(shrinkage)), int(np.argmax(shrinkage))
+    name = facts.history.name
+    if remaining < np.sqrt(condition):
+        advice = (
+            f"with one entry of `sigma0` per variable it would be {remaining:.2g}: {name(free[narrow])} ended at "
+            f"{shrinkage[narrow]:.2g} of its `sigma0`, {name(free[wide])} at {shrinkage[wide]:.2g}"
+        )
+    else:
+        advice = f"it is in combinations of variables, not in their units: rescaled one by one they still have {remaining:.2g}"
+    sentence = f"the longest principal axis is {np.sqrt(condition):.2g} times the shortest, a condition number of {condition:.2g}; {advice}"
+    numbers = {"condition": condition, "rescaled": remaining, "narrowest": int(free[narrow]), "widest": int(free[wide])}
+    return Finding("ill_conditioned", sentence, numbers)
+
+
+CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (
+    failed,
+    start_is_best,
+    flat,
+    noise_floor,
+    noisy,
+    multimodal,
+    at_bound,
+    small_sigma0,
+    large_sigma0,
+    ill_conditioned,
+)
+"""Every finding, in the order in which they are told."""
+SILENCED_BY: dict[Callable[[Facts], Finding | None], frozenset[str]] = {
+    noisy: frozenset({"noise_floor"}),  # the search closed in, until there was nothing but noise
+    multimodal: frozenset({"noisy"}),  # runs end at different values because of the noise
+    ill_conditioned: frozenset({"noisy"}),  # the covariance follows the noise and says nothing of the Hessian
+}
+"""Findings that earlier ones explain away."""
+
+
+def rank_correlation(values: Array) -> float:
+    """Spearman's: of values (n,) with their order in time."""
+    ranks, middle = np.argsort(np.argsort(values, kind="stable")), 0.5 * (values.size - 1)
+    time = np.arange(values.size) - middle
+    return float(np.sum(time * (ranks - middle)) / np.sum(time**2))
+
+
+def _condition(axes: Array) -> float:
+    """Condition number of the covariance with these principal axes (k,)."""
+    with np.errstate(over="ignore"):
+        return float(np.square(axis_ratio(axes)))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _listed(names: list[str], shown: int = 3) -> str:
+    """The first few, and how many more."""
+    return ", ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")

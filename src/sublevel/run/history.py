@@ -1,0 +1,379 @@
+"""What happened in a run: a row of numbers for every generation or few, and the search distribution now and then."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.engine.arrays import Array
+from sublevel.engine.families import Family
+from sublevel.engine.method import Method
+from sublevel.run.data_frames import data_frame
+from sublevel.summaries import Summary, counted, listed
+from sublevel.validation import default_name
+
+if TYPE_CHECKING:
+    from sublevel.run.initial import Start
+    from sublevel.run.optimizer import Optimizer
+
+ROWS = 2**16
+"""Rows that a history has at most: 2 MB. Beyond, each row stands for two generations, then for four and so on."""
+LONGEST_ROW = 2**32
+"""Generations that a row stands for at most. Every run has a row, however many there are."""
+PIECE = 2**12
+"""Rows that are merged at a time."""
+SNAPSHOTS = (16, 256)
+"""How many snapshots are kept at least and at most."""
+SNAPSHOT_FLOATS = 1_000_000
+"""Numbers that all snapshots together may hold, unless that is fewer snapshots than the least: 8 MB."""
+
+
+class Snapshot(NamedTuple):
+    """The search distribution after some evaluations."""
+
+    nfev: int
+    run: int  # 0 is the first, then the restarts
+    theta: Family
+
+
+class RunSummary(NamedTuple):
+    """One of the runs that restarts are made of."""
+
+    rows: slice  # of the history
+    popsize: int
+    fun: float  # best value of this run, NaN if there is none
+    reasons: Mapping[str, float]  # why it ended; empty if it goes on
+
+
+class Frozen(NamedTuple):
+    """How much of what it shares with a history that goes on a frozen one shows."""
+
+    numbers: int
+    last_row: array[float]  # which may be changed by further generations
+    runs: int
+    endings: int
+
+
+class Trace(NamedTuple):
+    """The snapshots as arrays: s snapshots, d variables, k of them free."""
+
+    nfev: NDArray[np.int_]  # (s,)
+    run: NDArray[np.int_]  # (s,)
+    mean: Array  # (s, d), in the user's space
+    deviations: Array  # (s, k), of ln x where a variable is log-scaled
+    axes: Array  # (s, k), standard deviations along the principal axes, the longest first
+
+    @property
+    def sigma(self) -> Array:
+        """Overall step size (s,): the geometric mean of the principal axes, det(C)^{1/2k}."""
+        return np.exp(np.mean(np.log(self.axes), axis=1))
+
+    @property
+    def axis_ratio(self) -> Array:
+        """Longest over shortest principal axis (s,)."""
+        return axis_ratio(self.axes)
+
+
+class History:
+    """One row per generation; `history["best"]` is a column, and `history.trace()` shows how the search distribution went.
+
+    After 65,536 rows, a row stands for two generations of a run, later for four and so on: memory does not grow for ever.
+
+    `minimize` keeps one. With `ask` and `tell`, call `see` after each `tell`:
+
+    >>> import numpy as np, sublevel as sl
+    >>> opt = sl.Optimizer(np.ones(4), 0.5, rng=1)
+    >>> history = sl.History(opt)
+    >>> for _ in range(10):
+    ...     X = opt.ask()
+    ...     opt.tell(X, np.sum(X**2, axis=1))
+    ...     history.see(opt)
+    >>> history["nfev"][:3]
+    array([ 8., 16., 24.])
+    >>> history.trace().mean.shape  # at the start and after each generation
+    (11, 4)
+    """
+
+    COLUMNS = ("nfev", "best", "generation_best", "deviation")
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        """The history of an optimizer from now on."""
+        self._begin(optimizer.start, [Snapshot(optimizer.nfev, 0, optimizer.theta)], optimizer.popsize)
+        self.adapts_rates = adapts_rates(optimizer.method)
+
+    def _begin(self, start: Start, snapshots: Sequence[Snapshot], popsize: int) -> None:
+        theta = snapshots[0].theta
+        self.space, self.snapshots = start.space, list(snapshots)
+        self.given_names = start.names  # None if the user gave none
+        self.adapts_rates = False  # whether the method does so: "lra-"
+        self._most = int(np.clip(SNAPSHOT_FLOATS // theta.stored_numbers, *SNAPSHOTS))
+        self._next = self._stride = 0  # evaluations until the next snapshot, and between two
+        self._numbers = array("d")
+        self._per_row, self._in_row = 1, 0  # generations in a row, and those in the last one
+        self._begins, self._popsizes = array("q", [0]), array("q", [popsize])  # first row and sample size of each run
+        self._endings: Sequence[Mapping[str, float]] = ()
+        self.theta_of_best = snapshots[-1].theta  # where the run that found the best point is, or where it ended
+        self.last: tuple[float, float, float, float] = (0.0, np.nan, np.nan, np.nan)  # numbers of the last generation
+        self._is_shared = False  # whether a frozen history reads the same numbers
+        self._frozen: Frozen | None = None
+
+    @property
+    def free(self) -> NDArray[np.intp]:
+        """The variables that are searched (k,), by number."""
+        return np.arange(self.snapshots[0].theta.dimension) if self.space is None else np.flatnonzero(self.space.free)
+
+    @property
+    def is_log(self) -> NDArray[np.bool_]:
+        """Which of the variables (d,) are searched by their logarithm; fixed ones are not."""
+        return np.zeros(self.snapshots[0].theta.dimension, dtype=np.bool_) if self.space is None else self.space.log_scaled
+
+    def name(self, index: int) -> str:
+        """The user's name of a variable; x[0], x[1] … if none were given."""
+        return default_name(index) if self.given_names is None else self.given_names[index]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the variables (d,) as the search sees them: `name`, or `ln name` where one is log-scaled."""
+        return [f"ln {self.name(i)}" if is_log else self.name(i) for i, is_log in enumerate(self.is_log)]
+
+    @property
+    def last_run(self) -> int:
+        """The run that the last generation was of."""
+        return self._run_count - 1
+
+    @property
+    def pace(self) -> tuple[int, int]:
+        """Evaluations after which the next snapshot is taken, and between two: with the generations and snapshots, all to restore it."""
+        return self._next, self._stride
+
+    @classmethod
+    def restored(
+        cls,
+        start: Start,
+        snapshots: Sequence[Snapshot],
+        pace: tuple[int, int],
+        seen: Generations,
+        endings: Sequence[Mapping[str, float]] = (),
+    ) -> Self:
+        """The history of a run whose generations and snapshots were stored."""
+        history = cls.__new__(cls)
+        history._begin(start, snapshots, int(seen.popsizes[0]) if len(seen.popsizes) else 0)
+        history._next, history._stride = pace
+        if len(seen.table):
+            firsts = np.flatnonzero(np.diff(seen.runs, prepend=-1))
+            while len(merged(seen.table, firsts, history._per_row)[0]) > ROWS and history._per_row < LONGEST_ROW:
+                history._per_row *= 2
+            table, rows = merged(seen.table, firsts, history._per_row)
+            history._numbers = array("d", table.tobytes())
+            history._begins, history._popsizes = array("q", rows.tolist()), array("q", seen.popsizes[firsts].tolist())
+            history._endings = endings[: len(firsts) - 1]
+            history._in_row = (len(seen.table) - int(firsts[-1]) - 1) % history._per_row + 1
+        return history
+
+    def freeze(self) -> History:
+        """The history as it is now, which later generations do not change.
+
+        Cheap: both share their numbers, until this one has to merge some.
+        """
+        width = len(self.COLUMNS)
+        frozen = History.__new__(History)
+        vars(frozen).update(vars(self))
+        frozen.snapshots = list(self.snapshots)
+        if self._frozen is None:
+            self._is_shared = True
+            frozen._frozen = Frozen(len(self._numbers), self._numbers[-width:], len(self._begins), len(self._endings))
+        return frozen
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What there is to pickle or copy: numbers of its own."""
+        own = {"_numbers": array("d", self._table().tobytes()), "_begins": self._begins[: self._run_count]}
+        own |= {"_popsizes": self._popsizes[: self._run_count], "_endings": self._endings[: self._ending_count]}
+        return {**vars(self), **own, "_is_shared": False, "_frozen": None}
+
+    def see(self, done: Optimizer) -> None:
+        """Take note of the generation that was just told: evaluations, best value so far and of it, largest standard deviation."""
+        if done.restarts >= len(self._begins):
+            self._begins.append(len(self))
+            self._popsizes.append(done.popsize)
+            self._endings = done.endings
+            self._in_row = self._per_row
+        self.theta_of_best = done.theta_of_best
+        self.last = (done.nfev, done.best_fun, done.generation_best, largest(done.deviations))
+        self._add(self.last)
+        if done.nfev >= self._next:
+            self.snapshots.append(Snapshot(done.nfev, len(self._begins) - 1, done.theta))
+            if len(self.snapshots) > self._most:
+                self.snapshots[1:] = self.snapshots[2::2]
+                self._stride = 2 * done.nfev // self._most
+            self._next = done.nfev + self._stride
+
+    def _add(self, numbers: tuple[float, float, float, float]) -> None:
+        """A row for a generation, or its numbers into the last row if that has room."""
+        width = len(self.COLUMNS)
+        if self._in_row % self._per_row == 0:
+            self._numbers.extend(numbers)
+            self._in_row = 0
+        else:
+            lowest = float(np.fmin(self._numbers[-2], numbers[2]))
+            self._numbers[-width:] = array("d", (*numbers[:2], lowest, numbers[3]))
+        self._in_row += 1
+        while len(self._numbers) > ROWS * width and self._per_row < LONGEST_ROW:
+            even = (len(self) - self._begins[-1]) % 2 == 0
+            self._in_row += self._per_row if even else 0
+            if self._is_shared:
+                self._numbers, self._is_shared = self._numbers[:], False
+            self._per_row *= 2
+            rows, self._begins = halved(np.frombuffer(self._numbers).reshape(-1, width), self._begins)
+            del self._numbers[rows * width :]
+
+    def end(self, done: Optimizer, reasons: Mapping[str, float]) -> None:
+        """Take note of how it ended."""
+        self._endings = [*done.endings, reasons]
+        same_run = done.restarts < len(self._begins)
+        if same_run and len(self) and self.snapshots[-1].nfev < self._numbers[-len(self.COLUMNS)]:
+            self.snapshots.append(Snapshot(done.nfev, done.restarts, done.theta))
+
+    def to_frame(self) -> Any:
+        """The rows as a table: a DataFrame if pandas is installed, a structured array otherwise.
+
+        Returns
+        -------
+        pandas.DataFrame or structured numpy.ndarray
+            Columns ``run`` (0 is the first, then the restarts), ``popsize``, ``nfev``, ``best``, ``generation_best`` and ``deviation``.
+        """
+        lengths = [run.rows.stop - run.rows.start for run in self.runs]
+        run = np.repeat(np.arange(len(lengths)), lengths)
+        popsize = np.array(self._popsizes[: self._run_count])[run]
+        columns = self.arrays()
+        return data_frame({"run": run, "popsize": popsize, "nfev": columns.pop("nfev").astype(np.int64), **columns})
+
+    def __repr__(self) -> str:
+        """In one line."""
+        return self._summary().title
+
+    def _repr_html_(self) -> str:
+        """The runs, for notebooks."""
+        return self._summary().html()
+
+    def _summary(self) -> Summary:
+        runs = self.runs
+        title = f"History: {counted(len(self), 'row')} of {', '.join(self.COLUMNS)}; {counted(len(runs), 'run')}"
+        rows = [["run", "popsize", "rows", "best value", "ended by"]]
+        for i in listed(len(runs)):
+            if i is None:
+                rows.append(["…"] + [""] * 4)
+            else:
+                one = runs[i]
+                rows.append([f"{i}", f"{one.popsize}", f"{one.rows.stop - one.rows.start}", f"{one.fun:.8g}", ", ".join(one.reasons)])
+        return Summary(title, table=rows)
+
+    def __len__(self) -> int:
+        """Rows so far."""
+        return (len(self._numbers) if self._frozen is None else self._frozen.numbers) // len(self.COLUMNS)
+
+    @property
+    def _run_count(self) -> int:
+        return len(self._begins) if self._frozen is None else self._frozen.runs
+
+    @property
+    def _ending_count(self) -> int:
+        return len(self._endings) if self._frozen is None else self._frozen.endings
+
+    def _table(self) -> Array:
+        """All rows (rows, 4), in an array of their own."""
+        table = np.array(self._numbers[: len(self) * len(self.COLUMNS)], dtype=np.float64).reshape(-1, len(self.COLUMNS))
+        if self._frozen is not None and len(table):
+            table[-1] = self._frozen.last_row
+        return table
+
+    def __getitem__(self, column: str) -> Array:
+        """The column of that name, a number for each row."""
+        return self.arrays()[column]
+
+    def arrays(self) -> dict[str, Array]:
+        """Columns by name."""
+        return dict(zip(self.COLUMNS, self._table().T, strict=True))
+
+    @property
+    def runs(self) -> list[RunSummary]:
+        """The runs so far, each with its best value and why it ended."""
+        values = self["generation_best"]
+        begins = self._begins[: self._run_count]
+        ends = [*begins[1:], len(self)]
+        endings: list[Mapping[str, float]] = [*self._endings[: min(len(ends), self._ending_count)], {}]
+        return [
+            RunSummary(slice(row, end), popsize, float(np.fmin.reduce(values[row:end], initial=np.nan)), reasons)
+            for row, end, popsize, reasons in zip(begins, ends, self._popsizes, endings, strict=False)
+        ]
+
+    @property
+    def best_run(self) -> int:
+        """The run that found the best value; the last one if there is no value."""
+        values = np.array([run.fun for run in self.runs])
+        return values.size - 1 if np.isnan(values).all() else int(np.nanargmin(values))
+
+    def trace(self) -> Trace:
+        """The snapshots as arrays."""
+        thetas = [snapshot.theta for snapshot in self.snapshots]
+        mean = np.array([theta.mean for theta in thetas])
+        return Trace(
+            nfev=np.array([snapshot.nfev for snapshot in self.snapshots]),
+            run=np.array([snapshot.run for snapshot in self.snapshots]),
+            mean=mean if self.space is None else self.space.points(mean),
+            deviations=np.array([theta.deviations for theta in thetas]),
+            axes=np.array([theta.principal_axes() for theta in thetas]),
+        )
+
+
+class Generations(NamedTuple):
+    """What was stored of g generations, one after the other."""
+
+    table: Array  # (g, 4), columns of a history
+    runs: NDArray[np.int_]  # (g,), 0 is the first, then the restarts
+    popsizes: NDArray[np.int_]  # (g,)
+
+
+def merged(table: Array, firsts: NDArray[np.intp], count: int) -> tuple[Array, NDArray[np.intp]]:
+    """Each `count` rows of a run as one: the last one's numbers, and the best of their values. Then, where each run begins.
+
+    Runs begin at the rows `firsts`; no row of the result is of two runs.
+    """
+    lengths = np.diff(firsts, append=len(table))
+    place = np.arange(len(table)) - np.repeat(firsts, lengths)  # in its run
+    heads = np.flatnonzero(place % count == 0)
+    result = table[np.append(heads[1:], len(table)) - 1].copy()
+    result[:, 2] = np.fmin.reduceat(table[:, 2], heads)
+    return result, np.searchsorted(heads, firsts)
+
+
+def halved(table: Array, firsts: array[int]) -> tuple[int, array[int]]:
+    """Each two rows of a run as one, in place and piece by piece, so that no memory is taken; how many are left, and where runs begin."""
+    rows, begins = 0, array("q")
+    for first, last in pairwise([*firsts, len(table)]):
+        begins.append(rows)
+        for start in range(first, last, PIECE):
+            piece, _ = merged(table[start : min(start + PIECE, last)], np.zeros(1, dtype=np.intp), 2)
+            table[rows : rows + len(piece)] = piece
+            rows += len(piece)
+    return rows, begins
+
+
+def largest(numbers: Array) -> float:
+    """The largest of some numbers; of few by Python, which starts faster."""
+    return max(numbers.tolist()) if numbers.size < 100 else float(np.max(numbers))
+
+
+def adapts_rates(method: Method) -> bool:
+    """Whether the learning rates adapt themselves to noise and rugged functions."""
+    return any(transform.reduces_rates for transform in method.transforms)
+
+
+def axis_ratio(axes: NDArray[np.floating[Any]]) -> Array:
+    """Longest over shortest (...,) of principal axes (..., k) that are sorted so; its square is the condition number of the covariance."""
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        return axes[..., 0] / axes[..., -1]

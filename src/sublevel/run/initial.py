@@ -1,0 +1,142 @@
+"""Where runs begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sublevel.engine.arrays import Array
+from sublevel.engine.families import Family
+from sublevel.evaluation.failures import tell_about
+from sublevel.run.search_space import Space, bounded_space
+from sublevel.validation import (
+    checked_box,
+    checked_covariance_root,
+    checked_deviations,
+    checked_log_scaled,
+    checked_names,
+    checked_start,
+    checked_x0,
+    shown,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The distribution a run begins with, in the space that is searched."""
+
+    family: type[Any]
+    x0: Array  # (d,)
+    another: Callable[[np.random.Generator], Any] | None  # a further starting point, if the user gave a way to make one
+    sigma0: Any
+    cov0: Any
+    space: Space | None
+    names: tuple[str, ...] | None = None  # d of them, if the user gave some
+
+    def theta(self, point: Array, sigma_factor: float = 1.0) -> Family:
+        """N(point, (sigma_factor·sigma0)²·cov0), its free variables only."""
+        if self.space is None:
+            sigma = self.sigma0 if sigma_factor == 1 or self.sigma0 is None else np.multiply(self.sigma0, sigma_factor)
+            return checked_start(self.family, point, sigma, self.cov0)
+        free = self.space.free
+        deviations = sigma_factor * checked_deviations(self.sigma0, point.size)[free]
+        cov0 = None if self.cov0 is None else np.asarray(self.cov0)[np.ix_(free, free)]
+        return checked_start(self.family, self.space.searched(point), deviations, cov0)
+
+    def mean(self, theta: Family) -> Array:
+        """Mean of a search distribution (d,), as a point of the user's space."""
+        return mean_of(theta, self.space)
+
+    def cov(self, theta: Family) -> Array:
+        """Covariance of a search distribution (d, d), 0 for fixed variables."""
+        return covariance_of(theta, self.space)
+
+    def point(self, rng: np.random.Generator) -> Array:
+        """Where a restart begins: the user's choice, anywhere in a finite box, or drawn from the initial distribution.
+
+        Bits begin with the same probabilities again: a drawn point is 0 or 1, and nothing would ever change.
+        """
+        if self.another is not None:
+            point = drawn(self.another, rng)
+            if point.size != self.x0.size:
+                raise ValueError(f"`x0` must give points of one length, got {point.size} variables after {self.x0.size}.")
+            if self.space is not None:
+                check_inside(point, *self.space.box, self.names)
+                checked_log_scaled(self.space.log_scaled, self.space.box[0], point)
+            return point
+        if not self.family.continuous:
+            return self.x0
+        if self.space is not None and self.space.is_finite:
+            return self.space.anywhere(rng)
+        point = self.theta(self.x0).sample(rng, 1).x
+        return (point if self.space is None else self.space.points(point))[0]
+
+
+def mean_of(theta: Family, space: Space | None) -> Array:
+    """Mean of a search distribution (d,), as a point of the user's space."""
+    return theta.mean.copy() if space is None else space.points(theta.mean[None])[0]
+
+
+def deviations_of(theta: Family, space: Space | None) -> Array:
+    """Standard deviation of each variable (d,) in a search distribution, of ln x where one is log-scaled; 0 for fixed variables."""
+    if space is None or space.free.all():
+        return np.array(theta.deviations)
+    full = np.zeros(space.free.size)
+    full[space.free] = theta.deviations
+    return full
+
+
+def covariance_of(theta: Family, space: Space | None) -> Array:
+    """Covariance of a search distribution (d, d), 0 for fixed variables."""
+    if space is None or space.free.all():
+        return theta.cov
+    full = np.zeros((space.free.size, space.free.size))
+    full[np.ix_(space.free, space.free)] = theta.cov
+    return full
+
+
+def drawn(x0: Callable[[np.random.Generator], Any], rng: np.random.Generator) -> Array:
+    """The starting point (d,) that a function makes. What it raises says who called it, and with what."""
+    try:
+        point = x0(rng)
+    except Exception as error:
+        tell_about(error, f"sublevel: raised by `x0`, {shown(x0)}, a function that is called with a numpy Generator and returns a point.")
+        raise
+    return checked_x0(point)
+
+
+def check_inside(x0: Array, lower: Array, upper: Array, names: tuple[str, ...] | None) -> None:
+    """A starting point (d,) must lie within the bounds (d,) each."""
+    outside = np.flatnonzero((x0 < lower) | (x0 > upper))
+    if outside.size:
+        i = outside[0]
+        of = "" if names is None else f" of {names[i]}"
+        raise ValueError(
+            f"`x0` must lie within the bounds, got x0[{i}] = {x0[i]:.6g} for the bounds {lower[i]:.6g} and {upper[i]:.6g}{of}."
+        )
+
+
+def checked_beginning(
+    family: type[Any], x0: Any, sigma0: Any, cov0: Any, bounds: Any, log_scaled: Any, names: Any, rng: np.random.Generator
+) -> Start:
+    """The start, with everything the user gave checked."""
+    another = x0 if callable(x0) else None
+    point = drawn(another, rng) if another else checked_x0(x0)
+    called = None if names is None else checked_names(names, point.size)
+    if bounds is None and not np.any(log_scaled):
+        return Start(family, point, another, sigma0, cov0, None, called)
+    if not family.continuous:
+        raise ValueError(f"a method on bits has no `bounds` and nothing to scale, got bounds={shown(bounds)}.")
+    d = point.size
+    if cov0 is not None:
+        checked_covariance_root(cov0, d)
+    lower, upper = checked_box([(None, None)] * d if bounds is None else bounds, d)
+    mask = checked_log_scaled(log_scaled, lower, point)
+    check_inside(point, lower, upper, called)
+    if not np.any(lower < upper):
+        raise ValueError("`bounds` fix every variable: nothing is left to search.")
+    space = bounded_space(lower, upper, checked_deviations(sigma0, d), mask, point)
+    return Start(family, point, another, sigma0, cov0, space, called)

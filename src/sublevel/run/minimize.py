@@ -1,0 +1,385 @@
+"""Minimise a function that can only be evaluated.
+
+>>> import sublevel as sl
+>>> result = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1, ftarget=1e-10)
+>>> result.success
+True
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sublevel.engine.arrays import Array, locked
+from sublevel.engine.method import Method
+from sublevel.evaluation.evaluators import RETURNED_NAN, Evaluator, as_raised, evaluator, with_args
+from sublevel.evaluation.failures import Failure, Failures, OnError, tell_about
+from sublevel.evaluation.processes import TerminationsAsInterrupts
+from sublevel.hessian.curvature import curvature as curvature_at
+from sublevel.hessian.frame import check_number_of_variables
+from sublevel.run.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
+from sublevel.run.history import History
+from sublevel.run.optimizer import Optimizer
+from sublevel.run.progress import Progress
+from sublevel.run.result import Result, result_of
+from sublevel.store.errors import StoreError
+from sublevel.store.recorder import Recorder, configuration_row, record_new
+from sublevel.store.settings import Given, Target
+from sublevel.validation import (
+    check_memory,
+    checked_args,
+    checked_budget,
+    checked_callable,
+    checked_callback,
+    checked_flag,
+    checked_on_error,
+    checked_seconds,
+    checked_target,
+    checked_timeout,
+    checked_workers,
+    explain_keywords,
+)
+
+EVALUATIONS_PER_DIMENSION = 100_000
+"""Default budget: enough for `ngd` to learn a condition number of 1e6 in 20 dimensions."""
+GENERATIONS = 1000
+"""Generations the default budget has room for at least, however large the sample is."""
+
+
+class NamedCallback(Protocol):
+    """A callback as SciPy names its argument."""
+
+    def __call__(self, *, intermediate_result: Result) -> object: ...
+
+
+Callback = Callable[[Result], object] | NamedCallback
+"""Called with the result so far after each generation; True or StopIteration ends the run."""
+
+
+@explain_keywords
+def minimize(
+    fun: Objective,
+    x0: StartingPoint,
+    sigma0: ArrayLike | None,
+    *,
+    args: Any = (),
+    method: str | Method = "cma",
+    popsize: int | None = None,
+    cov0: ArrayLike | None = None,
+    bounds: Box | None = None,
+    log_scaled: ArrayLike = False,
+    restarts: RestartRule | None = None,
+    rng: Seed | None = None,
+    maxfevals: float | None = None,
+    maxiter: float | None = None,
+    maxtime: float | None = None,
+    ftarget: float | None = None,
+    tolfun: float | None = None,
+    tolx: float | None = None,
+    noise_floor: bool = True,
+    names: Sequence[str] | None = None,
+    evaluate_x0: bool | None = None,
+    vectorized: bool = False,
+    workers: Workers = 1,
+    timeout: float | None = None,
+    on_error: OnError = "raise",
+    callback: Callback | None = None,
+    progress: bool = False,
+    store: FileName | Target | None = None,
+    curvature: bool = False,
+) -> Result:
+    """Minimise `fun` from N(x0, sigma0²·cov0), using only the order of its values.
+
+    fun: ``fun(x, *args)`` of a point (d,), or of (popsize, d) to (popsize,) if `vectorized`. NaN counts as worse than +inf.
+    x0, sigma0: where to start and the standard deviation there, one number or one per variable: about a third of the range to search.
+    method: "cma", "xnes", "ngd", "rank-mu" or "pbil", with "sep-" for a diagonal covariance, "iso-" for a single variance and "lra-" for
+        adapted learning rates before it; or a Method such as ``sl.ngd(c_cov=0.5)``.
+    popsize, cov0: points per generation (default 4 + 3 ln d), and the shape of the initial covariance (default the identity).
+    bounds, log_scaled: a (low, high) pair per variable or one for all, or `scipy.optimize.Bounds`; equal ones fix a variable, and no point
+        outside is ever evaluated. Variables that are `log_scaled` are positive and searched by their logarithm, and their `sigma0` is that
+        of ln x.
+    restarts: None, a number, "ipop", "bipop" or a strategy. Runs after the first begin anywhere in a finite box, else where the initial
+        distribution puts them, or at ``x0(rng)`` if `x0` is a function.
+    rng, maxfevals, maxiter, ftarget: seed, numpy Generator or None; budgets; and a value that is good enough.
+    maxtime: seconds after which no further evaluation is begun, and those in worker processes are ended; what is known by then counts.
+    tolfun, tolx: a run has converged when the values of a generation and the best ones of recent generations differ by no more than
+        `tolfun`, or when no standard deviation exceeds `tolx` (in ln x for a variable that is log-scaled). Absolute; off by default.
+    noise_floor: whether a run ends when it has reached the noise of `fun`, such as the tolerance of an ODE solver: when the standard
+        deviations are below 0.001 of their initial values, the values of recent generations do not fall and their order does not depend on
+        the distance from the mean any more. False turns it off. Methods with adapted learning rates go on while these are low.
+    names: what to call the variables, in the diagnosis, plots, reports and files.
+    evaluate_x0: whether `x0` is evaluated together with the first generation, so that the result is never worse than the start. It counts
+        in ``nfev``, and the search does not depend on it. Default: if `x0` is a point, `maxfevals` has room for it and no size of a batch
+        is given, which is `popsize` with `vectorized`; else ``fun`` gets ``popsize + 1`` points once.
+    workers: processes (−1: one on each core), an Executor, a Dask Client or a function like `map`; as in SciPy, wins over `vectorized`.
+    timeout, on_error: seconds an evaluation may take; and whether an exception ends the run ("raise"), counts as a failed evaluation
+        ("fail") or does at the second time ("retry"). Failed ones are NaN, and named in ``failures``.
+    callback, progress: gets a Result after each generation, which does not change later, and stops by StopIteration or True; and whether
+        to show a live line.
+    store: a new file that keeps every evaluation as it arrives, and the state: `sublevel.resume` goes on from it, whatever happened.
+    curvature: whether to add ``hess_inv`` and ``curvature`` by (d + 1)(d + 2) more evaluations or so, which `maxfevals` does not count.
+
+    Returns a `Result`, an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, std, cov,
+    distribution, history, failures, diagnosis, curvature, hess_inv`` and ``plot()``; `cov` is computed when it is read. Ctrl-C and
+    SIGTERM return the best so far. Errors of `fun` have ``sublevel_x`` and ``sublevel_result``.
+    """
+    checked_callable("fun", fun)
+    shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled, "names": names}
+    shape |= {"tolfun": tolfun, "tolx": tolx, "noise_floor": noise_floor}
+    optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
+    check_memory(optimizer.popsize, optimizer.theta.dimension)
+    wants_curvature = _checked_curvature(curvature, optimizer)
+    limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime)
+    hears, show = checked_callback(callback), Progress(maxfevals) if checked_flag("progress", progress) else None
+    how = checked_flag("vectorized", vectorized), checked_workers(workers), checked_timeout(timeout), checked_on_error(on_error)
+    batch = popsize if how[0] and isinstance(how[1], int) and how[1] == 1 else None
+    extra = _checked_start(evaluate_x0, optimizer, limits, batch)
+    evaluate = evaluator(with_args(fun, args), *how, failures := Failures())
+    search = Search(optimizer, evaluate, limits, hears, show, History(optimizer), failures, x0=extra)
+    with TerminationsAsInterrupts():
+        if store is not None:
+            asked = (maxfevals, maxiter, ftarget, maxtime)
+            search = search.stored(store, Given(method, fun, checked_args(args), asked, *how, log_scaled, extra is not None))
+        return _with_curvature(search.to_the_end(), fun, args, *how) if wants_curvature else search.to_the_end()
+
+
+def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
+    wanted = checked_flag("curvature", curvature)
+    if wanted and not optimizer.theta.continuous:
+        raise ValueError("a method on bits has no `curvature`, got curvature=True.")
+    if wanted:
+        check_number_of_variables(optimizer.theta.dimension)
+    return wanted
+
+
+def _checked_start(evaluate_x0: Any, optimizer: Optimizer, limits: Limits, batch: int | None) -> Array | None:
+    """The start (d,), if it is to be evaluated with the first generation; there is no room for it if `fun` takes a `batch` of points."""
+    is_bits, start, least = not optimizer.theta.continuous, optimizer.start, optimizer.popsize + 1
+    if evaluate_x0 is None:
+        return None if is_bits or start.another is not None or batch is not None or limits.maxfevals < least else start.x0
+    if not checked_flag("evaluate_x0", evaluate_x0):
+        return None
+    if is_bits:
+        raise ValueError("a method on bits cannot evaluate `x0`, which holds probabilities, got evaluate_x0=True.")
+    if limits.maxfevals < least:
+        raise ValueError(f"`maxfevals` must allow `popsize` + 1 = {least} evaluations with evaluate_x0=True, got {limits.maxfevals:.0f}.")
+    return start.x0
+
+
+def _with_curvature(
+    result: Result, fun: Callable[..., Any], args: tuple[Any, ...], vectorized: bool, workers: Any, timeout: float | None, on_error: OnError
+) -> Result:
+    """The result with its inverse Hessian; both are None if there is no minimum to look at or Ctrl-C ended the look."""
+    if "interrupted" in result.reasons or not np.isfinite(result.fun):
+        return result
+    try:
+        found = curvature_at(fun, result, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error)
+    except KeyboardInterrupt:
+        return result
+    except BaseException as error:
+        tell_about(error, sublevel_result=result)
+        raise
+    result.update(curvature=found, hess_inv=found.hess_inv, nfev=result.nfev + found.nfev)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the user allows, and what is good enough."""
+
+    maxfevals: float
+    maxiter: float
+    ftarget: float
+    maxtime: float = np.inf  # seconds
+    deadline: float = np.inf  # when they are over, by the monotonic clock
+
+    @classmethod
+    def checked(cls, optimizer: Optimizer, maxfevals: Any, maxiter: Any, ftarget: Any, maxtime: Any = None) -> Limits:
+        """The limits, with room for one generation at least. The time begins now."""
+        seconds = np.inf if maxtime is None else checked_seconds("maxtime", maxtime)
+        default = max(EVALUATIONS_PER_DIMENSION * optimizer.theta.dimension, GENERATIONS * optimizer.popsize)
+        limits = cls(
+            maxfevals=default if maxfevals is None else checked_budget("maxfevals", maxfevals),
+            maxiter=np.inf if maxiter is None else checked_budget("maxiter", maxiter),
+            ftarget=checked_target(ftarget),
+            maxtime=seconds,
+            deadline=time.monotonic() + seconds,
+        )
+        if limits.maxfevals < optimizer.popsize:
+            raise ValueError(
+                f"`maxfevals` must allow one generation of `popsize` = {optimizer.popsize} evaluations, got {maxfevals!r}. "
+                "Give a larger budget or a smaller `popsize`."
+            )
+        return limits
+
+    def reasons(self, done: Optimizer) -> dict[str, float]:
+        """Reasons to stop: the target, convergence or trouble, the budgets. No generation is begun that would exceed `maxfevals`."""
+        if done.best_fun == -np.inf:
+            return {"unbounded": done.best_fun}
+        if done.best_fun <= self.ftarget:
+            return {"ftarget": done.best_fun}
+        reasons = done.stop()
+        if not reasons and done.nfev + done.popsize > self.maxfevals:
+            reasons = {"maxfevals": self.maxfevals}
+        if not reasons and done.nit >= self.maxiter:
+            reasons = {"maxiter": self.maxiter}
+        return reasons or self.too_late
+
+    @property
+    def too_late(self) -> dict[str, float]:
+        """The reason to stop when the time is over, else none."""
+        return {"maxtime": self.maxtime} if self.deadline < np.inf and time.monotonic() >= self.deadline else {}
+
+
+class TimeOver(Exception):
+    """`maxtime` is over, in the middle of a generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """An optimizer with its objective, what it may cost, who wants to know, and what happened so far."""
+
+    optimizer: Optimizer
+    evaluate: Evaluator
+    limits: Limits
+    callback: Callable[[Result], object] | None
+    progress: Progress | None
+    history: History
+    failures: Failures
+    elsewhere: Callable[[Optimizer], None] | None = None  # makes a generation whose points are not here
+    recorder: Recorder | None = None
+    x0: Array | None = None  # (d,), the start, if it is evaluated with the first generation
+
+    def stored(self, store: Any, given: Given) -> Search:
+        """The search with a recorder into a new file."""
+        try:
+            target = Target.of(store)
+            configuration = configuration_row(given.settings(self.optimizer, target.command), given.problem(self.optimizer))
+            return replace(self, recorder=record_new(target.path, configuration, self.optimizer, self.history))
+        except BaseException:
+            self.evaluate.close()
+            raise
+
+    def to_the_end(self) -> Result:
+        """Generations until there is a reason to stop. Ctrl-C is one; any other exception takes with it what was done so far."""
+        reasons: dict[str, float] = {}
+        try:
+            try:
+                reasons = self.limits.reasons(self.optimizer) if self.optimizer.nit else {}
+                while not reasons:
+                    reasons = self.generation()
+            finally:
+                self.evaluate.close()
+            self.put_away(reasons, whole=True)
+        except (KeyboardInterrupt, TimeOver) as early:
+            reasons = reasons or ({"maxtime": self.limits.maxtime} if isinstance(early, TimeOver) else self.interrupted)
+            self.put_away(reasons)
+        except BaseException as error:
+            tell_about(error, sublevel_result=self.final(self.interrupted))
+            with suppress(StoreError):  # the first error is the one to tell
+                self.put_away(self.interrupted)
+            raise
+        return self.final(reasons)
+
+    def put_away(self, reasons: dict[str, float], whole: bool = False) -> None:
+        """Close the file, with the state in it if the last generation is `whole`."""
+        if self.recorder is not None:
+            self.recorder.close(reasons, self.optimizer if whole else None, self.history)
+
+    def generation(self) -> dict[str, float]:
+        """One generation, and the reasons to stop after it."""
+        optimizer = self.optimizer
+        self.told()
+        self.history.see(optimizer)
+        if self.progress is not None:
+            self.progress.see(optimizer)
+        reasons = self.limits.reasons(optimizer)
+        if self.recorder is not None:
+            self.recorder.finished(optimizer, self.history)
+        if self.callback is not None and _wants_stop(self.callback, self.result(reasons)):
+            reasons = reasons or {"callback": float(optimizer.nit)}
+        return reasons
+
+    def told(self) -> None:
+        """Tell the optimizer a generation, here or elsewhere; the first one may have the start before its points."""
+        if self.elsewhere is not None:
+            self.elsewhere(self.optimizer)
+            return
+        if self.recorder is not None:
+            self.recorder.before_ask(self.optimizer)
+        asked = self.optimizer.ask()
+        points = asked if self.x0 is None or self.optimizer.nit else locked(np.concatenate([self.x0[None], asked]))
+        values, more = self.values(points), len(points) - len(asked)
+        self.optimizer.note(points[:more], values[:more])
+        self.optimizer.tell(asked, values[more:])
+
+    def values(self, points: Array) -> Array:
+        """Values (n,) of points (n, d). If the objective raises, those that came before are counted."""
+        values, known = np.empty(len(points)), np.zeros(len(points), dtype=bool)
+        try:
+            if self.recorder is not None:
+                self.stored_values(self.recorder, points, values, known)
+            else:
+                for index, arrived in self.evaluate(points):
+                    values[index] = arrived
+                    known[index] = True
+                    self.check_time(known)
+        except BaseException as error:
+            self.optimizer.note(points[known], values[known])
+            raise as_raised(error)  # noqa: B904
+        return values
+
+    def stored_values(self, recorder: Recorder, points: Array, values: Array, known: NDArray[np.bool_]) -> None:
+        """Fill in values (n,) of points (n, d): those that are stored, and for the others those that arrive, each of which is stored."""
+        missing = np.flatnonzero(~known) if recorder.recall(self.optimizer, points, values, known) else None
+        if missing is not None and missing.size == 0:
+            return
+        asked, last = points if missing is None else points[missing], self.last_failure
+        asked.setflags(write=False)
+        for index, arrived in self.evaluate(asked):
+            places = index if missing is None else missing[index]
+            values[places] = arrived
+            known[places] = True
+            failure, last = self.last_failure if self.last_failure is not last else None, self.last_failure
+            recorder.arrived(places, None if failure is None or failure[:2] == RETURNED_NAN[:2] else failure)
+            self.check_time(known)
+
+    def check_time(self, known: NDArray[np.bool_]) -> None:
+        """Leave a generation some of whose values are known, unless all are, if the time is over. What is known is kept."""
+        if self.limits.too_late and not known.all():
+            raise TimeOver
+
+    @property
+    def last_failure(self) -> Failure | None:
+        """The last failure, another object for each one; None if there is none."""
+        return self.failures.last[-1] if self.failures.last else None
+
+    @property
+    def interrupted(self) -> dict[str, float]:
+        """The reason of a run that something ended from outside."""
+        return {"interrupted": self.optimizer.nit + 1.0}
+
+    def final(self, reasons: dict[str, float]) -> Result:
+        """The result of a run that is over, with what its history tells."""
+        self.history.end(self.optimizer, reasons)
+        if self.progress is not None:
+            self.progress.end(self.optimizer)
+        return result_of(self.optimizer, self.history, reasons, self.failures)
+
+    def result(self, reasons: dict[str, float]) -> Result:
+        """All there is to say at this point, in arrays of the user's own; what happens later does not change it."""
+        return result_of(self.optimizer, self.history.freeze(), reasons, self.failures.copy())
+
+
+def _wants_stop(callback: Callable[[Result], object], result: Result) -> bool:
+    try:
+        return bool(callback(result))
+    except StopIteration:
+        return True

@@ -1,0 +1,124 @@
+"""A live line about a run: evaluations, best value, step size, axis ratio, time left."""
+
+from __future__ import annotations
+
+import io
+import logging
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+
+from sublevel.run.history import axis_ratio
+
+if TYPE_CHECKING:
+    from sublevel.run.optimizer import Optimizer
+
+LOGGER = logging.getLogger(__name__)
+EVERY = 0.1
+"""Seconds between two updates of a line on a terminal."""
+SELDOM = 30.0
+"""Seconds between two lines in a log, which cannot be overwritten."""
+SHARE = 0.01
+"""Of the time, for showing progress; with a thousand variables the axis ratio alone takes a second."""
+
+
+class Progress:
+    """Shows on a terminal one line that changes, elsewhere a line now and then, and in the end the last state."""
+
+    def __init__(self, maxfevals: float | None, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.maxfevals, self.clock = maxfevals, clock
+        self.stream = stream or sys.stderr or io.StringIO()  # stderr may be closed
+        self.is_over = False  # the stream took no more
+        self.bar: Any = None
+        self.is_live = bool(self._try(self.stream.isatty)) or _is_notebook()
+        if self.is_live:
+            self.bar = self._try(lambda: _bar(maxfevals, self.stream))
+        self.began = clock()
+        self.next = self.began + (0.0 if self.is_live else SELDOM)
+        self.width = 0
+
+    def see(self, done: Optimizer) -> None:
+        """Show where the run is, if it is time to."""
+        now = self.clock()
+        if now >= self.next and not self.is_over:
+            text = state_line(done) + self._left(done.nfev)
+            self._try(lambda: self._show(text, done.nfev))
+            self.next = self.clock() + max(EVERY if self.is_live else SELDOM, (self.clock() - now) / SHARE)
+
+    def end(self, done: Optimizer) -> None:
+        """Show the last state, and leave it there."""
+        if not self.is_over:
+            text = state_line(done)
+            self._try(lambda: self._finish(text, done.nfev))
+
+    def _try(self, write: Callable[[], Any]) -> Any:
+        """Do something with the stream. It may be closed, broken or somebody's own: if it raises, nothing is shown any more."""
+        try:
+            return write()
+        except Exception as error:
+            self.is_over = True
+            LOGGER.info("progress is no longer shown: %s", type(error).__name__)
+            return None
+
+    def _finish(self, text: str, nfev: int) -> None:
+        self._show(text, nfev)
+        if self.bar is not None:
+            self.bar.close()
+        elif self.is_live:
+            print(file=self.stream, flush=True)
+
+    def _show(self, text: str, nfev: int) -> None:
+        if self.bar is not None:
+            self.bar.n = nfev
+            self.bar.set_description_str(text, refresh=True)
+        elif self.is_live:
+            text = text[: shutil.get_terminal_size().columns - 1]
+            print("\r" + text.ljust(self.width), end="", file=self.stream, flush=True)
+            self.width = len(text)
+        else:
+            print(text, file=self.stream, flush=True)
+
+    def _left(self, nfev: int) -> str:
+        """How long it will take at most, if there is a budget."""
+        if self.maxfevals is None or not nfev:
+            return ""
+        return f", {duration((self.clock() - self.began) * max(self.maxfevals - nfev, 0) / nfev)} left"
+
+
+def state_line(done: Optimizer) -> str:
+    """The state of a run in one line."""
+    axes = done.theta.principal_axes()
+    restarts = f", restart {done.restarts}" if done.restarts else ""
+    ratio = f", axis ratio {axis_ratio(axes):.2g}" if axes[-1] > 0 else ""
+    widest = f"std {np.max(done.deviations):.2g}"
+    return f"{done.nfev} evaluations, best {done.best_fun:.8g}, {widest}{ratio}{restarts}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person would say them."""
+    if not seconds < 360_000:
+        return "days"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
+
+
+def _bar(maxfevals: float | None, stream: TextIO) -> Any:
+    """A tqdm bar, if tqdm is installed; it knows about widths and about other bars."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    total = None if maxfevals is None or maxfevals == np.inf else maxfevals
+    form = "{desc}" + ("" if total is None else " |{bar:16}|")
+    return tqdm(total=total, bar_format=form, file=stream, leave=True, dynamic_ncols=True)
+
+
+def _is_notebook() -> bool:
+    """Whether a Jupyter kernel runs this code; other packages may have imported IPython without one."""
+    ipython = sys.modules.get("IPython")
+    return "ipykernel" in sys.modules and ipython is not None and ipython.get_ipython() is not None

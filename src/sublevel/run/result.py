@@ -1,0 +1,304 @@
+"""What `minimize` returns."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+
+from sublevel import plots
+from sublevel.engine.arrays import Array, locked
+from sublevel.engine.families import Family
+from sublevel.evaluation.failures import Failures
+from sublevel.run import termination
+from sublevel.run.diagnosis import Finding, diagnose
+from sublevel.run.history import History
+from sublevel.run.initial import covariance_of, deviations_of, mean_of
+from sublevel.run.optimizer import Optimizer
+from sublevel.summaries import Summary, listed, short_array
+
+if TYPE_CHECKING:
+    from sublevel.hessian.result import Curvature
+
+PLAIN: Any = dict
+"""What a result is at run time; type stubs of SciPy know it as a Mapping only."""
+LARGEST_DIAGNOSED = 500
+"""Variables up to which `repr` reads the diagnosis, which may take an SVD."""
+JSON_ENTRIES = ("x", "fun", "success", "status", "message", "reasons", "nfev", "nit", "restarts", "mean", "std")
+"""What `to_json` takes as it is."""
+SHOWN = frozenset({"fun", "x", "std", "message", "success", "status", "nfev", "nit", "restarts", "failures", "diagnosis"})
+"""Entries that `repr` shows, or that follow from what it shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """An entry of a result that is computed when it is first read, from values that do not change."""
+
+    compute: Callable[..., Any]  # a function of a module, so that it can be pickled
+    arguments: tuple[Any, ...]
+    size: tuple[int, ...]  # of the array it makes, or () if it is none
+
+    def __call__(self) -> Any:
+        """The value."""
+        return self.compute(*self.arguments)
+
+    def __repr__(self) -> str:
+        """In place of an array that is too large to be computed only to be shown."""
+        return f"array of shape {self.size}, computed when read"
+
+
+class Result(OptimizeResult):
+    """SciPy's OptimizeResult, with the search distribution, the history and pictures of the run.
+
+    A dict whose entries are attributes too. `mean`, `std`, `cov` and `diagnosis` are computed when they are first read: `cov` has d²
+    numbers.
+    A result given to a callback describes that moment and does not change later.
+
+    Attributes
+    ----------
+    x : ndarray, shape (d,)
+        The best point that was evaluated.
+    fun : float
+        Its value.
+    success : bool
+        Whether the run that found `x` converged, or reached `ftarget`.
+    status : int
+        A number for the first reason to stop; -1 while the run goes on.
+    message : str
+        The reasons to stop in words.
+    reasons : dict
+        The reasons to stop by name, each with the number that was compared.
+    nfev, nit, restarts : int
+        Evaluations, generations and restarts so far.
+    mean, std : ndarray, shape (d,)
+        Mean of the search distribution as a point of the user's space, and its standard deviations, which are those of ln x where a
+        variable is log-scaled and 0 where one is fixed.
+    cov : ndarray, shape (d, d)
+        Covariance of the search distribution, with ``std**2`` on its diagonal.
+    distribution : Family
+        The search distribution of the free variables as the search has it; its arrays are read-only. Use it where `cov` would be too large.
+    history : History
+        A row for each generation, and the search distribution now and then.
+    failures : Failures
+        Evaluations that failed: how many of each kind, and the last ones.
+    diagnosis : list of Finding
+        What stands out in the run.
+    curvature : Curvature or None
+        The curvature at the minimum, if ``minimize(..., curvature=True)`` was asked for it.
+    hess_inv : ndarray, shape (d, d), or None
+        Its inverse Hessian.
+    """
+
+    x: Array
+    fun: float
+    success: bool
+    status: int
+    message: str
+    reasons: dict[str, float]
+    nfev: int
+    nit: int
+    restarts: int
+    mean: Array
+    std: Array
+    cov: Array
+    distribution: Family
+    history: History
+    failures: Failures
+    diagnosis: list[Finding]
+    curvature: Curvature | None
+    hess_inv: Array | None
+
+    def plot(self, file: str | Path | None = None) -> Any:
+        """Draw the four panels of `sublevel.plots.convergence`, into `file` if there is one. Returns the matplotlib Figure."""
+        return plots.convergence(self, file)
+
+    def entries(self) -> dict[str, Any]:
+        """All entries as they are: those that were not read yet as `Deferred`."""
+        return dict(PLAIN.items(self))
+
+    def __getitem__(self, name: str, /) -> Any:
+        """The entry of that name, computed if it was not read before."""
+        found = PLAIN.__getitem__(self, name)
+        if isinstance(found, Deferred):
+            found = found()
+            PLAIN.__setitem__(self, name, found)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the entries. Defined here so that ``dict(result)`` reads entries one by one and finds no `Deferred`."""
+        return iter(PLAIN.keys(self))
+
+    def get(self, name: str, default: Any = None, /) -> Any:
+        """The entry of that name, or the default if there is none."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def values(self) -> ValuesView[Any]:
+        """Values of all entries."""
+        return ValuesView(self)
+
+    def items(self) -> ItemsView[str, Any]:
+        """Names and values of all entries."""
+        return ItemsView(self)
+
+    def pop(self, name: str, /, *default: Any) -> Any:
+        """Remove the entry of that name and return it, or the default if there is none."""
+        if name in self:
+            self[name]  # computes it
+        return PLAIN.pop(self, name, *default)
+
+    def popitem(self) -> tuple[str, Any]:
+        """Remove the last entry and return its name and value."""
+        name = list(self)[-1]
+        return name, self.pop(name)
+
+    def setdefault(self, name: str, default: Any = None, /) -> Any:
+        """The entry of that name, which becomes the default if there is none."""
+        PLAIN.setdefault(self, name, default)
+        return self[name]
+
+    def copy(self) -> Self:
+        """A result with the same entries."""
+        return restored_result(type(self), self.entries())
+
+    def __or__(self, other: Any) -> Any:
+        """A dict with the entries of both."""
+        return dict(self) | other
+
+    def __ror__(self, other: Any) -> Any:
+        """A dict with the entries of both."""
+        return other | dict(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled with what was not read yet still deferred."""
+        return restored_result, (type(self), self.entries())
+
+    def to_json(self, indent: int | None = None) -> str:
+        """The result as JSON, for other programs.
+
+        Parameters
+        ----------
+        indent : int, optional
+            Spaces by which lines are indented; by default there is one line.
+
+        Returns
+        -------
+        str
+            An object with ``x``, ``fun``, ``success``, ``status``, ``message``, ``reasons``, ``nfev``, ``nit``, ``restarts``, ``mean``,
+            ``std``, ``names``, ``diagnosis`` (names, sentences and numbers), ``failures`` (how many of each kind), and ``hess_inv`` if it
+            is there. Numbers that are not finite are null.
+        """
+        facts = {name: self[name] for name in JSON_ENTRIES}
+        facts["names"] = [self.history.name(i) for i in range(self.x.size)]
+        facts["diagnosis"] = [{"name": f.name, "sentence": f.sentence, "numbers": f.numbers} for f in self.diagnosis]
+        facts["failures"] = dict(self.failures.counts)
+        if self.get("hess_inv") is not None:
+            facts["hess_inv"] = self.hess_inv
+        return json.dumps(finite(facts), indent=indent, allow_nan=False)
+
+    def __repr__(self) -> str:
+        """The most important entries, of many variables a few; large matrices are not computed."""
+        return self._summary().text()
+
+    def _repr_html_(self) -> str:
+        """The most important entries and a table of the variables, for notebooks."""
+        summary, rows = self._summary(), [["variable", "x", "std"]]
+        if "history" in self and "std" in self:
+            for i in listed(self.x.size):
+                rows.append(["…", "", ""] if i is None else [self.history.name(i), f"{self.x[i]:.8g}", f"{self.std[i]:.3g}"])
+        return replace(summary, table=rows if len(rows) > 1 else ()).html()
+
+    def _summary(self) -> Summary:
+        if not self.keys() >= SHOWN | {"reasons", "history"}:  # entries were removed
+            return Summary(f"Result with the entries {', '.join(self)}")
+        title = "Result: success" if self.success else "Result: no success" if self.reasons else "Result of a run that goes on"
+        facts = {
+            "fun": f"{self.fun:.10g}",
+            "x": short_array(self.x),
+            "std": short_array(self.std),
+            "message": self.message,
+            "spent": f"nfev {self.nfev}, nit {self.nit}, restarts {self.restarts}",
+            "failures": repr(self.failures),
+            "also": ", ".join(name for name, found in self.entries().items() if name not in SHOWN and found is not None),
+        }
+        if not self.failures:
+            del facts["failures"]
+        is_cheap = self.x.size <= LARGEST_DIAGNOSED or "diagnosis" not in self._deferred()
+        return Summary(title, facts, notes=[str(finding) for finding in self.diagnosis] if is_cheap else ())
+
+    def _deferred(self) -> set[str]:
+        """Names of the entries that were not read yet."""
+        return {name for name, found in self.entries().items() if isinstance(found, Deferred)}
+
+    def __dir__(self) -> list[str]:
+        """What there is, for those who press the tab key."""
+        return [*super().__dir__(), "plot", "to_json"]
+
+
+def restored_result(kind: type[Any], entries: dict[str, Any]) -> Any:
+    """A result from its entries."""
+    result = kind()
+    result.update(entries)
+    return result
+
+
+def finite(value: Any) -> Any:
+    """The value as JSON can have it: lists for arrays, and None for numbers that are not finite."""
+    if isinstance(value, np.ndarray | np.generic):
+        return finite(cast(Any, value).tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(part) for key, part in cast(dict[str, Any], value).items()}
+    return [finite(part) for part in cast(list[Any], value)] if isinstance(value, list | tuple) else value
+
+
+def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, float], failures: Failures) -> Result:
+    """All there is to say of a run at this point, in arrays of the user's own; with restarts, of the run that found the best point."""
+    reason, theta, space = next(iter(reasons), None), optimizer.theta_of_best, optimizer.space
+    ending, d = optimizer.ending_of_best(reasons), optimizer.best_x.size
+    _lock(theta)
+    result = Result()
+    result.update(
+        x=optimizer.best_x.copy(),
+        fun=optimizer.best_fun,
+        nfev=optimizer.nfev,
+        nit=optimizer.nit,
+        success=bool(reasons) and not termination.SUCCESSES.isdisjoint(ending) and bool(np.isfinite(optimizer.best_fun)),
+        status=-1 if reason is None else termination.STATUS[reason],
+        message=termination.message(reasons)
+        + ("" if ending is reasons else f"; `x` is from run {optimizer.best_run}: {termination.message(ending)}"),
+        reasons=dict(reasons),
+        restarts=max(history.last_run, optimizer.best_run),
+        mean=Deferred(mean_of, (theta, space), (d,)),
+        std=Deferred(deviations_of, (theta, space), (d,)),
+        cov=Deferred(covariance_of, (theta, space), (d, d)),
+        distribution=theta,
+        history=history,
+        failures=failures,
+        diagnosis=deferred_diagnosis(optimizer.best_x, history, failures),
+        curvature=None,
+        hess_inv=None,
+    )
+    return result
+
+
+def deferred_diagnosis(x: Array, history: History, failures: Failures) -> Deferred:
+    """The diagnosis of a run with the best point x (d,), when it is asked for: principal axes may cost O(d³)."""
+    return Deferred(diagnose, (x, history, failures), ())
+
+
+def _lock(theta: Family) -> None:
+    """Make the arrays of a distribution read-only: the search goes on from them."""
+    for field in fields(cast(Any, theta)):
+        part = getattr(theta, field.name)
+        if isinstance(part, np.ndarray):
+            locked(cast(Array, part))

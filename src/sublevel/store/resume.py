@@ -1,0 +1,190 @@
+"""Go on with a stored run."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+
+from sublevel.evaluation.evaluators import evaluator, with_args
+from sublevel.evaluation.failures import Failures, OnError
+from sublevel.evaluation.processes import TerminationsAsInterrupts
+from sublevel.run.history import History
+from sublevel.run.minimize import Limits, Search
+from sublevel.run.optimizer import Optimizer
+from sublevel.run.progress import Progress
+from sublevel.run.result import Result
+from sublevel.store.environment import HOST, differences, environment
+from sublevel.store.file import File
+from sublevel.store.lock import Lock
+from sublevel.store.probe import Probe, Probing, probe_of
+from sublevel.store.reader import Reading, driver, ending, restored, stored_failures, unfit
+from sublevel.store.recorder import Recorder, Stored
+from sublevel.store.samples import SampleForm
+from sublevel.store.serialize import Misfit
+from sublevel.store.settings import Again, Settings, checked_path, rebuilt
+from sublevel.validation import (
+    Workers,
+    checked_callable,
+    checked_callback,
+    checked_flag,
+    checked_on_error,
+    checked_timeout,
+    checked_workers,
+    explain_keywords,
+)
+
+LOGGER = logging.getLogger(__name__)
+
+
+@explain_keywords
+def resume(
+    store: str | Path,
+    fun: Callable[..., Any],
+    *,
+    args: tuple[Any, ...] = (),
+    x0: Callable[[np.random.Generator], Any] | None = None,
+    method: Any = None,
+    restarts: Any = None,
+    maxfevals: float | None = None,
+    maxiter: float | None = None,
+    maxtime: float | None = None,
+    ftarget: float | None = None,
+    tolfun: float | None = None,
+    tolx: float | None = None,
+    noise_floor: bool | None = None,
+    vectorized: bool | None = None,
+    workers: Any = None,
+    timeout: float | None = None,
+    on_error: OnError | None = None,
+    callback: Callable[[OptimizeResult], Any] | None = None,
+    progress: bool = False,
+    check: bool = True,
+) -> Result:
+    """Go on with a run that `minimize(..., store=...)` began: the result is that of a run which nothing ever stopped, bit for bit.
+
+    store, fun
+        The file, and the objective as it was. No evaluation that is in the file is made again.
+    args, x0, method, restarts
+        To be given again if they were: arguments, a function that draws starting points, a Method or a strategy of your own.
+        Methods and strategies with a name are in the file.
+    maxfevals, maxiter, ftarget, tolfun, tolx, noise_floor
+        New limits, if there are to be others: a run that ended at a budget goes on with a larger one, and a run that ended at the noise of
+        its objective goes on with noise_floor=False.
+    maxtime
+        Seconds for this call, whatever was spent before; by default as many as each call before had.
+    vectorized, workers, timeout, on_error, callback, progress
+        As for `minimize`; as they were unless given, but workers other than processes have to be.
+    check
+        Whether to evaluate one stored point again before anything else is evaluated, to see that `fun` is the objective of this run.
+        That evaluation is not counted. If the value differs, the point is evaluated once more: a StoreError is raised if `fun` returns
+        the same other value again or values far from all stored ones, and a warning is given if `fun` is noisy and its values differ from
+        the stored one by more than the values of the last generation do from each other.
+
+    >>> import tempfile, pathlib, numpy as np, sublevel as sl
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "run.db"
+    >>> def sphere(x):
+    ...     return np.sum(x**2)
+    >>> half = sl.minimize(sphere, np.ones(3), 0.5, rng=1, maxfevals=100, store=file)
+    >>> whole = sl.resume(file, sphere, maxfevals=10_000)
+    >>> bool(np.all(whole.x == sl.minimize(sphere, np.ones(3), 0.5, rng=1).x))
+    True
+    """
+    checked_callable("fun", fun)
+    hears = checked_callback(callback)
+    path, check = checked_path(store), checked_flag("check", check)
+    File(path).close()  # whatever is not ours is refused here, and stays as it was
+    with ExitStack() as opened:
+        lock = Lock(path)
+        opened.callback(lock.close)
+        found = _found(path, Again(method, restarts, x0, tolerances=(tolfun, tolx, noise_floor)))
+        if found.settings.takes_args and not args:
+            raise TypeError("`args` must be given again, because the run began with some.")
+        limits = _limits(found.settings, found.optimizer, (maxfevals, maxiter, ftarget, maxtime))
+        show = Progress(limits.maxfevals) if checked_flag("progress", progress) else None
+        how = _how(found.settings, vectorized, workers, timeout, on_error)
+        evaluate = evaluator(with_args(fun, args), *how, found.failures)
+        opened.callback(evaluate.close)
+        recorder = Recorder(File(path, writing=True), lock, found.history, found.stored)
+        opened.callback(recorder.abandon)
+        recorder.reopen()
+        opened.pop_all()
+    if check and found.probe is not None:
+        evaluate = Probing(evaluate, found.probe, found.failures, path)
+    LOGGER.info("resume %s at generation %d, after %d evaluations", ascii(str(path))[1:-1], found.optimizer.nit, found.optimizer.nfev)
+    with TerminationsAsInterrupts():
+        start = found.optimizer.start.x0 if found.settings.evaluate_x0 else None
+        search = Search(found.optimizer, evaluate, limits, hears, show, found.history, found.failures, recorder=recorder, x0=start)
+        return search.to_the_end()
+
+
+class Found(NamedTuple):
+    """What a file has of a run that goes on."""
+
+    settings: Settings
+    optimizer: Optimizer
+    history: History
+    failures: Failures
+    stored: Stored
+    probe: Probe | None
+
+
+def _found(path: Path, again: Again) -> Found:
+    """The run of a file, as it was at its last checkpoint."""
+    file = File(path)
+    try:
+        file.check_structure()
+        reading = Reading.of(file)
+        try:
+            optimizer = rebuilt(reading.settings, reading.problem, reading.facts.get("rng"), again)
+        except Misfit as misfit:
+            raise unfit(path, misfit) from None
+        history = restored(reading, optimizer)
+        if list(optimizer.tolerances) != reading.settings.tolerances:
+            optimizer.forget_convergence()
+        failures = stored_failures(reading, reading.told().sizes, SampleForm.of(optimizer))
+        generations, awaited = file.last("generations")[1], file.last("evaluations")[1]
+        stored = Stored(generations, awaited, restarts=optimizer.restarts + 1)
+        _warn_of_differences(reading)
+        return Found(reading.settings, optimizer, history, failures, stored, probe_of(file, awaited, SampleForm.of(optimizer)))
+    finally:
+        file.close()
+
+
+def _warn_of_differences(reading: Reading) -> None:
+    """Tell if the bits may come out differently, and if another host may still drive the run."""
+    before, now = driver(reading.file), environment()
+    if apart := differences(before, now):
+        warnings.warn(
+            f"{reading.path}: the run goes on in another environment, so its results may differ in the last digits from those of a run "
+            f"that was not stopped ({'; '.join(apart)}).",
+            stacklevel=4,
+        )
+    if before.get(HOST) != now[HOST] and not ending(reading.file):
+        warnings.warn(
+            f"{reading.path}: the run was driven on the host {before.get(HOST)!r} and did not end there. Make sure that no process on that "
+            "host still drives it: the lock of a file does not reach other hosts.",
+            stacklevel=4,
+        )
+
+
+def _how(settings: Settings, vectorized: Any, workers: Any, timeout: Any, on_error: Any) -> tuple[bool, Workers, float | None, OnError]:
+    """How to evaluate: as is given, else as it was."""
+    return (
+        checked_flag("vectorized", settings.vectorized if vectorized is None else vectorized),
+        checked_workers((settings.workers or 1) if workers is None else workers),
+        checked_timeout(settings.timeout if timeout is None else timeout),
+        checked_on_error(settings.on_error if on_error is None else on_error),
+    )
+
+
+def _limits(settings: Settings, optimizer: Optimizer, given: tuple[Any, Any, Any, Any]) -> Limits:
+    """The limits that are given, else those that were."""
+    limits = [stored if new is None else new for new, stored in zip(given, settings.limits, strict=True)]
+    return Limits.checked(optimizer, *limits)
