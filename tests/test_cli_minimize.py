@@ -162,7 +162,7 @@ def test_a_function_may_have_a_timeout_and_its_errors_may_count_as_failures(modu
     slow = json.loads(run(capsys, f"{name}:slow", *words, "--timeout", 0.3)[1])
     assert slow["failures"].keys() == {"timeout"}
     assert [finding["name"] for finding in slow["diagnosis"]] == ["failed"]
-    status, out, err = run(capsys, f"{name}:raises", *words, "--on-error", "fail")
+    status, out, err = run(capsys, f"{name}:raises", *words, "--on-error", "nan")
     assert (status, err) == (1, "")
     assert json.loads(out)["failures"] == {"error": json.loads(out)["nfev"]}
 

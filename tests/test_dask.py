@@ -80,7 +80,7 @@ def test_exceptions_and_failures_are_those_of_every_other_worker(client):
         run(Once(point, "refuse"), workers=client)
     assert tuple(caught.value.sublevel_x) == point
     assert caught.value.sublevel_result.nfev <= 5
-    result = run(Once(point, "refuse"), workers=client, maxiter=3, on_error="fail")
+    result = run(Once(point, "refuse"), workers=client, maxiter=3, on_error="nan")
     assert result.failures.counts == {"error": 1}
     assert facts(result) == facts(run(Once(point, "nan"), maxiter=3))
 

@@ -224,7 +224,7 @@ def test_failures_of_a_search_on_bits_are_told():
             raise ArithmeticError("not here")
         return x.sum()
 
-    result = sl.minimize(fun, np.full(5, 0.5), None, method="pbil", popsize=20, rng=1, on_error="fail", maxiter=5)
+    result = sl.minimize(fun, np.full(5, 0.5), None, method="pbil", popsize=20, rng=1, on_error="nan", maxiter=5)
     assert [finding.name for finding in result.diagnosis] == ["failed"]
     assert result.diagnosis[0].numbers["error"] == len(result.failures) > 0
 

@@ -18,7 +18,7 @@ from sublevel.engine.ordering.ranks import ranking
 from sublevel.engine.tangent import ONE, ZERO, natural_gradient
 from sublevel.engine.transforms import NO_MEMORY, SpectralRates, Transform
 from sublevel.paper.theory.exact import no_sample
-from sublevel.validation import checked_method
+from sublevel.validation import as_method
 
 TARGET = 1e-8
 
@@ -41,7 +41,7 @@ def evaluations(method, fun, d, *, n=None, runs=7, budget=None, seed=1):
 
 
 def median(name, fun, d, **settings):
-    method = checked_method(name) if isinstance(name, str) else name
+    method = as_method(name) if isinstance(name, str) else name
     return np.median(evaluations(method, fun, d, **settings)[0])
 
 
@@ -137,7 +137,7 @@ def test_every_method_learns_variances_faster_than_a_matrix(name, most):
 @pytest.mark.parametrize(("d", "n"), [(2, 6), (3, 7), (5, 32), (20, 12), (20, 48), (20, 120), (70, 16)])
 @pytest.mark.parametrize("fun", [sphere, discus])
 def test_larger_rates_keep_every_variance_positive(fun, d, n):
-    needed, refused = evaluations(checked_method("sep-cma"), fun, d, n=n, runs=5)
+    needed, refused = evaluations(as_method("sep-cma"), fun, d, n=n, runs=5)
     assert np.isfinite(needed).all()
     assert refused == 0
 
@@ -152,7 +152,7 @@ class FixedShape(Transform):
 
 @pytest.mark.parametrize(("d", "n"), [(2, 6), (5, 8), (20, 12), (20, 120)])
 def test_iso_cma_needs_no_more_evaluations_than_a_plain_csa_es(d, n):
-    method = checked_method("iso-cma")
+    method = as_method("iso-cma")
     plain = replace(method, transforms=(*method.transforms, FixedShape()))
     assert median(method, sphere, d, n=n) < median(plain, sphere, d, n=n)
 

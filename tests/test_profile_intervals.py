@@ -379,7 +379,7 @@ def test_evaluations_that_fail_are_counted():
             raise RuntimeError("no convergence")
         return 0.5 * x[0] ** 2 + 0.5 * x[1] ** 2
 
-    curved = sl.curvature(fails, OptimizeResult(x=np.zeros(2), fun=0.0), kind="nll", on_error="fail")
+    curved = sl.curvature(fails, OptimizeResult(x=np.zeros(2), fun=0.0), kind="nll", on_error="nan")
     profiles = curved.profile_intervals(LEVEL)
     assert names(profiles) == ["failed", "failures"]
     assert "no convergence" in str(profiles.problems[1])

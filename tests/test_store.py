@@ -749,7 +749,7 @@ def test_an_objective_that_fails_at_the_stored_point_gets_a_warning_and_no_failu
 
     sl.minimize(smooth, **options("cma", "free", None, maxfevals=80), store=file)
     with pytest.warns(UserWarning, match="is not known"):
-        result = sl.resume(file, flaky, maxfevals=160, on_error="fail")
+        result = sl.resume(file, flaky, maxfevals=160, on_error="nan")
     assert len(result.failures) == 0
 
 
@@ -766,7 +766,7 @@ def failing(x):
 
 
 def test_the_kinds_of_failures_survive(tmp_path):
-    file, settings = tmp_path / "run.db", {"rng": 1, "on_error": "fail"}
+    file, settings = tmp_path / "run.db", {"rng": 1, "on_error": "nan"}
     whole = sl.minimize(failing, np.ones(3), 0.5, maxfevals=400, **settings)
     assert set(whole.failures.counts) == {"no mesh", "error", "nan"}
     half = sl.minimize(failing, np.ones(3), 0.5, maxfevals=210, **settings, store=file)
@@ -781,7 +781,7 @@ def test_the_kinds_of_failures_survive(tmp_path):
 
 @pytest.mark.parametrize("moment", [1, 2, 9, 30, 77])
 def test_a_failure_is_counted_once_whenever_the_run_is_killed(moment, tmp_path, at_once):
-    file, settings = tmp_path / "run.db", {"rng": 1, "on_error": "fail", "maxfevals": 140}
+    file, settings = tmp_path / "run.db", {"rng": 1, "on_error": "nan", "maxfevals": 140}
     whole = sl.minimize(failing, np.ones(3), 0.5, **settings, store=tmp_path / "whole.db")
     copy = tmp_path / "copy.db"
     fun = Counted(failing, lambda calls: calls == moment and copied(file, copy))
@@ -796,7 +796,7 @@ def test_a_batch_that_fails_is_one_row(tmp_path):
         return np.sum(X**2, axis=1)
 
     file = tmp_path / "run.db"
-    result = sl.minimize(fun, np.ones(2), 0.3, rng=1, popsize=1000, maxiter=6, vectorized=True, on_error="fail", store=file)
+    result = sl.minimize(fun, np.ones(2), 0.3, rng=1, popsize=1000, maxiter=6, vectorized=True, on_error="nan", store=file)
     assert sl.load(file).result.failures.counts == result.failures.counts
     with sqlite3.connect(file) as connection:
         assert connection.execute("SELECT count(*) FROM failures").fetchone()[0] * 1000 == result.failures.counts["error"] > 0

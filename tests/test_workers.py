@@ -24,7 +24,7 @@ from objectives import Deadly, HangingFloat, Once, hanging_error, hanging_float,
 from sublevel.evaluation import processes
 from sublevel.evaluation.evaluators import evaluator
 from sublevel.evaluation.failures import KEPT, Failure, Failures
-from sublevel.validation import checked_value
+from sublevel.validation import as_value
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs process groups and signals")
 START = {"x0": np.ones(3), "sigma0": 0.5, "popsize": 6, "rng": 1}
@@ -415,7 +415,7 @@ def test_what_a_worker_sends_cannot_end_or_stop_the_run():
 
 
 def test_a_subclass_of_float_is_sent_as_a_plain_float():
-    value = checked_value(HangingFloat(2.0))
+    value = as_value(HangingFloat(2.0))
     assert type(value) is float
     assert value == 2.0
     result = sl.minimize(hanging_float, [1.0, 1.0], 0.3, rng=1, maxiter=2, workers=2, timeout=20)
@@ -464,7 +464,7 @@ WAYS = [serially, by_threads, by_a_map, by_processes]
 @pytest.mark.parametrize("way", WAYS)
 def test_an_exception_counts_as_failed_if_so_wished(way):
     point = tuple(sampled(2)[8])
-    result = way(Once(point, "refuse"), maxiter=4, on_error="fail")
+    result = way(Once(point, "refuse"), maxiter=4, on_error="nan")
     assert facts(result) == facts(run(Once(point, "nan"), maxiter=4))
     assert result.failures.counts == {"error": 1}
     assert result.failures.last[0].what == f"ArithmeticError: not at {point[0]}"
@@ -482,7 +482,7 @@ def test_an_exception_without_a_text_counts_as_failed_too():
     def fun(x):
         raise Silent
 
-    result = run(fun, maxiter=1, on_error="fail")
+    result = run(fun, maxiter=1, on_error="nan")
     assert result.failures.counts == {"error": 6}
     assert result.failures.last[0].what == "Silent: (its text cannot be made: RuntimeError)"
 
@@ -509,7 +509,7 @@ class Flaky:
         return sphere(x)
 
 
-@pytest.mark.parametrize(("on_error", "calls"), [("fail", 1), ("retry", 2)])
+@pytest.mark.parametrize(("on_error", "calls"), [("nan", 1), ("retry", 2)])
 def test_a_vectorized_objective_that_fails_fails_for_all_points(on_error, calls):
     seen = []
 
@@ -527,7 +527,7 @@ def test_a_vectorized_objective_that_fails_fails_for_all_points(on_error, calls)
     assert facts(result)[:3] == facts(run(sphere, maxiter=3))[:3]
 
 
-@pytest.mark.parametrize("on_error", ["fail", "retry"])
+@pytest.mark.parametrize("on_error", ["nan", "retry"])
 def test_what_is_no_error_of_the_objective_always_ends_the_run(on_error):
     def leave(x):
         raise SystemExit(4)

@@ -324,7 +324,7 @@ WORKERS = [
     worked("exception that cannot be unpickled", ENDED, "Unmakeable"),
     worked("SystemExit", ENDED, "SystemExit"),
     worked("GeneratorExit", ENDED, "GeneratorExit"),
-    worked("exception, on_error = 'fail'", FINE, "Own", Given(workers=2, on_error="fail"), needs=("workers", "on_error")),
+    worked("exception, on_error = 'nan'", FINE, "Own", Given(workers=2, on_error="nan"), needs=("workers", "on_error")),
     worked("exception, on_error = 'retry'", FINE, "Own", Given(workers=2, on_error="retry"), needs=("workers", "on_error")),
     worked("NaN now and then", FINE, "NaN now and then"),
     worked("strings", LATER, "str", rules=Rules()),

@@ -26,7 +26,7 @@ from sublevel.engine.families.protocol import SCALE_RANGE, in_range
 from sublevel.engine.linalg import cholesky
 from sublevel.engine.method import Method
 from sublevel.engine.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
-from sublevel.evaluation.dask_backend import check_client, is_client
+from sublevel.evaluation.dask_backend import is_client, validate_client
 from sublevel.evaluation.failures import ATTEMPTS, OnError
 from sublevel.run.restarts import BIPOP, IPOP, Once, Restarts
 
@@ -57,7 +57,7 @@ BRIEF.maxother = BRIEF.maxstring = 200
 BRIEF.maxlist = BRIEF.maxtuple = 10
 
 
-def shown(given: object) -> str:
+def short_repr(given: object) -> str:
     """What was given, as an error message may repeat it: in one line, and not a million numbers."""
     return " ".join(BRIEF.repr(given).split())
 
@@ -143,7 +143,7 @@ def unknown_keyword(function: str, keyword: str, known: Iterable[str]) -> str:
     return f"{wrong}. " + (f"Did you mean `{meant}`?" if meant else f"Keywords: {', '.join(names)}.")
 
 
-def checked_method(method: object) -> Method:
+def as_method(method: object) -> Method:
     """The method of that name, or the method itself."""
     if isinstance(method, Method):
         if not hasattr(method.family, "start"):
@@ -151,32 +151,32 @@ def checked_method(method: object) -> Method:
         return method
     names = f"Names: {', '.join(RECIPES)}."
     if not isinstance(method, str):
-        raise TypeError(f"`method` must be a name or a Method, got {shown(method)}. {names}")
+        raise TypeError(f"`method` must be a name or a Method, got {short_repr(method)}. {names}")
     if method not in RECIPES:
         near = difflib.get_close_matches(method.lower().replace("_", "-"), RECIPES, n=1)
         raise ValueError(f"`method` {method!r} is not known." + (f" Did you mean {near[0]!r}?" if near else "") + f" {names}")
     return RECIPES[method]()
 
 
-def checked_rng(rng: Any) -> np.random.Generator:
+def as_generator(rng: Any) -> np.random.Generator:
     """The generator that a seed, a Generator or None stands for (SPEC 7)."""
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"`rng` must be a seed ≥ 0, a numpy Generator or None, got {shown(rng)}.") from None
+        raise type(error)(f"`rng` must be a seed ≥ 0, a numpy Generator or None, got {short_repr(rng)}.") from None
 
 
-def checked_callable(name: str, function: object) -> None:
+def validate_callable(name: str, function: object) -> None:
     """Something that can be called."""
     if not callable(function):
-        raise TypeError(f"`{name}` must be a function, got {shown(function)}. Pass the function itself, not what it returns.")
+        raise TypeError(f"`{name}` must be a function, got {short_repr(function)}. Pass the function itself, not what it returns.")
 
 
-def checked_callback(callback: Any) -> Callable[[Any], Any] | None:
+def as_callback(callback: Any) -> Callable[[Any], Any] | None:
     """What is called with the result so far; by its name, as in SciPy, if that is the only way."""
     if callback is None:
         return None
-    checked_callable("callback", callback)
+    validate_callable("callback", callback)
     try:
         given = inspect.signature(callback).parameters.get("intermediate_result")
     except (TypeError, ValueError):  # not everything in C can say
@@ -186,7 +186,7 @@ def checked_callback(callback: Any) -> Callable[[Any], Any] | None:
     return callback
 
 
-def checked_restarts(restarts: Any) -> Restarts:
+def as_restarts(restarts: Any) -> Restarts:
     """A restart strategy from None, a number (of IPOP restarts), "ipop", "bipop" or the strategy itself."""
     if restarts is None:
         return Once()
@@ -198,23 +198,23 @@ def checked_restarts(restarts: Any) -> Restarts:
         raise TypeError(f"`restarts` must be a strategy, got the class {restarts.__name__}: write {restarts.__name__}().")
     if hasattr(restarts, "runs"):
         return restarts
-    return IPOP(checked_count("restarts", restarts, 0))
+    return IPOP(as_count("restarts", restarts, 0))
 
 
-def checked_args(args: Any) -> tuple[Any, ...]:
+def as_args(args: Any) -> tuple[Any, ...]:
     """Further arguments of the objective: a tuple of them, or as in SciPy the only one."""
     return cast("tuple[Any, ...]", args) if isinstance(args, tuple) else (args,)
 
 
-def checked_workers(workers: Any) -> Workers:
+def as_workers(workers: Any) -> Workers:
     """A number of processes ≥ 1, −1 for one on each core, an executor, a Dask client, or a function like `map`."""
     if is_client(workers):
-        check_client(workers)
+        validate_client(workers)
         return workers
     if callable(workers) or isinstance(workers, Executor) or (type(workers) is int and workers == -1):
         return workers
     try:
-        return checked_count("workers", workers)
+        return as_count("workers", workers)
     except (TypeError, ValueError) as error:
         raise type(error)(
             f"{error} Or −1 for one process on each core, an Executor of concurrent.futures, a Client of dask.distributed, "
@@ -222,51 +222,51 @@ def checked_workers(workers: Any) -> Workers:
         ) from None
 
 
-def checked_timeout(timeout: Any) -> float | None:
+def as_timeout(timeout: Any) -> float | None:
     """Seconds that an evaluation may take at most; None for no limit."""
-    return None if timeout is None else checked_seconds("timeout", timeout)
+    return None if timeout is None else as_seconds("timeout", timeout)
 
 
-def checked_seconds(name: str, given: Any) -> float:
+def as_seconds(name: str, given: Any) -> float:
     """A positive and finite number of seconds."""
     if isinstance(given, bool) or not isinstance(given, Real):
-        raise TypeError(f"`{name}` must be a number of seconds or None, got {shown(given)}.")
+        raise TypeError(f"`{name}` must be a number of seconds or None, got {short_repr(given)}.")
     seconds = float(given)
     if not 0 < seconds < np.inf:
-        raise ValueError(f"`{name}` must be positive and finite, got {shown(given)}. It is in seconds; leave it out for no limit.")
+        raise ValueError(f"`{name}` must be positive and finite, got {short_repr(given)}. It is in seconds; leave it out for no limit.")
     return seconds
 
 
-def checked_on_error(on_error: Any) -> OnError:
+def as_on_error(on_error: Any) -> OnError:
     """What to do when the objective raises."""
     for name in ATTEMPTS:
         if isinstance(on_error, str) and on_error == name:
             return name
     kind = ValueError if isinstance(on_error, str) else TypeError
-    raise kind(f"`on_error` must be one of {', '.join(map(repr, ATTEMPTS))}, got {shown(on_error)}.")
+    raise kind(f"`on_error` must be one of {', '.join(map(repr, ATTEMPTS))}, got {short_repr(on_error)}.")
 
 
-def checked_flag(name: str, flag: Any) -> bool:
+def as_flag(name: str, flag: Any) -> bool:
     """True or False."""
     if type(flag) not in (bool, np.bool_):
-        raise TypeError(f"`{name}` must be True or False, got {shown(flag)}.")
+        raise TypeError(f"`{name}` must be True or False, got {short_repr(flag)}.")
     return bool(flag)
 
 
-def checked_popsize(popsize: object, d: int) -> int:
+def as_popsize(popsize: object, d: int) -> int:
     """A sample size ≥ 2 whose values fit into memory; the default for d dimensions if None."""
-    size = default_popsize(d) if popsize is None else checked_count("popsize", popsize, 2)
-    check_memory(size, 1)
+    size = default_popsize(d) if popsize is None else as_count("popsize", popsize, 2)
+    validate_memory(size, 1)
     return size
 
 
-def check_memory(size: int, d: int) -> None:
+def validate_memory(size: int, d: int) -> None:
     """A sample of `size` points in d dimensions that this machine can hold."""
     memory = physical_memory()
     if size * d * FLOAT_BYTES > memory:
         hint = " `minimize_sharded` evaluates large samples in parts." if size * FLOAT_BYTES <= memory else ""
         raise ValueError(
-            f"`popsize` is too large for this machine: {d} numbers for each of {shown(size)} points do not fit into its "
+            f"`popsize` is too large for this machine: {d} numbers for each of {short_repr(size)} points do not fit into its "
             f"{memory / 1e9:.3g} GB of memory. Give a smaller `popsize`.{hint}"
         )
 
@@ -280,60 +280,60 @@ def physical_memory() -> float:
         return np.inf
 
 
-def checked_count(name: str, count: Any, least: int = 1) -> int:
+def as_count(name: str, count: Any, least: int = 1) -> int:
     """A whole number ≥ least."""
     try:
         number = operator.index(count)
     except TypeError:
-        raise TypeError(f"`{name}` must be a whole number, got {shown(count)} of type {type(count).__name__}.") from None
+        raise TypeError(f"`{name}` must be a whole number, got {short_repr(count)} of type {type(count).__name__}.") from None
     if isinstance(count, bool) or number < least:
         raise ValueError(f"`{name}` must be a whole number of at least {least}, got {count!r}.")
     return number
 
 
-def checked_budget(name: str, budget: Any) -> float:
+def as_budget(name: str, budget: Any) -> float:
     """A whole number ≥ 1, which may be written as 1e6, or inf for no limit."""
     if isinstance(budget, float) and budget == np.inf:
         return np.inf
-    return checked_count(name, int(budget) if isinstance(budget, float) and budget.is_integer() else budget)
+    return as_count(name, int(budget) if isinstance(budget, float) and budget.is_integer() else budget)
 
 
-def checked_target(ftarget: Any) -> float:
+def as_target(ftarget: Any) -> float:
     """A value of f to reach; −inf, which no value undercuts, if None."""
     if ftarget is None:
         return -np.inf
     array = plain_array("ftarget", ftarget)
     if array.size != 1 or array.dtype.kind not in "fiu" or np.isnan(array.item()):
         kind = ValueError if array.dtype.kind in "fiu" else TypeError
-        raise kind(f"`ftarget` must be one real number, got {shown(ftarget)}. Leave it out if there is no target.")
+        raise kind(f"`ftarget` must be one real number, got {short_repr(ftarget)}. Leave it out if there is no target.")
     return float(array.item())
 
 
-def checked_positive(name: str, given: Any, or_zero: bool = False) -> float:
+def as_positive(name: str, given: Any, or_zero: bool = False) -> float:
     """One positive, finite number, or 0 if that is allowed."""
-    number = checked_numbers(name, given)
+    number = as_numbers(name, given)
     if number.size != 1 or not (number.item() > 0 or (or_zero and number.item() == 0)):
-        raise ValueError(f"`{name}` must be one {'number of at least 0' if or_zero else 'positive number'}, got {shown(given)}.")
+        raise ValueError(f"`{name}` must be one {'number of at least 0' if or_zero else 'positive number'}, got {short_repr(given)}.")
     return float(number.item())
 
 
-def checked_tolerance(name: str, given: Any) -> float:
+def as_tolerance(name: str, given: Any) -> float:
     """A tolerance of at least 0; 0, which is off, if None."""
-    return 0.0 if given is None else checked_positive(name, given, or_zero=True)
+    return 0.0 if given is None else as_positive(name, given, or_zero=True)
 
 
-def checked_names(names: Any, d: int) -> tuple[str, ...]:
+def as_names(names: Any, d: int) -> tuple[str, ...]:
     """A name for each of d variables; x[0] … x[d − 1] if None."""
     if names is None:
         return tuple(map(default_name, range(d)))
     wanted = f"`names` must hold a name for each of the {d} variables"
     if isinstance(names, str | bytes) or not isinstance(names, Iterable):
-        raise TypeError(f"{wanted}, such as {[f'name{i}' for i in range(min(d, 3))]}, got {shown(cast(object, names))}.")
+        raise TypeError(f"{wanted}, such as {[f'name{i}' for i in range(min(d, 3))]}, got {short_repr(cast(object, names))}.")
     called = tuple(str(name) for name in cast(Iterable[Any], names))
     if len(called) != d:
-        raise ValueError(f"{wanted}, got {len(called)}: {shown(cast(object, names))}.")
+        raise ValueError(f"{wanted}, got {len(called)}: {short_repr(cast(object, names))}.")
     if len(set(called)) != d:
-        raise ValueError(f"`names` must differ from each other, got {shown(called)}.")
+        raise ValueError(f"`names` must differ from each other, got {short_repr(called)}.")
     for name in called:
         if not name.strip() or not name.isprintable():
             raise ValueError(f"`names` must hold printable text, got {name!r}.")
@@ -350,7 +350,7 @@ def plain_array(name: str, given: Any) -> NDArray[Any]:
     try:
         array: Any = np.asanyarray(given)
     except ValueError as error:  # ragged nesting
-        raise ValueError(f"`{name}` must be an array of numbers, got {shown(given)}: {error}") from None
+        raise ValueError(f"`{name}` must be an array of numbers, got {short_repr(given)}: {error}") from None
     return array.astype(np.float64).filled(np.nan) if np.ma.is_masked(array) else np.asarray(array)
 
 
@@ -360,47 +360,47 @@ def as_float64(array: NDArray[Any]) -> Array:
         return array.astype(np.float64, copy=False)
 
 
-def checked_numbers(name: str, given: Any) -> Array:
+def as_numbers(name: str, given: Any) -> Array:
     """Real, finite float64 numbers of any shape, in an array of our own."""
     array = plain_array(name, given)
     if array.size == 0:
-        raise ValueError(f"`{name}` must hold at least one number, got {shown(given)}.")
+        raise ValueError(f"`{name}` must hold at least one number, got {short_repr(given)}.")
     if array.dtype.kind not in "fiu":
         raise TypeError(
-            f"`{name}` must hold real numbers, got {shown(given)} (dtype {array.dtype}). Convert it with numpy.asarray(..., dtype=float)."
+            f"`{name}` must hold real numbers, got {short_repr(given)} (dtype {array.dtype}). Use numpy.asarray(..., dtype=float)."
         )
     numbers = as_float64(array)
     if not np.all(np.isfinite(numbers)):
-        raise ValueError(f"`{name}` must be finite, got {shown(given)}. Replace NaN and inf by numbers.")
+        raise ValueError(f"`{name}` must be finite, got {short_repr(given)}. Replace NaN and inf by numbers.")
     return numbers.copy()
 
 
-def checked_x0(x0: Any) -> Array:
+def as_x0(x0: Any) -> Array:
     """The starting point (d,), d ≥ 1."""
-    point = checked_numbers("x0", x0)
+    point = as_numbers("x0", x0)
     if point.ndim > 1:
         raise ValueError(f"`x0` must be one point of shape (d,), got shape {point.shape}. Its length is the number of variables.")
     if np.max(np.abs(point)) > SCALE_RANGE[1]:
-        raise ValueError(f"`x0` must lie within ±{SCALE_RANGE[1]:.2g}, got {shown(x0)}. Choose other units for the variables.")
+        raise ValueError(f"`x0` must lie within ±{SCALE_RANGE[1]:.2g}, got {short_repr(x0)}. Choose other units for the variables.")
     return np.atleast_1d(point)
 
 
-def checked_box(bounds: Any, d: int) -> tuple[Array, Array]:
+def as_bounds(bounds: Any, d: int) -> tuple[Array, Array]:
     """Lower and upper bounds (d,) from a (low, high) pair per variable or one for all, None for an open end, or `scipy.optimize.Bounds`."""
     try:
-        lower, upper = _ends(bounds, d)
+        lower, upper = _lower_and_upper(bounds, d)
     except (TypeError, ValueError) as error:
         raise type(error)(
             f"`bounds` must hold a (low, high) pair of numbers for each of the {d} variables, or be one pair for all of them, "
-            f"got {shown(bounds)}."
+            f"got {short_repr(bounds)}."
         ) from None
     if not np.all(lower <= upper):  # NaN too
-        raise ValueError(f"`bounds` must have low ≤ high for each variable, got {shown(lower)} and {shown(upper)}.")
+        raise ValueError(f"`bounds` must have low ≤ high for each variable, got {short_repr(lower)} and {short_repr(upper)}.")
     far = SCALE_RANGE[1]  # where no search point ever is: some write the largest float for an open end
     return np.where(lower < -far, -np.inf, lower), np.where(upper > far, np.inf, upper)
 
 
-def _ends(bounds: Any, d: int) -> list[Array]:
+def _lower_and_upper(bounds: Any, d: int) -> list[Array]:
     """Lower and upper bounds (d,), not yet compared; an error if there are none to be found."""
     if isinstance(bounds, Bounds):
         given: list[Any] = [getattr(cast(Any, bounds), end) for end in ("lb", "ub")]
@@ -416,63 +416,63 @@ def _ends(bounds: Any, d: int) -> list[Array]:
     ]
 
 
-def checked_log_scaled(log_scaled: Any, lower: Array, x0: Array) -> NDArray[np.bool_]:
+def as_log_scaled(log_scaled: Any, lower: Array, x0: Array) -> NDArray[np.bool_]:
     """Which variables (d,) are searched by their logarithm; they and their lower bounds must not be negative."""
     mask = np.asarray(log_scaled)
     if mask.dtype != np.bool_ or mask.shape not in ((), (1,), x0.shape):
-        raise TypeError(f"`log_scaled` must be True or False for each variable, got {shown(log_scaled)}.")
+        raise TypeError(f"`log_scaled` must be True or False for each variable, got {short_repr(log_scaled)}.")
     mask = np.broadcast_to(mask, x0.shape).copy()
     if np.any(mask & (x0 <= 0)):
-        raise ValueError(f"a variable that is `log_scaled` must be positive, got x0 = {shown(x0)}.")
+        raise ValueError(f"a variable that is `log_scaled` must be positive, got x0 = {short_repr(x0)}.")
     if np.any(mask & np.isfinite(lower) & (lower < 0)):
-        raise ValueError(f"a variable that is `log_scaled` cannot have a negative lower bound, got {shown(lower)}.")
+        raise ValueError(f"a variable that is `log_scaled` cannot have a negative lower bound, got {short_repr(lower)}.")
     return mask
 
 
-def checked_deviations(sigma0: Any, d: int) -> Array:
+def as_deviations(sigma0: Any, d: int) -> Array:
     """Initial standard deviations (d,) from one number or one per variable."""
     if sigma0 is None:
         raise TypeError(f"`sigma0` is missing, got None. {ABOUT_SIGMA0}")
-    deviations = checked_numbers("sigma0", sigma0)
+    deviations = as_numbers("sigma0", sigma0)
     if deviations.shape not in ((), (1,), (d,)):
         raise ValueError(f"`sigma0` must be a number or have one entry per variable, shape ({d},), got shape {deviations.shape}.")
     if not np.all(deviations > 0):
-        raise ValueError(f"`sigma0` must be positive, got {shown(sigma0)}. {ABOUT_SIGMA0}")
+        raise ValueError(f"`sigma0` must be positive, got {short_repr(sigma0)}. {ABOUT_SIGMA0}")
     return np.broadcast_to(deviations, (d,)).copy()
 
 
-def checked_covariance_root(cov0: Any, d: int) -> Array:
+def as_covariance_root(cov0: Any, d: int) -> Array:
     """Lower root (d, d) of a symmetric positive definite covariance."""
-    cov = checked_numbers("cov0", cov0)
+    cov = as_numbers("cov0", cov0)
     if cov.shape != (d, d):
         raise ValueError(f"`cov0` must be a square matrix with one row per variable, shape ({d}, {d}), got shape {cov.shape}.")
     variances = np.diagonal(cov)
     if not np.all(variances > 0):
-        raise ValueError(f"`cov0` must be positive definite: its diagonal holds variances, got {shown(variances)}.")
+        raise ValueError(f"`cov0` must be positive definite: its diagonal holds variances, got {short_repr(variances)}.")
     scale = np.sqrt(variances)
     with np.errstate(over="ignore"):
         asymmetry, correlation = np.abs(cov - cov.T), cov / scale / scale[:, None]
     if not np.all(asymmetry <= 1e-8 * scale * scale[:, None]):
-        raise ValueError(f"`cov0` must be symmetric, got {shown(cov0)}. (cov0 + cov0.T)/2 is the nearest symmetric matrix.")
+        raise ValueError(f"`cov0` must be symmetric, got {short_repr(cov0)}. (cov0 + cov0.T)/2 is the nearest symmetric matrix.")
     if not np.all(np.abs(correlation) < 1 + 1e-8):
-        raise ValueError(f"`cov0` must be positive definite, got {shown(cov0)}: |cov0[i, j]| exceeds √(cov0[i, i]·cov0[j, j]).")
+        raise ValueError(f"`cov0` must be positive definite, got {short_repr(cov0)}: |cov0[i, j]| exceeds √(cov0[i, i]·cov0[j, j]).")
     root, definite = cholesky(0.5 * (correlation + correlation.T))
     if not definite:
         smallest = np.linalg.eigvalsh(correlation)[0]
         raise ValueError(
-            f"`cov0` must be positive definite, got {shown(cov0)}: its correlation matrix has the eigenvalue {smallest:.3g}. "
+            f"`cov0` must be positive definite, got {short_repr(cov0)}: its correlation matrix has the eigenvalue {smallest:.3g}. "
             "Add a multiple of the identity."
         )
     return scale[:, None] * root
 
 
-def checked_start(family: type[Any], x0: Any, sigma0: Any, cov0: Any) -> Family:
+def as_initial_distribution(family: type[Any], x0: Any, sigma0: Any, cov0: Any) -> Family:
     """The distribution to begin with: N(x0, sigma0²·cov0) as the family can hold it, or bits with probabilities x0."""
-    mean = checked_x0(x0)
+    mean = as_x0(x0)
     if family is Bernoulli:
-        return _checked_bits(mean, sigma0, cov0)
-    deviations = checked_deviations(sigma0, mean.size)
-    root = None if cov0 is None else checked_covariance_root(cov0, mean.size)
+        return _as_bernoulli(mean, sigma0, cov0)
+    deviations = as_deviations(sigma0, mean.size)
+    root = None if cov0 is None else as_covariance_root(cov0, mean.size)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         theta = family.start(mean, deviations, root)
         within = np.all(in_range(theta.deviations)) and np.all(in_range(deviations))
@@ -480,42 +480,42 @@ def checked_start(family: type[Any], x0: Any, sigma0: Any, cov0: Any) -> Family:
         low, high = SCALE_RANGE
         raise ValueError(
             f"`sigma0`, times the root of `cov0`, must give standard deviations between {low:.2g} and {high:.2g}, for a full covariance "
-            f"within a factor of 1e150 of each other, got {shown(sigma0)}. Choose other units for the variables."
+            f"within a factor of 1e150 of each other, got {short_repr(sigma0)}. Choose other units for the variables."
         )
     return theta
 
 
-def _checked_bits(probabilities: Array, sigma0: Any, cov0: Any) -> Family:
+def _as_bernoulli(probabilities: Array, sigma0: Any, cov0: Any) -> Family:
     for name, given in (("sigma0", sigma0), ("cov0", cov0)):
         if given is not None:
             raise ValueError(
-                f"a method on bits has no `{name}`, got {shown(given)}. Pass {name}=None, and the probabilities of a 1 as `x0`."
+                f"a method on bits has no `{name}`, got {short_repr(given)}. Pass {name}=None, and the probabilities of a 1 as `x0`."
             )
     if not np.all((probabilities >= 0) & (probabilities <= 1)):
         raise ValueError(
-            f"`x0` must hold probabilities in [0, 1] for a method on bits, got {shown(probabilities)}. Start with 0.5 for each bit."
+            f"`x0` must hold probabilities in [0, 1] for a method on bits, got {short_repr(probabilities)}. Start with 0.5 for each bit."
         )
     return Bernoulli.start(probabilities)
 
 
-def checked_values(values: Any, size: int) -> Array:
+def as_values(values: Any, size: int) -> Array:
     """f-values (size,) as float64; NaN and ±inf are values, anything that is not a real number is an error."""
     array = values if type(values) is np.ndarray else plain_array("values", values)
     if array.shape != (size,):
         hint = " Did you forget `return`?" if values is None else ""
         raise (TypeError if values is None else ValueError)(
-            f"`values` must be one number per point, shape ({size},), got {shown(values)} of shape {array.shape}.{hint}"
+            f"`values` must be one number per point, shape ({size},), got {short_repr(values)} of shape {array.shape}.{hint}"
         )
     if array.dtype.char == "d":
         return array
     if array.dtype.kind in "fiub":
         return as_float64(array)
     if array.dtype.kind != "O":
-        raise TypeError(f"`values` must be real numbers, got {shown(values)} (dtype {array.dtype}).")
-    return np.array([checked_value(value) for value in array.tolist()])
+        raise TypeError(f"`values` must be real numbers, got {short_repr(values)} (dtype {array.dtype}).")
+    return np.array([as_value(value) for value in array.tolist()])
 
 
-def checked_value(value: Any) -> float:
+def as_value(value: Any) -> float:
     """One f-value as a float: any real number, or an array that holds one."""
     if isinstance(value, float):
         return float.__pos__(value)  # also of a subclass, whose own `__float__` or `__reduce__` may do anything
@@ -523,16 +523,16 @@ def checked_value(value: Any) -> float:
     if array.size == 1 and array.dtype.kind in "fiub":
         return float(array.item())
     if array.size == 1 and array.dtype.kind == "O":
-        return _converted(array.item())
+        return _as_float(array.item())
     hint = " Did you forget `return`?" if value is None else ""
     kind = ValueError if array.dtype.kind in "fiub" else TypeError
-    raise kind(f"the objective must return one real number per point, got {shown(value)} of type {type(value).__name__}.{hint}")
+    raise kind(f"the objective must return one real number per point, got {short_repr(value)} of type {type(value).__name__}.{hint}")
 
 
-def _converted(number: Any) -> float:
+def _as_float(number: Any) -> float:
     """A Decimal, Fraction, large int or the like as a float."""
     if not isinstance(number, str | bytes) and not np.iscomplexobj(number):
         with suppress(TypeError, ValueError, OverflowError):
             return float(number)
     hint = " Did you forget `return`?" if number is None else ""
-    raise TypeError(f"the objective must return one real number per point, got {shown(number)} of type {type(number).__name__}.{hint}")
+    raise TypeError(f"the objective must return one real number per point, got {short_repr(number)} of type {type(number).__name__}.{hint}")

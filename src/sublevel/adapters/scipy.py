@@ -13,7 +13,7 @@ from scipy.optimize import OptimizeResult, OptimizeWarning
 from sublevel.engine.arrays import Array
 from sublevel.run.minimize import minimize
 from sublevel.run.result import Result
-from sublevel.validation import checked_box, checked_x0
+from sublevel.validation import as_bounds, as_x0
 
 ALIASES = {
     "maxfev": "maxfevals",
@@ -61,13 +61,13 @@ def scipy_method(
     known: dict[str, Any] = {"tolfun": tol, "tolx": tol} | {name: value for name, value in given.items() if name in OPTIONS}
     sigma0 = known.pop("sigma0", None)
     if sigma0 is None and known.get("method") != "pbil":
-        sigma0 = _third_of_the_box(bounds, checked_x0(x0))
+        sigma0 = _third_of_the_box(bounds, as_x0(x0))
     return minimize(fun, x0, sigma0, args=args, bounds=bounds, callback=_wrapped(callback), **known)
 
 
 def _third_of_the_box(bounds: Any, x0: Array) -> Array:
     """A third of the distance between the bounds (d,)."""
-    lower, upper = checked_box([(None, None)] * x0.size if bounds is None else bounds, x0.size)
+    lower, upper = as_bounds([(None, None)] * x0.size if bounds is None else bounds, x0.size)
     width = upper - lower
     if not np.all(np.isfinite(width)):
         raise ValueError(

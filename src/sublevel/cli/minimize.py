@@ -17,7 +17,7 @@ from typing import Any
 from sublevel.cli.common import Subparsers, Unable, add_command, budget, count, deviations, seed, workers
 from sublevel.cli.objective import objective, objective_label, pattern
 from sublevel.cli.program import Program
-from sublevel.evaluation.failures import ATTEMPTS, tell_about
+from sublevel.evaluation.failures import ATTEMPTS, annotate_exception
 from sublevel.evaluation.processes import available_cores
 from sublevel.hessian.curvature import curvature
 from sublevel.hessian.frame import check_number_of_variables
@@ -26,7 +26,7 @@ from sublevel.run.minimize import minimize
 from sublevel.run.result import Result
 from sublevel.store.output import check_output, write_output
 from sublevel.store.settings import Target
-from sublevel.validation import checked_names
+from sublevel.validation import as_names
 
 EXAMPLES = """examples:
   sublevel minimize mymodule.py:cost --x0 0,0,0 --sigma0 0.5
@@ -95,8 +95,8 @@ def add_ways(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--on-error",
         choices=[*ATTEMPTS],
-        help="raise: an error ends the run; fail: it counts as a failed evaluation; retry: the second one does "
-        "(default: raise for functions, fail for programs)",
+        help="what an error does: raise ends the run, nan gives the point the value NaN, retry evaluates once more first "
+        "(default: raise for functions, nan for programs)",
     )
     parser.add_argument(
         "--pattern", type=pattern, metavar="REGEX|last", help="where the value is in the output of the program (default: it is the output)"
@@ -113,7 +113,7 @@ def run_minimize(given: argparse.Namespace) -> int:
         hint = " All that follows --command belongs to the program: put --command last." if given.command else ""
         raise Unable(f"{' and '.join(missing)} must be given: where to start, and the standard deviation there.{hint}")
     try:
-        names = None if given.names is None else checked_names(given.names, len(given.x0))
+        names = None if given.names is None else as_names(given.names, len(given.x0))
     except ValueError as error:
         raise Unable(str(error)) from None
     return run_and_print(objective(given, len(given.x0), names), given, _minimized)
@@ -171,7 +171,7 @@ def add_error_bars(result: Result, fun: Callable[..., Any], given: argparse.Name
     except KeyboardInterrupt:
         return
     except Exception as error:
-        tell_about(error, sublevel_result=result)
+        annotate_exception(error, sublevel_result=result)
         raise
     result.update(curvature=found, hess_inv=found.hess_inv, nfev=result.nfev + found.nfev)
 
@@ -241,7 +241,7 @@ def ways(fun: Callable[..., Any], given: argparse.Namespace) -> dict[str, Any]:
     if not is_program:
         how["timeout"] = given.timeout
     if is_program or given.on_error is not None:
-        how["on_error"] = given.on_error or "fail"
+        how["on_error"] = given.on_error or "nan"
     return how
 
 

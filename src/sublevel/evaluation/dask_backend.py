@@ -34,7 +34,7 @@ def is_client(thing: Any) -> bool:
     return distributed is not None and isinstance(thing, distributed.Client)
 
 
-def check_client(client: Any) -> None:
+def validate_client(client: Any) -> None:
     """A client that can be waited for in this thread."""
     if client.asynchronous:
         raise ValueError(BLOCKING)

@@ -18,9 +18,9 @@ import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.evaluation import dask_backend
-from sublevel.evaluation.failures import ATTEMPTS, NAN, Failure, Failures, OnError, tell_about
+from sublevel.evaluation.failures import ATTEMPTS, NAN, Failure, Failures, OnError, annotate_exception
 from sublevel.evaluation.processes import Processes, WorkerLost, available_cores
-from sublevel.validation import Workers, checked_args, checked_flag, checked_value, checked_values, shown, user_level
+from sublevel.validation import Workers, as_args, as_flag, as_value, as_values, short_repr, user_level
 
 BROKEN = (
     "the executor of `workers` lost a process and takes no more work. The objective may have ended it, perhaps for lack of memory; "
@@ -65,7 +65,7 @@ def evaluator(
     if timeout is not None and (not isinstance(workers, int) or (vectorized and workers == 1)):
         raise ValueError(
             f"`timeout` ends the process that evaluates a point, so `workers` must be a number, and `vectorized` must be left out, "
-            f"got timeout={timeout!r}, vectorized={vectorized!r} and workers={shown(workers)}."
+            f"got timeout={timeout!r}, vectorized={vectorized!r} and workers={short_repr(workers)}."
         )
     if vectorized and workers == 1:
         return AtOnce(fun, on_error, failures)
@@ -95,7 +95,7 @@ class Guarded:
         failure = None
         for _ in range(ATTEMPTS[self.on_error]):
             try:
-                return checked_value(call(self.fun, point))
+                return as_value(call(self.fun, point))
             except BaseException as error:
                 if self.on_error == "raise" or not isinstance(error, Exception):
                     _name_point(error, point)
@@ -116,7 +116,7 @@ class AtOnce:
         """Values (n,) of points (n, d), all at once."""
         for attempt in range(1, ATTEMPTS[self.on_error] + 1):
             try:
-                values = checked_values(call(self.fun, points[...]), len(points))
+                values = as_values(call(self.fun, points[...]), len(points))
             except BaseException as error:
                 if self.on_error == "raise" or not isinstance(error, Exception):
                     _name_sample(error, points)
@@ -248,7 +248,7 @@ class Compared:
 
         def wins(i: int, j: int) -> bool:
             try:
-                return checked_flag("the answer of a comparison", call(self.better, points[i], points[j]))
+                return as_flag("the answer of a comparison", call(self.better, points[i], points[j]))
             except BaseException as error:
                 _name_sample(error, points[[i, j]])
                 raise
@@ -326,7 +326,7 @@ def _value(answer: Any, point: Array, failures: Failures) -> float:
         if not hasattr(answer, "sublevel_x"):
             _name_point(answer, point)
         raise answer
-    value = checked_value(answer)
+    value = as_value(answer)
     return value if value == value else failures.add(RETURNED_NAN, point)
 
 
@@ -341,7 +341,7 @@ def all_values(evaluate: Evaluator, points: Array) -> Array:
 
 def with_args(fun: Callable[..., Any], args: Any) -> Callable[..., Any]:
     """The objective of points alone."""
-    further = checked_args(args)
+    further = as_args(args)
     return partial(_called_with, fun, further) if further else fun
 
 
@@ -350,11 +350,11 @@ def _called_with(fun: Callable[..., Any], args: tuple[Any, ...], *points: Array)
 
 
 def _name_point(error: BaseException, point: Array) -> None:
-    tell_about(error, f"sublevel: raised at x = {np.array2string(point, threshold=20)}", sublevel_x=point)
+    annotate_exception(error, f"sublevel: raised at x = {np.array2string(point, threshold=20)}", sublevel_x=point)
 
 
 def _name_sample(error: BaseException, points: Array) -> None:
-    tell_about(error, f"sublevel: raised for the sample in `sublevel_x`, shape {points.shape}", sublevel_x=points)
+    annotate_exception(error, f"sublevel: raised for the sample in `sublevel_x`, shape {points.shape}", sublevel_x=points)
 
 
 def as_raised(error: BaseException) -> BaseException:

@@ -11,9 +11,9 @@ import numpy as np
 
 from sublevel.engine.arrays import Array
 
-OnError = Literal["raise", "fail", "retry"]
-"""What an exception in the objective does: it ends the run, counts as a failed evaluation, or does so if it comes twice."""
-ATTEMPTS: dict[OnError, int] = {"raise": 1, "fail": 1, "retry": 2}
+OnError = Literal["raise", "nan", "retry"]
+"""Effect of an exception in the objective: end the run, give the point the value NaN, or do so after a second attempt."""
+ATTEMPTS: dict[OnError, int] = {"raise": 1, "nan": 1, "retry": 2}
 """How often a point is tried that raises or takes too long."""
 ERROR, TIMEOUT, LOST, NAN = "error", "timeout", "worker lost", "nan"
 """Kinds of failures: the objective raised, took too long, ended its process (twice), or had no number to return."""
@@ -98,7 +98,7 @@ class Failures:
         return ", ".join(f"{count} {kind}" for kind, count in self.counts.most_common()) or "none"
 
 
-def tell_about(error: BaseException, note: str | None = None, **facts: Any) -> None:
+def annotate_exception(error: BaseException, note: str | None = None, **facts: Any) -> None:
     """Attach what we know to an exception, also to one that forbids attributes; it stays the one that is raised."""
     with contextlib.suppress(Exception):
         vars(error).update(facts)

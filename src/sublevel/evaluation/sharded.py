@@ -25,7 +25,7 @@ from sublevel.engine.tangent import Dense, Diagonal, Tangent, Weighting, weighte
 from sublevel.engine.transforms import Generation
 from sublevel.evaluation import dask_backend
 from sublevel.evaluation.evaluators import RETURNED_NAN, AtOnce, call, submit_all, with_args
-from sublevel.evaluation.failures import Failures, tell_about
+from sublevel.evaluation.failures import Failures, annotate_exception
 from sublevel.evaluation.processes import TerminationsAsInterrupts
 from sublevel.run.history import History
 from sublevel.run.minimize import Limits, Search
@@ -34,14 +34,14 @@ from sublevel.run.progress import Progress
 from sublevel.run.result import Result
 from sublevel.run.search_space import Space
 from sublevel.validation import (
-    checked_callable,
-    checked_callback,
-    checked_count,
-    checked_flag,
-    checked_values,
-    checked_workers,
+    as_callback,
+    as_count,
+    as_flag,
+    as_values,
+    as_workers,
     explain_keywords,
-    shown,
+    short_repr,
+    validate_callable,
 )
 
 SHARD = 1 << 18
@@ -122,9 +122,9 @@ def seen(fun: Callable[..., Any], space: Space | None, theta: Family, wants_squa
     x = u if space is None else space.points(u)
     x.setflags(write=False)
     try:
-        values = checked_values(call(fun, x), shard.size)
+        values = as_values(call(fun, x), shard.size)
     except BaseException as error:
-        tell_about(error, f"sublevel: raised in shard {shard.part} of iteration {shard.iteration}, points of shape {x.shape}")
+        annotate_exception(error, f"sublevel: raised in shard {shard.part} of iteration {shard.iteration}, points of shape {x.shape}")
         raise
     MEMORY.keep(shard, z)
     best = 0 if np.isnan(values).all() else int(np.nanargmin(values))
@@ -272,17 +272,17 @@ def minimize_sharded(
     >>> result.nfev, bool(result.fun < 1e-2)
     (30000, True)
     """
-    checked_callable("fun", fun)
-    hears = checked_callback(callback)
+    validate_callable("fun", fun)
+    hears = as_callback(callback)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled, "names": names}
     shape |= {"tolfun": tolfun, "tolx": tolx, "noise_floor": noise_floor}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
     if not optimizer.theta.continuous:
-        raise ValueError(f"`minimize_sharded` needs a method on Gaussians, got {shown(method)}.")
+        raise ValueError(f"`minimize_sharded` needs a method on Gaussians, got {short_repr(method)}.")
     check_shardable(optimizer.method)
     limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime)
-    show = Progress(maxfevals) if checked_flag("progress", progress) else None
-    count = -(-optimizer.popsize // SHARD) if shards is None else checked_count("shards", shards)
+    show = Progress(maxfevals) if as_flag("progress", progress) else None
+    count = -(-optimizer.popsize // SHARD) if shards is None else as_count("shards", shards)
     seed = tuple(int(word) for word in optimizer.rng.integers(1 << 32, size=4))
     sharding = Sharding(with_args(fun, args), everyone(workers), count, seed, uuid.uuid4().hex, failures := Failures())
     nobody = AtOnce(fun, "raise", failures)  # is never asked
@@ -301,14 +301,14 @@ def check_shardable(method: Method) -> None:
 
 def everyone(workers: Any) -> Everyone:
     """Those who work on shards."""
-    workers = checked_workers(workers)
+    workers = as_workers(workers)
     if dask_backend.is_client(workers):
         return partial(dask_backend.gathered, workers)
     if isinstance(workers, Executor):
         return partial(_submitted, workers)
     if workers == 1:
         return _one_by_one
-    raise ValueError(f"`workers` of a sharded run must be 1, an Executor or a dask.distributed.Client, got {shown(workers)}.")
+    raise ValueError(f"`workers` of a sharded run must be 1, an Executor or a dask.distributed.Client, got {short_repr(workers)}.")
 
 
 def _one_by_one(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], names: Sequence[str], places: Sequence[str]) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from sublevel.evaluation.evaluators import Evaluator, evaluator, with_args
 from sublevel.evaluation.failures import NAN, Failures, OnError
 from sublevel.run.diagnosis import Finding
-from sublevel.validation import Workers, checked_callable, checked_flag, checked_on_error, checked_timeout, checked_workers
+from sublevel.validation import Workers, as_flag, as_on_error, as_timeout, as_workers, validate_callable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,8 +26,8 @@ class Calls:
     @classmethod
     def checked(cls, fun: Any, args: Any, vectorized: Any, workers: Any, timeout: Any, on_error: Any) -> Calls:
         """From what the user gave."""
-        checked_callable("fun", fun)
-        how = checked_flag("vectorized", vectorized), checked_workers(workers), checked_timeout(timeout), checked_on_error(on_error)
+        validate_callable("fun", fun)
+        how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
         return cls(with_args(fun, args), *how)
 
     @contextmanager

@@ -31,7 +31,7 @@ from sublevel.hessian.probing import (
     telling_rise,
 )
 from sublevel.hessian.result import Curvature
-from sublevel.validation import checked_budget, checked_count, checked_names, checked_positive, shown
+from sublevel.validation import as_budget, as_count, as_names, as_positive, short_repr
 
 KINDS = ("nll", "least_squares")
 ONE_SIGMA, WIDEST = 0.5, 2.0
@@ -62,7 +62,7 @@ class Question:
     def checked(cls, delta_f: Any, noise: Any, kind: Any, data: Any) -> Question:
         """From what the user gave."""
         if kind is not None and kind not in KINDS:
-            raise ValueError(f"`kind` must be None, {' or '.join(map(repr, KINDS))}, got {shown(kind)}.")
+            raise ValueError(f"`kind` must be None, {' or '.join(map(repr, KINDS))}, got {short_repr(kind)}.")
         if kind == "least_squares" and data is None:
             raise ValueError(
                 '`data` must be given with kind="least_squares": the number of residuals whose squares f sums, such as data=len(t).'
@@ -70,10 +70,10 @@ class Question:
         if data is not None and kind != "least_squares":
             raise ValueError(f'`data`, the number of residuals, can be given only with kind="least_squares", got kind={kind!r}.')
         return cls(
-            delta=None if delta_f is None else checked_positive("delta_f", delta_f),
-            noise=None if noise is None else checked_positive("noise", noise, or_zero=True),
+            delta=None if delta_f is None else as_positive("delta_f", delta_f),
+            noise=None if noise is None else as_positive("noise", noise, or_zero=True),
             kind=kind,
-            data=None if data is None else checked_count("data", data),
+            data=None if data is None else as_count("data", data),
         )
 
     def rise(self, ground: Ground, size: int) -> float | None:
@@ -141,7 +141,7 @@ def curvature(
 def _curvature_at(calls: Calls, place_under: Callable[[float], Place], question: Question, maxfevals: Any, names: Any) -> Curvature:
     """The same of a place, which is another one `place_under` noise."""
     place = place_under(0.0)
-    called = checked_names(names, place.x.size)
+    called = as_names(names, place.x.size)
     frame = free_frame(place, place.x)
     if not frame.size:
         return replace(nothing_free(place, frame, called, question.kind, question.data), calls=calls)
@@ -157,7 +157,7 @@ def _curvature_at(calls: Calls, place_under: Callable[[float], Place], question:
 
 def _checked_evaluations(maxfevals: Any, size: int) -> float:
     least = (size + 1) * (size + 2) + REPEATS + 4
-    budget = np.inf if maxfevals is None else checked_budget("maxfevals", maxfevals)
+    budget = np.inf if maxfevals is None else as_budget("maxfevals", maxfevals)
     if budget < least:
         raise ValueError(f"`maxfevals` must allow {least} evaluations for {size} free variables, got {maxfevals!r}.")
     return budget

@@ -18,7 +18,7 @@ from sublevel.run.diagnosis import TOUCHING
 from sublevel.run.history import History, Snapshot
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.search_space import MARGIN, Space, log_where, shift_where
-from sublevel.validation import checked_box, checked_log_scaled, checked_x0, shown
+from sublevel.validation import as_bounds, as_log_scaled, as_x0, short_repr
 
 EPS = float(np.finfo(np.float64).eps)
 MOST_VARIABLES = 10_000
@@ -110,16 +110,16 @@ def found_place(found: Any, bounds: Any, noise: float = 0.0, log_scaled: Any = N
         _refuse_log_scaled(log_scaled)
         return _searched_place(found.best_x, found.best_fun, found.theta_of_best, found.space, bounds)
     if not hasattr(found, "x"):
-        raise TypeError(f"the curvature is asked at a result of `minimize` or at an Optimizer, got {shown(found)}.")
+        raise TypeError(f"the curvature is asked at a result of `minimize` or at an Optimizer, got {short_repr(found)}.")
     if getattr(found, "history", None) is not None and hasattr(found, "mean"):
         _refuse_log_scaled(log_scaled)
         run = _best_run(found.history)
         snapshots = _telling(found.history, run, noise)
         last, learned = (_searched_place(found.x, found.fun, seen[-1].theta, found.history.space, bounds) for seen in (run, snapshots))
         return replace(last, root=learned.root, curvature=_seen_curvature(found.history, snapshots, noise))
-    x = checked_x0(found.x)
+    x = as_x0(found.x)
     box = _box(bounds, x.size)
-    is_log = checked_log_scaled(False if log_scaled is None else log_scaled, box[0], x)
+    is_log = as_log_scaled(False if log_scaled is None else log_scaled, box[0], x)
     root = _foreign_root(found, x, is_log)
     return Place(x, float(getattr(found, "fun", np.nan)), x, root, box, is_log)
 
@@ -127,7 +127,7 @@ def found_place(found: Any, bounds: Any, noise: float = 0.0, log_scaled: Any = N
 def _refuse_log_scaled(log_scaled: Any) -> None:
     if log_scaled is not None:
         raise ValueError(
-            f"`log_scaled` is known from the search, got log_scaled={shown(log_scaled)}. Leave it out: it is for points found by others."
+            f"`log_scaled` is known from the search, got {short_repr(log_scaled)}. Leave it out: it is for points found by others."
         )
 
 
@@ -194,7 +194,7 @@ def check_number_of_variables(d: int) -> None:
 
 
 def _box(bounds: Any, d: int) -> tuple[Array, Array]:
-    return checked_box([(None, None)] * d if bounds is None else bounds, d)
+    return as_bounds([(None, None)] * d if bounds is None else bounds, d)
 
 
 def _foreign_root(found: Any, x: Array, is_log: NDArray[np.bool_]) -> Array:

@@ -11,7 +11,7 @@ from sublevel.engine.arrays import Array
 from sublevel.evaluation.evaluators import all_values
 from sublevel.hessian.calls import Calls
 from sublevel.summaries import counted
-from sublevel.validation import checked_numbers, checked_positive, shown
+from sublevel.validation import as_numbers, as_positive, short_repr
 
 STEPS = (0.5, 1.0, 2.0, 3.0)
 """Where f is looked at along a direction, in units of its standard deviation (of the step to a rise of 1/2, or of delta_f)."""
@@ -49,7 +49,7 @@ class Profile:
 
 def profiled(found: Any, calls: Calls, steps: Any, tolerance: float, mainly: tuple[str, ...]) -> Profile:
     """The profile of a curvature; directions along which f does not rise have NaN for ratios."""
-    at, tolerance = _checked_steps(steps), checked_positive("tolerance", tolerance)
+    at, tolerance = _checked_steps(steps), as_positive("tolerance", tolerance)
     unit = found.unit_rise
     with np.errstate(invalid="ignore", divide="ignore"):
         lengths = np.sqrt(2.0 * unit / np.where(found.curvatures > 0, found.curvatures, np.nan))
@@ -65,9 +65,9 @@ def profiled(found: Any, calls: Calls, steps: Any, tolerance: float, mainly: tup
 
 def _checked_steps(steps: Any) -> Array:
     """Steps to both sides (2m,), ascending."""
-    positive = np.unique(checked_numbers("steps", steps))
+    positive = np.unique(as_numbers("steps", steps))
     if not np.all(positive > 0):
-        raise ValueError(f"`steps` must be positive, got {shown(steps)}. They are taken to both sides.")
+        raise ValueError(f"`steps` must be positive, got {short_repr(steps)}. They are taken to both sides.")
     return np.concatenate([-positive[::-1], positive])
 
 

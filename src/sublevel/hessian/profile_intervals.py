@@ -21,7 +21,7 @@ from sublevel.hessian.report import WIDTH
 from sublevel.plots import curvature
 from sublevel.run.diagnosis import Finding
 from sublevel.summaries import aligned, counted
-from sublevel.validation import shown
+from sublevel.validation import short_repr
 
 K = TypeVar("K")
 STEP, STEP_FOR_NOISE = 0.1, 0.5
@@ -125,7 +125,7 @@ def _wanted(variables: Any, found: Any) -> list[int]:
     names, d = list(found.names), found.x.size
     indices = [names.index(one) if one in names else one for one in given]
     if not all(isinstance(i, int | np.integer) and not isinstance(i, bool) and -d <= i < d for i in indices):
-        raise ValueError(f"`variables` must be names ({', '.join(names[:8])}) or indices below {d}, got {shown(variables)}.")
+        raise ValueError(f"`variables` must be names ({', '.join(names[:8])}) or indices below {d}, got {short_repr(variables)}.")
     return sorted({int(i) % d for i in indices})
 
 

@@ -21,7 +21,7 @@ from sublevel.hessian.profile_intervals import ProfileIntervals, profile_interva
 from sublevel.plots import curvature
 from sublevel.run.diagnosis import Finding
 from sublevel.run.search_space import shift_where
-from sublevel.validation import checked_budget, shown
+from sublevel.validation import as_budget, short_repr
 
 HARMLESS = frozenset({"at_bound", "better_point", "failures"})
 """Findings that leave the numbers of the free variables as good as they are."""
@@ -112,7 +112,7 @@ class Curvature:
                 warnings.warn("\n".join(map(str, profiles.problems)), stacklevel=2)
             return profiles.intervals
         if method != "hessian":
-            raise ValueError(f'`method` must be "hessian" or "profile", got {shown(method)}.')
+            raise ValueError(f'`method` must be "hessian" or "profile", got {short_repr(method)}.')
         if fun is not None or settings:
             raise ValueError('`fun` and settings of evaluations belong to method="profile"; method="hessian" evaluates nothing.')
         quantile = self._quantile(level)
@@ -161,7 +161,7 @@ class Curvature:
         if not self._variance > 0:
             raise ValueError(f"profile intervals need a residual variance above 0, got {self._variance!r}: the fit is perfect.")
         calls = calls_for(self.calls, fun, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error)
-        budget = np.inf if maxfevals is None else checked_budget("maxfevals", maxfevals)
+        budget = np.inf if maxfevals is None else as_budget("maxfevals", maxfevals)
         return profile_intervals(self, quantile, level, calls, variables, budget)
 
     def _quantile(self, level: float) -> float:

@@ -26,18 +26,18 @@ from sublevel.run.diagnosis import Finding, rank_correlation
 from sublevel.run.optimizer import Optimizer
 from sublevel.validation import (
     Workers,
-    checked_box,
-    checked_callable,
-    checked_count,
-    checked_deviations,
-    checked_flag,
-    checked_names,
-    checked_on_error,
-    checked_positive,
-    checked_rng,
-    checked_timeout,
-    checked_workers,
-    checked_x0,
+    as_bounds,
+    as_count,
+    as_deviations,
+    as_flag,
+    as_generator,
+    as_names,
+    as_on_error,
+    as_positive,
+    as_timeout,
+    as_workers,
+    as_x0,
+    validate_callable,
 )
 
 SPAN = 20.0
@@ -103,22 +103,22 @@ def shape_from_ranks(
     array([[1.  , 1.  ],
            [1.  , 1.01]])
     """
-    checked_callable("fun", fun)
+    validate_callable("fun", fun)
     frame = _frame(result_or_optimizer, sigma0, bounds)
-    enlarged = None if scale is None else checked_positive("scale", scale)
+    enlarged = None if scale is None else as_positive("scale", scale)
     count, size, called = (
-        checked_count("iterations", iterations, 8),
+        as_count("iterations", iterations, 8),
         _checked_size(popsize, frame.size),
-        checked_names(found_names(result_or_optimizer) if names is None else names, frame.free.size),
+        as_names(found_names(result_or_optimizer) if names is None else names, frame.free.size),
     )
     if frame.size == 1:
         return _described(frame, called, np.zeros(1), np.eye(1))  # every shape of one dimension is the same
     comparisons = _Comparisons(with_args(fun, args))
-    how = checked_flag("vectorized", vectorized), checked_workers(workers), checked_timeout(timeout), checked_on_error(on_error)
-    evaluate = _evaluator(comparisons, checked_flag("compares", compares), how)
+    how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
+    evaluate = _evaluator(comparisons, as_flag("compares", compares), how)
     look = _Look(evaluate)
     try:
-        walk = _walk(look, frame, enlarged, count, size, MirroredFrames(checked_rng(rng)))
+        walk = _walk(look, frame, enlarged, count, size, MirroredFrames(as_generator(rng)))
     finally:
         evaluate.close()
     return replace(_learned(walk, called), popsize=size, nfev=look.nfev, comparisons=comparisons.count)
@@ -142,9 +142,9 @@ def _frame(found: Any, sigma0: Any, bounds: Any) -> Frame:
             raise ValueError("`sigma0` belongs to a point; a result knows its standard deviations. Enlarge them by `scale`.")
         place = found_place(found, bounds)
     else:
-        x0 = checked_x0(found)
-        box = checked_box([(None, None)] * x0.size if bounds is None else bounds, x0.size)
-        place = Place(x0, np.nan, x0, np.diag(checked_deviations(sigma0, x0.size)), box, np.zeros(x0.size, dtype=np.bool_))
+        x0 = as_x0(found)
+        box = as_bounds([(None, None)] * x0.size if bounds is None else bounds, x0.size)
+        place = Place(x0, np.nan, x0, np.diag(as_deviations(sigma0, x0.size)), box, np.zeros(x0.size, dtype=np.bool_))
     frame = free_frame(place, place.mean)
     if frame.size == 0:
         raise ValueError("every variable is fixed or at a bound: there is no free direction to learn a shape of.")
@@ -155,7 +155,7 @@ def _checked_size(popsize: Any, k: int) -> int:
     """A sample of whole mirrored frames: k² points if none is given, and at least FEWEST frames; as many as asked for, rounded up."""
     if popsize is None:
         popsize = max(k * k, 2 * k * FEWEST)
-    elif (given := checked_count("popsize", popsize)) < 4 * k:
+    elif (given := as_count("popsize", popsize)) < 4 * k:
         raise ValueError(f"`popsize` must be at least 4 points per free direction, {4 * k} here, got {given}.")
     return -(-popsize // (2 * k)) * 2 * k
 

@@ -10,17 +10,17 @@ import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import Family
-from sublevel.evaluation.failures import tell_about
+from sublevel.evaluation.failures import annotate_exception
 from sublevel.run.search_space import Space, bounded_space
 from sublevel.validation import (
-    checked_box,
-    checked_covariance_root,
-    checked_deviations,
-    checked_log_scaled,
-    checked_names,
-    checked_start,
-    checked_x0,
-    shown,
+    as_bounds,
+    as_covariance_root,
+    as_deviations,
+    as_initial_distribution,
+    as_log_scaled,
+    as_names,
+    as_x0,
+    short_repr,
 )
 
 
@@ -40,11 +40,11 @@ class Start:
         """N(point, (sigma_factor·sigma0)²·cov0), its free variables only."""
         if self.space is None:
             sigma = self.sigma0 if sigma_factor == 1 or self.sigma0 is None else np.multiply(self.sigma0, sigma_factor)
-            return checked_start(self.family, point, sigma, self.cov0)
+            return as_initial_distribution(self.family, point, sigma, self.cov0)
         free = self.space.free
-        deviations = sigma_factor * checked_deviations(self.sigma0, point.size)[free]
+        deviations = sigma_factor * as_deviations(self.sigma0, point.size)[free]
         cov0 = None if self.cov0 is None else np.asarray(self.cov0)[np.ix_(free, free)]
-        return checked_start(self.family, self.space.searched(point), deviations, cov0)
+        return as_initial_distribution(self.family, self.space.searched(point), deviations, cov0)
 
     def mean(self, theta: Family) -> Array:
         """Mean of a search distribution (d,), as a point of the user's space."""
@@ -65,7 +65,7 @@ class Start:
                 raise ValueError(f"`x0` must give points of one length, got {point.size} variables after {self.x0.size}.")
             if self.space is not None:
                 check_inside(point, *self.space.box, self.names)
-                checked_log_scaled(self.space.log_scaled, self.space.box[0], point)
+                as_log_scaled(self.space.log_scaled, self.space.box[0], point)
             return point
         if not self.family.continuous:
             return self.x0
@@ -103,9 +103,11 @@ def drawn(x0: Callable[[np.random.Generator], Any], rng: np.random.Generator) ->
     try:
         point = x0(rng)
     except Exception as error:
-        tell_about(error, f"sublevel: raised by `x0`, {shown(x0)}, a function that is called with a numpy Generator and returns a point.")
+        annotate_exception(
+            error, f"sublevel: raised by `x0`, {short_repr(x0)}, a function that is called with a numpy Generator and returns a point."
+        )
         raise
-    return checked_x0(point)
+    return as_x0(point)
 
 
 def check_inside(x0: Array, lower: Array, upper: Array, names: tuple[str, ...] | None) -> None:
@@ -124,19 +126,19 @@ def checked_beginning(
 ) -> Start:
     """The start, with everything the user gave checked."""
     another = x0 if callable(x0) else None
-    point = drawn(another, rng) if another else checked_x0(x0)
-    called = None if names is None else checked_names(names, point.size)
+    point = drawn(another, rng) if another else as_x0(x0)
+    called = None if names is None else as_names(names, point.size)
     if bounds is None and not np.any(log_scaled):
         return Start(family, point, another, sigma0, cov0, None, called)
     if not family.continuous:
-        raise ValueError(f"a method on bits has no `bounds` and nothing to scale, got bounds={shown(bounds)}.")
+        raise ValueError(f"a method on bits has no `bounds` and nothing to scale, got bounds={short_repr(bounds)}.")
     d = point.size
     if cov0 is not None:
-        checked_covariance_root(cov0, d)
-    lower, upper = checked_box([(None, None)] * d if bounds is None else bounds, d)
-    mask = checked_log_scaled(log_scaled, lower, point)
+        as_covariance_root(cov0, d)
+    lower, upper = as_bounds([(None, None)] * d if bounds is None else bounds, d)
+    mask = as_log_scaled(log_scaled, lower, point)
     check_inside(point, lower, upper, called)
     if not np.any(lower < upper):
         raise ValueError("`bounds` fix every variable: nothing is left to search.")
-    space = bounded_space(lower, upper, checked_deviations(sigma0, d), mask, point)
+    space = bounded_space(lower, upper, as_deviations(sigma0, d), mask, point)
     return Start(family, point, another, sigma0, cov0, space, called)

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from sublevel.engine.arrays import Array, locked
 from sublevel.engine.method import Method
 from sublevel.evaluation.evaluators import RETURNED_NAN, Evaluator, as_raised, evaluator, with_args
-from sublevel.evaluation.failures import Failure, Failures, OnError, tell_about
+from sublevel.evaluation.failures import Failure, Failures, OnError, annotate_exception
 from sublevel.evaluation.processes import TerminationsAsInterrupts
 from sublevel.hessian.curvature import curvature as curvature_at
 from sublevel.hessian.frame import check_number_of_variables
@@ -33,18 +33,18 @@ from sublevel.store.errors import StoreError
 from sublevel.store.recorder import Recorder, configuration_row, record_new
 from sublevel.store.settings import Given, Target
 from sublevel.validation import (
-    check_memory,
-    checked_args,
-    checked_budget,
-    checked_callable,
-    checked_callback,
-    checked_flag,
-    checked_on_error,
-    checked_seconds,
-    checked_target,
-    checked_timeout,
-    checked_workers,
+    as_args,
+    as_budget,
+    as_callback,
+    as_flag,
+    as_on_error,
+    as_seconds,
+    as_target,
+    as_timeout,
+    as_workers,
     explain_keywords,
+    validate_callable,
+    validate_memory,
 )
 
 EVALUATIONS_PER_DIMENSION = 100_000
@@ -120,7 +120,7 @@ def minimize(
         is given, which is `popsize` with `vectorized`; else ``fun`` gets ``popsize + 1`` points once.
     workers: processes (−1: one on each core), an Executor, a Dask Client or a function like `map`; as in SciPy, wins over `vectorized`.
     timeout, on_error: seconds an evaluation may take; and whether an exception ends the run ("raise"), counts as a failed evaluation
-        ("fail") or does at the second time ("retry"). Failed ones are NaN, and named in ``failures``.
+        ("nan") or does so after a second attempt ("retry"). Failed ones are NaN, and named in ``failures``.
     callback, progress: gets a Result after each generation, which does not change later, and stops by StopIteration or True; and whether
         to show a live line.
     store: a new file that keeps every evaluation as it arrives, and the state: `sublevel.resume` goes on from it, whatever happened.
@@ -130,15 +130,15 @@ def minimize(
     distribution, history, failures, diagnosis, curvature, hess_inv`` and ``plot()``; `cov` is computed when it is read. Ctrl-C and
     SIGTERM return the best so far. Errors of `fun` have ``sublevel_x`` and ``sublevel_result``.
     """
-    checked_callable("fun", fun)
+    validate_callable("fun", fun)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled, "names": names}
     shape |= {"tolfun": tolfun, "tolx": tolx, "noise_floor": noise_floor}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
-    check_memory(optimizer.popsize, optimizer.theta.dimension)
+    validate_memory(optimizer.popsize, optimizer.theta.dimension)
     wants_curvature = _checked_curvature(curvature, optimizer)
     limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime)
-    hears, show = checked_callback(callback), Progress(maxfevals) if checked_flag("progress", progress) else None
-    how = checked_flag("vectorized", vectorized), checked_workers(workers), checked_timeout(timeout), checked_on_error(on_error)
+    hears, show = as_callback(callback), Progress(maxfevals) if as_flag("progress", progress) else None
+    how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
     batch = popsize if how[0] and isinstance(how[1], int) and how[1] == 1 else None
     extra = _checked_start(evaluate_x0, optimizer, limits, batch)
     evaluate = evaluator(with_args(fun, args), *how, failures := Failures())
@@ -146,12 +146,12 @@ def minimize(
     with TerminationsAsInterrupts():
         if store is not None:
             asked = (maxfevals, maxiter, ftarget, maxtime)
-            search = search.stored(store, Given(method, fun, checked_args(args), asked, *how, log_scaled, extra is not None))
+            search = search.stored(store, Given(method, fun, as_args(args), asked, *how, log_scaled, extra is not None))
         return _with_curvature(search.to_the_end(), fun, args, *how) if wants_curvature else search.to_the_end()
 
 
 def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
-    wanted = checked_flag("curvature", curvature)
+    wanted = as_flag("curvature", curvature)
     if wanted and not optimizer.theta.continuous:
         raise ValueError("a method on bits has no `curvature`, got curvature=True.")
     if wanted:
@@ -164,7 +164,7 @@ def _checked_start(evaluate_x0: Any, optimizer: Optimizer, limits: Limits, batch
     is_bits, start, least = not optimizer.theta.continuous, optimizer.start, optimizer.popsize + 1
     if evaluate_x0 is None:
         return None if is_bits or start.another is not None or batch is not None or limits.maxfevals < least else start.x0
-    if not checked_flag("evaluate_x0", evaluate_x0):
+    if not as_flag("evaluate_x0", evaluate_x0):
         return None
     if is_bits:
         raise ValueError("a method on bits cannot evaluate `x0`, which holds probabilities, got evaluate_x0=True.")
@@ -184,7 +184,7 @@ def _with_curvature(
     except KeyboardInterrupt:
         return result
     except BaseException as error:
-        tell_about(error, sublevel_result=result)
+        annotate_exception(error, sublevel_result=result)
         raise
     result.update(curvature=found, hess_inv=found.hess_inv, nfev=result.nfev + found.nfev)
     return result
@@ -203,12 +203,12 @@ class Limits:
     @classmethod
     def checked(cls, optimizer: Optimizer, maxfevals: Any, maxiter: Any, ftarget: Any, maxtime: Any = None) -> Limits:
         """The limits, with room for one generation at least. The time begins now."""
-        seconds = np.inf if maxtime is None else checked_seconds("maxtime", maxtime)
+        seconds = np.inf if maxtime is None else as_seconds("maxtime", maxtime)
         default = max(EVALUATIONS_PER_DIMENSION * optimizer.theta.dimension, GENERATIONS * optimizer.popsize)
         limits = cls(
-            maxfevals=default if maxfevals is None else checked_budget("maxfevals", maxfevals),
-            maxiter=np.inf if maxiter is None else checked_budget("maxiter", maxiter),
-            ftarget=checked_target(ftarget),
+            maxfevals=default if maxfevals is None else as_budget("maxfevals", maxfevals),
+            maxiter=np.inf if maxiter is None else as_budget("maxiter", maxiter),
+            ftarget=as_target(ftarget),
             maxtime=seconds,
             deadline=time.monotonic() + seconds,
         )
@@ -282,7 +282,7 @@ class Search:
             reasons = reasons or ({"maxtime": self.limits.maxtime} if isinstance(early, TimeOver) else self.interrupted)
             self.put_away(reasons)
         except BaseException as error:
-            tell_about(error, sublevel_result=self.final(self.interrupted))
+            annotate_exception(error, sublevel_result=self.final(self.interrupted))
             with suppress(StoreError):  # the first error is the one to tell
                 self.put_away(self.interrupted)
             raise

@@ -24,18 +24,18 @@ from sublevel.run.search_space import Space
 from sublevel.run.termination import SLOW, Endings, Tolerances, Watch
 from sublevel.summaries import Summary, counted, short_array
 from sublevel.validation import (
-    check_memory,
-    checked_flag,
-    checked_method,
-    checked_popsize,
-    checked_restarts,
-    checked_rng,
-    checked_tolerance,
-    checked_values,
+    as_flag,
+    as_generator,
+    as_method,
+    as_popsize,
+    as_restarts,
+    as_tolerance,
+    as_values,
     default_name,
     explain_keywords,
     plain_array,
-    shown,
+    short_repr,
+    validate_memory,
 )
 
 LOGGER = logging.getLogger(__name__)
@@ -85,15 +85,13 @@ class Optimizer:
         names: Sequence[str] | None = None,
     ) -> None:
         """N(x0, sigma0²·cov0) to begin with; `rng` is a seed, a Generator or None (SPEC 7). The rest is as for `minimize`."""
-        self.method = checked_method(method)
-        self.rng = checked_rng(rng)
+        self.method = as_method(method)
+        self.rng = as_generator(rng)
         self.start = checked_beginning(self.method.family, x0, sigma0, cov0, bounds, log_scaled, names, self.rng)
-        self.tolerances = Tolerances(
-            checked_tolerance("tolfun", tolfun), checked_tolerance("tolx", tolx), checked_flag("noise_floor", noise_floor)
-        )
+        self.tolerances = Tolerances(as_tolerance("tolfun", tolfun), as_tolerance("tolx", tolx), as_flag("noise_floor", noise_floor))
         theta = self.start.theta(self.start.x0)
-        size = checked_popsize(self.method.popsize if popsize is None else popsize, theta.dimension)
-        self.strategy, self._size = checked_restarts(restarts), size
+        size = as_popsize(self.method.popsize if popsize is None else popsize, theta.dimension)
+        self.strategy, self._size = as_restarts(restarts), size
         self._forget_runs()
         self.nfev = self.nit = self.restarts = 0
         self.best_x = locked(self.start.x0)
@@ -177,7 +175,7 @@ class Optimizer:
 
     def ask(self) -> Array:
         """Points to evaluate (popsize, d), read-only; an earlier sample that was not told is forgotten."""
-        check_memory(self.popsize, self.theta.dimension)
+        validate_memory(self.popsize, self.theta.dimension)
         self._pending = sample = self.method.ask(self.state, self.rng, self.popsize)
         self._shown = locked(self._points(sample.x))
         return self._shown
@@ -190,7 +188,7 @@ class Optimizer:
         sample, shown_points = self._pending, self._shown
         if sample is None or shown_points is None:
             raise RuntimeError("`tell` needs a sample that was asked for and not yet told: call `ask()` first, and `tell` once for each.")
-        values = checked_values(values, self.popsize)
+        values = as_values(values, self.popsize)
         if X is not shown_points:
             values = values[_positions(X, shown_points)]
         state, info = self.method.tell(self.state, sample, values)
@@ -377,7 +375,7 @@ def _positions(X: Any, asked: Array) -> NDArray[np.intp] | slice:
     if told.shape != asked.shape:
         raise ValueError(f"`X` must be the points that were asked, shape {asked.shape}, got shape {told.shape}.")
     if told.dtype.kind not in "fiub":
-        raise TypeError(f"`X` must be the points that were asked, got {shown(X)} (dtype {told.dtype}).")
+        raise TypeError(f"`X` must be the points that were asked, got {short_repr(X)} (dtype {told.dtype}).")
     if np.array_equal(told, asked):
         return slice(None)
     rows: dict[bytes, list[int]] = {}
@@ -387,6 +385,6 @@ def _positions(X: Any, asked: Array) -> NDArray[np.intp] | slice:
     if missing := positions.count(-1):
         raise ValueError(
             f"`X` must be the points that were asked: {missing} of {len(asked)} are missing, "
-            f"such as {shown(asked[positions.index(-1)])}. Tell the value of a repaired point under the point that was asked."
+            f"such as {short_repr(asked[positions.index(-1)])}. Tell the value of a repaired point under the point that was asked."
         )
     return np.array(positions)

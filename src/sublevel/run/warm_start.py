@@ -8,7 +8,7 @@ import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.run.search_space import exp_where, log_where
-from sublevel.validation import checked_numbers, checked_values, shown
+from sublevel.validation import as_numbers, as_values, short_repr
 
 LARGEST_MATRIX = 10_000
 """Variables of which correlations are computed at most: 800 MB."""
@@ -39,16 +39,16 @@ def warm_start(
     >>> result.success
     True
     """
-    points = checked_numbers("points", points)
+    points = as_numbers("points", points)
     if points.ndim != 2 or len(points) < 2:
         raise ValueError(f"`points` must be two or more rows of variables, shape (n, d), got shape {points.shape}.")
-    values = checked_values(values, len(points))
+    values = as_values(values, len(points))
     for name, share in (("gamma", gamma), ("alpha", alpha)):
         if not 0 < share <= 1:
             raise ValueError(f"`{name}` must lie in (0, 1], got {share!r}.")
     usable = np.flatnonzero(values < np.inf)  # leaves NaN out
     if not usable.size:
-        raise ValueError(f"none of the {len(points)} `values` is usable, got {shown(values)}.")
+        raise ValueError(f"none of the {len(points)} `values` is usable, got {short_repr(values)}.")
     is_log = np.broadcast_to(np.asarray(log_scaled, dtype=bool), points.shape[1:])
     if np.any(points[:, is_log] <= 0):
         raise ValueError("a variable that is `log_scaled` must be positive in all `points`.")

@@ -31,13 +31,13 @@ from sublevel.store.serialize import Misfit
 from sublevel.store.settings import Again, Settings, checked_path, rebuilt
 from sublevel.validation import (
     Workers,
-    checked_callable,
-    checked_callback,
-    checked_flag,
-    checked_on_error,
-    checked_timeout,
-    checked_workers,
+    as_callback,
+    as_flag,
+    as_on_error,
+    as_timeout,
+    as_workers,
     explain_keywords,
+    validate_callable,
 )
 
 LOGGER = logging.getLogger(__name__)
@@ -96,9 +96,9 @@ def resume(
     >>> bool(np.all(whole.x == sl.minimize(sphere, np.ones(3), 0.5, rng=1).x))
     True
     """
-    checked_callable("fun", fun)
-    hears = checked_callback(callback)
-    path, check = checked_path(store), checked_flag("check", check)
+    validate_callable("fun", fun)
+    hears = as_callback(callback)
+    path, check = checked_path(store), as_flag("check", check)
     File(path).close()  # whatever is not ours is refused here, and stays as it was
     with ExitStack() as opened:
         lock = Lock(path)
@@ -107,7 +107,7 @@ def resume(
         if found.settings.takes_args and not args:
             raise TypeError("`args` must be given again, because the run began with some.")
         limits = _limits(found.settings, found.optimizer, (maxfevals, maxiter, ftarget, maxtime))
-        show = Progress(limits.maxfevals) if checked_flag("progress", progress) else None
+        show = Progress(limits.maxfevals) if as_flag("progress", progress) else None
         how = _how(found.settings, vectorized, workers, timeout, on_error)
         evaluate = evaluator(with_args(fun, args), *how, found.failures)
         opened.callback(evaluate.close)
@@ -177,10 +177,10 @@ def _warn_of_differences(reading: Reading) -> None:
 def _how(settings: Settings, vectorized: Any, workers: Any, timeout: Any, on_error: Any) -> tuple[bool, Workers, float | None, OnError]:
     """How to evaluate: as is given, else as it was."""
     return (
-        checked_flag("vectorized", settings.vectorized if vectorized is None else vectorized),
-        checked_workers((settings.workers or 1) if workers is None else workers),
-        checked_timeout(settings.timeout if timeout is None else timeout),
-        checked_on_error(settings.on_error if on_error is None else on_error),
+        as_flag("vectorized", settings.vectorized if vectorized is None else vectorized),
+        as_workers((settings.workers or 1) if workers is None else workers),
+        as_timeout(settings.timeout if timeout is None else timeout),
+        as_on_error(settings.on_error if on_error is None else on_error),
     )
 
 

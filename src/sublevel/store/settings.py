@@ -24,7 +24,7 @@ from sublevel.store.errors import StoreError
 from sublevel.store.file import SIDE_FILES
 from sublevel.store.rng_state import generator_like
 from sublevel.store.serialize import Misfit, unpacked
-from sublevel.validation import RECIPES, checked_flag, checked_method, checked_names, checked_restarts, checked_tolerance, shown
+from sublevel.validation import RECIPES, as_flag, as_method, as_names, as_restarts, as_tolerance, short_repr
 
 FAMILIES: dict[str, Any] = {family.__name__: family for family in (FullGaussian, DiagonalGaussian, IsotropicGaussian, Bernoulli)}
 STRATEGIES: dict[str, Any] = {strategy.__name__: strategy for strategy in (IPOP, BIPOP)}
@@ -49,7 +49,7 @@ class Target:
 def checked_path(store: Any) -> Path:
     """The path of a file that can be a stored run."""
     if not isinstance(store, str | os.PathLike):
-        raise TypeError(f"`store` must be the name of a file, got {shown(store)}.")
+        raise TypeError(f"`store` must be the name of a file, got {short_repr(store)}.")
     text = os.fsdecode(cast(str, store))
     if "\0" in text or Path(text).name in ("", ".."):
         raise ValueError(f"`store` must be the name of a file, got {text!r}.")
@@ -236,7 +236,7 @@ def checked_settings(facts: dict[str, Any]) -> Settings:
     if not isinstance(facts["restarts"], str):
         stored_strategy(facts["restarts"])
     if facts["family"] not in FAMILIES or not (facts["method"] is None or facts["method"] in RECIPES):
-        raise Misfit(f"there is no method {shown(facts['method'])} or family {shown(facts['family'])}")
+        raise Misfit(f"there is no method {short_repr(facts['method'])} or family {short_repr(facts['family'])}")
     return Settings(**facts)
 
 
@@ -268,7 +268,7 @@ def stored_strategy(facts: Any) -> Restarts:
         name, restarts, factor = cast(list[Any], facts)
         if name in STRATEGIES and type(restarts) is int and restarts >= 0 and type(factor) is float and 1e-3 < factor < 1e3:
             return STRATEGIES[name](restarts, factor)
-    raise Misfit(f"there are no restarts {shown(cast(Any, facts))}")
+    raise Misfit(f"there are no restarts {short_repr(cast(Any, facts))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,32 +281,34 @@ class Again:
     checked: bool = True  # compared with what it was
     tolerances: tuple[Any, Any, Any] = (None, None, None)  # tolfun, tolx, noise_floor, if there are to be others
 
-    def checked_method(self, settings: Settings) -> Method:
+    def as_method(self, settings: Settings) -> Method:
         """The run's method: by its name, or the one that is given again if it shows itself as it did."""
         if settings.method is not None and self.method is None:
-            return checked_method(settings.method)
+            return as_method(settings.method)
         if self.method is None:
             raise TypeError(f"`method` must be given again, because the run began with a Method and not with a name: {settings.parts}")
-        method = checked_method(self.method)
+        method = as_method(self.method)
         if self.checked and described(method) != settings.parts:
             raise ValueError(f"`method` must be the one that the run began with, {settings.parts}, got {described(method)}.")
         return method
 
-    def checked_restarts(self, settings: Settings) -> Restarts:
+    def as_restarts(self, settings: Settings) -> Restarts:
         """The run's strategy, likewise."""
         if not isinstance(settings.restarts, str) and self.restarts is None:
             return stored_strategy(settings.restarts)
         if self.restarts is None:
             raise TypeError(f"`restarts` must be given again, because the run began with a strategy of your own: {settings.restarts}")
-        strategy = checked_restarts(self.restarts)
+        strategy = as_restarts(self.restarts)
         if strategy_facts(strategy) != settings.restarts:
-            raise ValueError(f"`restarts` must be those that the run began with, {shown(settings.restarts)}, got {described(strategy)}.")
+            raise ValueError(
+                f"`restarts` must be those that the run began with, {short_repr(settings.restarts)}, got {described(strategy)}."
+            )
         return strategy
 
     def checked_tolerances(self, settings: Settings) -> dict[str, float | bool]:
         """The run's own tolerances, or others if no run follows this one, since they decide where a run ends and the next begins."""
         checks: dict[str, Callable[[str, Any], float | bool]]
-        checks = {"tolfun": checked_tolerance, "tolx": checked_tolerance, "noise_floor": checked_flag}
+        checks = {"tolfun": as_tolerance, "tolx": as_tolerance, "noise_floor": as_flag}
         given = zip(checks.items(), self.tolerances, settings.tolerances, strict=True)
         chosen = {name: stored if new is None else check(name, new) for (name, check), new, stored in given}
         if settings.restarts is not None and [*chosen.values()] != settings.tolerances:
@@ -320,7 +322,7 @@ class Again:
 def _checked_names(names: list[str] | None, d: int) -> tuple[str, ...] | None:
     """The stored names of d variables; None if there are none."""
     try:
-        return None if names is None else checked_names(names, d)
+        return None if names is None else as_names(names, d)
     except (TypeError, ValueError):
         raise Misfit(f"it has no names for its {d} variables") from None
 
@@ -329,7 +331,7 @@ def rebuilt(settings: Settings, problem: Problem, rng_state: Any, again: Again) 
     """An optimizer as the run began with, apart from its generator's state."""
     if settings.draws_x0 and again.x0 is None:
         raise TypeError("`x0` must be given again, because the run began with a function that draws starting points.")
-    method = again.checked_method(settings)
+    method = again.as_method(settings)
     tolerances: dict[str, Any] = again.checked_tolerances(settings)
     if method.family is not FAMILIES[settings.family]:
         raise Misfit(f"its method does not search with a {settings.family}")
@@ -341,7 +343,7 @@ def rebuilt(settings: Settings, problem: Problem, rng_state: Any, again: Again) 
         cov0=problem.cov0,
         bounds=None if problem.bounds is None else Bounds(*problem.bounds),
         log_scaled=False if problem.log_scaled is None else problem.log_scaled,
-        restarts=again.checked_restarts(settings),
+        restarts=again.as_restarts(settings),
         rng=generator_like(rng_state),
         names=_checked_names(settings.names, problem.x0.size),
         **tolerances,
