@@ -185,7 +185,7 @@ def compare_batch_with_single(repeats: int, d: int = 20, n: int = 20, trials: in
 
         def batch(method: sl.Method = method) -> Step:
             state = method.init(sl.FullGaussian.start(np.ones((trials, d)), np.full((trials, d), 0.5)), n)
-            noise = Streams.spawned(1, trials)
+            noise = Streams.spawn(1, trials)
 
             def step() -> float:
                 nonlocal state

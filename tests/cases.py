@@ -85,7 +85,7 @@ def lra_xnes(**parts):
 # Fewer points than dimensions, more of them, and the range where the engine goes through k×k matrices (d > 64).
 SIZES = [(5, 4), (5, 12), (70, 8)]
 RECIPES = [ngd, rank_mu, cma, xnes, lra_cma, lra_xnes]
-SHAPES = [Case(shape_only(span=5.0, settled=10), d, n) for d, n in SIZES]
+SHAPES = [Case(shape_only(span=5.0, constant_from=10), d, n) for d, n in SIZES]
 SEARCHES = [*(Case(recipe(family=family), d, n) for recipe in RECIPES for family in GAUSSIANS for d, n in SIZES), *SHAPES]
 BITS = [Case(pbil(), 12, 20)]
 METHODS = [*SEARCHES, *BITS]

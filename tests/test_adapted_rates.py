@@ -12,7 +12,7 @@ from functions import rastrigin, sphere
 from sublevel import FullGaussian, Optimizer, cma, minimize, ngd, rank_mu, with_adapted_rates, xnes
 from sublevel.engine.ordering.ranks import ranking
 from sublevel.engine.tangent import natural_gradient
-from sublevel.engine.transforms import AdaptedRates, Generation
+from sublevel.engine.transforms import AdaptiveRates, Generation
 
 RECIPES = [cma, xnes, ngd, rank_mu]
 each_recipe = pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.__name__)
@@ -84,7 +84,7 @@ def test_a_step_is_the_methods_own_damped_by_rates_that_follow_the_signal(recipe
 @each_recipe
 def test_rates_that_stay_one_change_nothing(recipe, family):
     method = recipe(family=family)
-    constant = replace(method, transforms=(*method.transforms, AdaptedRates(gamma=0.0)))
+    constant = replace(method, transforms=(*method.transforms, AdaptiveRates(gamma=0.0)))
     ends = [run_on_ellipsoid(each, family) for each in (method, constant)]
     assert distance(ends[1], ends[0].mean, ends[0].cov) < 1e-9
 

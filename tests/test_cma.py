@@ -161,7 +161,7 @@ def test_constants_are_those_of_the_package_cma(d, n):
 
 def some_tangent(d, n, rng, exponential):
     weights = rng.uniform(-0.05, 0.1, n) / n
-    tangent = natural_gradient(rng.standard_normal((n, d)), Weighting.plain(weights))
+    tangent = natural_gradient(rng.standard_normal((n, d)), Weighting.from_weights(weights))
     return replace(tangent, rate=np.float64(0.5), exponential=exponential)
 
 
@@ -170,7 +170,7 @@ def some_tangent(d, n, rng, exponential):
 @pytest.mark.parametrize("family", GAUSSIANS, ids=lambda family: family.__name__)
 def test_a_vector_that_comes_along_is_the_same_displacement(family, d, n, exponential, rng):
     theta, vector = member(family, d, rng), rng.standard_normal(d)
-    move = theta.moved(some_tangent(d, n, rng, exponential))
+    move = theta.move(some_tangent(d, n, rng, exponential))
     assert move.usable
     np.testing.assert_allclose(scaled_root(move.theta) @ move.transport(vector), scaled_root(theta) @ vector, rtol=1e-11, atol=1e-13)
     assert relative(scaled_root(move.theta) @ vector, scaled_root(theta) @ vector) > 1e-6  # and would not be without
@@ -181,7 +181,7 @@ def test_the_image_of_the_path_is_that_of_the_path(trials):
     """It is carried from step to step, never computed from the root again; 2¹⁰ has the root balanced on the way."""
     method, n, d = cma(), 10, 70
     theta = FullGaussian.start(np.ones((*trials, d)), np.full((*trials, d), 2.0**10))
-    state, noise = method.init(theta, n), Streams.spawned(1, 3) if trials else np.random.default_rng(1)
+    state, noise = method.init(theta, n), Streams.spawn(1, 3) if trials else np.random.default_rng(1)
     for _ in range(400):
         sample = method.ask(state, noise, n)
         state, _ = method.tell(state, sample, np.sum(np.arange(1, d + 1) * sample.x**2, axis=-1))
@@ -201,7 +201,7 @@ def evaluations_of_the_engine(fun, x0, sigma0, target, budget, n, trials):
     """Evaluations (trials,) until a point of a sample reaches the target, all trials in one batch; inf as for the oracle."""
     d, method = x0.size, cma()
     state = method.init(FullGaussian.start(np.tile(x0, (trials, 1)), np.full((trials, d), sigma0)), n)
-    noise, needed, goes_on = Streams.spawned([d, 1], trials), np.full(trials, np.inf), np.ones(trials, dtype=bool)
+    noise, needed, goes_on = Streams.spawn([d, 1], trials), np.full(trials, np.inf), np.ones(trials, dtype=bool)
     for generation in range(budget // n):
         sample = method.ask(state, noise, n)
         values = fun(sample.x)
@@ -256,7 +256,7 @@ def test_restricted_families_make_no_matrix(name, d, n, monkeypatch):
 def test_diagonal_of_a_joined_cloud_is_that_of_its_matrix(batch, rng):
     d, k = 6, 9
     cloud = Cloud(rng.standard_normal((*batch, k, d)), rng.standard_normal((*batch, k)), rng.random(batch)[()])
-    joined = cloud.joined(np.float64(0.3), rng.standard_normal((*batch, d)), np.float64(0.2), np.float64(0.5), None)
+    joined = cloud.add_vector(np.float64(0.3), rng.standard_normal((*batch, d)), np.float64(0.2), np.float64(0.5), None)
     whole = np.diagonal(joined.moment, axis1=-2, axis2=-1) - 0.5
     assert_allclose(joined.diagonal, whole, rtol=0, atol=1e-14)
     assert np.max(np.abs(cloud.diagonal - whole)) > 1e-3  # the control: without the vector it is another

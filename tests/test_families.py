@@ -31,8 +31,8 @@ def after(move):
 
 def some_tangent(z, rng):
     """A tangent of whitened points with weights of both signs, long enough to come near the edge of the family."""
-    tangent = natural_gradient(z, Weighting.plain(rng.standard_normal(z.shape[:-1]) / z.shape[-2]))
-    return tangent.scaled(mean=0.3 / tangent.spectral_norm, cov=0.9 / tangent.spectral_norm)
+    tangent = natural_gradient(z, Weighting.from_weights(rng.standard_normal(z.shape[:-1]) / z.shape[-2]))
+    return tangent.scale(mean=0.3 / tangent.spectral_norm, cov=0.9 / tangent.spectral_norm)
 
 
 # Whitening
@@ -159,7 +159,7 @@ def test_natural_gradient_is_the_inverse_fisher_information_times_the_gradient(f
     theta = member(family, 3, rng)
     sample = theta.sample(rng, n)
     weights = rng.standard_normal(n)
-    velocity = theta.velocity(natural_gradient(sample.z, Weighting.plain(weights)))
+    velocity = theta.velocity(natural_gradient(sample.z, Weighting.from_weights(weights)))
     assert_allclose(ascent(theta, sample.x, weights), velocity, rtol=0, atol=1e-8 * np.abs(velocity).max())  # the stencil's h⁴ · f⁽⁵⁾/30
 
 
@@ -169,7 +169,7 @@ def test_plain_gradient_would_be_told_from_the_natural_one(family, rng):
     sample = theta.sample(rng, 9)
     weights = rng.standard_normal(9)
     plain = theta.fisher @ ascent(theta, sample.x, weights)
-    assert np.max(np.abs(plain - theta.velocity(natural_gradient(sample.z, Weighting.plain(weights))))) > 1e-3
+    assert np.max(np.abs(plain - theta.velocity(natural_gradient(sample.z, Weighting.from_weights(weights))))) > 1e-3
 
 
 @EVERY_FAMILY
@@ -189,7 +189,7 @@ def test_coordinates_give_the_member_back(family, rng):
 def test_zero_tangent_moves_nothing(family, d, k, rng):
     theta = member(family, d, rng)
     z = theta.sample(rng, k).z
-    moved, usable = after(theta.moved(natural_gradient(z, Weighting.plain(np.zeros(k)))))
+    moved, usable = after(theta.move(natural_gradient(z, Weighting.from_weights(np.zeros(k)))))
     assert usable
     assert same_bits(moved, theta)
 
@@ -205,7 +205,7 @@ def test_step_is_exactly_the_tangent(family, d, k, repeats, rng):
     """m + velocity and C + velocity, also where vectors are repeated and the cloud has not full rank."""
     theta = member(family, d, rng)
     tangent = some_tangent(np.repeat(rng.standard_normal((k, d)), repeats, axis=0), rng)
-    moved, usable = after(theta.moved(tangent))
+    moved, usable = after(theta.move(tangent))
     expected = theta.coordinates + theta.velocity(tangent)
     assert usable
     assert_allclose(moved.coordinates, expected, rtol=0, atol=ROUNDINGS * np.abs(expected).max())
@@ -220,14 +220,14 @@ def test_spectral_norm_is_the_largest_singular_value(d, k, sign, rng):
     """σ₁(Σ wᵢ (vᵢvᵢᵀ − I)), also along directions that no vector reaches, where the eigenvalue is −Σ wᵢ."""
     vectors, weights = rng.standard_normal((k, d)), SIGNS[sign](rng.standard_normal(k))
     Z = sum(w * (np.outer(v, v) - np.eye(d)) for w, v in zip(weights, vectors, strict=True))
-    assert_allclose(natural_gradient(vectors, Weighting.plain(weights)).spectral_norm, np.linalg.norm(Z, 2), rtol=ROUNDINGS)
+    assert_allclose(natural_gradient(vectors, Weighting.from_weights(weights)).spectral_norm, np.linalg.norm(Z, 2), rtol=ROUNDINGS)
 
 
 def test_sampled_images_give_the_same_step(rng):
     theta = member(FullGaussian, 70, rng)
     sample, weights = theta.sample(rng, 5), rng.standard_normal(5) / 100
-    with_images, _ = after(theta.moved(natural_gradient(sample.z, Weighting.plain(weights), sample.images)))
-    without, _ = after(theta.moved(natural_gradient(sample.z, Weighting.plain(weights))))
+    with_images, _ = after(theta.move(natural_gradient(sample.z, Weighting.from_weights(weights), sample.images)))
+    without, _ = after(theta.move(natural_gradient(sample.z, Weighting.from_weights(weights))))
     assert_allclose(with_images.cov, without.cov, atol=ROUNDINGS)
 
 
@@ -248,7 +248,7 @@ def test_step_is_one_if_and_only_if_it_keeps_c_positive(family, d, k, rng):
     theta = member(family, d, rng)
     for eigenvalue, is_one in [(-1 + 1e-9, True), (-1 - 1e-9, False), (-5.0, False)]:
         tangent = along_axes(d, k, eigenvalue)
-        assert bool(theta.moved(tangent).usable) is is_one
+        assert bool(theta.move(tangent).usable) is is_one
         assert bool(variances_after(theta, tangent).min() > 0) is is_one  # the control: taken anyway, it would not be a distribution
 
 
@@ -279,8 +279,8 @@ def test_rate_at_which_nothing_of_c_is_left_is_refused(d, n, rng):
 def test_covariance_part_does_not_depend_on_the_scale(family, scale, rng):
     small = family.start(np.zeros(4), np.full(4, scale))
     tangent = some_tangent(rng.standard_normal((3, 4)), rng)
-    moved, usable = after(small.moved(tangent))
-    unit, _ = after(family.start(np.zeros(4), np.ones(4)).moved(tangent))
+    moved, usable = after(small.move(tangent))
+    unit, _ = after(family.start(np.zeros(4), np.ones(4)).move(tangent))
     assert usable
     assert_allclose(moved.deviations / scale, unit.deviations, rtol=ROUNDINGS)
 
@@ -289,15 +289,15 @@ def test_covariance_part_does_not_depend_on_the_scale(family, scale, rng):
 @pytest.mark.parametrize(("scale", "eigenvalue"), [(1e300, 1e20), (1e-300, -1 + 1e-14)])
 def test_step_out_of_the_range_of_floats_is_not_one(family, scale, eigenvalue):
     theta = family.start(np.zeros(3), np.full(3, scale))
-    assert not theta.moved(along_axes(3, 3, eigenvalue)).usable
+    assert not theta.move(along_axes(3, 3, eigenvalue)).usable
 
 
 @EVERY_GAUSSIAN
 def test_mean_out_of_the_range_of_floats_is_not_one(family, rng):
     theta = family.start(np.zeros(3), np.full(3, 1e300))
-    tangent = natural_gradient(rng.standard_normal((4, 3)), Weighting.plain(np.full(4, 0.1)))
-    assert theta.moved(tangent).usable
-    assert not theta.moved(tangent.scaled(mean=np.float64(1e20), cov=np.float64(1.0))).usable
+    tangent = natural_gradient(rng.standard_normal((4, 3)), Weighting.from_weights(np.full(4, 0.1)))
+    assert theta.move(tangent).usable
+    assert not theta.move(tangent.scale(mean=np.float64(1e20), cov=np.float64(1.0))).usable
 
 
 # Bits
@@ -307,7 +307,7 @@ def test_bits_move_by_the_formula_of_pbil(rng):
     theta = member(Bernoulli, 6, rng)
     x = theta.sample(rng, 8).x
     weights = rng.uniform(0, 0.1, 8)
-    moved, usable = after(theta.moved(natural_gradient(theta.whiten(x), Weighting.plain(weights))))
+    moved, usable = after(theta.move(natural_gradient(theta.whiten(x), Weighting.from_weights(weights))))
     assert usable
     assert_allclose(moved.mean, theta.mean + weights @ (x - theta.mean), rtol=1e-14)  # whitening and back: a few roundings
 
@@ -324,9 +324,9 @@ def test_pbil_shifts_towards_the_best_quarter(rng):
 @pytest.mark.parametrize("corner", [0.0, 1.0])
 def test_bits_that_would_leave_the_unit_interval_do_not_move(corner, rng):
     theta = member(Bernoulli, 6, rng)
-    tangent = natural_gradient(theta.whiten(np.full((1, 6), corner)), Weighting.plain(np.ones(1)))
-    assert theta.moved(tangent).usable
-    assert not theta.moved(tangent.scaled(mean=np.float64(1.001), cov=np.float64(1.0))).usable
+    tangent = natural_gradient(theta.whiten(np.full((1, 6), corner)), Weighting.from_weights(np.ones(1)))
+    assert theta.move(tangent).usable
+    assert not theta.move(tangent.scale(mean=np.float64(1.001), cov=np.float64(1.0))).usable
 
 
 # Batches
@@ -344,11 +344,11 @@ OPERATIONS = {
     "coordinates": lambda theta, z, weights: theta.coordinates,
     "at_coordinates": lambda theta, z, weights: theta.at_coordinates(theta.coordinates).cov,
     "fisher": lambda theta, z, weights: theta.fisher,
-    "spectral norm": lambda theta, z, weights: natural_gradient(z, Weighting.plain(weights)).spectral_norm,
-    "velocity": lambda theta, z, weights: theta.velocity(natural_gradient(z, Weighting.plain(weights))),
-    "moved mean": lambda theta, z, weights: theta.moved(natural_gradient(z, Weighting.plain(weights))).theta.mean,
-    "moved covariance": lambda theta, z, weights: theta.moved(natural_gradient(z, Weighting.plain(weights))).theta.cov,
-    "moved at all": lambda theta, z, weights: theta.moved(natural_gradient(z, Weighting.plain(weights))).usable,
+    "spectral norm": lambda theta, z, weights: natural_gradient(z, Weighting.from_weights(weights)).spectral_norm,
+    "velocity": lambda theta, z, weights: theta.velocity(natural_gradient(z, Weighting.from_weights(weights))),
+    "moved mean": lambda theta, z, weights: theta.move(natural_gradient(z, Weighting.from_weights(weights))).theta.mean,
+    "moved covariance": lambda theta, z, weights: theta.move(natural_gradient(z, Weighting.from_weights(weights))).theta.cov,
+    "moved at all": lambda theta, z, weights: theta.move(natural_gradient(z, Weighting.from_weights(weights))).usable,
 }
 
 
@@ -374,11 +374,11 @@ def test_step_of_one_trial_cannot_spoil_the_others(family, d, k, rng):
     theta = member(family, d, rng, (3,))
     smallest = np.array([-0.5, -40.0 * d, -0.25])  # the second leaves every family
     tangent = Tangent(np.zeros((3, d)), Cloud(np.broadcast_to(np.eye(d)[:k], (3, k, d)), np.tile(smallest[:, None], k), np.zeros(3)))
-    moved, usable = after(theta.moved(tangent))
+    moved, usable = after(theta.move(tangent))
     assert_array_equal(usable, [True, False, True])
     for index in (0, 2):
         single = Tangent(np.zeros(d), Cloud(np.eye(d)[:k], np.full(k, smallest[index]), np.float64(0.0)))
-        alone, _ = after(trial(theta, index).moved(single))
+        alone, _ = after(trial(theta, index).move(single))
         assert_allclose(trial(moved, index).cov, alone.cov, atol=ROUNDINGS)
 
 

@@ -27,7 +27,7 @@ def evaluations(method, fun, d, *, n=None, runs=7, budget=None, seed=1):
     """Evaluations (runs,) until a value of 1e-8 from (1, …, 1) with σ0 = 0.5, inf beyond the budget, and the number of refused steps."""
     n = n or default_popsize(d)
     state = method.init(method.family.start(np.ones((runs, d)), np.full((runs, d), 0.5)), n)
-    noise, needed, refused = Streams.spawned([seed, d], runs), np.full(runs, np.inf), 0
+    noise, needed, refused = Streams.spawn([seed, d], runs), np.full(runs, np.inf), 0
     for generation in range((budget or 3000 * d) // n):
         sample = method.ask(state, noise, n)
         values = fun(sample.x)
@@ -147,7 +147,7 @@ class FixedShape(Transform):
     """Leaves the covariance to the step-size adaptation alone."""
 
     def __call__(self, tangent, memory, generation, /):
-        return tangent.scaled(mean=ONE, cov=ZERO), memory
+        return tangent.scale(mean=ONE, cov=ZERO), memory
 
 
 @pytest.mark.parametrize(("d", "n"), [(2, 6), (5, 8), (20, 12), (20, 120)])

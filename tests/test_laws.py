@@ -59,7 +59,7 @@ class ValueWeights:
 
     def __call__(self, ranks, sample, /):
         values = self.fun(sample.x)
-        return Weighting.plain(values.mean() - values)
+        return Weighting.from_weights(values.mean() - values)
 
 
 @pytest.mark.parametrize("g", INCREASING.values(), ids=INCREASING)
@@ -115,7 +115,7 @@ class FirstComeWeights:
     """Broken: of tied points the first is the better one."""
 
     def __call__(self, ranks, sample, /):
-        return Weighting.plain(ranks.unsorted(np.linspace(1.0, -1.0, ranks.order.shape[-1])))
+        return Weighting.from_weights(ranks.unsort(np.linspace(1.0, -1.0, ranks.order.shape[-1])))
 
 
 def test_ties_by_order_would_notice_the_order_of_the_sample():
@@ -146,7 +146,7 @@ class OriginWeights:
 
     def __call__(self, ranks, sample, /):
         weights = np.exp(-np.mean(np.square(sample.x), axis=-1))
-        return Weighting.plain(weights - weights.mean())
+        return Weighting.from_weights(weights - weights.mean())
 
 
 def test_weights_that_know_the_origin_would_notice_a_translation():
@@ -181,7 +181,7 @@ class SizeRates(Transform):
 
     def __call__(self, tangent, memory, generation, /):
         rate = 0.1 * np.tanh(np.mean(generation.theta.deviations, axis=-1)) / tangent.spectral_norm
-        return tangent.scaled(mean=rate, cov=rate), memory
+        return tangent.scale(mean=rate, cov=rate), memory
 
 
 @pytest.mark.parametrize("power", [-900, -1, 1])
@@ -213,7 +213,7 @@ class RootRates(Transform):
 
     def __call__(self, tangent, memory, generation, /):
         rate = 0.1 * np.tanh(np.abs(generation.theta.root[..., 0, 0])) / tangent.spectral_norm
-        return tangent.scaled(mean=rate, cov=rate), memory
+        return tangent.scale(mean=rate, cov=rate), memory
 
 
 def test_rates_that_know_the_root_would_notice_the_gauge():
@@ -298,7 +298,7 @@ def batch_error(case, noise, alone):
 
 
 def streams():
-    return Streams.spawned(7, TRIALS)
+    return Streams.spawn(7, TRIALS)
 
 
 @pytest.mark.parametrize("case", METHODS, ids=str)
@@ -312,7 +312,7 @@ class CrowdRates(Transform):
 
     def __call__(self, tangent, memory, generation, /):
         rate = np.full(generation.theta.mean.shape[:-1], 0.1 / np.max(tangent.spectral_norm))[()]
-        return tangent.scaled(mean=rate, cov=rate), memory
+        return tangent.scale(mean=rate, cov=rate), memory
 
 
 def test_rates_that_mix_trials_would_be_noticed():

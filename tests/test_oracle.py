@@ -68,7 +68,7 @@ def test_engine_stays_where_a_step_would_leave_nothing_of_c():
     # η_C = min(1, 199/109) = 1: C becomes the sample's own, at the edge of what keeps it positive, and is taken by both.
     worst, outcomes = disagreement(rank_mu(), oracle.rank_mu_step, d=1, n=400, wanted_variances=(0.25, 4.0))
     assert worst <= AGREEMENT
-    assert set(outcomes) <= {Outcome.MOVED, Outcome.FLAT, Outcome.UNSELECTIVE}
+    assert set(outcomes) <= {Outcome.MOVED, Outcome.FLAT, Outcome.NO_SELECTION}
 
 
 WRONG_STEPS = {

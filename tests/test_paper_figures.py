@@ -30,7 +30,7 @@ def condition_number(theta):
 def run_to_target(method, n, seed=1, limit=20_000):
     """For each trial the iterations until the target and the condition number there."""
     state = method.init(FullGaussian.start(np.zeros((TRIALS, D)), np.ones((TRIALS, D))), n)
-    noise = Streams.spawned(seed, TRIALS)
+    noise = Streams.spawn(seed, TRIALS)
     iterations, condition = np.zeros(TRIALS), np.zeros(TRIALS)
     for t in range(1, limit):
         sample = method.ask(state, noise, n)

@@ -80,7 +80,7 @@ def test_ties_that_hide_the_best_are_named_and_nothing_moves():
     opt = started(sl.rank_mu(), 4, 8)  # selects 2, and 3 are best
     before = bits(opt)
     told(opt, lambda X: [0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
-    assert opt.last.outcome == sl.Outcome.UNSELECTIVE
+    assert opt.last.outcome == sl.Outcome.NO_SELECTION
     assert bits(opt) == before
 
 
@@ -273,7 +273,7 @@ def test_a_needle_is_learned(method, rng):
 def test_any_number_of_variables(method, d, popsize):
     opt = driven(started(method, d, popsize), cube, 3)
     assert opt.mean.shape == (d,)
-    assert opt.last.outcome in (sl.Outcome.MOVED, sl.Outcome.UNSELECTIVE, sl.Outcome.FLAT)
+    assert opt.last.outcome in (sl.Outcome.MOVED, sl.Outcome.NO_SELECTION, sl.Outcome.FLAT)
 
 
 @each_gaussian
@@ -288,7 +288,7 @@ def test_points_far_beyond_the_range_of_exp(method, size, outliers, d, n, rng):
     state = method.init(theta, n)
     for values in (cube(sample.x), -cube(sample.x)):
         after, info = method.tell(state, sample, values)
-        assert info.outcome in (sl.Outcome.MOVED, sl.Outcome.UNSELECTIVE, sl.Outcome.REFUSED)
+        assert info.outcome in (sl.Outcome.MOVED, sl.Outcome.NO_SELECTION, sl.Outcome.REFUSED)
         assert np.isfinite(after.theta.mean).all()
         assert np.isfinite(after.theta.deviations).all()
         assert (after.theta.deviations > 0).all()

@@ -12,7 +12,7 @@ import sublevel as sl
 from sublevel.engine.arrays import MirroredFrames
 from sublevel.engine.families import FullGaussian
 from sublevel.engine.recipes import shape_only, xnes
-from sublevel.engine.transforms import ExponentialRates, FadingRates, FixedRates, KeptVolume
+from sublevel.engine.transforms import ConstantVolume, DecreasingRates, ExponentialRates, FixedRates
 from sublevel.evaluation.evaluators import Compared, all_values
 from sublevel.rank_shape import average
 from sublevel.rank_shape.average import averaged, mean_variance
@@ -393,7 +393,9 @@ def test_mirrored_frames_are_normal_row_by_row(rng):
     assert frames.random((2, 2)).shape == (2, 2)
 
 
-@pytest.mark.parametrize("rates", [FixedRates(0.1, 0.02), ExponentialRates(), FadingRates(5.0, 10)], ids=["fixed", "exponential", "fading"])
+@pytest.mark.parametrize(
+    "rates", [FixedRates(0.1, 0.02), ExponentialRates(), DecreasingRates(5.0, 10)], ids=["fixed", "exponential", "fading"]
+)
 @pytest.mark.parametrize(("d", "n"), [(5, 4), (5, 30), (70, 8)])
 def test_kept_volume_is_kept(rates, d, n, rng):
     def log_volume(transforms):
@@ -404,12 +406,12 @@ def test_kept_volume_is_kept(rates, d, n, rng):
             state, _ = method.tell(state, sample, np.sum(np.square(sample.x) * np.arange(1, d + 1), axis=-1))
         return np.linalg.slogdet(state.theta.root)[1] + d * np.log(state.theta.scale)
 
-    assert np.max(np.abs(log_volume((rates, KeptVolume())))) < 1e-12 * d
+    assert np.max(np.abs(log_volume((rates, ConstantVolume())))) < 1e-12 * d
     assert np.max(np.abs(log_volume((rates,)))) > 1e-3
 
 
 def test_fading_rates_fall_and_settle():
-    method = shape_only(span=2.0, settled=4)
+    method = shape_only(span=2.0, constant_from=4)
     state, steps = method.init(FullGaussian.start(np.zeros(3), np.ones(3)), 12), []
     for _ in range(6):
         sample = method.ask(state, MirroredFrames(np.random.default_rng(1)), 12)
@@ -420,7 +422,7 @@ def test_fading_rates_fall_and_settle():
     assert max(steps) <= 0.5 + 1e-12
 
 
-@pytest.mark.parametrize(("span", "settled"), [(0.0, 5), (5.0, 0)])
-def test_fading_rates_are_checked(span, settled):
-    with pytest.raises(ValueError, match="`span` must be positive and `settled` at least 1"):
-        FadingRates(span, settled)
+@pytest.mark.parametrize(("span", "constant_from"), [(0.0, 5), (5.0, 0)])
+def test_decreasing_rates_are_validated(span, constant_from):
+    with pytest.raises(ValueError, match="`span` must be positive and `constant_from` at least 1"):
+        DecreasingRates(span, constant_from)

@@ -131,7 +131,7 @@ def test_only_the_order_of_values_matters(rule, change):
 @pytest.mark.parametrize("rule", STEP_SIZES)
 def test_a_batch_of_trials_takes_the_steps_of_each(rule):
     method, d, n = sl.cma(step_size=rule), 3, 6
-    streams = Streams.spawned(5, 2)
+    streams = Streams.spawn(5, 2)
     batch = method.init(sl.FullGaussian.start(np.ones((2, d)), np.ones((2, d))), n)
     alone = [method.init(sl.FullGaussian.start(np.ones(d), np.ones(d)), n) for _ in range(2)]
     generators = copy.deepcopy(streams.generators)

@@ -488,7 +488,7 @@ def test_one_over_lambda_1_is_exactly_the_limit_of_an_estimate(data, root, seed)
 
 def test_a_direction_that_takes_no_variance_keeps_the_covariance_at_every_rate(rng):
     root = quadratic.random_hessian_root(rng, 3, 10.0)
-    away = exact.exact_natural_gradient(standard(3), root).scaled(mean=np.float64(1.0), cov=np.float64(-1.0))
+    away = exact.exact_natural_gradient(standard(3), root).scale(mean=np.float64(1.0), cov=np.float64(-1.0))
     assert checks.positivity(standard(3), lambda at: away, [0.5, 0.9]).passed
 
 
@@ -604,7 +604,7 @@ class RatesOfTheFirstCoordinate(Transform):
 
     def __call__(self, tangent, memory, generation, /):
         rate = generation.theta.deviations[..., 0] / (1 + generation.theta.deviations[..., 0])
-        return tangent.scaled(mean=rate, cov=0.1 * rate), memory
+        return tangent.scale(mean=rate, cov=0.1 * rate), memory
 
 
 def test_a_rule_that_looks_at_coordinates_is_not_affine_invariant(rng):

@@ -39,7 +39,7 @@ EPS = np.finfo(float).eps
 def test_rank_counts_the_values_that_are_no_worse(values, expected):
     ranks = ranking(np.array(values))
     positions = np.arange(1.0, len(values) + 1)
-    assert_array_equal(ranks.unsorted(ranks.shared(positions)), expected)
+    assert_array_equal(ranks.unsort(ranks.equalize_ties(positions)), expected)
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ def test_batch_is_ranked_trial_by_trial(rng):
     values[0, 0, :3] = NAN
     positions = np.broadcast_to(np.arange(1.0, 10), values.shape)
     batch = ranking(values)
-    together = batch.unsorted(batch.shared(positions))
+    together = batch.unsort(batch.equalize_ties(positions))
     for index in np.ndindex(3, 4):
         alone = ranking(values[index])
-        assert_array_equal(together[index], alone.unsorted(alone.shared(positions[index])))
+        assert_array_equal(together[index], alone.unsort(alone.equalize_ties(positions[index])))
         assert_array_equal(batch.is_flat[index], alone.is_flat)
 
 

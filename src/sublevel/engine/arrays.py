@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast, dataclass_transform
 
 import numpy as np
@@ -20,7 +21,7 @@ PerTrial = Any
 
 
 @dataclass_transform(frozen_default=True)
-def value(cls: type[T]) -> type[T]:
+def value_class(cls: type[T]) -> type[T]:
     """A dataclass that is frozen for readers and the type checker.
 
     At run time it is a plain slotted class: freezing costs half a microsecond for each value made, and a step makes eight.
@@ -42,7 +43,7 @@ class Streams:
     generators: tuple[np.random.Generator, ...]
 
     @classmethod
-    def spawned(cls, seed: int | Sequence[int] | np.random.SeedSequence, trials: int) -> Streams:
+    def spawn(cls, seed: int | Sequence[int] | np.random.SeedSequence, trials: int) -> Streams:
         """`trials` independent streams from one seed tree."""
         root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
         return cls(tuple(np.random.Generator(np.random.SFC64(child)) for child in root.spawn(trials)))
@@ -86,13 +87,13 @@ class MirroredFrames:
         return self.generator.random(size)
 
 
-def locked(array: Array) -> Array:
+def read_only(array: Array) -> Array:
     """The array itself, read-only from now on."""
     array.setflags(write=False)
     return array
 
 
-def spread(per_trial: PerTrial, axes: int) -> Any:
+def expand_trailing(per_trial: PerTrial, axes: int) -> Any:
     """Numbers per trial (...,) with `axes` trailing axes of length 1, ready to multiply arrays; a single number as it is."""
     return per_trial if per_trial.ndim == 0 else per_trial.reshape(per_trial.shape + (1,) * axes)
 
@@ -102,7 +103,7 @@ def total(numbers: Array) -> PerTrial:
     return numbers.dot(ones(numbers.size)) if numbers.ndim == 1 else np.add.reduce(numbers, axis=-1)
 
 
-def finite(numbers: Array) -> Any:
+def all_finite(numbers: Array) -> Any:
     """Where all of the numbers along the last axis (..., n) are finite."""
     if numbers.ndim > 1:
         return np.isfinite(np.add.reduce(numbers, axis=-1))
@@ -112,18 +113,18 @@ def finite(numbers: Array) -> Any:
 @lru_cache(maxsize=64)
 def constant(number: float) -> Array:
     """A number as an array (), made once: it multiplies arrays a third faster."""
-    return locked(np.array(number))
+    return read_only(np.array(number))
 
 
 @lru_cache(maxsize=64)
 def ones(size: int) -> Array:
     """A vector of ones, made once."""
-    return locked(np.ones(size))
+    return read_only(np.ones(size))
 
 
 @lru_cache(maxsize=64)
 def _zeros(size: int) -> Array:
-    return locked(np.zeros(size))
+    return read_only(np.zeros(size))
 
 
 def rows(per_trial: Array) -> Array:
@@ -131,12 +132,12 @@ def rows(per_trial: Array) -> Array:
     return per_trial if per_trial.ndim == 1 else per_trial[..., None, :]
 
 
-def larger(a: PerTrial, b: PerTrial) -> PerTrial:
+def maximum(a: PerTrial, b: PerTrial) -> PerTrial:
     """The larger of two numbers per trial (...,)."""
     return max(a, b) if a.ndim == 0 else np.maximum(a, b)
 
 
-def smaller(a: PerTrial, b: float) -> PerTrial:
+def minimum(a: PerTrial, b: float) -> PerTrial:
     """Numbers per trial (...,), but no more than b."""
     return min(a, b) if a.ndim == 0 else np.minimum(a, b)
 
@@ -146,14 +147,20 @@ def as_number(mask: Any) -> PerTrial:
     return np.float64(mask)
 
 
-def everywhere(mask: Any) -> bool:
+def all_trials(mask: Any) -> bool:
     """True if the mask holds in every trial (a plain truth value for a single run)."""
     return mask is np.True_ or (mask.ndim > 0 and bool(mask.all()))
 
 
-def anywhere(mask: Any) -> bool:
+def any_trial(mask: Any) -> bool:
     """True if the mask holds in some trial."""
     return bool(mask) if mask.ndim == 0 else bool(mask.any())
+
+
+@lru_cache(maxsize=64)
+def _field_readers(cls: type[Any]) -> tuple[Callable[[Any], Any], ...]:
+    """One function per field of a dataclass that returns the field of an instance."""
+    return tuple(attrgetter(field.name) for field in fields(cls))
 
 
 def select_trials(mask: NDArray[np.bool_], tree: T) -> T:
@@ -163,17 +170,17 @@ def select_trials(mask: NDArray[np.bool_], tree: T) -> T:
     if isinstance(tree, tuple):
         return cast(T, tuple(select_trials(mask, part) for part in cast(Any, tree)))
     if is_dataclass(tree):
-        return type(tree)(*(select_trials(mask, getattr(tree, f.name)) for f in fields(tree)))
+        return type(tree)(*(select_trials(mask, read(tree)) for read in _field_readers(type(tree))))
     return tree
 
 
-def chosen(mask: Mask, new: Any, old: Any) -> Any:
+def select(mask: Mask, new: Any, old: Any) -> Any:
     """`new` where the mask (...) holds and `old` elsewhere, through tuples and dataclasses down to the arrays."""
     if isinstance(new, np.ndarray | np.generic):
         array = cast(Array, new)
         return np.where(mask.reshape(mask.shape + (1,) * (array.ndim - mask.ndim)), array, old)[()]
     if isinstance(new, tuple):
-        return tuple(chosen(mask, *pair) for pair in zip(cast(Any, new), old, strict=True))
+        return tuple(select(mask, *pair) for pair in zip(cast(Any, new), old, strict=True))
     if is_dataclass(new):
-        return type(cast(Any, new))(*(chosen(mask, getattr(new, f.name), getattr(old, f.name)) for f in fields(new)))
+        return type(cast(Any, new))(*(select(mask, read(new), read(old)) for read in _field_readers(type(new))))
     return new

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, constant, locked
+from sublevel.engine.arrays import Array, constant, read_only
 
 
 def default_popsize(d: int) -> int:
@@ -153,9 +153,9 @@ def cma_constants(d: int, n: int, freedom: int | None = None) -> CmaConstants:
     weights = np.where(raw >= 0, raw / np.sum(raw[raw > 0]), raw * repulsion / max(-np.sum(raw[raw < 0]), 1e-300))
     c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)
     return CmaConstants(
-        weights=locked(weights),
-        attracting=locked(np.maximum(weights, 0.0)),
-        repelling=locked(d * np.minimum(weights, 0.0)),
+        weights=read_only(weights),
+        attracting=read_only(np.maximum(weights, 0.0)),
+        repelling=read_only(d * np.minimum(weights, 0.0)),
         weight_sum=np.float64(np.sum(weights)),
         mu_eff=mu_eff,
         c_mean=1.0,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from sublevel.engine.arrays import Array, Mask, PerTrial, everywhere, ones, spread
+from sublevel.engine.arrays import Array, Mask, PerTrial, all_trials, expand_trailing, ones
 
 
 def product(a: Array, b: Array) -> Array:
@@ -37,7 +37,7 @@ def add_to_diagonal(matrix: Array, number: PerTrial) -> None:
         blas.daxpy(ones(d), matrix.reshape(-1), d, number, 0, 1, 0, d + 1)
     else:
         diagonal = diagonal_of(matrix)
-        diagonal += spread(number, 1)
+        diagonal += expand_trailing(number, 1)
 
 
 def diagonal_of(matrix: Array) -> Array:
@@ -63,7 +63,7 @@ def norm(matrix: Array) -> PerTrial:
     return np.hypot.reduce(matrix.reshape(*matrix.shape[:-2], -1), axis=-1)
 
 
-def updated(matrix: Array, left: Array, right: Array) -> Array:
+def add_product(matrix: Array, left: Array, right: Array) -> Array:
     """matrix + leftᵀ·right (..., d, d) for left and right (..., k, d); one run's without a matrix in between."""
     if matrix.ndim == 2:
         return blas.dgemm(1.0, right.T, left.T, beta=1.0, c=matrix.T, trans_b=1).T
@@ -72,18 +72,18 @@ def updated(matrix: Array, left: Array, right: Array) -> Array:
     return moved
 
 
-def with_row(matrix: Array, row: Array) -> Array:
+def append_row(matrix: Array, row: Array) -> Array:
     """Rows (..., k, d) and one more (..., d) below them."""
     longer = np.empty((*matrix.shape[:-2], matrix.shape[-2] + 1, matrix.shape[-1]))
     longer[..., :-1, :], longer[..., -1, :] = matrix, row
     return longer
 
 
-def with_square(matrix: Array, weight: PerTrial, vector: Array) -> Array:
+def add_square(matrix: Array, weight: PerTrial, vector: Array) -> Array:
     """matrix + weight·vvᵀ (..., d, d) of a vector v (..., d); the matrix, which must be symmetric, is overwritten."""
     if matrix.ndim == 2:
         return blas.dger(weight, vector, vector, 1, 1, matrix.T, 1, 1, 1).T  # strides, and what may be overwritten
-    matrix += spread(weight, 2) * vector[..., :, None] * vector[..., None, :]
+    matrix += expand_trailing(weight, 2) * vector[..., :, None] * vector[..., None, :]
     return matrix
 
 
@@ -92,7 +92,7 @@ def solve(matrix: Array, right: Array) -> Array:
     return np.linalg.solve(matrix, right).astype(np.float64, copy=False)
 
 
-def lower_solve(lower: Array, vector: Array) -> Array:
+def solve_lower(lower: Array, vector: Array) -> Array:
     """L⁻¹v (..., d) for a lower triangular L (..., d, d)."""
     if lower.ndim == 2:
         return lapack.dtrtrs(lower, vector, 1)[0]
@@ -107,7 +107,7 @@ def cholesky(matrix: Array) -> tuple[Array, Mask]:
     try:
         return np.linalg.cholesky(matrix).astype(np.float64, copy=False), np.ones(matrix.shape[:-2], dtype=np.bool_)
     except np.linalg.LinAlgError:
-        return one_by_one(cholesky, matrix)
+        return apply_to_each(cholesky, matrix)
 
 
 def eigh(matrix: Array) -> tuple[Array, Array]:
@@ -118,7 +118,7 @@ def eigh(matrix: Array) -> tuple[Array, Array]:
     try:
         return np.linalg.eigh(matrix)
     except np.linalg.LinAlgError:
-        return one_by_one(eigh, matrix)
+        return apply_to_each(eigh, matrix)
 
 
 def eigvalsh(matrix: Array) -> Array:
@@ -129,19 +129,19 @@ def eigvalsh(matrix: Array) -> Array:
     try:
         return np.linalg.eigvalsh(matrix).astype(np.float64, copy=False)
     except np.linalg.LinAlgError:
-        return one_by_one(lambda single: (eigvalsh(single),), matrix)[0]
+        return apply_to_each(lambda single: (eigvalsh(single),), matrix)[0]
 
 
 def semidefinite_root(matrix: Array) -> Array:
     """R (..., k, k) with RRᵀ = a positive semidefinite matrix, also where that has no Cholesky factor."""
     root, definite = cholesky(matrix)
-    if everywhere(definite):
+    if all_trials(definite):
         return root
     values, vectors = eigh(matrix)
     return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 
-def one_by_one(factor: Callable[[Array], tuple[Any, ...]], matrix: Array) -> Any:
+def apply_to_each(factor: Callable[[Array], tuple[Any, ...]], matrix: Array) -> Any:
     """`factor` applied to each matrix of a batch, its answers stacked: for a batch in which some matrix has none."""
     batch = matrix.shape[:-2]
     answers = [factor(single) for single in matrix.reshape(-1, *matrix.shape[-2:])]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.engine.arrays import Array, Noise, anywhere, chosen, everywhere, value
+from sublevel.engine.arrays import Array, Noise, all_trials, any_trial, select, value_class
 from sublevel.engine.families.full import FullGaussian
 from sublevel.engine.families.protocol import Family, Sample
 from sublevel.engine.memory import NO_MEMORY, Memory
@@ -29,14 +29,14 @@ class Outcome(IntEnum):
     MOVED = 0
     FLAT = 1  # all values are equal: there is no direction to go
     FAILED = 2  # no value is finite or −inf: nothing was learned
-    UNSELECTIVE = 3  # all weights are 0: the sample is too small for the weight rule, or ties hide the best
+    NO_SELECTION = 3  # all weights are 0: the sample is too small for the weight rule, or ties hide the best
     REFUSED = 4  # the step would leave the family: C not positive definite, or a number beyond the range of floats
 
 
 MOVED = Outcome.MOVED
 
 
-@value
+@value_class
 class State:
     """What the next step needs. With the generator's state it is a checkpoint."""
 
@@ -54,7 +54,7 @@ class State:
         return State(self.theta.rescale(factors), tuple([kept.rescale(factors) for kept in self.memory]), self.ordering)
 
 
-@value
+@value_class
 class Info:
     """What was seen in a step."""
 
@@ -96,9 +96,9 @@ class Method:
     def apply_gradient(self, state: State, generation: Generation, tangent: Tangent, kept: Memory = NO_MEMORY) -> tuple[State, Info]:
         """The next state, given the natural gradient of an evaluated sample, and what was seen; `kept` is the memory of the ordering."""
         ranks = generation.ranks
-        attracts = ranks.of_best(generation.weighting.cov) > 0
-        state, taken = self.step(state, generation, tangent, ranks.is_telling & attracts, kept)
-        return state, Info(MOVED if everywhere(taken) else _outcome(ranks, attracts, taken), ranks)
+        attracts = ranks.take_best(generation.weighting.cov) > 0
+        state, taken = self.step(state, generation, tangent, ranks.has_direction & attracts, kept)
+        return state, Info(MOVED if all_trials(taken) else _outcome(ranks, attracts, taken), ranks)
 
     def step(
         self, state: State, generation: Generation, tangent: Tangent, wanted: Any = np.True_, kept: Memory = NO_MEMORY
@@ -108,20 +108,20 @@ class Method:
         for transform, remembered in zip(self.transforms, state.memory, strict=True):
             tangent, after = transform(tangent, remembered, generation)
             memory.append(after)
-        move = state.theta.moved(tangent)
+        move = state.theta.move(tangent)
         taken = move.usable & wanted
-        everyone = everywhere(taken)
-        if not everyone and not anywhere(taken):
+        everyone = all_trials(taken)
+        if not everyone and not any_trial(taken):
             return state, taken
         after = State(move.theta, tuple([part.transport(move) for part in memory]), kept)
-        return (after if everyone else chosen(taken, after, state)), taken
+        return (after if everyone else select(taken, after, state)), taken
 
 
 def _outcome(ranks: Ranking, attracts: Any, taken: Any) -> Any:
     """The outcome of each trial (...), given where the best point attracts and where a step was taken."""
     code = np.select(
         [taken, ~(ranks.best < np.inf), ranks.is_flat, ~attracts],
-        [Outcome.MOVED, Outcome.FAILED, Outcome.FLAT, Outcome.UNSELECTIVE],
+        [Outcome.MOVED, Outcome.FAILED, Outcome.FLAT, Outcome.NO_SELECTION],
         Outcome.REFUSED,
     )
     return Outcome(int(code)) if code.ndim == 0 else code

@@ -9,13 +9,13 @@ from sublevel.engine.families import Bernoulli, FullGaussian
 from sublevel.engine.method import Method
 from sublevel.engine.transforms import (
     STEP_SIZES,
-    AdaptedRates,
+    AdaptiveRates,
+    ConstantVolume,
     Cumulation,
+    DecreasingRates,
     ExponentialRates,
-    FadingRates,
     FixedRates,
     HansenKernRates,
-    KeptVolume,
     RankMu,
     RankOne,
     SpectralRates,
@@ -55,7 +55,7 @@ def _with_rule(name: str, rule: str | None, usual: str | None = None) -> str:
 
 def with_adapted_rates(method: Method) -> Method:
     """The method with learning-rate adaptation (LRA): slower and far more robust on multimodal and noisy functions."""
-    return replace(method, name=f"lra-{method.name}", transforms=(*method.transforms, AdaptedRates()))
+    return replace(method, name=f"lra-{method.name}", transforms=(*method.transforms, AdaptiveRates()))
 
 
 def ngd(
@@ -74,9 +74,9 @@ def ngd(
     return Method(_with_rule("ngd", step_size), Volume(exponent), transforms, popsize, family)
 
 
-def shape_only(*, span: float, settled: int, popsize: int | None = None) -> Method:
-    """Natural gradient descent at a fixed volume, its rates falling like span/t until they are `settled`: learns H⁻¹ up to a factor."""
-    return Method("shape", Volume(), (FadingRates(span, settled), KeptVolume()), popsize)
+def shape_only(*, span: float, constant_from: int, popsize: int | None = None) -> Method:
+    """Natural gradient descent at constant volume: learns H⁻¹ up to a factor. Rates fall like span/t up to iteration `constant_from`."""
+    return Method("shape", Volume(), (DecreasingRates(span, constant_from), ConstantVolume()), popsize)
 
 
 def rank_mu(

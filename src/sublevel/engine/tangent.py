@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, PerTrial, larger, spread, total, value
-from sublevel.engine.linalg import combination, eigh, eigvalsh, gram, product, semidefinite_root, with_row, with_square
+from sublevel.engine.arrays import Array, PerTrial, expand_trailing, maximum, total, value_class
+from sublevel.engine.linalg import add_square, append_row, combination, eigh, eigvalsh, gram, product, semidefinite_root
 
 ZERO = np.float64(0.0)
 ONE = np.float64(1.0)
@@ -21,7 +21,7 @@ BLOCK = 1 << 17
 """Numbers of a weighted copy of the vectors kept at a time: about the size of a second-level cache."""
 
 
-@value
+@value_class
 class Weighting:
     """Weights of the points of a sample (..., n), in their order; positive attracts."""
 
@@ -31,7 +31,7 @@ class Weighting:
     mu_eff: float | None = None  # of the weights for the mean, if their sum is 1; None: 1/Σ wᵢ², which depends on ties
 
     @classmethod
-    def plain(cls, weights: Array) -> Weighting:
+    def from_weights(cls, weights: Array) -> Weighting:
         """The same weights (..., n) for both steps, as a natural gradient has them."""
         return cls(weights, weights, total(weights))
 
@@ -123,7 +123,7 @@ class Cloud:
         values = self.spectrum
         low, high = values[..., 0], values[..., -1]
         if self.vectors.shape[-2] < self.vectors.shape[-1]:  # directions that no vector reaches have the eigenvalue 0
-            low, high = -larger(-low, ZERO), larger(high, ZERO)
+            low, high = -maximum(-low, ZERO), maximum(high, ZERO)
         return low - self.decay, high - self.decay
 
     @property
@@ -134,7 +134,7 @@ class Cloud:
     @property
     def diagonal(self) -> Array:
         """The diagonal (..., d) of Σ wᵢ vᵢvᵢᵀ − decay·I."""
-        return self.squares - spread(self.decay, 1)
+        return self.squares - expand_trailing(self.decay, 1)
 
     def with_decay(self, decay: PerTrial) -> Cloud:
         """The same vectors with another weight of −I."""
@@ -142,14 +142,14 @@ class Cloud:
         cloud._moment, cloud._gram, cloud._gram_root, cloud._eigen = self._moment, self._gram, self._gram_root, self._eigen
         return cloud
 
-    def joined(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Cloud | Dense:
+    def add_vector(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Cloud | Dense:
         """rate·Σ wᵢ vᵢvᵢᵀ + weight·vvᵀ − decay·I with one more vector v (..., d), whose image is given where the others' are kept."""
         if not self.is_thin:
-            return Joined(self, rate, vector, weight, decay)
+            return CloudWithVector(self, rate, vector, weight, decay)
         weights = np.empty((*self.weights.shape[:-1], self.size + 1))
-        weights[..., :-1], weights[..., -1] = spread(rate, 1) * self.weights, weight
-        images = None if self.images is None or image is None else with_row(self.images, image)
-        return Cloud(with_row(self.vectors, vector), weights, decay, images)
+        weights[..., :-1], weights[..., -1] = expand_trailing(rate, 1) * self.weights, weight
+        images = None if self.images is None or image is None else append_row(self.images, image)
+        return Cloud(append_row(self.vectors, vector), weights, decay, images)
 
 
 class Dense:
@@ -174,7 +174,7 @@ class Dense:
     @property
     def diagonal(self) -> Array:
         """The diagonal of moment − decay·I (..., d)."""
-        return self.squares - spread(self.decay, 1)
+        return self.squares - expand_trailing(self.decay, 1)
 
     @property
     def extremes(self) -> tuple[PerTrial, PerTrial]:
@@ -186,9 +186,9 @@ class Dense:
         """The same matrix with another weight of −I."""
         return Dense(self.moment, decay, self.size)
 
-    def joined(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Dense:
+    def add_vector(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Dense:
         """rate·moment + weight·vvᵀ − decay·I with one more vector v (..., d)."""
-        return Joined(self, rate, vector, weight, decay)
+        return CloudWithVector(self, rate, vector, weight, decay)
 
 
 class Diagonal(Dense):
@@ -209,7 +209,7 @@ class Diagonal(Dense):
         return Diagonal(self._squares, decay, self.size)
 
 
-class Joined(Dense):
+class CloudWithVector(Dense):
     """rate·moment + weight·vvᵀ − decay·I of a cloud and one more vector v (..., d); who needs its diagonal alone makes no matrix."""
 
     __slots__ = ("_cloud", "_rate", "_sum", "_vector", "_weight")
@@ -223,13 +223,13 @@ class Joined(Dense):
     def moment(self) -> Array:
         """The matrix (..., d, d)."""
         if self._sum is None:
-            self._sum = with_square(spread(self._rate, 2) * self._cloud.moment, self._weight, self._vector)
+            self._sum = add_square(expand_trailing(self._rate, 2) * self._cloud.moment, self._weight, self._vector)
         return self._sum
 
     @property
     def squares(self) -> Array:
         """The diagonal of the matrix (..., d)."""
-        return spread(self._rate, 1) * self._cloud.squares + spread(self._weight, 1) * np.square(self._vector)
+        return expand_trailing(self._rate, 1) * self._cloud.squares + expand_trailing(self._weight, 1) * np.square(self._vector)
 
 
 class PathReading(NamedTuple):
@@ -239,7 +239,7 @@ class PathReading(NamedTuple):
     advances: PerTrial  # (...,), h_σ: 1, or 0 while the path is too long for the rank-one update
 
 
-@value
+@value_class
 class Tangent:
     """A direction at θ in its whitened frame: a mean step, `rate` times a cloud for the covariance, and a change of the scale."""
 
@@ -255,15 +255,15 @@ class Tangent:
     def spectral_norm(self) -> PerTrial:
         """σ₁(Z), shape (...,): the largest relative change of a variance, eq:learning. Not λ₁, which may be negative."""
         low, high = self.cloud.extremes
-        return larger(-low, high) * self.rate
+        return maximum(-low, high) * self.rate
 
-    def scaled(self, *, mean: PerTrial, cov: PerTrial) -> Tangent:
+    def scale(self, *, mean: PerTrial, cov: PerTrial) -> Tangent:
         """The tangent with its mean part and its covariance part each multiplied by a rate (...,)."""
         return self._with(mean, self.rate * cov, self.log_scale)
 
     def _with(self, factor: PerTrial, rate: PerTrial, log_scale: PerTrial) -> Tangent:
         """The tangent with its mean part multiplied by a factor (...,), and another rate and change of scale."""
-        by = spread(factor, 1)
+        by = expand_trailing(factor, 1)
         image = None if self.mean_image is None else self.mean_image * by
         return Tangent(self.mean * by, self.cloud, rate, log_scale, self.exponential, image, self.path)
 
@@ -279,7 +279,7 @@ class Tangent:
         """The tangent with what the step-size path says."""
         return Tangent(self.mean, self.cloud, self.rate, self.log_scale, self.exponential, self.mean_image, path)
 
-    def damped(self, *, mean: PerTrial, cov: PerTrial, log_scale: PerTrial) -> Tangent:
+    def damp(self, *, mean: PerTrial, cov: PerTrial, log_scale: PerTrial) -> Tangent:
         """η times the whole change of θ, that of the scale included: Δm ↦ mean·Δm, ΔC ↦ cov·ΔC, and a change of scale beside it.
 
         With G the covariance part and e = exp(2·old log-scale), C moves to e·(I + G) in the whitened frame, and damped by η to

@@ -14,7 +14,7 @@ import numpy as np
 
 from sublevel.engine.arrays import Array, MirroredFrames
 from sublevel.engine.families.full import FullGaussian, power_of_two_near
-from sublevel.engine.linalg import lower_solve
+from sublevel.engine.linalg import solve_lower
 from sublevel.engine.method import Outcome, State
 from sublevel.engine.recipes import shape_only
 from sublevel.evaluation.evaluators import Compared, Evaluator, all_values, evaluator, with_args
@@ -198,7 +198,7 @@ class _Walk:
 
 def _walk(look: _Look, frame: Frame, scale: float | None, count: int, size: int, noise: MirroredFrames) -> _Walk:
     """Iterations at the scale that was asked for, or that ranks need."""
-    method = shape_only(span=SPAN, settled=count // 3)
+    method = shape_only(span=SPAN, constant_from=count // 3)
     state = method.init(FullGaussian.start(np.zeros(frame.size), np.ones(frame.size)), size)
     frame, enlarged = frame.turned((scale or 1.0) * np.eye(frame.size)), scale or 1.0
     looks = {part and count // part for part in LOOKS} if scale is None else set[int]()
@@ -213,7 +213,7 @@ def _walk(look: _Look, frame: Frame, scale: float | None, count: int, size: int,
         state, info = method.tell(state, sample, look(frame, sample.x))
         shapes.append(state.theta.cov)
         means.append(state.theta.mean)
-        signals.append(rank_correlation(info.ranks.sorted(sample.surprise)))
+        signals.append(rank_correlation(info.ranks.sort(sample.surprise)))
         outcomes.append(info.outcome)
     return _Walk(frame, enlarged, np.array(shapes), np.array(means), np.array(signals), outcomes)
 
@@ -264,7 +264,7 @@ def _described(frame: Frame, names: tuple[str, ...], mean: Array, root: Array) -
 
 def _problems(walk: _Walk, settled: int, average: Averaged, signal: float, names: tuple[str, ...]) -> Iterator[Finding]:
     """What stands against the shape, with numbers and advice."""
-    moved = float(np.linalg.norm(lower_solve(average.root, walk.means[-1] - walk.means[settled])))
+    moved = float(np.linalg.norm(solve_lower(average.root, walk.means[-1] - walk.means[settled])))
     stretched = float(np.linalg.cond(walk.shapes[-1]) / np.linalg.cond(walk.shapes[settled]))
     if average.correlation >= STRONGEST or moved > FAR + np.sqrt(len(average.root)) or stretched > STRETCHED:
         yield Finding(

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sublevel.engine.arrays import Array, locked
+from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.method import Method
 from sublevel.evaluation.evaluators import RETURNED_NAN, Evaluator, as_raised, evaluator, with_args
 from sublevel.evaluation.failures import Failure, Failures, OnError, annotate_exception
@@ -315,7 +315,7 @@ class Search:
         if self.recorder is not None:
             self.recorder.before_ask(self.optimizer)
         asked = self.optimizer.ask()
-        points = asked if self.x0 is None or self.optimizer.nit else locked(np.concatenate([self.x0[None], asked]))
+        points = asked if self.x0 is None or self.optimizer.nit else read_only(np.concatenate([self.x0[None], asked]))
         values, more = self.values(points), len(points) - len(asked)
         self.optimizer.note(points[:more], values[:more])
         self.optimizer.tell(asked, values[more:])

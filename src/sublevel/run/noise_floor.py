@@ -45,7 +45,7 @@ def rank_signal(scores: Array, ranks: Ranking, squares: Array) -> float:
     """How the order of a sample depends on ‖z‖² (n,): Spearman-like, of mean 0 and variance 1 if it does not. Ties add nothing."""
     if ranks.tie_ends is None:
         return float(scores.dot(squares[ranks.order]))
-    return float(ranks.assigned(scores, average_ties=True) @ squares)
+    return float(ranks.assign_by_rank(scores, average_ties=True) @ squares)
 
 
 def fall_score(values: Array) -> float:

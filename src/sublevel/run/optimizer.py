@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.engine.arrays import Array, locked
+from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.constants import longest_run
 from sublevel.engine.families import Family, Sample
 from sublevel.engine.method import Info, Method, State
@@ -94,7 +94,7 @@ class Optimizer:
         self.strategy, self._size = as_restarts(restarts), size
         self._forget_runs()
         self.nfev = self.nit = self.restarts = 0
-        self.best_x = locked(self.start.x0)
+        self.best_x = read_only(self.start.x0)
         self.best_fun = float("nan")
         self.best_run, self._left = 0, theta  # the run that found it, and where that ended
         self.endings = Endings()  # why earlier runs ended
@@ -154,7 +154,7 @@ class Optimizer:
     @property
     def mean(self) -> Array:
         """Mean of the search distribution (d,), as a point of the user's space."""
-        return locked(self.start.mean(self.state.theta))
+        return read_only(self.start.mean(self.state.theta))
 
     @property
     def cov(self) -> Array:
@@ -165,7 +165,7 @@ class Optimizer:
     def deviations(self) -> Array:
         """Standard deviation of each free variable (k,)."""
         if self._deviations is None:
-            self._deviations = locked(self.state.theta.deviations)
+            self._deviations = read_only(self.state.theta.deviations)
         return self._deviations
 
     @property
@@ -177,7 +177,7 @@ class Optimizer:
         """Points to evaluate (popsize, d), read-only; an earlier sample that was not told is forgotten."""
         validate_memory(self.popsize, self.theta.dimension)
         self._pending = sample = self.method.ask(self.state, self.rng, self.popsize)
-        self._shown = locked(self._points(sample.x))
+        self._shown = read_only(self._points(sample.x))
         return self._shown
 
     def _points(self, searched: Array) -> Array:
@@ -223,7 +223,7 @@ class Optimizer:
         best = ranks.best
         if not self.best_fun <= best and best == best:  # the first value, or a better one; never NaN
             self.best_fun = float(best)
-            self.best_x = locked(points[ranks.order[0]].copy())
+            self.best_x = read_only(points[ranks.order[0]].copy())
             self.best_run = self.restarts
 
     def stop(self) -> dict[str, float]:
@@ -287,7 +287,7 @@ class Optimizer:
         """Go on from what an optimizer with this configuration saved, given the best and median values of its run's generations."""
         facts, run = saved.facts, Run(*saved.facts["run"])
         self.nfev, self.nit, self.restarts = (int(facts[name]) for name in ("nfev", "nit", "restarts"))
-        self.best_x, self.best_fun, self.best_run = locked(saved.best_x), float(facts["best_fun"]), int(facts["best_run"])
+        self.best_x, self.best_fun, self.best_run = read_only(saved.best_x), float(facts["best_fun"]), int(facts["best_run"])
         self._left = saved.state.theta if saved.theta_of_best is None else saved.theta_of_best
         self.endings = Endings(facts["endings"])
         self._begin(run, saved.state.theta, np.nan)
@@ -356,7 +356,7 @@ class Optimizer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """An optimizer that goes on as the pickled or copied one does, bit for bit."""
         vars(self).update(state)
-        locked(self.best_x)
+        read_only(self.best_x)
         now = self.rng.bit_generator.state
         self._hear_again(self._sent())
         self.rng.bit_generator.state = now

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from sublevel import plots
-from sublevel.engine.arrays import Array, locked
+from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.families import Family
 from sublevel.evaluation.failures import Failures
 from sublevel.run import termination
@@ -301,4 +301,4 @@ def _lock(theta: Family) -> None:
     for field in fields(cast(Any, theta)):
         part = getattr(theta, field.name)
         if isinstance(part, np.ndarray):
-            locked(cast(Array, part))
+            read_only(cast(Array, part))

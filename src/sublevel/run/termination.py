@@ -22,7 +22,7 @@ EFFECT = 0.2
 STANDSTILLS = {
     Outcome.FLAT: "flat",
     Outcome.FAILED: "all_failed",
-    Outcome.UNSELECTIVE: "unselective",
+    Outcome.NO_SELECTION: "unselective",
     Outcome.REFUSED: "refused",
 }
 """Why a generation took no step."""

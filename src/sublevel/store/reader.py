@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import Family
 from sublevel.engine.method import State
-from sublevel.engine.transforms import AdaptedRates
+from sublevel.engine.transforms import AdaptiveRates
 from sublevel.evaluation.evaluators import RETURNED_NAN
 from sublevel.evaluation.failures import KEPT, Failure, Failures, printable
 from sublevel.run.history import Generations, History, Snapshot
@@ -149,7 +149,7 @@ class Reading:
             raise StoreError(f"{self.path} is damaged: its snapshots are missing.")
         pace = cast(tuple[int, int], tuple(self.facts["pace"]))
         history = History.restored(optimizer.start, snapshots, pace, told.generations, endings)
-        history.theta_of_best, history.adapts_rates = optimizer.theta_of_best, AdaptedRates.__name__ in self.settings.parts
+        history.theta_of_best, history.adapts_rates = optimizer.theta_of_best, AdaptiveRates.__name__ in self.settings.parts
         return history
 
 

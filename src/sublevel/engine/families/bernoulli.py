@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from sublevel.engine.arrays import Array, Noise
-from sublevel.engine.families.protocol import IndependentCoordinates, Move, distribution_text
+from sublevel.engine.families.protocol import IndependentCoordinates, Move, format_distribution
 from sublevel.engine.tangent import Tangent
 
 MARGIN = 2.0**-40
@@ -46,7 +46,7 @@ class Bernoulli(IndependentCoordinates):
 
     def __repr__(self) -> str:
         """Mean and standard deviations, of many variables the first and the last."""
-        return distribution_text(self)
+        return format_distribution(self)
 
     @property
     def degrees_of_freedom(self) -> int:
@@ -106,11 +106,11 @@ class Bernoulli(IndependentCoordinates):
         return self.deviations * tangent.mean
 
     @property
-    def change_size(self) -> int:
+    def covariance_change_size(self) -> int:
         """How many numbers `change` returns."""
         return 0
 
-    def change(self, tangent: Tangent) -> Array:
+    def covariance_change(self, tangent: Tangent) -> Array:
         """No covariance of its own: (..., 0)."""
         return np.zeros((*self.mean.shape[:-1], 0))
 
@@ -118,7 +118,7 @@ class Bernoulli(IndependentCoordinates):
         """The same distribution: bits have no scale."""
         return self
 
-    def moved(self, tangent: Tangent) -> Move:
+    def move(self, tangent: Tangent) -> Move:
         """The step to p + Σ wᵢ (xᵢ − p), usable where every probability is in [0, 1]."""
         mean = self.mean + self.velocity(tangent)
         usable = np.logical_and.reduce((mean >= -MARGIN) & (mean <= 1.0 + MARGIN), axis=-1)

@@ -6,12 +6,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, Noise, finite, rows, spread, value
-from sublevel.engine.families.protocol import LOG_2PI, SQRT_HALF, GaussianSample, IndependentCoordinates, Move, distribution_text, in_range
+from sublevel.engine.arrays import Array, Noise, all_finite, expand_trailing, rows, value_class
+from sublevel.engine.families.protocol import (
+    LOG_2PI,
+    SQRT_HALF,
+    GaussianSample,
+    IndependentCoordinates,
+    Move,
+    format_distribution,
+    in_range,
+)
 from sublevel.engine.tangent import Tangent
 
 
-@value
+@value_class
 class DiagonalGaussian(IndependentCoordinates):
     """N(mean, diag(deviations²))."""
 
@@ -29,7 +37,7 @@ class DiagonalGaussian(IndependentCoordinates):
 
     def __repr__(self) -> str:
         """Mean and standard deviations, of many variables the first and the last."""
-        return distribution_text(self)
+        return format_distribution(self)
 
     @property
     def degrees_of_freedom(self) -> int:
@@ -81,7 +89,7 @@ class DiagonalGaussian(IndependentCoordinates):
 
     def velocity(self, tangent: Tangent) -> Array:
         """The tangent in the coordinates (m, variances)."""
-        change = spread(tangent.rate, 1) * tangent.cloud.diagonal
+        change = expand_trailing(tangent.rate, 1) * tangent.cloud.diagonal
         return np.concatenate([self.deviations * tangent.mean, np.square(self.deviations) * change], axis=-1)
 
     def rescale(self, factors: Array) -> DiagonalGaussian:
@@ -89,22 +97,22 @@ class DiagonalGaussian(IndependentCoordinates):
         return DiagonalGaussian(self.mean, factors * self.deviations)
 
     @property
-    def change_size(self) -> int:
+    def covariance_change_size(self) -> int:
         """How many numbers `change` returns."""
         return self.dimension
 
-    def change(self, tangent: Tangent) -> Array:
+    def covariance_change(self, tangent: Tangent) -> Array:
         """ΔC of a step (..., d) in coordinates that are orthonormal in the Fisher metric."""
-        growth = 1.0 + spread(tangent.rate, 1) * tangent.cloud.diagonal
-        return SQRT_HALF * (spread(np.exp(2.0 * tangent.log_scale), 1) * growth - 1.0)
+        growth = 1.0 + expand_trailing(tangent.rate, 1) * tangent.cloud.diagonal
+        return SQRT_HALF * (expand_trailing(np.exp(2.0 * tangent.log_scale), 1) * growth - 1.0)
 
-    def moved(self, tangent: Tangent) -> Move:
+    def move(self, tangent: Tangent) -> Move:
         """The step, usable where every variance is positive and in range."""
         with np.errstate(over="ignore", invalid="ignore"):
-            relative = spread(tangent.rate, 1) * tangent.cloud.diagonal
+            relative = expand_trailing(tangent.rate, 1) * tangent.cloud.diagonal
             growth = np.exp(relative) if tangent.exponential else 1.0 + relative
             mean = self.mean + self.deviations * tangent.mean
             root = np.sqrt(np.maximum(growth, 0.0))
-            deviations = self.deviations * root * spread(np.exp(tangent.log_scale), 1)
-            usable = np.logical_and.reduce(in_range(deviations), axis=-1) & finite(mean)
+            deviations = self.deviations * root * expand_trailing(np.exp(tangent.log_scale), 1)
+            usable = np.logical_and.reduce(in_range(deviations), axis=-1) & all_finite(mean)
             return Move(DiagonalGaussian(mean, deviations), usable, lambda vector: vector / root)

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.engine.arrays import Array, Noise, PerTrial, everywhere, finite, rows, spread, value
+from sublevel.engine.arrays import Array, Noise, PerTrial, all_finite, all_trials, expand_trailing, rows, value_class
 from sublevel.engine.constants import full_freedom
-from sublevel.engine.families.protocol import LOG_2PI, SQRT_HALF, Axis, GaussianSample, Move, distribution_text, in_range
+from sublevel.engine.families.protocol import LOG_2PI, SQRT_HALF, Axis, GaussianSample, Move, format_distribution, in_range
 from sublevel.engine.families.roots import exponential_root, thick_root, thin_root
 from sublevel.engine.linalg import add_to_diagonal, cholesky, image, product, solve
 from sublevel.engine.tangent import ONE, ZERO, Tangent, is_thin
@@ -18,7 +18,7 @@ CHECK_EVERY = 16
 """Steps of a single run between two looks at all rows of its root; a row cannot leave the range of floats in fewer."""
 
 
-@value
+@value_class
 class FullGaussian:
     """N(mean, scale²·root·rootᵀ): any root will do, and the scale is kept apart so that it may be 1e-300 or 1e300."""
 
@@ -36,11 +36,11 @@ class FullGaussian:
         scale = power_of_two_near(np.max(deviations, axis=-1))
         axes = deviations / scale[..., None]
         root = axes[..., :, None] * (np.eye(mean.shape[-1]) if correlation_root is None else correlation_root)
-        return cls(mean, *balanced(root, scale))
+        return cls(mean, *balance(root, scale))
 
     def __repr__(self) -> str:
         """Mean and standard deviations, of many variables the first and the last."""
-        return distribution_text(self)
+        return format_distribution(self)
 
     @property
     def dimension(self) -> int:
@@ -60,17 +60,17 @@ class FullGaussian:
     @property
     def cov(self) -> Array:
         """C = scale²·root·rootᵀ, shape (..., d, d)."""
-        return with_scale(self.root @ self.root.mT, self.scale)
+        return scale_covariance(self.root @ self.root.mT, self.scale)
 
     @property
     def deviations(self) -> Array:
         """Standard deviation of each coordinate, shape (..., d)."""
-        return spread(self.scale, 1) * np.sqrt(np.vecdot(self.root, self.root))
+        return expand_trailing(self.scale, 1) * np.sqrt(np.vecdot(self.root, self.root))
 
     def principal_axes(self, units: Array | None = None) -> Array:
         """Standard deviations along the principal axes (..., d), the longest first, of coordinates in these units (d,)."""
         root = self.root if units is None else self.root / units[:, None]
-        return spread(self.scale, 1) * np.linalg.svd(root, compute_uv=False)
+        return expand_trailing(self.scale, 1) * np.linalg.svd(root, compute_uv=False)
 
     @property
     def log_size(self) -> float:
@@ -102,28 +102,28 @@ class FullGaussian:
         """The sample whose whitened points are z (..., n, d)."""
         images = product(z, self.root.mT)
         if is_thin(*z.shape[-2:]):
-            return GaussianSample(z, self._placed(images), images)
-        images *= spread(self.scale, 2)
+            return GaussianSample(z, self._place(images), images)
+        images *= expand_trailing(self.scale, 2)
         images += rows(self.mean)
         return GaussianSample(z, images, None)
 
-    def _placed(self, images: Array) -> Array:
-        points = spread(self.scale, 2) * images
+    def _place(self, images: Array) -> Array:
+        points = expand_trailing(self.scale, 2) * images
         points += rows(self.mean)
         return points
 
     def push(self, z: Array) -> Array:
         """Points x = m + Az (..., n, d) from whitened ones."""
-        return self._placed(z @ self.root.mT)
+        return self._place(z @ self.root.mT)
 
     def whiten(self, x: Array) -> Array:
         """Whitened points z = A⁻¹(x − m) (..., n, d); for points sampled here the z kept in the sample is exact."""
-        centred = (x - rows(self.mean)) / spread(self.scale, 2)
+        centred = (x - rows(self.mean)) / expand_trailing(self.scale, 2)
         return solve(self.root, centred.mT).mT
 
     def pull(self, covectors: Array) -> Array:
         """Covectors (..., k, d), such as gradients of f, as the whitened frame sees them: Aᵀg."""
-        return spread(self.scale, 2) * (covectors @ self.root)
+        return expand_trailing(self.scale, 2) * (covectors @ self.root)
 
     def log_density(self, x: Array) -> Array:
         """log p(x), shape (..., n)."""
@@ -141,7 +141,7 @@ class FullGaussian:
         d = self.dimension
         cov = coordinates[..., d:].reshape(*coordinates.shape[:-1], d, d)
         root, _ = cholesky(0.5 * (cov + cov.mT))
-        return FullGaussian(coordinates[..., :d], *balanced(root, np.ones(coordinates.shape[:-1])))
+        return FullGaussian(coordinates[..., :d], *balance(root, np.ones(coordinates.shape[:-1])))
 
     @property
     def fisher(self) -> Array:
@@ -157,9 +157,9 @@ class FullGaussian:
     def velocity(self, tangent: Tangent) -> Array:
         """The tangent in the coordinates (m, vec C): A·mean and A·(covariance part)·Aᵀ, eq:ng-est."""
         cloud = tangent.cloud
-        part = cloud.moment - spread(cloud.decay, 2) * np.eye(self.dimension)
-        root = spread(self.scale, 2) * self.root
-        change = spread(tangent.rate, 2) * (root @ part @ root.mT)
+        part = cloud.moment - expand_trailing(cloud.decay, 2) * np.eye(self.dimension)
+        root = expand_trailing(self.scale, 2) * self.root
+        change = expand_trailing(tangent.rate, 2) * (root @ part @ root.mT)
         step = image(root, tangent.mean)
         return np.concatenate([step, change.reshape(*self.mean.shape[:-1], -1)], axis=-1)
 
@@ -172,51 +172,51 @@ class FullGaussian:
         return FullGaussian(self.mean, factors[:, None] * self.root, self.scale, self.unchecked)
 
     @property
-    def change_size(self) -> int:
+    def covariance_change_size(self) -> int:
         """How many numbers `change` returns."""
         return self.dimension**2
 
-    def change(self, tangent: Tangent) -> Array:
+    def covariance_change(self, tangent: Tangent) -> Array:
         """ΔC of a step (..., d²) in coordinates that are orthonormal in the Fisher metric: A⁻¹ΔC·A⁻ᵀ/√2."""
         e = np.exp(2.0 * tangent.log_scale)
-        matrix = spread(e * tangent.rate, 2) * tangent.cloud.moment
+        matrix = expand_trailing(e * tangent.rate, 2) * tangent.cloud.moment
         add_to_diagonal(matrix, e * (1.0 - tangent.rate * tangent.cloud.decay) - 1.0)
         return SQRT_HALF * matrix.reshape(*matrix.shape[:-2], -1)
 
-    def moved(self, tangent: Tangent) -> Move:
+    def move(self, tangent: Tangent) -> Move:
         """θ after a step; near the ends of the range of floats overflow is an answer, not a warning."""
-        if everywhere(self.scale < 1e280):
-            return self._moved(tangent)
+        if all_trials(self.scale < 1e280):
+            return self._move(tangent)
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._moved(tangent)
+            return self._move(tangent)
 
-    def _moved(self, tangent: Tangent) -> Move:
+    def _move(self, tangent: Tangent) -> Move:
         """The step to m + A·mean and C = A(I + covariance part)Aᵀ, usable where C is positive definite and all is in range.
 
         The root becomes A·M^{1/2} exactly: through k×k matrices for few vectors, else by Cholesky.
         """
         moved_root = exponential_root if tangent.exponential else thin_root if tangent.cloud.is_thin else thick_root
         root, growth, definite, transport = moved_root(self.root, tangent.cloud, tangent.rate)
-        mean = spread(self.scale, 1) * (image(self.root, tangent.mean) if tangent.mean_image is None else tangent.mean_image)
+        mean = expand_trailing(self.scale, 1) * (image(self.root, tangent.mean) if tangent.mean_image is None else tangent.mean_image)
         mean += self.mean
         scale = self.scale if growth is ONE else self.scale * growth
         if tangent.log_scale is not ZERO:
             scale = scale * np.exp(tangent.log_scale)
         before = scale
-        usable, unchecked = definite & finite(mean), self.unchecked + 1
+        usable, unchecked = definite & all_finite(mean), self.unchecked + 1
         if scale is not self.scale:
             usable = usable & in_range(scale)
         if root.ndim > 2 or unchecked == CHECK_EVERY or not 0.25 < root[0, 0] < 4.0:
-            root, scale = balanced(root, scale)
+            root, scale = balance(root, scale)
             usable, unchecked = usable & rows_in_range(root, scale), 0
         stretch = growth if scale is before else growth * (scale / before)
         return Move(FullGaussian(mean, root, scale, unchecked), usable, transport, stretch)
 
 
-def balanced(root: Array, scale: PerTrial) -> tuple[Array, PerTrial]:
+def balance(root: Array, scale: PerTrial) -> tuple[Array, PerTrial]:
     """Root and scale with a power of two moved between them such that the root's first row has a norm near 1. Rounds nothing."""
     size = np.vecdot(root[..., 0, :], root[..., 0, :])
-    if everywhere((size > 0.0625) & (size < 16.0)):
+    if all_trials((size > 0.0625) & (size < 16.0)):
         return root, scale
     shift = power_of_two_near(np.sqrt(size))
     return root / shift[..., None, None], scale * shift
@@ -234,7 +234,7 @@ def power_of_two_near(size: PerTrial) -> PerTrial:
     return np.ldexp(1.0, np.frexp(size)[1] - 1)
 
 
-def with_scale(cov: Array, scale: PerTrial) -> Array:
+def scale_covariance(cov: Array, scale: PerTrial) -> Array:
     """scale²·cov, which may leave the range of floats at both ends without a warning: the state itself does not."""
     with np.errstate(over="ignore", under="ignore"):
         return scale[..., None, None] * (scale[..., None, None] * cov)

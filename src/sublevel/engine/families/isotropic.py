@@ -6,12 +6,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, Noise, PerTrial, finite, rows, spread, value
-from sublevel.engine.families.protocol import LOG_2PI, GaussianSample, IndependentCoordinates, Move, distribution_text, in_range
+from sublevel.engine.arrays import Array, Noise, PerTrial, all_finite, expand_trailing, rows, value_class
+from sublevel.engine.families.protocol import LOG_2PI, GaussianSample, IndependentCoordinates, Move, format_distribution, in_range
 from sublevel.engine.tangent import Tangent
 
 
-@value
+@value_class
 class IsotropicGaussian(IndependentCoordinates):
     """N(mean, scale²·I)."""
 
@@ -34,7 +34,7 @@ class IsotropicGaussian(IndependentCoordinates):
 
     def __repr__(self) -> str:
         """Mean and standard deviations, of many variables the first and the last."""
-        return distribution_text(self)
+        return format_distribution(self)
 
     @property
     def degrees_of_freedom(self) -> int:
@@ -56,17 +56,17 @@ class IsotropicGaussian(IndependentCoordinates):
 
     def push(self, z: Array) -> Array:
         """Points x = m + scale·z (..., n, d) from whitened ones."""
-        x = spread(self.scale, 2) * z
+        x = expand_trailing(self.scale, 2) * z
         x += rows(self.mean)
         return x
 
     def whiten(self, x: Array) -> Array:
         """Whitened points (..., n, d)."""
-        return (x - rows(self.mean)) / spread(self.scale, 2)
+        return (x - rows(self.mean)) / expand_trailing(self.scale, 2)
 
     def pull(self, covectors: Array) -> Array:
         """Covectors (..., k, d), such as gradients of f, as the whitened frame sees them."""
-        return covectors * spread(self.scale, 2)
+        return covectors * expand_trailing(self.scale, 2)
 
     def log_density(self, x: Array) -> Array:
         """log p(x), shape (..., n)."""
@@ -94,28 +94,30 @@ class IsotropicGaussian(IndependentCoordinates):
     def velocity(self, tangent: Tangent) -> Array:
         """The tangent in the coordinates (m, variance)."""
         change = np.square(self.scale) * tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
-        return np.concatenate([spread(self.scale, 1) * tangent.mean, change[..., None]], axis=-1)
+        return np.concatenate([expand_trailing(self.scale, 1) * tangent.mean, change[..., None]], axis=-1)
 
     def rescale(self, factors: Array) -> IsotropicGaussian:
         """The distribution whose coordinates are multiplied by the smallest of these factors (d,) about the mean."""
         return IsotropicGaussian(self.mean, self.scale * np.min(factors))
 
     @property
-    def change_size(self) -> int:
+    def covariance_change_size(self) -> int:
         """How many numbers `change` returns."""
         return 1
 
-    def change(self, tangent: Tangent) -> Array:
+    def covariance_change(self, tangent: Tangent) -> Array:
         """ΔC of a step (..., 1) in a coordinate that is normal in the Fisher metric."""
         growth = 1.0 + tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
         return np.sqrt(0.5 * self.dimension) * (np.exp(2.0 * tangent.log_scale) * growth - 1.0)[..., None]
 
-    def moved(self, tangent: Tangent) -> Move:
+    def move(self, tangent: Tangent) -> Move:
         """The step, usable where the variance is positive and in range."""
         with np.errstate(over="ignore", invalid="ignore"):
             relative = tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
             growth = np.exp(relative) if tangent.exponential else 1.0 + relative
-            mean = self.mean + spread(self.scale, 1) * tangent.mean
+            mean = self.mean + expand_trailing(self.scale, 1) * tangent.mean
             root = np.sqrt(np.maximum(growth, 0.0))
             scale = self.scale * root * np.exp(tangent.log_scale)
-            return Move(IsotropicGaussian(mean, scale), in_range(scale) & finite(mean), lambda vector: vector / spread(root, 1))
+            return Move(
+                IsotropicGaussian(mean, scale), in_range(scale) & all_finite(mean), lambda vector: vector / expand_trailing(root, 1)
+            )

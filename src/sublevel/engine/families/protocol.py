@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.engine.arrays import Array, Mask, Noise, PerTrial, constant, value
+from sublevel.engine.arrays import Array, Mask, Noise, PerTrial, constant, value_class
 from sublevel.engine.tangent import ONE, Tangent
 from sublevel.summaries import short_array
 
@@ -37,7 +37,7 @@ class Sample(Protocol):
     def degrees_of_freedom(self) -> int | None: ...  # of the covariance it was drawn with, None for a full one
 
 
-@value
+@value_class
 class GaussianSample:
     """Points of a Gaussian."""
 
@@ -61,7 +61,7 @@ Transport = Callable[[Array], Array]
 """Vectors (..., d) of the old whitened frame to the new one: v ↦ M^{-1/2}v."""
 
 
-@value
+@value_class
 class Move:
     """Where a step leads: the new θ, where it is a member of the family (...), and how vectors of the frame come along."""
 
@@ -109,13 +109,13 @@ class Family(Protocol):
     def log_density(self, x: Array) -> Array: ...  # (..., n)
     def images(self, z: Array) -> Array | None: ...
     @property
-    def change_size(self) -> int: ...
-    def change(self, tangent: Tangent) -> Array: ...  # (..., change_size), orthonormal in the Fisher metric
-    def moved(self, tangent: Tangent) -> Move: ...
+    def covariance_change_size(self) -> int: ...
+    def covariance_change(self, tangent: Tangent) -> Array: ...  # (..., change_size), orthonormal in the Fisher metric
+    def move(self, tangent: Tangent) -> Move: ...
     def rescale(self, factors: Array) -> Self: ...  # coordinates of a single run multiplied by factors (d,) about the mean
 
 
-@value
+@value_class
 class Axis:
     """The shortest principal axis of a distribution."""
 
@@ -186,6 +186,6 @@ class IndependentCoordinates:
         """Not kept: these families have no use for them."""
 
 
-def distribution_text(theta: Any) -> str:
+def format_distribution(theta: Any) -> str:
     """A distribution in one line."""
     return f"{type(theta).__name__}(mean={short_array(theta.mean)}, std={short_array(theta.deviations)})"

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from scipy.special import binom
 
-from sublevel.engine.arrays import Array, Mask, PerTrial, everywhere, finite, spread
+from sublevel.engine.arrays import Array, Mask, PerTrial, all_finite, all_trials, expand_trailing
 from sublevel.engine.families.protocol import Transport
-from sublevel.engine.linalg import add_to_diagonal, cholesky, combination, diagonal_of, eigh, image, lower_solve, norm, product, updated
+from sublevel.engine.linalg import add_product, add_to_diagonal, cholesky, combination, diagonal_of, eigh, image, norm, product, solve_lower
 from sublevel.engine.tangent import ONE
 
 LARGE_STEP = 1e6
@@ -26,59 +26,59 @@ SERIES = np.concatenate([binom(power, np.arange(1.0, 13.0)).reshape(3, 4) for po
 LARGE_EXPONENT = 300.0
 """An exponential step that changes a standard deviation by a factor of more than e^±300 is refused."""
 
-MovedRoot = tuple[Array, PerTrial, Mask, Transport]
+RootStep = tuple[Array, PerTrial, Mask, Transport]
 """A root (..., d, d), the growth of the scale (...,), where the step is usable (...), and how a vector (..., d) is carried."""
 
 
-def thick_root(root: Array, cloud: Any, rate: PerTrial) -> MovedRoot:
+def thick_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
     """A·L with LLᵀ = M = I + rate·(moment − decay·I) (..., d, d), the growth of the scale, and where M is definite."""
-    matrix = cloud.moment.copy() if rate is ONE else spread(rate, 2) * cloud.moment
+    matrix = cloud.moment.copy() if rate is ONE else expand_trailing(rate, 2) * cloud.moment
     add_to_diagonal(matrix, 1.0 - rate * cloud.decay)
     factor, definite = cholesky(matrix)
-    return product(root, factor), ONE, definite, lambda vector: lower_solve(factor, vector)
+    return product(root, factor), ONE, definite, lambda vector: solve_lower(factor, vector)
 
 
-def exponential_root(root: Array, cloud: Any, rate: PerTrial) -> MovedRoot:
+def exponential_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
     """A·exp(½·rate·moment), the growth exp(−½·rate·decay) of the scale; every such step stays in the family."""
-    if cloud.is_thin and everywhere(_is_small(cloud.eigen[0], rate)):
+    if cloud.is_thin and all_trials(_is_small(cloud.eigen[0], rate)):
         return _thin_exponential_root(root, cloud, rate)
     values, vectors = eigh(cloud.moment)
-    half, usable = _in_reach(spread(0.5 * rate, 1) * values)
+    half, usable = _clip_exponents(expand_trailing(0.5 * rate, 1) * values)
     moved = (root @ vectors) * np.exp(half)[..., None, :] @ vectors.mT
     growth = np.exp(-0.5 * rate * cloud.decay)
 
     def transport(vector: Array) -> Array:
         """M^{-1/2}v."""
-        return image(vectors, np.exp(-half) * combination(vector, vectors)) / spread(growth, 1)
+        return image(vectors, np.exp(-half) * combination(vector, vectors)) / expand_trailing(growth, 1)
 
     return moved, growth, usable, transport
 
 
-def _thin_exponential_root(root: Array, cloud: Any, rate: PerTrial) -> MovedRoot:
+def _thin_exponential_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
     """The same for few vectors: exp(½VᵀDV) = I + ½VᵀDV + VᵀDRU·ψ(Λ/2)/4·UᵀRᵀDV, ψ(t) = (exp(t) − 1 − t)/t², in the notation below."""
     values, vectors = cloud.eigen
-    half = spread(0.5 * rate, 1) * values
-    v, d = cloud.vectors, spread(rate, 2) * cloud.weights[..., None]
+    half = expand_trailing(0.5 * rate, 1) * values
+    v, d = cloud.vectors, expand_trailing(rate, 2) * cloud.weights[..., None]
     dru = d * (cloud.gram_root @ vectors)
     images = v @ root.mT if cloud.images is None else cloud.images
-    moved = updated(root, images, 0.5 * (d * v) + (dru * _remainder(half)[..., None, :]) @ (dru.mT @ v))
+    moved = add_product(root, images, 0.5 * (d * v) + (dru * _remainder(half)[..., None, :]) @ (dru.mT @ v))
     growth = np.exp(-0.5 * rate * cloud.decay)
 
     def transport(vector: Array) -> Array:
         """M^{-1/2}v."""
         u = v @ vector[..., None]
         inner = (dru * _remainder(-half)[..., None, :]) @ (dru.mT @ u) - 0.5 * d * u
-        return (vector + (v.mT @ inner)[..., 0]) / spread(growth, 1)
+        return (vector + (v.mT @ inner)[..., 0]) / expand_trailing(growth, 1)
 
-    return moved, growth, finite(half), transport
+    return moved, growth, all_finite(half), transport
 
 
 def _is_small(values: Array, rate: PerTrial) -> Any:
     """Where no exponent ½·rate·values (..., k) is so large that the sum for few vectors would cancel (...)."""
-    return np.logical_and.reduce(np.abs(spread(rate, 1) * values) < 4.0, axis=-1)
+    return np.logical_and.reduce(np.abs(expand_trailing(rate, 1) * values) < 4.0, axis=-1)
 
 
-def _in_reach(exponents: Array) -> tuple[Array, Mask]:
+def _clip_exponents(exponents: Array) -> tuple[Array, Mask]:
     """Exponents (..., k) within ±LARGE_EXPONENT, and where they were there already (...)."""
     usable = np.logical_and.reduce(np.abs(exponents) <= LARGE_EXPONENT, axis=-1)  # NaN is nowhere
     return np.clip(exponents, -LARGE_EXPONENT, LARGE_EXPONENT), usable
@@ -90,17 +90,17 @@ def _remainder(t: Array) -> Array:
     return np.where(small, 0.125, (np.expm1(t) - t) / np.square(2.0 * np.where(small, 1.0, t)))
 
 
-def thin_root(root: Array, cloud: Any, rate: PerTrial) -> MovedRoot:
+def thin_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
     """A(I + VᵀSV) with (I + VᵀSV)² = I + VᵀDV, D = diag(w)·rate/α, its scale √α apart, and where the result is definite."""
     remainder = 1.0 - rate * cloud.decay
-    if not everywhere(remainder > 0):
+    if not all_trials(remainder > 0):
         return thick_root(root, cloud, rate)
-    weights = spread(rate / remainder, 1) * cloud.weights
+    weights = expand_trailing(rate / remainder, 1) * cloud.weights
     step = cloud.gram * weights[..., None, :]
-    if everywhere(norm(step) <= SMALL_STEP):
+    if all_trials(norm(step) <= SMALL_STEP):
         middle, definite, inverse = _middle_of_small_step(weights, step)
-    elif everywhere(rate * cloud.eigen[0][..., -1] < LARGE_STEP * remainder):
-        middle, definite, inverse = _middle_of_step(cloud, weights, spread(rate / remainder, 1) * cloud.eigen[0])
+    elif all_trials(rate * cloud.eigen[0][..., -1] < LARGE_STEP * remainder):
+        middle, definite, inverse = _middle_of_step(cloud, weights, expand_trailing(rate / remainder, 1) * cloud.eigen[0])
     else:  # the sum S would cancel
         return thick_root(root, cloud, rate)
     v = cloud.vectors
@@ -108,9 +108,9 @@ def thin_root(root: Array, cloud: Any, rate: PerTrial) -> MovedRoot:
 
     def transport(vector: Array) -> Array:
         """M^{-1/2}v = (I + VᵀTV)v/√α."""
-        return (vector + combination(inverse(image(v, vector)), v)) / np.sqrt(spread(remainder, 1))
+        return (vector + combination(inverse(image(v, vector)), v)) / np.sqrt(expand_trailing(remainder, 1))
 
-    return updated(root, images, product(middle, v)), np.sqrt(remainder), definite, transport
+    return add_product(root, images, product(middle, v)), np.sqrt(remainder), definite, transport
 
 
 Middle = tuple[Array, Mask, Callable[[Array], Array]]
@@ -136,7 +136,7 @@ def _middle_of_step(cloud: Any, weights: Array, values: Array) -> Middle:
     """
     growth = 1.0 + values
     definite = growth[..., 0] > 0
-    if not everywhere(definite):  # such a step is not taken: any root will do
+    if not all_trials(definite):  # such a step is not taken: any root will do
         growth = np.abs(growth)
     s = np.sqrt(growth)[..., None, :]
     dru = weights[..., None] * (cloud.gram_root @ cloud.eigen[1])

@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.engine.arrays import Array, Mask, PerTrial, value
+from sublevel.engine.arrays import Array, Mask, PerTrial, value_class
 
 FEW = 64
 """Values up to which Python's set finds ties faster than arrays do."""
 
 
-@value
+@value_class
 class Ranking:
     """Points from best to worst, with the ends of their tie groups."""
 
@@ -30,16 +30,16 @@ class Ranking:
         return ~self.tie_ends[..., :-1].any(axis=-1)
 
     @property
-    def is_telling(self) -> Mask:
+    def has_direction(self) -> Mask:
         """Where the values give a direction (...): one is usable, and not all are equal."""
         usable = self.best < np.inf
         return usable if self.tie_ends is None else usable & ~self.is_flat
 
-    def sorted(self, per_point: Array) -> Array:
+    def sort(self, per_point: Array) -> Array:
         """Numbers of the points (..., n), from best to worst."""
         return per_point[self.order] if self.order.ndim == 1 else np.take_along_axis(per_point, self.order, axis=-1)
 
-    def unsorted(self, per_rank: Array) -> Array:
+    def unsort(self, per_rank: Array) -> Array:
         """Numbers given from best to worst (..., n), as they belong to the points."""
         per_point = np.empty(self.order.shape)
         if self.order.ndim == 1:
@@ -48,13 +48,13 @@ class Ranking:
             np.put_along_axis(per_point, self.order, per_rank, axis=-1)
         return per_point
 
-    def of_best(self, per_point: Array) -> PerTrial:
+    def take_best(self, per_point: Array) -> PerTrial:
         """The best point's number (...,), of numbers of the points (..., n)."""
         if self.order.ndim == 1:
             return per_point[self.order[0]]
         return np.take_along_axis(per_point, self.order[..., :1], axis=-1)[..., 0]
 
-    def shared(self, ascending: Array) -> Array:
+    def equalize_ties(self, ascending: Array) -> Array:
         """Numbers that do not fall from best to worst (..., n), each replaced by that of the last of its equals.
 
         The set {j : fⱼ ≤ fᵢ} holds them all.
@@ -64,15 +64,15 @@ class Ranking:
         last = np.where(self.tie_ends, ascending, np.inf)
         return np.minimum.accumulate(last[..., ::-1], axis=-1)[..., ::-1]
 
-    def assigned(self, by_rank: Array, average_ties: bool) -> Array:
+    def assign_by_rank(self, by_rank: Array, average_ties: bool) -> Array:
         """Numbers given to the ranks (n,), as they belong to the points (..., n).
 
         Tied points all get the number of the last of them, or the average over their ranks.
         """
         if self.tie_ends is None:
-            return self.unsorted(by_rank if self.order.ndim == 1 else np.broadcast_to(by_rank, self.order.shape))
-        last = self.shared(np.broadcast_to(np.arange(by_rank.size, dtype=np.float64), self.order.shape)).astype(np.intp)
-        return self.unsorted(_averages(by_rank, last) if average_ties else by_rank[last])
+            return self.unsort(by_rank if self.order.ndim == 1 else np.broadcast_to(by_rank, self.order.shape))
+        last = self.equalize_ties(np.broadcast_to(np.arange(by_rank.size, dtype=np.float64), self.order.shape)).astype(np.intp)
+        return self.unsort(_averages(by_rank, last) if average_ties else by_rank[last])
 
 
 def _averages(by_rank: Array, last: NDArray[np.intp]) -> Array:

@@ -1,14 +1,14 @@
 """Parts that scale a tangent, add to it or remember past ones."""
 
 from sublevel.engine.memory import NO_MEMORY, Memory, NoMemory
-from sublevel.engine.transforms.adaptive import AdaptedRates
+from sublevel.engine.transforms.adaptive import AdaptiveRates
 from sublevel.engine.transforms.protocol import Generation, Transform
 from sublevel.engine.transforms.rank_mu import RankMu
 from sublevel.engine.transforms.rank_one import RankOne
-from sublevel.engine.transforms.rates import ExponentialRates, FadingRates, FixedRates, HansenKernRates, SpectralRates
+from sublevel.engine.transforms.rates import DecreasingRates, ExponentialRates, FixedRates, HansenKernRates, SpectralRates
 from sublevel.engine.transforms.step_path import Cumulation
 from sublevel.engine.transforms.step_size import CSA, PSR, STEP_SIZES, TPA
-from sublevel.engine.transforms.volume import KeptVolume
+from sublevel.engine.transforms.volume import ConstantVolume
 
 __all__ = [
     "CSA",
@@ -16,14 +16,14 @@ __all__ = [
     "PSR",
     "STEP_SIZES",
     "TPA",
-    "AdaptedRates",
+    "AdaptiveRates",
+    "ConstantVolume",
     "Cumulation",
+    "DecreasingRates",
     "ExponentialRates",
-    "FadingRates",
     "FixedRates",
     "Generation",
     "HansenKernRates",
-    "KeptVolume",
     "Memory",
     "NoMemory",
     "RankMu",

@@ -7,14 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, PerTrial, value
+from sublevel.engine.arrays import Array, PerTrial, value_class
 from sublevel.engine.families.protocol import Family
 from sublevel.engine.memory import Memory
 from sublevel.engine.tangent import Tangent
 from sublevel.engine.transforms.protocol import Generation, Transform
 
 
-@value
+@value_class
 class Signal:
     """A learning rate and the moving averages that decide it."""
 
@@ -22,7 +22,7 @@ class Signal:
     average: Array  # (..., q), E: of the changes
     power: PerTrial  # (...,), V: of their squared lengths
 
-    def followed(self, change: Array, beta: float, alpha: float, gamma: float) -> Signal:
+    def update(self, change: Array, beta: float, alpha: float, gamma: float) -> Signal:
         """After one more change (..., q) in orthonormal coordinates: η grows while its signal-to-noise ratio is above αη, else falls."""
         average = (1.0 - beta) * self.average + beta * change
         power = (1.0 - beta) * self.power + beta * np.vecdot(change, change)
@@ -34,7 +34,7 @@ class Signal:
         return Signal(rate, average, power)
 
 
-@value
+@value_class
 class Signals(Memory):
     """Those of the mean and of the covariance. The averages stay in the frame of the root, as in the paper's local coordinates."""
 
@@ -48,7 +48,7 @@ class Signals(Memory):
 
 
 @dataclass(frozen=True, slots=True)
-class AdaptedRates(Transform):
+class AdaptiveRates(Transform):
     """Damp the whole change of θ by rates η_m and η_Σ that keep a constant signal-to-noise ratio.
 
     LRA-CMA-ES (Nomura, Akimoto, Ono, GECCO 2023). Goes last among the transforms and works with every method and family. The scale is
@@ -69,12 +69,12 @@ class AdaptedRates(Transform):
         def fresh(q: int) -> Signal:
             return Signal(np.ones(batch)[()], np.zeros((*batch, q)), np.zeros(batch)[()])
 
-        return Signals(fresh(theta.dimension), fresh(theta.change_size))
+        return Signals(fresh(theta.dimension), fresh(theta.covariance_change_size))
 
     def __call__(self, tangent: Tangent, memory: Signals, generation: Generation, /) -> tuple[Tangent, Signals]:
         """The tangent damped by the adapted rates."""
         with np.errstate(over="ignore", invalid="ignore"):  # a change beyond the range of floats has no rate, and the step is refused
-            mean = memory.mean.followed(tangent.mean, self.beta_mean, self.alpha, self.gamma)
-            cov = memory.cov.followed(generation.theta.change(tangent), self.beta_cov, self.alpha, self.gamma)
+            mean = memory.mean.update(tangent.mean, self.beta_mean, self.alpha, self.gamma)
+            cov = memory.cov.update(generation.theta.covariance_change(tangent), self.beta_cov, self.alpha, self.gamma)
             correction = np.log(memory.mean.rate / mean.rate)
-            return tangent.damped(mean=mean.rate, cov=cov.rate, log_scale=correction), Signals(mean, cov)
+            return tangent.damp(mean=mean.rate, cov=cov.rate, log_scale=correction), Signals(mean, cov)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from sublevel.engine.arrays import Array, value
+from sublevel.engine.arrays import Array, value_class
 from sublevel.engine.families.protocol import Family, Sample
 from sublevel.engine.memory import NO_MEMORY
 from sublevel.engine.ordering.ranks import Ranking
 from sublevel.engine.tangent import Tangent, Weighting
 
 
-@value
+@value_class
 class Generation:
     """An evaluated sample, as transforms see it. In a sharded run, the points z and x of the sample are NaN."""
 

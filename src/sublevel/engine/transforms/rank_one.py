@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, spread, value
+from sublevel.engine.arrays import Array, expand_trailing, value_class
 from sublevel.engine.constants import cma_constants
 from sublevel.engine.families.protocol import Family, Move
 from sublevel.engine.memory import Memory
@@ -18,7 +18,7 @@ ALWAYS = PathReading(ONE, ONE)
 """The reading if no step-size path is kept: every step enters the covariance path."""
 
 
-@value
+@value_class
 class CovariancePath(Memory):
     """Weighted sum of past steps of the mean, a vector of the whitened frame."""
 
@@ -27,7 +27,7 @@ class CovariancePath(Memory):
 
     def transport(self, move: Move) -> CovariancePath:
         """The path in the new frame. Its image is the same but for the unit."""
-        image = None if self.image is None else self.image / spread(move.stretch, 1)
+        image = None if self.image is None else self.image / expand_trailing(move.stretch, 1)
         return CovariancePath(move.transport(self.path), image)
 
     def rescale(self, factors: Array) -> CovariancePath:
@@ -54,10 +54,10 @@ class RankOne(Transform):
         cloud, step = tangent.cloud, tangent.mean
         c = cma_constants(step.shape[-1], cloud.size, generation.theta.degrees_of_freedom)
         advances = (tangent.path or ALWAYS).advances
-        gain = spread(c.gain_c * advances, 1)
+        gain = expand_trailing(c.gain_c * advances, 1)
         path = c.keep_c * memory.path
         path += gain * step
         image = None if memory.image is None or tangent.mean_image is None else c.keep_c * memory.image + gain * tangent.mean_image
         decay = tangent.rate * cloud.decay + c.c_1 - c.c_1_stalled * (1.0 - advances)
-        joined = cloud.joined(tangent.rate, path, c.c_1, decay, image)
+        joined = cloud.add_vector(tangent.rate, path, c.c_1, decay, image)
         return tangent.with_covariance(joined, ONE), CovariancePath(path, image)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sublevel.engine.arrays import PerTrial, larger, total, value
+from sublevel.engine.arrays import PerTrial, maximum, total, value_class
 from sublevel.engine.constants import hansen_kern_rate, spectral_rate, xnes_rate
 from sublevel.engine.families.protocol import Family
 from sublevel.engine.memory import Memory, NoMemory
@@ -16,14 +16,14 @@ from sublevel.engine.transforms.protocol import Generation, Transform
 from sublevel.engine.weights.quantile import Scheme, effective_size, scheme_weights
 
 
-@value
+@value_class
 class CovarianceRate(Memory):
     """A learning rate that is computed once."""
 
     rate: PerTrial  # (...,)
 
 
-@value
+@value_class
 class Age(Memory):
     """How long a run has lasted."""
 
@@ -53,24 +53,24 @@ class SpectralRates(Transform):
         rate, theta = reciprocal(tangent.spectral_norm), generation.theta
         c_cov = spectral_rate(theta.dimension, theta.degrees_of_freedom) if self.c_cov is None else self.c_cov
         mean = reciprocal(total(np.maximum(generation.weighting.mean, 0.0))) if self.c_mean is None else self.c_mean * rate
-        return tangent.scaled(mean=mean, cov=0.5 * c_cov * rate), memory
+        return tangent.scale(mean=mean, cov=0.5 * c_cov * rate), memory
 
 
 @dataclass(frozen=True, slots=True)
-class FadingRates(Transform):
-    """η_m = η_C = c/(2·max(σ₁(Z), ‖mean part‖)) with c = min(1, span/t) up to iteration t = settled, and constant from there on.
+class DecreasingRates(Transform):
+    """η_m = η_C = c/(2·max(σ₁(Z), ‖mean part‖)) with c = min(1, span/t) up to iteration t = constant_from, and constant after it.
 
     Spectral rates but where f is a slope: there Z may vanish and the mean part does not, and no step may be longer than c/2.
     Large steps forget a bad start, small ones average the noise: the gains of Robbins & Monro (Ann. Math. Stat. 22, 1951). The iterations
-    after `settled` can be averaged (Polyak & Juditsky, SIAM J. Control Optim. 30, 1992).
+    after `constant_from` can be averaged (Polyak & Juditsky, SIAM J. Control Optim. 30, 1992).
     """
 
     span: float
-    settled: int
+    constant_from: int
 
     def __post_init__(self) -> None:
-        if not (0 < self.span < np.inf and self.settled >= 1):
-            raise ValueError(f"`span` must be positive and `settled` at least 1, got {self.span!r} and {self.settled!r}.")
+        if not (0 < self.span < np.inf and self.constant_from >= 1):
+            raise ValueError(f"`span` must be positive and `constant_from` at least 1, got {self.span!r} and {self.constant_from!r}.")
 
     def init(self, theta: Family, sample_size: int) -> Age:
         """No iteration yet."""
@@ -79,9 +79,9 @@ class FadingRates(Transform):
     def __call__(self, tangent: Tangent, memory: Age, generation: Generation, /) -> tuple[Tangent, Age]:
         """The tangent at the rate of this iteration."""
         age = memory.iterations + 1.0
-        size = larger(tangent.spectral_norm, np.sqrt(np.vecdot(tangent.mean, tangent.mean)))
-        rate = 0.5 * np.minimum(1.0, self.span / np.minimum(age, self.settled)) * reciprocal(size)
-        return tangent.scaled(mean=rate, cov=rate), Age(age)
+        size = maximum(tangent.spectral_norm, np.sqrt(np.vecdot(tangent.mean, tangent.mean)))
+        rate = 0.5 * np.minimum(1.0, self.span / np.minimum(age, self.constant_from)) * reciprocal(size)
+        return tangent.scale(mean=rate, cov=rate), Age(age)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class FixedRates(Transform):
 
     def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
         """The tangent at these rates."""
-        return tangent.scaled(mean=np.float64(self.mean), cov=np.float64(self.cov)), memory
+        return tangent.scale(mean=np.float64(self.mean), cov=np.float64(self.cov)), memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class HansenKernRates(Transform):
 
     def __call__(self, tangent: Tangent, memory: CovarianceRate, generation: Generation, /) -> tuple[Tangent, CovarianceRate]:
         """The tangent at these rates."""
-        return tangent.scaled(mean=np.float64(self.c_mean), cov=memory.rate), memory
+        return tangent.scale(mean=np.float64(self.c_mean), cov=memory.rate), memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class ExponentialRates(Transform):
 
     def __call__(self, tangent: Tangent, memory: CovarianceRate, generation: Generation, /) -> tuple[Tangent, CovarianceRate]:
         """The tangent at these rates, to be followed exponentially."""
-        scaled = tangent.scaled(mean=np.float64(self.c_mean), cov=memory.rate)
+        scaled = tangent.scale(mean=np.float64(self.c_mean), cov=memory.rate)
         return replace(scaled, exponential=True), memory
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, PerTrial, as_number, spread, value
+from sublevel.engine.arrays import Array, PerTrial, as_number, expand_trailing, value_class
 from sublevel.engine.constants import CmaConstants, cma_constants
 from sublevel.engine.families.protocol import Family
 from sublevel.engine.linalg import combination, inner
@@ -16,7 +16,7 @@ from sublevel.engine.tangent import PathReading, Tangent
 from sublevel.engine.transforms.protocol import Generation, Transform
 
 
-@value
+@value_class
 class StepPath(Memory):
     """Weighted sum of past steps of the mean, in the frame of the root."""
 
@@ -56,4 +56,4 @@ def _attracting_step(c: CmaConstants, generation: Generation) -> Array:
     """√(c_σ(2 − c_σ)·µ_eff)·Σ wᵢzᵢ (..., d) over the points with a positive weight."""
     weights = np.maximum(generation.weighting.mean, 0.0)
     squares = np.maximum(np.vecdot(weights, weights), np.finfo(np.float64).tiny)
-    return spread(np.sqrt(c.c_sigma * (2.0 - c.c_sigma) / squares), 1) * combination(weights, generation.sample.z)
+    return expand_trailing(np.sqrt(c.c_sigma * (2.0 - c.c_sigma) / squares), 1) * combination(weights, generation.sample.z)

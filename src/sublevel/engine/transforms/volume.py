@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sublevel.engine.arrays import PerTrial, spread
+from sublevel.engine.arrays import PerTrial, expand_trailing
 from sublevel.engine.linalg import add_to_diagonal, cholesky
 from sublevel.engine.memory import NoMemory
 from sublevel.engine.tangent import Tangent
@@ -14,7 +14,7 @@ from sublevel.engine.transforms.protocol import Generation, Transform
 
 
 @dataclass(frozen=True, slots=True)
-class KeptVolume(Transform):
+class ConstantVolume(Transform):
     """Scale each step such that the determinant of a full covariance stays what it is: only its shape is learned. Goes last."""
 
     def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
@@ -25,11 +25,11 @@ class KeptVolume(Transform):
 
 def log_growth(tangent: Tangent) -> PerTrial:
     """log det(I + covariance part) (...,), or of its exponential; any number where that is not definite and the step will be refused."""
-    matrix = spread(tangent.rate, 2) * tangent.cloud.moment
+    matrix = expand_trailing(tangent.rate, 2) * tangent.cloud.moment
     add_to_diagonal(matrix, -tangent.rate * tangent.cloud.decay)
     if tangent.exponential:
         return np.trace(matrix, axis1=-2, axis2=-1)
     add_to_diagonal(matrix, np.ones_like(tangent.rate))
     factor, definite = cholesky(matrix)
     diagonal = np.diagonal(factor, axis1=-2, axis2=-1)
-    return 2.0 * np.add.reduce(np.log(np.where(spread(definite, 1), diagonal, 1.0)), axis=-1)
+    return 2.0 * np.add.reduce(np.log(np.where(expand_trailing(definite, 1), diagonal, 1.0)), axis=-1)

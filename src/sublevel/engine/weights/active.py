@@ -29,8 +29,8 @@ class Active(Weights):
         """Weights whose positive part sums to 1."""
         n, d = sample.z.shape[-2:]
         constants = cma_constants(d, n, sample.degrees_of_freedom)
-        attracting = ranks.assigned(constants.attracting, average_ties=True)
-        repelling = ranks.assigned(constants.repelling, average_ties=True)
+        attracting = ranks.assign_by_rank(constants.attracting, average_ties=True)
+        repelling = ranks.assign_by_rank(constants.repelling, average_ties=True)
         repelling /= sample.squares + NEAR
         repelling += attracting
         return Weighting(attracting, repelling, constants.weight_sum, constants.mu_eff)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, locked
+from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.families.protocol import Sample
 from sublevel.engine.ordering.ranks import Ranking
 from sublevel.engine.tangent import Weighting
@@ -74,13 +74,13 @@ class Quantile(Weights):
     def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
         """The scheme's weights, as they belong to the points."""
         by_rank = scheme_weights(self.scheme, ranks.order.shape[-1])
-        return Weighting.plain(ranks.assigned(by_rank, self.average_ties))
+        return Weighting.from_weights(ranks.assign_by_rank(by_rank, self.average_ties))
 
 
 @lru_cache(maxsize=32)
 def scheme_weights(scheme: Scheme, size: int) -> Array:
     """The scheme's weights (size,), made once and read-only."""
-    return locked(np.asarray(scheme(size), dtype=np.float64))
+    return read_only(np.asarray(scheme(size), dtype=np.float64))
 
 
 def effective_size(weights: Array) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, anywhere, constant, spread, total
+from sublevel.engine.arrays import Array, any_trial, constant, expand_trailing, total
 from sublevel.engine.families.protocol import Sample
 from sublevel.engine.ordering.ranks import Ranking
 from sublevel.engine.tangent import ZERO, Weighting
@@ -33,29 +33,29 @@ class Volume(Weights):
         """Weights that sum to 0."""
         cost = self.cost(ranks, sample)
         size = cost.shape[-1]
-        cost -= spread(total(cost) / size, 1)
+        cost -= expand_trailing(total(cost) / size, 1)
         cost *= constant(-1.0 / size)
         return Weighting(cost, cost, ZERO)
 
     def cost(self, ranks: Ranking, sample: Sample) -> Array:
         """V̂ᵢ/V̂_max − 1 (..., n), in [−1, 0] and exact however small the differences are."""
         exponent = 2.0 / sample.z.shape[-1] if self.exponent is None else self.exponent
-        return ranks.unsorted(np.expm1(constant(exponent) * log_shares(ranks, sample.surprise)))
+        return ranks.unsort(np.expm1(constant(exponent) * log_shares(ranks, sample.surprise)))
 
 
 def log_shares(ranks: Ranking, surprise: Array) -> Array:
     """log(Vᵢ/V_max) (..., n) from best to worst, given −log p(xᵢ) up to a constant, for volumes V that sum up 1/p."""
-    surprise = ranks.sorted(surprise)
+    surprise = ranks.sort(surprise)
     log_volume = np.logaddexp.accumulate(surprise, axis=-1)
     if ranks.tie_ends is None and log_volume.ndim == 1 and log_volume[0] + 0.7 < log_volume[-1] <= LARGE:
         return log_volume - log_volume[-1]  # the usual case of one run
-    if anywhere(log_volume[..., -1] > LARGE):  # its digits are wanted after the point
+    if any_trial(log_volume[..., -1] > LARGE):  # its digits are wanted after the point
         surprise = surprise - surprise.max(axis=-1, keepdims=True)
         log_volume = np.logaddexp.accumulate(surprise, axis=-1)
-    log_volume = ranks.shared(log_volume)
+    log_volume = ranks.equalize_ties(log_volume)
     gap = log_volume - log_volume[..., -1:]
     dominated = gap[..., 0] > -0.7
-    return np.where(dominated[..., None], _small_gaps(surprise, ranks), gap) if anywhere(dominated) else gap
+    return np.where(dominated[..., None], _small_gaps(surprise, ranks), gap) if any_trial(dominated) else gap
 
 
 def _small_gaps(surprise: Array, ranks: Ranking) -> Array:
@@ -63,5 +63,5 @@ def _small_gaps(surprise: Array, ranks: Ranking) -> Array:
     volume = np.exp(surprise - surprise.max(axis=-1, keepdims=True))
     after = np.zeros_like(volume)
     after[..., :-1] = np.add.accumulate(volume[..., :0:-1], axis=-1)[..., ::-1]
-    after = -ranks.shared(-after)
+    after = -ranks.equalize_ties(-after)
     return np.log1p(-np.minimum(after / np.add.reduce(volume, axis=-1, keepdims=True), 0.9))

@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, spread
+from sublevel.engine.arrays import Array, expand_trailing
 from sublevel.engine.families import DiagonalGaussian, Family, IsotropicGaussian
 from sublevel.engine.linalg import eigvalsh
 from sublevel.engine.tangent import Tangent
@@ -42,7 +42,7 @@ SETTLED = 1e-6
 def covariance_part(tangent: Tangent) -> Array:
     """Σ wᵢvᵢvᵢᵀ − decay·I at its rate, dense (..., d, d): −ηZ of eq:learning."""
     d: int = tangent.mean.shape[-1]
-    return spread(tangent.rate, 2) * (tangent.cloud.moment - spread(tangent.cloud.decay, 2) * np.eye(d))
+    return expand_trailing(tangent.rate, 2) * (tangent.cloud.moment - expand_trailing(tangent.cloud.decay, 2) * np.eye(d))
 
 
 def largest_eigenvalue(tangent: Tangent) -> float:
@@ -64,9 +64,9 @@ def positivity(theta: Family, gradient: Callable[[Family], Tangent], fractions: 
     share, taken = 0.0, True
     for fraction in fractions:
         tangent = gradient(theta)
-        step = tangent.scaled(mean=np.float64(0.0), cov=np.float64(fraction / _decisive_norm(tangent)))
+        step = tangent.scale(mean=np.float64(0.0), cov=np.float64(fraction / _decisive_norm(tangent)))
         share = max(share, largest_eigenvalue(step))
-        move = theta.moved(step)
+        move = theta.move(step)
         moved, usable = move.theta, move.usable
         taken = taken and bool(usable) and share < 1
         if not taken:
@@ -92,7 +92,7 @@ def positivity_limit(theta: Family, tangent: Tangent, claimed: float | None = No
     low, high = 0.0, 4.0
     while high - low > 1e-12:
         middle = 0.5 * (low + high)
-        usable = theta.moved(tangent.scaled(mean=np.float64(0.0), cov=np.float64(middle / claimed))).usable
+        usable = theta.move(tangent.scale(mean=np.float64(0.0), cov=np.float64(middle / claimed))).usable
         low, high = (middle, high) if usable else (low, middle)
     return judged(
         "positivity limit",

@@ -1,4 +1,4 @@
-"""The deterministic algorithm: exact natural gradients on g(xᵀAx), fed to the same rates and the same `moved`."""
+"""The deterministic algorithm: exact natural gradients on g(xᵀAx), fed to the same rates and the same `move`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def exact_natural_gradient(theta: Family, hessian_root: Array, optimum: Array | 
     gradient = image(hessian_root, theta.mean - optimum) / unit[..., None]
     size = np.ones_like(unit)[()] if constant is None else constant * np.square(unit)
     cloud = Cloud(vectors, np.full(vectors.shape[:-1], -1.0), np.zeros(vectors.shape[:-2])[()])
-    return Tangent(mean=-combination(gradient, vectors), cloud=cloud).scaled(mean=size, cov=size)
+    return Tangent(mean=-combination(gradient, vectors), cloud=cloud).scale(mean=size, cov=size)
 
 
 def deterministic_ngd(
@@ -50,7 +50,7 @@ def no_sample(theta: Family) -> Generation:
     """A generation without points: the gradient is exact."""
     nothing, points = np.empty(0), np.empty((0, theta.dimension))
     ranks = Ranking(np.empty(0, dtype=np.intp), None, np.float64(np.nan))
-    return Generation(theta, GaussianSample(points, points), nothing, ranks, Weighting.plain(nothing))
+    return Generation(theta, GaussianSample(points, points), nothing, ranks, Weighting.from_weights(nothing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +93,4 @@ def projected_norm(tangent: Tangent, theta: Family) -> Array:
 
 
 def _divided(tangent: Tangent, norm: Array, mean: float, cov: float) -> Tangent:
-    return tangent.scaled(mean=mean / norm, cov=cov / norm)
+    return tangent.scale(mean=mean / norm, cov=cov / norm)

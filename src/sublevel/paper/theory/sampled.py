@@ -72,7 +72,7 @@ def estimated_natural_gradient(theta: Family, hessian_root: Array, z: Array, exp
     log_density_at_mean = theta.log_density(theta.mean[..., None, :])[..., 0]
     log_volume = np.logaddexp.reduce(sample.surprise, axis=-1) - np.log(z.shape[-2]) - log_density_at_mean
     largest = np.exp((2.0 / theta.dimension if exponent is None else exponent) * log_volume)
-    return tangent.scaled(mean=largest, cov=largest)
+    return tangent.scale(mean=largest, cov=largest)
 
 
 def estimation_errors(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sublevel.engine.arrays import smaller
+from sublevel.engine.arrays import minimum
 from sublevel.engine.constants import cma_constants
 from sublevel.engine.memory import NoMemory
 from sublevel.engine.tangent import Tangent
@@ -23,4 +23,4 @@ class CSA(Transform):
         if tangent.path is None:
             raise ValueError("`CSA` reads the step-size path: put `Cumulation()` before it in `transforms`.")
         c = cma_constants(tangent.mean.shape[-1], tangent.cloud.size, generation.theta.degrees_of_freedom)
-        return tangent.with_log_scale(smaller(c.c_sigma / c.d_sigma * (tangent.path.length - 1.0), 1.0)), memory
+        return tangent.with_log_scale(minimum(c.c_sigma / c.d_sigma * (tangent.path.length - 1.0), 1.0)), memory

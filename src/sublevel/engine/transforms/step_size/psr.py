@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, PerTrial, value
+from sublevel.engine.arrays import Array, PerTrial, value_class
 from sublevel.engine.families.protocol import Family
 from sublevel.engine.memory import Memory
 from sublevel.engine.ordering.ranks import ranking
@@ -15,7 +15,7 @@ from sublevel.engine.tangent import Tangent
 from sublevel.engine.transforms.protocol import Generation, Transform
 
 
-@value
+@value_class
 class Success(Memory):
     """The values of the last generation, and the averaged success."""
 
@@ -46,7 +46,7 @@ class PSR(Transform):
         """The tangent with a change of scale."""
         values, size = generation.values, generation.values.shape[-1]
         both = np.concatenate([memory.values, values], axis=-1)
-        ranks = ranking(both).assigned(np.arange(2 * size, dtype=np.float64), average_ties=True)
+        ranks = ranking(both).assign_by_rank(np.arange(2 * size, dtype=np.float64), average_ties=True)
         rise = np.add.reduce(ranks[..., :size], axis=-1) - np.add.reduce(ranks[..., size:], axis=-1)
         success = np.where(memory.age > 0, rise / size**2 - self.target, 0.0)[()]
         average = memory.average + self.rate * (success - memory.average)

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, PerTrial, spread, value
+from sublevel.engine.arrays import Array, PerTrial, expand_trailing, value_class
 from sublevel.engine.families.protocol import Family, Move
 from sublevel.engine.memory import Memory
 from sublevel.engine.tangent import Tangent
 from sublevel.engine.transforms.protocol import Generation, Transform
 
 
-@value
+@value_class
 class TwoPoints(Memory):
     """The last step of the mean, and the averaged comparison of a longer with a shorter one."""
 
@@ -49,14 +49,14 @@ class TPA(Transform):
         square = np.vecdot(step, step)
         has_step = square > 0.0
         factor = np.sqrt(np.vecdot(first, first) / np.where(has_step, square, 1.0))
-        ahead = np.where(spread(has_step, 1), spread(factor, 1) * step, first)
-        behind = np.where(spread(has_step, 1), -ahead, z[..., 1, :])
+        ahead = np.where(expand_trailing(has_step, 1), expand_trailing(factor, 1) * step, first)
+        behind = np.where(expand_trailing(has_step, 1), -ahead, z[..., 1, :])
         return np.concatenate([ahead[..., None, :], behind[..., None, :], z[..., 2:, :]], axis=-2)
 
     def __call__(self, tangent: Tangent, memory: TwoPoints, generation: Generation, /) -> tuple[Tangent, TwoPoints]:
         """The tangent with a change of scale."""
         size, d = tangent.cloud.size, tangent.mean.shape[-1]
-        ranks = generation.ranks.assigned(np.arange(size, dtype=np.float64), average_ties=True)
+        ranks = generation.ranks.assign_by_rank(np.arange(size, dtype=np.float64), average_ties=True)
         lead = (ranks[..., 1] - ranks[..., 0]) / (size - 1.0)
         average = memory.average + self.rate * (np.where(np.any(memory.step, axis=-1), lead, 0.0)[()] - memory.average)
         return tangent.with_log_scale(average / sqrt(d)), TwoPoints(tangent.mean, average)
