@@ -31,7 +31,7 @@ class Model:
     fun: Callable[[Any], float]
     x0: tuple[float, ...]
     kind: str = "nll"
-    data: int | None = None
+    n_residuals: int | None = None
     log_scaled: bool = False
 
 
@@ -105,7 +105,7 @@ MODELS = (decay, peak, logistic, kinetics, weibull, banana, compartments)
 def found_curvature(model: Model) -> sl.Curvature:
     """Where both begin."""
     result = sl.minimize(model.fun, model.x0, 0.3, log_scaled=model.log_scaled, rng=1)
-    return sl.curvature(model.fun, result, kind=model.kind, data=model.data)
+    return sl.curvature(model.fun, result, kind=model.kind, n_residuals=model.n_residuals)
 
 
 def minos(model: Model, x: Any, rise: float) -> tuple[Any, int, int]:

@@ -368,7 +368,7 @@ def test_where_noise_hides_the_minimum_of_a_bent_valley_that_is_named_or_the_hes
         found = sl.curvature(*noisy_rosenbrock(seed, 1e-2), vectorized=True)
         named.append(names(found))
         assert not found.success or factor_off(found, truth) < 1.4
-    assert ["drift"] in named
+    assert ["off_minimum"] in named
     assert [] in named
 
 
@@ -376,7 +376,7 @@ def test_a_minimum_that_noise_puts_far_outside_of_a_bent_valley_is_not_reported(
     f, result = noisy_rosenbrock(11, 1e-2)
     found = sl.curvature(f, result, vectorized=True)
     assert rosen(found.x) < 1.0  # it was 227, where the quadratic has its minimum
-    assert names(found) == ["drift"]
+    assert names(found) == ["off_minimum"]
 
 
 def test_a_bent_valley_is_extrapolated_by_default(rng):
@@ -564,7 +564,7 @@ def test_noise_alone_is_no_saddle(seed):
 def test_noise_that_hides_whether_f_is_quadratic_is_named(rng):
     f = lambda X: np.sum(X**2, axis=1) + 0.1 * rng.standard_normal(len(X))  # noqa: E731
     found = sl.curvature(f, at(np.zeros(3)), delta_f=0.5, maxfevals=600, vectorized=True)
-    assert names(found) == ["unseen"]
+    assert names(found) == ["hidden_by_noise"]
     assert "maxfevals" in str(found.problems[0])
     assert names(sl.curvature(f, at(np.zeros(3)), delta_f=0.5, maxfevals=60_000, vectorized=True)) == []
 
@@ -698,7 +698,7 @@ def test_errors_of_least_squares_are_those_of_curve_fit(rng):
     model = lambda t, a, k, c: a * np.exp(-k * t) + c  # noqa: E731
     y = model(t, 2.0, 1.3, 0.5) + 0.05 * rng.standard_normal(t.size)
     squares = lambda p: np.sum((y - model(t, *p)) ** 2)  # noqa: E731
-    found = sl.curvature(squares, sl.minimize(squares, [1.0, 1.0, 0.0], 0.3, rng=1), kind="least_squares", data=t.size, delta_f=1e-7)
+    found = sl.curvature(squares, sl.minimize(squares, [1.0, 1.0, 0.0], 0.3, rng=1), kind="least_squares", n_residuals=t.size, delta_f=1e-7)
     values, covariance = curve_fit(model, t, y, [1.0, 1.0, 0.0])
     assert_allclose(found.x, values, rtol=1e-5)
     # curve_fit leaves the second derivatives of the model out: a few per cent
@@ -712,7 +712,7 @@ def test_a_linear_fit_is_exact(rng):
     X = np.column_stack([np.ones(20), t, t**2])
     y = X @ [1.0, 2.0, 3.0] + 0.1 * rng.standard_normal(20)
     squares = lambda p: np.sum((y - X @ p) ** 2)  # noqa: E731
-    found = sl.curvature(squares, sl.minimize(squares, np.zeros(3), 1.0, rng=1), kind="least_squares", data=20)
+    found = sl.curvature(squares, sl.minimize(squares, np.zeros(3), 1.0, rng=1), kind="least_squares", n_residuals=20)
     best, residual, *_ = np.linalg.lstsq(X, y)
     assert_allclose(found.x, best, atol=1e-6)
     assert_allclose(found.covariance, residual[0] / 17 * np.linalg.inv(X.T @ X), rtol=1e-4, atol=1e-8)
@@ -856,9 +856,9 @@ def test_pictures_of_what_went_wrong(tmp_path):
     ("wrong", "error", "message"),
     [
         ({"kind": "chi2"}, ValueError, "kind"),
-        ({"kind": "least_squares"}, ValueError, "data"),
-        ({"kind": "nll", "data": 10}, ValueError, "data"),
-        ({"kind": "least_squares", "data": 2}, ValueError, "exceed"),
+        ({"kind": "least_squares"}, ValueError, "n_residuals"),
+        ({"kind": "nll", "n_residuals": 10}, ValueError, "n_residuals"),
+        ({"kind": "least_squares", "n_residuals": 2}, ValueError, "exceed"),
         ({"delta_f": -1.0}, ValueError, "delta_f"),
         ({"delta_f": "small"}, TypeError, "delta_f"),
         ({"noise": -1.0}, ValueError, "noise"),

@@ -79,7 +79,7 @@ def test_a_logarithm_by_hand_and_log_scaled_agree(rng):
     squares = lambda p: np.sum((p[0] * np.exp(-p[1] * t) - y) ** 2)  # noqa: E731
     plain = sl.minimize(squares, [1.0, 1.0], 0.5, log_scaled=True, rng=1)
     by_hand = sl.minimize(lambda u: squares(np.exp(u)), [0.0, 0.0], 0.5, rng=1)
-    settings = {"kind": "least_squares", "data": t.size}
+    settings = {"kind": "least_squares", "n_residuals": t.size}
     found, other = sl.curvature(squares, plain, **settings), sl.curvature(lambda u: squares(np.exp(u)), by_hand, **settings)
     assert_allclose(found.x, np.exp(other.x), rtol=1e-6)
     assert_allclose(found.stderr / found.x, other.stderr, rtol=1e-4)
@@ -204,7 +204,7 @@ def test_ranks_take_a_time_limit():
     shape = sl.shape_from_ranks(raises_aside, place, scale=1.0, iterations=8, on_error="nan", rng=1)
     assert shape.nfev > 0
     with pytest.raises(ValueError, match="timeout"):
-        sl.shape_from_ranks(lambda x, y: True, place, compares=True, timeout=1.0)
+        sl.shape_from_ranks(lambda x, y: True, place, comparison=True, timeout=1.0)
 
 
 def test_the_objective_is_kept_but_not_pickled():

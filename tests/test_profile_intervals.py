@@ -31,9 +31,9 @@ class Recorded:
         return np.array(self.points)
 
 
-def found(fun, x0, kind="nll", data=None, names=None, **settings):
+def found(fun, x0, kind="nll", n_residuals=None, names=None, **settings):
     """The curvature at the minimum."""
-    return sl.curvature(fun, sl.minimize(fun, x0, 0.3, rng=1, **settings), kind=kind, data=data, names=names)
+    return sl.curvature(fun, sl.minimize(fun, x0, 0.3, rng=1, **settings), kind=kind, n_residuals=n_residuals, names=names)
 
 
 def poisson(p):
@@ -156,7 +156,7 @@ def logistic(rng, n=40):
 def kinetics(rng):
     s = np.array([0.1, 0.2, 0.4, 0.8, 1.6, 3.2])
     y = 2.0 * s / (1.5 + s) + 0.04 * rng.standard_normal(s.size)
-    return lambda p: float(np.sum((p[0] * s / (p[1] + s) - y) ** 2)), [1.5, 1.0], {"kind": "least_squares", "data": 6}
+    return lambda p: float(np.sum((p[0] * s / (p[1] + s) - y) ** 2)), [1.5, 1.0], {"kind": "least_squares", "n_residuals": 6}
 
 
 def weibull(rng, n=12):
@@ -172,7 +172,7 @@ def exponentials(rng):
     t = np.linspace(0.1, 6.0, 25)
     y = np.exp(-2.0 * t) + 0.6 * np.exp(-0.4 * t) + 0.01 * rng.standard_normal(t.size)
     squares = lambda p: float(np.sum((p[0] * np.exp(-p[1] * t) + p[2] * np.exp(-p[3] * t) - y) ** 2))  # noqa: E731
-    return squares, [0.8, 1.5, 0.5, 0.3], {"kind": "least_squares", "data": 25, "log_scaled": True}
+    return squares, [0.8, 1.5, 0.5, 0.3], {"kind": "least_squares", "n_residuals": 25, "log_scaled": True}
 
 
 @pytest.mark.parametrize("level", [0.6827, 0.95])
@@ -408,7 +408,7 @@ def test_what_cannot_work_is_refused():
     flat = sl.curvature(lambda x: (x[0] + x[1]) ** 2, OptimizeResult(x=np.zeros(2), fun=0.0), kind="nll")
     with pytest.raises(ValueError, match="cannot be identified"):
         flat.profile_intervals(LEVEL)
-    perfect = sl.curvature(lambda x: x @ x, OptimizeResult(x=np.zeros(2), fun=0.0), kind="least_squares", data=5)
+    perfect = sl.curvature(lambda x: x @ x, OptimizeResult(x=np.zeros(2), fun=0.0), kind="least_squares", n_residuals=5)
     with pytest.raises(ValueError, match="perfect"):
         perfect.profile_intervals(LEVEL)
 

@@ -60,7 +60,7 @@ def asked_three_ways(root, found, iterations):
     fun = by_value(root)
     yield sl.shape_from_ranks(fun, found, iterations=iterations, rng=3)
     yield sl.shape_from_ranks(lambda x: np.log(fun(x)), found, iterations=iterations, rng=3)
-    yield sl.shape_from_ranks(lambda x, y: fun(x) < fun(y), found, iterations=iterations, rng=3, compares=True)
+    yield sl.shape_from_ranks(lambda x, y: fun(x) < fun(y), found, iterations=iterations, rng=3, comparison=True)
 
 
 def check_three_ways(valley, iterations, limit):
@@ -318,11 +318,11 @@ REFUSED = {
     "`sigma0` is missing": {"sigma0": None},
     "`scale` must be one positive number": {"scale": -1.0},
     "`fun` must be a function": {"fun": 3},
-    "leave out `vectorized` and `workers`": {"compares": True, "workers": 2},
-    "leave out `vectorized`": {"compares": True, "vectorized": True},
-    "`compares` must be True or False": {"compares": "yes"},
+    "leave out `vectorized`, `workers`": {"comparison": True, "workers": 2},
+    "one pair of points at a time": {"comparison": True, "vectorized": True},
+    "`comparison` must be True or False": {"comparison": "yes"},
     "every variable is fixed": {"bounds": [(0, 0), (0, 0)]},
-    "must be True or False, got": {"fun": lambda x, y: 0.5, "compares": True},
+    "must be True or False, got": {"fun": lambda x, y: 0.5, "comparison": True},
 }
 
 
@@ -372,7 +372,7 @@ def test_an_error_of_a_judge_comes_with_both_points(rng):
 
 def test_a_judge_gets_args():
     shape = sl.shape_from_ranks(
-        lambda x, y, a: bool(x @ a @ x < y @ a @ y), [0, 0], sigma0=1, compares=True, args=(np.diag([1, 100]),), rng=1
+        lambda x, y, a: bool(x @ a @ x < y @ a @ y), [0, 0], sigma0=1, comparison=True, args=(np.diag([1, 100]),), rng=1
     )
     assert shape.curvatures[0] / shape.curvatures[1] == pytest.approx(100, rel=0.1)
 

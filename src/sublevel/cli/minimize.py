@@ -167,7 +167,7 @@ def add_error_bars(result: Result, fun: Callable[..., Any], given: argparse.Name
     kind, residuals = given.error_bars
     how = {name: value for name, value in ways(fun, given).items() if name in ("timeout", "on_error")}
     try:
-        found = curvature(fun, result, kind=kind, data=residuals, workers=helpers, **how)
+        found = curvature(fun, result, kind=kind, n_residuals=residuals, workers=helpers, **how)
     except KeyboardInterrupt:
         return
     except Exception as error:

@@ -18,7 +18,7 @@ TOUCHED = 0.01
 """A variable's variance is unknown if a direction without curvature may add more than this part to it."""
 
 
-def described(look: Look, minimum: Minimum, names: tuple[str, ...], kind: str | None, data: int | None) -> Curvature:
+def described(look: Look, minimum: Minimum, names: tuple[str, ...], kind: str | None, n_residuals: int | None) -> Curvature:
     """All there is to say, in the user's coordinates: those of a log-scaled variable move by x with those of the frame."""
     frame, fit, spectrum = look.frame, look.fit, spectrum_of(look)
     slopes = frame.slopes(minimum.x)
@@ -46,7 +46,7 @@ def described(look: Look, minimum: Minimum, names: tuple[str, ...], kind: str | 
         lack=float(np.max(look.lack, initial=0.0)),
         nfev=look.nfev,
         kind=kind,
-        data=data,
+        n_residuals=n_residuals,
         problems=found_problems(Evidence(look, spectrum, names)) + minimum.problems,
         names=names,
         box=frame.box,
@@ -136,19 +136,21 @@ def blank(frame: Frame, fun: float, fill: float, problem: Finding, **told: Any) 
     )
 
 
-def undefined(look: Look, names: tuple[str, ...], kind: str | None, data: int | None) -> Curvature:
+def undefined(look: Look, names: tuple[str, ...], kind: str | None, n_residuals: int | None) -> Curvature:
     """f has no number somewhere around the centre."""
     sentence = (
         f"f is not finite everywhere within a rise of {look.delta:.3g} around the point that was given, however near it was looked at: "
         "return a finite value there, or give `bounds` that keep away from where there is none"
     )
     problem = Finding("undefined", sentence, {"delta_f": look.delta})
-    return blank(look.frame, look.ground.value, np.nan, problem, delta_f=look.delta, nfev=look.nfev, names=names, kind=kind, data=data)
+    return blank(
+        look.frame, look.ground.value, np.nan, problem, delta_f=look.delta, nfev=look.nfev, names=names, kind=kind, n_residuals=n_residuals
+    )
 
 
-def nothing_free(place: Place, frame: Frame, names: tuple[str, ...], kind: str | None, data: int | None) -> Curvature:
+def nothing_free(place: Place, frame: Frame, names: tuple[str, ...], kind: str | None, n_residuals: int | None) -> Curvature:
     """No variable is free."""
     problem = Finding(
         "at_bound", "all variables are fixed or lie at a bound: there is no curvature to look at", {"variables": place.x.size}
     )
-    return blank(frame, place.fun, 0.0, problem, delta_f=np.nan, nfev=0, names=names, kind=kind, data=data)
+    return blank(frame, place.fun, 0.0, problem, delta_f=np.nan, nfev=0, names=names, kind=kind, n_residuals=n_residuals)

@@ -56,31 +56,31 @@ class Question:
     delta: float | None
     noise: float | None
     kind: str | None
-    data: int | None
+    n_residuals: int | None
 
     @classmethod
-    def checked(cls, delta_f: Any, noise: Any, kind: Any, data: Any) -> Question:
+    def checked(cls, delta_f: Any, noise: Any, kind: Any, n_residuals: Any) -> Question:
         """From what the user gave."""
         if kind is not None and kind not in KINDS:
             raise ValueError(f"`kind` must be None, {' or '.join(map(repr, KINDS))}, got {short_repr(kind)}.")
-        if kind == "least_squares" and data is None:
+        if kind == "least_squares" and n_residuals is None:
             raise ValueError(
-                '`data` must be given with kind="least_squares": the number of residuals whose squares f sums, such as data=len(t).'
+                '`n_residuals` is required with kind="least_squares": the number of squared residuals in the sum, e.g. len(t).'
             )
-        if data is not None and kind != "least_squares":
-            raise ValueError(f'`data`, the number of residuals, can be given only with kind="least_squares", got kind={kind!r}.')
+        if n_residuals is not None and kind != "least_squares":
+            raise ValueError(f'`n_residuals` is only valid with kind="least_squares", got kind={kind!r}.')
         return cls(
             delta=None if delta_f is None else as_positive("delta_f", delta_f),
             noise=None if noise is None else as_positive("noise", noise, or_zero=True),
             kind=kind,
-            data=None if data is None else as_count("data", data),
+            n_residuals=None if n_residuals is None else as_count("n_residuals", n_residuals),
         )
 
     def rise(self, ground: Ground, size: int) -> float | None:
         """The rise of f to look at, None if any will do: the user's, or the one that means one standard deviation."""
         if self.delta is not None or self.kind is None:
             return self.delta
-        unit = 1.0 if self.data is None else 2.0 * ground.value / (self.data - size)
+        unit = 1.0 if self.n_residuals is None else 2.0 * ground.value / (self.n_residuals - size)
         rise = float(np.clip(NOISE_SIGNAL * ground.noise, ONE_SIGMA * unit, WIDEST * unit))
         return rise if rise > 0 else None
 
@@ -93,7 +93,7 @@ def curvature(
     noise: float | None = None,
     maxfevals: float | None = None,
     kind: str | None = None,
-    data: int | None = None,
+    n_residuals: int | None = None,
     names: Sequence[str] | None = None,
     args: tuple[Any, ...] = (),
     bounds: Any = None,
@@ -115,9 +115,9 @@ def curvature(
         noise, and from other radii where f bends; one standard deviation for a `kind`.
     noise
         Standard deviation of a value, 0 for none. By default it is measured if f does not return the same value at the same point.
-    kind, data
+    kind, n_residuals
         For `stderr`, `covariance` and `intervals()`: "nll" if f is a negative log-likelihood (a rise of 1/2 is one standard deviation),
-        "least_squares" if it is the sum of `data` squared residuals, whose variance is then estimated.
+        "least_squares" if it is the sum of `n_residuals` squared residuals, whose variance is then estimated.
     maxfevals, names
         Evaluations that it may cost; under noise 500 + 10·(d + 1)(d + 2) by default. And what to call the variables in what is printed;
         by default as `minimize` was told.
@@ -133,7 +133,7 @@ def curvature(
            [-200.,  200.]])
     """
     calls = Calls.checked(fun, args, vectorized, workers, timeout, on_error)
-    question = Question.checked(delta_f, noise, kind, data)
+    question = Question.checked(delta_f, noise, kind, n_residuals)
     place_under = partial(found_place, result_or_optimizer, bounds, log_scaled=log_scaled)
     return _curvature_at(calls, place_under, question, maxfevals, found_names(result_or_optimizer) if names is None else names)
 
@@ -144,13 +144,13 @@ def _curvature_at(calls: Calls, place_under: Callable[[float], Place], question:
     called = as_names(names, place.x.size)
     frame = free_frame(place, place.x)
     if not frame.size:
-        return replace(nothing_free(place, frame, called, question.kind, question.data), calls=calls)
-    _check_data(frame, question)
+        return replace(nothing_free(place, frame, called, question.kind, question.n_residuals), calls=calls)
+    _check_n_residuals(frame, question)
     budget = _checked_evaluations(maxfevals, frame.size)
     with calls.open(failures := Failures()) as evaluate:
         objective = Objective(evaluate, budget)
         look = _looked_at(objective, place, place_under, frame, question)
-        told = called, question.kind, question.data
+        told = called, question.kind, question.n_residuals
         found = described(look, reported_minimum(objective, look), *told) if is_defined(look) else undefined(look, *told)
     return replace(found, nfev=objective.nfev, calls=calls, problems=found.problems + failed_calls(failures))
 
@@ -163,9 +163,9 @@ def _checked_evaluations(maxfevals: Any, size: int) -> float:
     return budget
 
 
-def _check_data(frame: Frame, question: Question) -> None:
-    if question.data is not None and question.data <= frame.size:
-        raise ValueError(f"`data` must exceed the number of free variables, {frame.size}, to estimate a variance, got {question.data}.")
+def _check_n_residuals(frame: Frame, question: Question) -> None:
+    if question.n_residuals is not None and question.n_residuals <= frame.size:
+        raise ValueError(f"`n_residuals` must exceed the number of free variables, {frame.size}, got {question.n_residuals}.")
 
 
 def _looked_at(objective: Objective, place: Place, place_under: Callable[[float], Place], frame: Frame, question: Question) -> Look:

@@ -145,7 +145,7 @@ def not_quadratic(evidence: Evidence) -> Finding | None:
     return Finding("not_quadratic", sentence, {"change": change, "delta_f": delta})
 
 
-def unseen(evidence: Evidence) -> Finding | None:
+def hidden_by_noise(evidence: Evidence) -> Finding | None:
     """Noise hides whether f is quadratic."""
     look = evidence.look
     least = float(np.max(VERY_SURE * look.lack_error, initial=0.0))
@@ -155,10 +155,10 @@ def unseen(evidence: Evidence) -> Finding | None:
         f"noise hides whether f is quadratic where it rises by {look.delta:.3g}: a curvature that changes by {100 * least:.3g} % between "
         "half the radius and the radius would not be seen, and errors do not tell of it; give more evaluations by `maxfevals`"
     )
-    return Finding("unseen", sentence, {"change": least, "delta_f": look.delta})
+    return Finding("hidden_by_noise", sentence, {"change": least, "delta_f": look.delta})
 
 
-def drift(evidence: Evidence) -> Finding | None:
+def off_minimum(evidence: Evidence) -> Finding | None:
     """The curvature is another one at the minimum than where it was looked at."""
     look = evidence.look
     if not NOT_QUADRATIC < look.drift < np.inf:
@@ -167,7 +167,7 @@ def drift(evidence: Evidence) -> Finding | None:
         f"f bends so much that a curvature changes by about {100 * look.drift:.2g} % between `centre`, where it was looked at, and the "
         "minimum `x`, which noise hid from the search: ask again at `x`, or give more evaluations by `maxfevals`"
     )
-    return Finding("drift", sentence, {"change": look.drift})
+    return Finding("off_minimum", sentence, {"change": look.drift})
 
 
 def not_converged(evidence: Evidence) -> Finding | None:
@@ -198,4 +198,13 @@ def at_bound(evidence: Evidence) -> Finding | None:
     return Finding("at_bound", sentence, {"variables": held.size})
 
 
-CHECKS: tuple[Callable[[Evidence], Finding | None], ...] = (saddle, noise, flat, not_converged, not_quadratic, unseen, drift, at_bound)
+CHECKS: tuple[Callable[[Evidence], Finding | None], ...] = (
+    saddle,
+    noise,
+    flat,
+    not_converged,
+    not_quadratic,
+    hidden_by_noise,
+    off_minimum,
+    at_bound,
+)

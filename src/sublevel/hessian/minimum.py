@@ -53,7 +53,7 @@ def _minimum_under_noise(objective: Objective, look: Look, z: Array) -> Minimum:
         f"the quadratic has its minimum where f is {value:.4g} instead of {expected:.4g}: f bends too much between there and the centre, "
         "which is reported instead. Use a smaller `delta_f`, or `noise=` and more evaluations by `maxfevals`"
     )
-    return Minimum(look.frame.centre, look.ground.value, (Finding("drift", sentence, {"excess": value - expected}),))
+    return Minimum(look.frame.centre, look.ground.value, (Finding("off_minimum", sentence, {"excess": value - expected}),))
 
 
 def _lower_values(objective: Objective, look: Look, minimum: Minimum) -> list[Finding]:

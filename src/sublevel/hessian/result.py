@@ -54,7 +54,7 @@ class Curvature:
     lack: float  # largest relative change of a curvature between half the radius and the radius: what is not quadratic, and noise
     nfev: int
     kind: str | None = None
-    data: int | None = None  # number of residuals, for kind="least_squares"
+    n_residuals: int | None = None  # number of residuals, for kind="least_squares"
     problems: tuple[Finding, ...] = ()
     names: tuple[str, ...] = ()
     box: tuple[Array, Array] = (np.array(-np.inf), np.array(np.inf))  # (d,) each
@@ -168,7 +168,7 @@ class Curvature:
         """How many standard deviations an interval reaches."""
         if not 0 < level < 1:
             raise ValueError(f"`level` must lie between 0 and 1, got {level!r}. 0.95 gives 95 % intervals.")
-        return float(ndtri(0.5 + 0.5 * level) if self.data is None else stdtrit(self._residual_dof, 0.5 + 0.5 * level))
+        return float(ndtri(0.5 + 0.5 * level) if self.n_residuals is None else stdtrit(self._residual_dof, 0.5 + 0.5 * level))
 
     def shifted(self, steps: Array) -> Array:
         """The user's points (..., d) at steps (..., d) from `x`: straight on, and in ln x for log-scaled variables, which stay positive."""
@@ -176,7 +176,7 @@ class Curvature:
 
     @property
     def _residual_dof(self) -> int:
-        return (self.data or 0) - int(np.count_nonzero(self.free))
+        return (self.n_residuals or 0) - int(np.count_nonzero(self.free))
 
     @property
     def _variance(self) -> float:
@@ -187,7 +187,7 @@ class Curvature:
             return 2.0 * self.fun / self._residual_dof
         raise ValueError(
             'what a rise of f means for the parameters depends on what f is: say kind="nll" for a negative log-likelihood, or '
-            'kind="least_squares" and data=n for a sum of n squared residuals. `hess_inv` is there without it.'
+            'kind="least_squares" and n_residuals=n for a sum of n squared residuals. `hess_inv` is there without it.'
         )
 
     @property

@@ -55,7 +55,7 @@ STRIDE, STRIDES, MARGIN = 4.0, 30, 4.0
 """By how much the scale is enlarged at a time, how often at most, and by how much more if it had to be at all."""
 LOOKS = (0, 6, 3)
 """The scale is looked at before the first iteration, and again after a sixth and a third of them, when the shape is another one."""
-FAR, STRETCHED, WEAK, ROUGH = 3.0, 30.0, 0.3, 2.0
+FAR, STRETCHED, WEAK, IMPRECISE = 3.0, 30.0, 0.3, 2.0
 """What is named: a mean that moves by so many standard deviations more than a sample spreads, a shape whose condition number grows by
 such a factor over the second half, a weaker signal, a larger bound."""
 
@@ -64,7 +64,7 @@ def shape_from_ranks(
     fun: Callable[..., Any],
     result_or_optimizer: Any,
     *,
-    compares: bool = False,
+    comparison: bool = False,
     sigma0: Any = None,
     scale: float | None = None,
     iterations: int = 100,
@@ -81,7 +81,7 @@ def shape_from_ranks(
     """The inverse Hessian up to a factor, from the order of values alone: the same for f, log f, and for a judge of which of two is better.
 
     fun
-        ``fun(x, *args)`` as for `minimize`; or, if it `compares`, ``fun(x, y, *args)`` that is True where x is better than y.
+        ``fun(x, *args)`` as for `minimize`; or, with `comparison`, ``fun(x, y, *args)`` that is True where x is better than y.
     result_or_optimizer
         Where: what `minimize` returned, an `Optimizer`, any OptimizeResult; or a point, with its standard deviations in `sigma0`.
     scale
@@ -98,7 +98,7 @@ def shape_from_ranks(
     >>> import numpy as np, sublevel as sl
     >>> valley = lambda x: x[0] ** 2 + 100 * (x[1] - x[0]) ** 2
     >>> result = sl.minimize(valley, [1, 1], 0.5, rng=1)
-    >>> judged = sl.shape_from_ranks(lambda x, y: bool(valley(x) < valley(y)), result, compares=True, rng=1)
+    >>> judged = sl.shape_from_ranks(lambda x, y: bool(valley(x) < valley(y)), result, comparison=True, rng=1)
     >>> (judged.hess_inv / judged.hess_inv[0, 0]).round(2)  # of the inverse Hessian ½·[[1, 1], [1, 1.01]]
     array([[1.  , 1.  ],
            [1.  , 1.01]])
@@ -115,7 +115,7 @@ def shape_from_ranks(
         return _described(frame, called, np.zeros(1), np.eye(1))  # every shape of one dimension is the same
     comparisons = _Comparisons(with_args(fun, args))
     how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
-    evaluate = _evaluator(comparisons, as_flag("compares", compares), how)
+    evaluate = _evaluator(comparisons, as_flag("comparison", comparison), how)
     look = _Look(evaluate)
     try:
         walk = _walk(look, frame, enlarged, count, size, MirroredFrames(as_generator(rng)))
@@ -124,13 +124,13 @@ def shape_from_ranks(
     return replace(_learned(walk, called), popsize=size, nfev=look.nfev, comparisons=comparisons.count)
 
 
-def _evaluator(comparisons: _Comparisons, compares: bool, how: tuple[bool, Workers, float | None, OnError]) -> Evaluator:
-    if not compares:
+def _evaluator(comparisons: _Comparisons, is_comparison: bool, how: tuple[bool, Workers, float | None, OnError]) -> Evaluator:
+    if not is_comparison:
         return evaluator(comparisons.better, *how)
     if how != (False, 1, None, "raise"):
         raise ValueError(
-            "a function that `compares` gets two points at a time, one pair after the other: leave out `vectorized` and `workers`, "
-            "`timeout` and `on_error`."
+            "comparisons are evaluated one pair of points at a time: leave out `vectorized`, `workers`, `timeout` and `on_error`, or pass "
+            "comparison=False."
         )
     return Compared(comparisons)
 
@@ -281,9 +281,9 @@ def _problems(walk: _Walk, settled: int, average: Averaged, signal: float, names
             "of the points, or f is not one valley at this scale; try another `scale`, larger against noise, smaller against bends",
             {"signal": signal},
         )
-    if (bound := average.spread(0.95)) > ROUGH:
+    if (bound := average.spread(0.95)) > IMPRECISE:
         yield Finding(
-            "rough",
+            "imprecise",
             f"Cond(hess_inv·H) may be up to {bound:.3g} (95 % confidence); more `iterations` help, like 1/√iterations under noise",
             {"accuracy": bound},
         )
