@@ -14,9 +14,6 @@ from sublevel.hessian.probing import Look
 from sublevel.hessian.result import Curvature
 from sublevel.run.diagnosis import Finding
 
-TOUCHED = 0.01
-"""A variable's variance is unknown if a direction without curvature may add more than this part to it."""
-
 
 def described(look: Look, minimum: Minimum, names: tuple[str, ...], kind: str | None, n_residuals: int | None) -> Curvature:
     """All there is to say, in the user's coordinates: those of a log-scaled variable move by x with those of the frame."""
@@ -70,7 +67,7 @@ def _inverse(look: Look, spectrum: Spectrum, slopes: Array) -> tuple[Array, Arra
     inverse, errors = root @ w, np.sqrt(look.variance * look.fit.errors.of_form(w))
     least = np.maximum(spectrum.errors[~sure], 1e-12 * np.max(np.abs(spectrum.values)))
     added = np.sum(np.square(root @ spectrum.vectors[:, ~sure]) / (unit * least), axis=1)
-    touched = added > TOUCHED * np.diagonal(inverse)
+    touched = added > look.tuning.unknown_share * np.diagonal(inverse)
     unknown = touched | touched[:, None]
     return np.where(unknown, np.nan, 0.5 * (inverse + inverse.T)), np.where(unknown, np.nan, errors)
 

@@ -13,13 +13,10 @@ from sublevel.evaluation.failures import Failures, OnError
 from sublevel.hessian.assemble import described, is_defined, nothing_free, undefined
 from sublevel.hessian.calls import Calls, failed_calls
 from sublevel.hessian.extrapolation import extrapolated_smooth, seen_change, settled
-from sublevel.hessian.findings import NOT_QUADRATIC, TRUSTED, Spectrum, spectrum_of
+from sublevel.hessian.findings import Spectrum, spectrum_of
 from sublevel.hessian.frame import Frame, Place, found_names, found_place, free_frame
 from sublevel.hessian.minimum import reported_minimum
 from sublevel.hessian.probing import (
-    NOISE_SIGNAL,
-    REPEATS,
-    ROUND_FOR_NOISE,
     Ground,
     Look,
     Objective,
@@ -31,22 +28,10 @@ from sublevel.hessian.probing import (
     telling_rise,
 )
 from sublevel.hessian.result import Curvature
+from sublevel.hessian.tuning import Tuning
 from sublevel.validation import as_budget, as_count, as_names, as_positive, short_repr
 
 KINDS = ("nll", "least_squares")
-ONE_SIGMA, WIDEST = 0.5, 2.0
-"""Rise of a negative log-likelihood at one standard deviation, where it is looked at, and at two, where it may be under noise."""
-PASSES = 5
-"""Looks at most, each in the frame that the one before has made rounder."""
-ROUND = 0.01
-"""Ratio of the smallest to the largest curvature from which on a frame is round enough."""
-NARROWER, NARROWINGS, BENT = 0.25, 5, 1e-9
-"""With a `kind` and without noise: by this factor the radius is made smaller where extrapolation does not do, how often at most, and the
-relative change of a curvature from which on that may help."""
-WIDER = 10.0
-"""Where the minimum keeps away, the region is made so many times as wide as it was off."""
-NOISY_BUDGET = 500
-"""Default budget under noise, beside 10·(d + 1)(d + 2) evaluations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +66,8 @@ class Question:
         if self.delta is not None or self.kind is None:
             return self.delta
         unit = 1.0 if self.n_residuals is None else 2.0 * ground.value / (self.n_residuals - size)
-        rise = float(np.clip(NOISE_SIGNAL * ground.noise, ONE_SIGMA * unit, WIDEST * unit))
+        tuning = ground.tuning
+        rise = float(np.clip(tuning.noise_signal * ground.noise, tuning.nll_rise * unit, tuning.max_nll_rise * unit))
         return rise if rise > 0 else None
 
 
@@ -134,11 +120,14 @@ def curvature(
     """
     calls = Calls.checked(fun, args, vectorized, workers, timeout, on_error)
     question = Question.checked(delta_f, noise, kind, n_residuals)
-    place_under = partial(found_place, result_or_optimizer, bounds, log_scaled=log_scaled)
-    return _curvature_at(calls, place_under, question, maxfevals, found_names(result_or_optimizer) if names is None else names)
+    tuning = Tuning()
+    place_under = partial(found_place, result_or_optimizer, bounds, log_scaled=log_scaled, tuning=tuning)
+    return _curvature_at(calls, place_under, question, maxfevals, found_names(result_or_optimizer) if names is None else names, tuning)
 
 
-def _curvature_at(calls: Calls, place_under: Callable[[float], Place], question: Question, maxfevals: Any, names: Any) -> Curvature:
+def _curvature_at(
+    calls: Calls, place_under: Callable[[float], Place], question: Question, maxfevals: Any, names: Any, tuning: Tuning
+) -> Curvature:
     """The same of a place, which is another one `place_under` noise."""
     place = place_under(0.0)
     called = as_names(names, place.x.size)
@@ -146,17 +135,17 @@ def _curvature_at(calls: Calls, place_under: Callable[[float], Place], question:
     if not frame.size:
         return replace(nothing_free(place, frame, called, question.kind, question.n_residuals), calls=calls)
     _check_n_residuals(frame, question)
-    budget = _checked_evaluations(maxfevals, frame.size)
+    budget = _checked_evaluations(maxfevals, frame.size, tuning)
     with calls.open(failures := Failures()) as evaluate:
-        objective = Objective(evaluate, budget)
+        objective = Objective(evaluate, budget, tuning)
         look = _looked_at(objective, place, place_under, frame, question)
         told = called, question.kind, question.n_residuals
         found = described(look, reported_minimum(objective, look), *told) if is_defined(look) else undefined(look, *told)
     return replace(found, nfev=objective.nfev, calls=calls, problems=found.problems + failed_calls(failures))
 
 
-def _checked_evaluations(maxfevals: Any, size: int) -> float:
-    least = (size + 1) * (size + 2) + REPEATS + 4
+def _checked_evaluations(maxfevals: Any, size: int, tuning: Tuning) -> float:
+    least = (size + 1) * (size + 2) + tuning.repeats + 4
     budget = np.inf if maxfevals is None else as_budget("maxfevals", maxfevals)
     if budget < least:
         raise ValueError(f"`maxfevals` must allow {least} evaluations for {size} free variables, got {maxfevals!r}.")
@@ -180,7 +169,7 @@ def _looked_at(objective: Objective, place: Place, place_under: Callable[[float]
         ground = ground_at(objective, frame, np.nan, ground.noise)
     size = frame.size
     if ground.is_noisy and not np.isfinite(objective.maxfevals):
-        objective.maxfevals = NOISY_BUDGET + 10 * (size + 1) * (size + 2)
+        objective.maxfevals = objective.tuning.noisy_budget + 10 * (size + 1) * (size + 2)
     asked = question.rise(ground, size)
     seen = probed_curvature(objective, frame, ground, asked, place.curvature)
     delta = asked or telling_rise(frame, ground, seen)
@@ -189,7 +178,7 @@ def _looked_at(objective: Objective, place: Place, place_under: Callable[[float]
     while True:
         axes = scaled_axes(objective, frame, ground, delta, size if is_fixed or turn else _checks(objective, size))
         look = looked(objective, axes if is_fixed else quadratic_axes(objective, axes, ground), ground)
-        last = turn + 1 == PASSES or objective.left < 2 * axes.star.evaluations
+        last = turn + 1 == objective.tuning.max_passes or objective.left < 2 * axes.star.evaluations
         better = None if last else _better(look, moved=look.frame.centre is not place.x)
         if better is None:
             return _finished(objective, look, question)
@@ -208,18 +197,20 @@ def _finished(objective: Objective, look: Look, question: Question) -> Look:
         finished = settled(objective, look, question.delta is not None)
     else:
         finished = _narrowed(objective, extrapolated_smooth(objective, look)) if by_kind else look
-    is_other = finished is not look and not (look.ground.is_noisy and finished.inner is None)
-    return replace(finished, plain_lack=seen_change(look, NOT_QUADRATIC), plain_delta=look.delta) if by_kind and is_other else finished
+    if not by_kind or finished is look or (look.ground.is_noisy and finished.inner is None):
+        return finished
+    return replace(finished, plain_lack=seen_change(look, look.tuning.not_quadratic), plain_delta=look.delta)
 
 
 def _narrowed(objective: Objective, look: Look) -> Look:
     """A look nearer to the minimum while curvatures that change with the radius hide whether there is one."""
-    for _ in range(NARROWINGS):
+    tuning = look.tuning
+    for _ in range(tuning.max_narrowings):
         frame, size = look.frame, look.frame.size
-        is_good = not seen_change(look, NOT_QUADRATIC) and spectrum_of(look).is_minimum
-        if is_good or not np.max(look.lack, initial=0.0) > BENT or not objective.can_spare(10 * size, size):
+        is_good = not seen_change(look, tuning.not_quadratic) and spectrum_of(look).is_minimum
+        if is_good or not np.max(look.lack, initial=0.0) > tuning.min_change or not objective.can_spare(10 * size, size):
             break
-        axes = scaled_axes(objective, frame.turned(NARROWER * np.eye(size)), look.ground, NARROWER**2 * look.delta, size)
+        axes = scaled_axes(objective, frame.turned(tuning.narrowing * np.eye(size)), look.ground, tuning.narrowing**2 * look.delta, size)
         nearer = extrapolated_smooth(objective, looked(objective, axes, look.ground))
         if not np.isfinite(nearer.fit.matrix).all():
             break
@@ -250,12 +241,13 @@ def _better(look: Look, moved: bool) -> _Aim | None:
     spectrum = spectrum_of(look)
     sizes = np.abs(spectrum.values)
     distance = float(np.linalg.norm(look.newton)) if spectrum.is_minimum else look.slope
-    if distance > TRUSTED and not look.ground.is_noisy:
+    if distance > look.tuning.trusted_radius and not look.ground.is_noisy:
         if spectrum.is_minimum and not moved:
             return _Aim(replace(_rounder(look, spectrum), centre=frame.points(look.newton)), look.delta)
-        wider = WIDER * distance if moved else distance
+        wider = look.tuning.recentre_factor * distance if moved else distance
         return _Aim(frame.turned(wider * np.eye(size)), look.delta * wider**2)
-    if spectrum.is_negative.any() or np.min(sizes) >= (ROUND_FOR_NOISE if look.ground.is_noisy else ROUND) * np.max(sizes):
+    roundness = look.tuning.roundness_for_noise if look.ground.is_noisy else look.tuning.roundness
+    if spectrum.is_negative.any() or np.min(sizes) >= roundness * np.max(sizes):
         return None
     return _Aim(_rounder(look, spectrum), look.delta)
 
@@ -263,4 +255,5 @@ def _better(look: Look, moved: bool) -> _Aim | None:
 def _rounder(look: Look, spectrum: Spectrum) -> Frame:
     """The frame in which the curvatures that were seen are equal."""
     sizes = np.abs(spectrum.values)
-    return look.frame.turned(spectrum.vectors / np.sqrt(np.maximum(sizes, np.maximum(spectrum.errors, ROUND**2 * np.max(sizes)))))
+    least = look.tuning.roundness**2 * np.max(sizes)
+    return look.frame.turned(spectrum.vectors / np.sqrt(np.maximum(sizes, np.maximum(spectrum.errors, least))))

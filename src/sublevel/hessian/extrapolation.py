@@ -13,45 +13,24 @@ import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.hessian.design import INNER, extrapolated, extrapolated_unit, fitted
-from sublevel.hessian.probing import ROUND_FOR_NOISE, Look, Objective, Rounds
-
-PRECISION = 0.07
-"""Relative error of an eigenvalue of the whitened Hessian that noise may leave."""
-SMOOTH = 0.01
-"""Without noise: part of a curvature that may change between half the radius and the radius where the limit of small radii is wanted."""
-MOST_ROUNDS = 10_000
-"""Rounds at most."""
-DOF = 30
-"""Degrees of freedom from which the noise is to be estimated: its standard deviation is then known to 13 %."""
-VERY_SURE = 4.0
-"""The largest of many changes is more than noise if it is so many standard errors."""
-SEEN = 2.0
-"""Standard deviations from which on a difference is not taken for noise."""
-WIDEST_RADIUS = 4.0
-"""Radius up to which f is looked at, in units of that at which it rises by a hundred times the noise."""
-TERMS = 1.6
-"""γ/β² of log cosh, the logistic likelihood of one datum: 1 − r²/6 + 2r⁴/45. A geometric series has 1, a cosine 0.4, a quartic 0."""
-FLAT = 0.01
-"""Part of the largest curvature from which on a change of the smallest one is told."""
-MOVES = 4
-"""Times that the centre is moved to the minimum at most."""
-ENOUGH = 4
-"""Rounds that must be left for another radius to be tried: that one, a pair around the minimum, and one more."""
+from sublevel.hessian.probing import Look, Objective, Rounds
+from sublevel.hessian.tuning import Tuning
 
 
 def settled(objective: Objective, look: Look, is_fixed: bool) -> Look:
-    """The look repeated until noise moves no curvature by more than PRECISION, or a budget that was given is spent.
+    """The look repeated until noise moves no curvature by more than `precision`, or a budget that was given is spent.
 
     Where that is worth more than the same points again, and the region is not `is_fixed` by who asked, other radii are looked at too.
     """
     if not look.ground.is_noisy:
         return look
     residuals = 1 + look.rounds.star.checks + len(look.rounds.star.couple_rows) // 2
-    look = repeated(objective, look, np.ceil(DOF / residuals))
+    look = repeated(objective, look, np.ceil(objective.tuning.noise_dof / residuals))
     if not is_fixed and look.rounds.star.both and (objective.spends or is_bent(look)):
         look = recentred(objective, with_least_error(objective, look))
     count = look.rounds.count if look.inner is None else look.inner.count
-    return with_bias(repeated(objective, look, MOST_ROUNDS if objective.spends else np.ceil(count * np.square(look.spread / PRECISION))))
+    enough = np.ceil(count * np.square(look.spread / look.tuning.precision))
+    return with_bias(repeated(objective, look, objective.tuning.max_rounds if objective.spends else enough))
 
 
 def extrapolated_smooth(objective: Objective, look: Look) -> Look:
@@ -59,7 +38,7 @@ def extrapolated_smooth(objective: Objective, look: Look) -> Look:
     star, frame = look.rounds.star, look.frame
     known, size = look.rounds, star.size
     costs = 2 * size + 2 * len(star.couple_rows)
-    if star.checks < size or not np.max(look.lack, initial=0.0) > SMOOTH or objective.left < costs + 1:
+    if star.checks < size or not np.max(look.lack, initial=0.0) > objective.tuning.smooth_change or objective.left < costs + 1:
         return look
     nearer = objective.pairs(frame, INNER**2 * np.eye(size))
     inner = Rounds(
@@ -74,7 +53,7 @@ def extrapolated_smooth(objective: Objective, look: Look) -> Look:
 
 def repeated(objective: Objective, look: Look, wanted: float) -> Look:
     """With so many rounds as are wanted, or as can be paid, of the inner star if there are two."""
-    count = int(min(wanted, MOST_ROUNDS))
+    count = int(min(wanted, objective.tuning.max_rounds))
     if look.inner is not None:
         inner = look.inner.more(objective, look.frame.turned(INNER * np.eye(look.frame.size)), count)
         return _paired(replace(look, nfev=objective.nfev), inner)
@@ -93,13 +72,13 @@ def with_bias(look: Look) -> Look:
 def seen_change(look: Look, least: float) -> float:
     """The largest relative change of a curvature with the radius if it is more than `least` and than noise, else 0."""
     lack = look.lack
-    is_seen = lack > np.maximum(least, look.ground.is_noisy * VERY_SURE * look.lack_error)
+    is_seen = lack > np.maximum(least, look.ground.is_noisy * look.tuning.significance * look.lack_error)
     return float(np.max(lack[is_seen], initial=0.0))
 
 
 def is_bent(look: Look) -> bool:
-    """Whether a curvature changes with the radius, by more than noise and PRECISION."""
-    return seen_change(look, PRECISION) > 0
+    """Whether a curvature changes with the radius, by more than noise and `precision`."""
+    return seen_change(look, look.tuning.precision) > 0
 
 
 def with_least_error(objective: Objective, plain: Look) -> Look:
@@ -107,8 +86,8 @@ def with_least_error(objective: Objective, plain: Look) -> Look:
 
     The pair of radii begins at half the radius if f is seen to bend, and is doubled while that makes the error smaller.
     """
-    bent = is_bent(plain)
-    other = _from_radius(objective, plain, INNER if bent else 1.0 / INNER) if _can_pay(objective, plain, ENOUGH) else None
+    bent, enough = is_bent(plain), objective.tuning.min_rounds_left
+    other = _from_radius(objective, plain, INNER if bent else 1.0 / INNER) if _can_pay(objective, plain, enough) else None
     if other is None:
         return plain
     inner, outer = (other, plain) if bent else (plain, other)
@@ -119,7 +98,7 @@ def with_least_error(objective: Objective, plain: Look) -> Look:
     term = _next_term(slope)
     expected = term if np.isfinite(term) else 0.0  # nothing is known of it
     best = replace(best, bias=expected)
-    while outer.delta < 0.9 * WIDEST_RADIUS**2 * plain.delta and _can_pay(objective, plain, ENOUGH):
+    while outer.delta < 0.9 * objective.tuning.max_radius**2 * plain.delta and _can_pay(objective, plain, enough):
         wider = _from_radius(objective, outer, 1.0 / INNER)
         if wider is None:
             break
@@ -141,6 +120,7 @@ class _Difference(NamedTuple):
     most: float  # of any direction
     square: float  # of all together, less what noise makes of it
     deviation: float  # its standard deviation
+    tuning: Tuning
 
     @property
     def at_most(self) -> float:
@@ -150,7 +130,7 @@ class _Difference(NamedTuple):
     @property
     def seen(self) -> float:
         """The square, or 0 if it may all be noise."""
-        return self.square if self.square > SEEN * self.deviation else 0.0
+        return self.square if self.square > self.tuning.visible * self.deviation else 0.0
 
 
 def _difference(one: Look, other: Look, metric: Array) -> _Difference:
@@ -158,23 +138,24 @@ def _difference(one: Look, other: Look, metric: Array) -> _Difference:
     variances = _variances(one, metric) + _variances(other, metric)
     matrix = metric.T @ (one.relative - other.relative) @ metric
     square = max(float(np.sum(np.square(matrix)) - np.sum(variances)), 0.0)
-    return _Difference(float(np.linalg.norm(matrix, 2)), square, 2.0 * float(np.linalg.norm(variances)))
+    return _Difference(float(np.linalg.norm(matrix, 2)), square, 2.0 * float(np.linalg.norm(variances)), one.tuning)
 
 
 def _next_term(change: _Difference) -> float:
-    """Square of what r⁴ leaves in the extrapolation, INNER²·γr⁴, if γ is as large beside β² as TERMS; infinite where βr² is 1 or more."""
+    """Square of the error INNER²·γr⁴ left by extrapolation if γ/β² is `term_ratio`; infinite where βr² is 1 or more."""
     slope = change.most / (1.0 - INNER**2)
-    return float(np.square(TERMS * INNER**2 * slope / (1.0 - INNER**2)) * change.at_most) if slope < 1.0 else np.inf
+    share = change.tuning.term_ratio * INNER**2 * slope / (1.0 - INNER**2)
+    return float(np.square(share) * change.at_most) if slope < 1.0 else np.inf
 
 
 def recentred(objective: Objective, look: Look) -> Look:
     """A pair of radii around the minimum of the quadratic, where that is well inside: noise stops a search beside it.
 
     Without cubic terms that minimum is known much better than from the search, and where f bends the curvature is not the same beside it.
-    Once more if the new minimum is so far away that a curvature changes by PRECISION.
+    Once more if the new minimum is so far away that a curvature changes by `precision`.
     """
-    for _ in range(MOVES):
-        if look.inner is None or look.drift < PRECISION or not _is_inside(look) or not _can_pay(objective, look, 3):
+    for _ in range(objective.tuning.max_moves):
+        if look.inner is None or look.drift < look.tuning.precision or not _is_inside(look) or not _can_pay(objective, look, 3):
             break
         there = replace(look, frame=replace(look.frame, centre=look.frame.points(look.newton)))
         outer = _from_radius(objective, there, 1.0)
@@ -193,8 +174,8 @@ def _is_inside(look: Look) -> bool:
 
 def _drift(before: Look, after: Look) -> float:
     """By what part a curvature changes on the way to the new minimum, if it goes on as on the way from the old centre to the new one."""
-    change = after.relative - before.relative
-    most = max(float(np.linalg.norm(metric.T @ change @ metric, 2)) for metric in (_metric(before, FLAT), _metric(after, FLAT)))
+    change, flat = after.relative - before.relative, after.tuning.flat
+    most = max(float(np.linalg.norm(metric.T @ change @ metric, 2)) for metric in (_metric(before, flat), _metric(after, flat)))
     return most * float(np.linalg.norm(after.newton) / np.linalg.norm(before.newton))
 
 
@@ -205,7 +186,7 @@ def _can_pay(objective: Objective, look: Look, rounds: int) -> bool:
 def _from_radius(objective: Objective, look: Look, factor: float) -> Look | None:
     """One round from a radius that is `factor` times that of a look; None if the box or f do not allow it."""
     star, frame = look.rounds.star, look.frame.turned(factor * np.eye(look.frame.size))
-    if factor >= 1.0 and np.min(frame.reach) < 1.0:
+    if factor >= 1.0 and np.min(frame.reach(objective.tuning.axis_rounding)) < 1.0:
         return None
     rounds = Rounds(star, objective.centre(frame), objective.pairs(frame, star.axis_rows), objective.pairs(frame, star.couple_rows))
     fit = fitted(star, rounds.values, exact=False)
@@ -219,11 +200,11 @@ def _paired(outer: Look, inner: Rounds) -> Look:
     return replace(outer, inner=inner, fit=extrapolated(outer.rounds.star, outer.rounds.values, inner.values))
 
 
-def _metric(look: Look, least: float = ROUND_FOR_NOISE) -> Array:
-    """W (k, k) such that WᵀQW is relative to the curvatures for a change Q of them, none taken for less than this part of the largest."""
+def _metric(look: Look, least: float | None = None) -> Array:
+    """W (k, k) such that WᵀQW is the relative change of curvatures for a change Q, each taken as at least `least` of the largest."""
     values, vectors = np.linalg.eigh(look.relative)
-    sizes = np.abs(values)
-    return vectors / np.sqrt(np.maximum(sizes, least * np.max(sizes)))
+    sizes, share = np.abs(values), look.tuning.roundness_for_noise if least is None else least
+    return vectors / np.sqrt(np.maximum(sizes, share * np.max(sizes)))
 
 
 def _variances(look: Look, metric: Array) -> Array:

@@ -9,22 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
-from sublevel.hessian.extrapolation import VERY_SURE, seen_change
+from sublevel.hessian.extrapolation import seen_change
 from sublevel.hessian.probing import Look
 from sublevel.run.diagnosis import Finding
-
-SURE = 3.0
-"""A curvature differs from 0 if it is so many standard errors away, or 2√k: so far eigenvalues of mere noise reach (Wigner 1955)."""
-NEGLIGIBLE = 1e-8
-"""A curvature of less than this part of the largest, in a frame that was made round, is none."""
-TOO_NOISY = 0.2
-"""Typical relative error of a curvature from which on noise is too large."""
-NOT_QUADRATIC = 0.1
-"""Part of a curvature that changes between half the radius and the radius from which on f is not quadratic at this scale."""
-HIDDEN = 0.5
-"""Part of a curvature whose change must not stay hidden under noise."""
-TRUSTED = 1.5
-"""The minimum of the quadratic is believed if it lies within so many radii."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +21,7 @@ class Spectrum:
     values: Array  # (k,), ascending
     errors: Array  # (k,), standard errors
     vectors: Array  # (k, k), in columns
-
-    @property
-    def is_sure(self) -> NDArray[np.bool_]:
-        """Where the curvature differs from 0 (k,)."""
-        least = max(SURE, 2.0 * np.sqrt(self.values.size)) * self.errors
-        return np.abs(self.values) > np.maximum(least, NEGLIGIBLE * np.max(np.abs(self.values)))
+    is_sure: NDArray[np.bool_]  # (k,), where the curvature differs from 0
 
     @property
     def is_negative(self) -> NDArray[np.bool_]:
@@ -55,8 +37,10 @@ class Spectrum:
 def spectrum_of(look: Look) -> Spectrum:
     """Of a look whose numbers are finite."""
     values, vectors = np.linalg.eigh(look.relative)
-    errors = np.sqrt(look.scatter * look.fit.errors.of_curvatures(vectors))
-    return Spectrum(values, errors / (2.0 * look.delta), vectors)
+    errors = np.sqrt(look.scatter * look.fit.errors.of_curvatures(vectors)) / (2.0 * look.delta)
+    least = max(look.tuning.sure, 2.0 * np.sqrt(values.size)) * errors
+    is_sure = np.abs(values) > np.maximum(least, look.tuning.negligible * np.max(np.abs(values)))
+    return Spectrum(values, errors, vectors, is_sure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +83,9 @@ def noise(evidence: Evidence) -> Finding | None:
     """Noise hides the curvature."""
     look, spectrum = evidence.look, evidence.spectrum
     error, deviation = float(np.median(spectrum.errors)), float(np.sqrt(look.scatter))
-    if error < TOO_NOISY or not look.ground.is_noisy:
+    if error < look.tuning.too_noisy or not look.ground.is_noisy:
         return None
-    factor = np.square(error / (0.25 * TOO_NOISY))
+    factor = np.square(error / (0.25 * look.tuning.too_noisy))
     sentence = (
         f"values scatter by {deviation:.3g} where f rises by {look.delta:.3g}, and after {look.nfev} evaluations the curvatures still have "
         f"a relative error of {error:.2g}; give a `delta_f` of {20 * deviation:.2g} or more, or {factor:.2g} times as many evaluations by "
@@ -129,7 +113,7 @@ def flat(evidence: Evidence) -> Finding | None:
 def not_quadratic(evidence: Evidence) -> Finding | None:
     """Curvatures change with the radius, beyond what noise does."""
     look = evidence.look
-    inside = seen_change(look, NOT_QUADRATIC)
+    inside = seen_change(look, look.tuning.not_quadratic)
     change, delta = (inside, look.delta) if inside else (look.plain_lack, look.plain_delta)
     if not change:
         return None
@@ -148,8 +132,8 @@ def not_quadratic(evidence: Evidence) -> Finding | None:
 def hidden_by_noise(evidence: Evidence) -> Finding | None:
     """Noise hides whether f is quadratic."""
     look = evidence.look
-    least = float(np.max(VERY_SURE * look.lack_error, initial=0.0))
-    if not look.ground.is_noisy or look.inner is not None or least < HIDDEN or noise(evidence):
+    least = float(np.max(look.tuning.significance * look.lack_error, initial=0.0))
+    if not look.ground.is_noisy or look.inner is not None or least < look.tuning.hidden_change or noise(evidence):
         return None
     sentence = (
         f"noise hides whether f is quadratic where it rises by {look.delta:.3g}: a curvature that changes by {100 * least:.3g} % between "
@@ -161,7 +145,7 @@ def hidden_by_noise(evidence: Evidence) -> Finding | None:
 def off_minimum(evidence: Evidence) -> Finding | None:
     """The curvature is another one at the minimum than where it was looked at."""
     look = evidence.look
-    if not NOT_QUADRATIC < look.drift < np.inf:
+    if not look.tuning.not_quadratic < look.drift < np.inf:
         return None
     sentence = (
         f"f bends so much that a curvature changes by about {100 * look.drift:.2g} % between `centre`, where it was looked at, and the "
@@ -174,7 +158,7 @@ def not_converged(evidence: Evidence) -> Finding | None:
     """The minimum of the quadratic lies outside of the region that was looked at."""
     look = evidence.look
     distance = float(np.linalg.norm(look.newton))
-    if not evidence.spectrum.is_minimum or distance <= TRUSTED:
+    if not evidence.spectrum.is_minimum or distance <= look.tuning.trusted_radius:
         return None
     sentence = (
         f"the minimum of the fitted quadratic lies {distance:.3g} radii from the point that was given, where f is lower by about "

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import Family
 from sublevel.engine.families.full import power_of_two_near
+from sublevel.hessian.tuning import Tuning
 from sublevel.run.diagnosis import TOUCHING
 from sublevel.run.history import History, Snapshot
 from sublevel.run.optimizer import Optimizer
@@ -23,12 +24,6 @@ from sublevel.validation import as_bounds, as_log_scaled, as_x0, short_repr
 EPS = float(np.finfo(np.float64).eps)
 MOST_VARIABLES = 10_000
 """Variables up to which a Hessian fits into memory: 800 MB."""
-COARSE = 1e-5
-"""Part of a radius that rounding of x may be when an axis is made longer."""
-CLEAR = 100.0
-"""Spacings of floats above the best value from which on a rise is more than rounding."""
-CLEAR_OF_NOISE = 10.0
-"""Standard deviations of noise above the best value from which on it does not matter: the best of 1e4 values is 4 of them too low."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +83,11 @@ class Frame:
         """The frame with root·matrix for a root, matrix (k, k)."""
         return replace(self, root=self.root @ matrix)
 
-    @property
-    def reach(self) -> Array:
-        """How far each axis (k,) may go such that the sum of two such steps stays within the box, and rounding of x within COARSE radii."""
+    def reach(self, rounding: float) -> Array:
+        """Largest step along each axis (k,): the sum of two stays within the box, and rounding of x below `rounding` radii."""
         lower, centre, upper = in_search_units(self.is_log, self.box[0], self.centre, self.box[1])
         room = np.minimum(centre - lower, upper - centre)
-        fine = COARSE / (EPS * np.linalg.norm(self.inverse, axis=0))
+        fine = rounding / (EPS * np.linalg.norm(self.inverse, axis=0))
         room[self.free] = np.minimum(room[self.free], np.maximum(fine, np.max(np.abs(self.root[self.free]), axis=1)))
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.min(np.where(self.root == 0, np.inf, room[:, None] / (2.0 * np.abs(self.root))), axis=0)
@@ -104,7 +98,7 @@ def in_search_units(is_log: NDArray[np.bool_], *points: Array) -> tuple[Array, .
     return tuple(log_where(is_log, np.where(is_log, np.maximum(point, 0.0), point)) for point in points)
 
 
-def found_place(found: Any, bounds: Any, noise: float = 0.0, log_scaled: Any = None) -> Place:
+def found_place(found: Any, bounds: Any, noise: float = 0.0, log_scaled: Any = None, tuning: Tuning | None = None) -> Place:
     """The place that an Optimizer, a result of `minimize`, or any other OptimizeResult stands for, if values scatter by so much."""
     if isinstance(found, Optimizer):
         _refuse_log_scaled(log_scaled)
@@ -114,9 +108,10 @@ def found_place(found: Any, bounds: Any, noise: float = 0.0, log_scaled: Any = N
     if getattr(found, "history", None) is not None and hasattr(found, "mean"):
         _refuse_log_scaled(log_scaled)
         run = _best_run(found.history)
-        snapshots = _telling(found.history, run, noise)
+        least = _least_rise(found.history, noise, tuning or Tuning())
+        snapshots = _telling(found.history, run, least)
         last, learned = (_searched_place(found.x, found.fun, seen[-1].theta, found.history.space, bounds) for seen in (run, snapshots))
-        return replace(last, root=learned.root, curvature=_seen_curvature(found.history, snapshots, noise))
+        return replace(last, root=learned.root, curvature=_seen_curvature(found.history, snapshots, least))
     x = as_x0(found.x)
     box = _box(bounds, x.size)
     is_log = as_log_scaled(False if log_scaled is None else log_scaled, box[0], x)
@@ -144,29 +139,37 @@ def _best_run(history: History) -> list[Snapshot]:
     return [snapshot for snapshot in history.snapshots if snapshot.run == best] or history.snapshots[-1:]
 
 
-def _telling(history: History, snapshots: list[Snapshot], noise: float) -> list[Snapshot]:
+def _telling(history: History, snapshots: list[Snapshot], least: float) -> list[Snapshot]:
     """The snapshots up to the last at which values differed by more than rounding or noise: after that a search forgets its shape."""
-    is_clear = np.flatnonzero(_rises(history, snapshots, noise)[1])
+    is_clear = np.flatnonzero(_rises(history, snapshots, least)[1])
     return snapshots[: is_clear[-1] + 1] if is_clear.size else snapshots
 
 
-def _rises(history: History, snapshots: list[Snapshot], noise: float) -> tuple[Array, NDArray[np.bool_]]:
+def _rises(history: History, snapshots: list[Snapshot], least: float) -> tuple[Array, NDArray[np.bool_]]:
     """How far the best of a generation lay above the best of all at each snapshot (s,), and where that is more than rounding and noise."""
     columns = history.arrays()
-    best = float(np.nanmin(columns["best"], initial=np.inf))
     rows = np.minimum(np.searchsorted(columns["nfev"], [snapshot.nfev for snapshot in snapshots]), len(history) - 1)
-    rises = columns["generation_best"][rows] - best
-    return rises, np.isfinite(rises) & (rises > max(CLEAR * np.spacing(abs(best)), CLEAR_OF_NOISE * noise))
+    rises = columns["generation_best"][rows] - _best_value(history)
+    return rises, np.isfinite(rises) & (rises > least)
 
 
-def _seen_curvature(history: History, snapshots: list[Snapshot], noise: float) -> float:
+def _best_value(history: History) -> float:
+    return float(np.nanmin(history.arrays()["best"], initial=np.inf))
+
+
+def _least_rise(history: History, noise: float, tuning: Tuning) -> float:
+    """Rise above the best value that is more than rounding and noise."""
+    return max(tuning.history_clear * np.spacing(abs(_best_value(history))), tuning.history_clear_of_noise * noise)
+
+
+def _seen_curvature(history: History, snapshots: list[Snapshot], least: float) -> float:
     """A guess at f″ in the last whitened frame, from how far the values of generations lay above the best while the frame shrank.
 
     The best of a generation lies about d/4 curvatures above the minimum; within a factor of ten is good enough here, so it is made a
     power of two, which scales with f and x without rounding.
     """
     last, later = snapshots[-1].theta, snapshots[len(snapshots) // 2 :]
-    rises, usable = _rises(history, later, noise)
+    rises, usable = _rises(history, later, least)
     sizes = np.exp([2.0 * (last.log_size - snapshot.theta.log_size) for snapshot in later])
     return float(power_of_two_near(np.median((4.0 / last.dimension) * (rises * sizes)[usable]))) if usable.any() else np.nan
 

@@ -7,15 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sublevel.engine.arrays import Array
-from sublevel.hessian.findings import TRUSTED, spectrum_of
-from sublevel.hessian.probing import CLEAR, CLEAR_NOISE, Look, Objective
+from sublevel.hessian.findings import spectrum_of
+from sublevel.hessian.probing import Look, Objective
 from sublevel.run.diagnosis import Finding
-
-LOWER = 0.01
-"""Part of the rise `delta_f` by which a value must be lower to be reported: the minimum then lies a tenth of a radius away."""
-
-FAR, MISSED = 0.5, 0.5
-"""Under noise a minimum more than FAR radii away is evaluated, and refused if f exceeds the quadratic by the part MISSED of `delta_f`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +23,7 @@ class Minimum:
 
 def reported_minimum(objective: Objective, look: Look) -> Minimum:
     """The minimum of the quadratic where f is not higher than at the centre, which may cost one evaluation; else the centre."""
-    is_trusted = spectrum_of(look).is_minimum and np.linalg.norm(look.newton) <= TRUSTED
+    is_trusted = spectrum_of(look).is_minimum and np.linalg.norm(look.newton) <= look.tuning.trusted_radius
     z = look.newton if is_trusted else np.zeros(look.frame.size)
     x = look.frame.points(z)
     if look.ground.is_noisy:
@@ -44,10 +38,10 @@ def reported_minimum(objective: Objective, look: Look) -> Minimum:
 def _minimum_under_noise(objective: Objective, look: Look, z: Array) -> Minimum:
     """The minimum z (k,) of the quadratic; the centre if it is far from there and a value shows that the quadratic does not hold."""
     x, expected = look.frame.points(z), float(look.fit.constant + look.fit.gradient @ z + 0.5 * z @ look.fit.matrix @ z)
-    if np.linalg.norm(z) <= FAR or objective.left < 1:
+    if np.linalg.norm(z) <= look.tuning.far or objective.left < 1:
         return Minimum(x, expected)
     value = float(objective.at(x[None].copy())[0])
-    if value - expected <= max(CLEAR_NOISE * look.ground.noise, MISSED * look.delta):
+    if value - expected <= max(look.tuning.clear_of_noise * look.ground.noise, look.tuning.missed * look.delta):
         return Minimum(x, expected)
     sentence = (
         f"the quadratic has its minimum where f is {value:.4g} instead of {expected:.4g}: f bends too much between there and the centre, "
@@ -58,7 +52,7 @@ def _minimum_under_noise(objective: Objective, look: Look, z: Array) -> Minimum:
 
 def _lower_values(objective: Objective, look: Look, minimum: Minimum) -> list[Finding]:
     """What was found below the point that was given, and below the one that is reported."""
-    least = max(CLEAR * look.ground.grain, LOWER * look.delta)
+    least = max(look.tuning.clear * look.ground.grain, look.tuning.lower * look.delta)
     findings = list[Finding]()
     if (drop := objective.first - minimum.fun) > least:
         sentence = (

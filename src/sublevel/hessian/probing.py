@@ -10,39 +10,10 @@ from sublevel.engine.arrays import Array
 from sublevel.evaluation.evaluators import Evaluator, all_values
 from sublevel.hessian.design import INNER, Quadratic, Star, Values, fitted
 from sublevel.hessian.frame import EPS, Frame
+from sublevel.hessian.tuning import Tuning
 
-BAND, BAND_FOR_NOISE = 5.0, 1.5
-"""An axis is well scaled when f rises along it by what is asked, within this factor; under noise precision depends on it."""
-LARGEST_FACTOR = 1e3
-"""An axis is made longer or shorter by no more than this in one go."""
-RESCALINGS = 8
-"""How often the axes are scaled anew at most."""
-DAMPING = 0.6
-"""From the second scaling on the stretch gets this exponent, such that scaling converges for |x| and x⁴ too."""
-LACK = 3e-3
-"""Part of a curvature that may change between half the radius and the radius before another scale is tried."""
-STRIDE = 10.0
-"""By this factor the radius changes when another scale is tried."""
-TRIALS, WIDER_TRIALS = 5, 3
-"""Narrower and wider scales that are tried at most; three strides lead from a rise of 1e-8 of |f| to one of 1e-2."""
-SIGNAL = 1e8
-"""Rise in units of the spacing of floats at f: rounding then is 1e-8 of it."""
-ARGUMENT_SIGNAL = 1e7
-"""Radius in units of the spacing of floats at x."""
-NOISE_SIGNAL = 100.0
-"""Rise in units of the noise."""
-CLEAR, CLEAR_NOISE = 100.0, 5.0
-"""A rise is told from rounding, or from noise, if it is so many times as large."""
-LARGEST_GROWTH = 1e3
-"""An axis along which f does not rise is made longer by no more than this."""
 LARGEST_VALUE = float(np.sqrt(np.finfo(np.float64).max))
 """Values from here on are none: there is no arithmetic with them."""
-REPEATS = 10
-"""Evaluations of the centre from which noise is measured."""
-PROBES = 12
-"""Pairs of points that are tried at most to find out how steep f is."""
-ROUND_FOR_NOISE = 0.2
-"""Ratio of the smallest to the largest curvature from which on a frame is round enough for noisy values."""
 BIAS = float(np.sqrt(2.0) * (1.0 + INNER**6) / np.sqrt(1.0 + INNER**4) / (1.0 - INNER**2))
 """A quartic term, seen as the change between the two radii, biases a curvature by one standard error of values that scatter by so much."""
 
@@ -50,8 +21,8 @@ BIAS = float(np.sqrt(2.0) * (1.0 + INNER**6) / np.sqrt(1.0 + INNER**4) / (1.0 - 
 class Objective:
     """f with its evaluations counted."""
 
-    def __init__(self, evaluate: Evaluator, maxfevals: float) -> None:
-        self.evaluate, self.maxfevals, self.nfev = evaluate, maxfevals, 0
+    def __init__(self, evaluate: Evaluator, maxfevals: float, tuning: Tuning) -> None:
+        self.evaluate, self.maxfevals, self.tuning, self.nfev = evaluate, maxfevals, tuning, 0
         self.spends = bool(np.isfinite(maxfevals))  # a budget that somebody gave is there to be spent on noise
         self.first, self.best = np.nan, np.inf  # value of the first point, and the lowest
         self.best_x: Array | None = None  # (d,), where that was
@@ -95,6 +66,7 @@ class Ground:
     values: Array  # all that were seen
     noise: float  # standard deviation of a value, 0 if it is always the same
     grain: float  # what rounding, or noise, makes of a value at least
+    tuning: Tuning
 
     @property
     def value(self) -> float:
@@ -121,7 +93,7 @@ class Axes:
         even = 0.5 * (self.values[0] + self.values[1]) - ground.value
         outer, inner = even[: self.star.checks], even[self.star.size :] / INNER**2
         size = np.maximum(np.abs(outer), np.abs(inner))
-        clear = np.isfinite(size) & (size > CLEAR * ground.grain)
+        clear = np.isfinite(size) & (size > ground.tuning.clear * ground.grain)
         return int(np.count_nonzero(~clear)), float(np.max(np.abs(outer - inner)[clear] / size[clear], initial=0.0))
 
 
@@ -183,6 +155,11 @@ class Look:
     drift: float = np.inf  # part by which a curvature may differ between the centre and the minimum, if that is known
 
     @property
+    def tuning(self) -> Tuning:
+        """The tunables it was made with."""
+        return self.ground.tuning
+
+    @property
     def relative(self) -> Array:
         """The whitened Hessian (k, k) in units in which 1 means that f rises by delta at one radius: those are the same at all radii."""
         return self.fit.matrix / (2.0 * self.delta)
@@ -212,7 +189,7 @@ class Look:
     def noise_variance(self) -> float:
         """Of a value at one and the same point, as far as there were enough of them to tell."""
         squares, dof = self.fit.pure
-        return squares / dof if dof >= REPEATS - 1 else np.square(self.ground.noise)
+        return squares / dof if dof >= self.tuning.repeats - 1 else np.square(self.ground.noise)
 
     @property
     def slope(self) -> float:
@@ -233,7 +210,7 @@ class Look:
     def _rises(self) -> Array:
         """What f rises by along the axes that have inner points, and the couples (n,), not taken for less than the band allows."""
         star = self.rounds.star
-        rises = np.maximum(0.5 * np.abs(np.diagonal(self.fit.matrix)), self.delta / BAND)
+        rises = np.maximum(0.5 * np.abs(np.diagonal(self.fit.matrix)), self.delta / self.tuning.band)
         i, j = star.couples
         return np.concatenate([rises[: star.checks], *([0.5 * (rises[i] + rises[j])] if star.both else [])])
 
@@ -243,7 +220,7 @@ class Look:
         if not np.isfinite(self.fit.matrix).all():
             return 0.0
         sizes = np.abs(np.linalg.eigvalsh(self.fit.matrix))
-        smallest = max(float(np.min(sizes)), ROUND_FOR_NOISE * float(np.max(sizes)))  # what no frame makes round stays so
+        smallest = max(float(np.min(sizes)), self.tuning.roundness_for_noise * float(np.max(sizes)))  # what no frame makes round stays so
         return 2.0 * np.sqrt(self.frame.size * self.variance * self.fit.errors.couple) / smallest
 
     @property
@@ -254,63 +231,65 @@ class Look:
 
 def ground_at(objective: Objective, frame: Frame, known: float, noise: float | None) -> Ground:
     """The value at the centre, and its noise: none if the value that was known comes again, or the new one does."""
-    values = objective.centre(frame)
+    tuning, values = objective.tuning, objective.centre(frame)
     if noise is None and values[0] != known:
         values = np.append(values, objective.centre(frame))
     differ = values[0] != values[-1]
     if noise is None and differ and np.isfinite(values).all():
-        values = np.append(values, objective.centre(frame, REPEATS - 2))
+        values = np.append(values, objective.centre(frame, tuning.repeats - 2))
         noise = float(np.std(values, ddof=1))
     rounding = EPS * float(np.max(np.abs(values)))
     if noise:
-        return Ground(values, noise, max(noise, rounding))
-    return Ground(values[:1], 0.0, max(rounding, abs(float(values[0]) - known) if np.isfinite(known) else 0.0))
+        return Ground(values, noise, max(noise, rounding), tuning)
+    return Ground(values[:1], 0.0, max(rounding, abs(float(values[0]) - known) if np.isfinite(known) else 0.0), tuning)
 
 
 def probed_curvature(objective: Objective, frame: Frame, ground: Ground, rise: float | None, guess: float) -> float:
     """About what f″ is in the whitened frame, from a pair of points far enough apart to tell; `rise` and a guess at f″ say how far."""
-    direction = np.cos(1.0 + np.arange(frame.size))  # any will do that has all axes in it and no symmetry
+    tuning, direction = ground.tuning, np.cos(1.0 + np.arange(frame.size))  # any will do that has all axes in it and no symmetry
     row = direction[None] / np.linalg.norm(direction)
-    clear, reach = CLEAR * ground.grain, float(np.min(frame.reach))
-    step = np.sqrt(2.0 * (rise or SIGNAL * ground.grain) / guess) if guess > 0 else 0.0
-    step = step if rise and step else max(step, telling_radius(frame)) or 1.0
+    clear, reach = tuning.clear * ground.grain, float(np.min(frame.reach(tuning.axis_rounding)))
+    step = np.sqrt(2.0 * (rise or tuning.signal * ground.grain) / guess) if guess > 0 else 0.0
+    step = step if rise and step else max(step, telling_radius(frame, tuning)) or 1.0
     size = 0.0
-    for _ in range(PROBES):
+    for _ in range(tuning.max_probes):
         step = min(step, reach)
         plus, minus = objective.pairs(frame, step * row)
         size = abs(0.5 * float(plus[0] + minus[0]) - ground.value)
         if (np.isfinite(size) and (size > clear or step == reach)) or not objective.can_spare(2, frame.size):
             break
-        factor = np.sqrt(CLEAR * clear / size) if size > ground.grain else LARGEST_FACTOR
-        step *= float(np.clip(factor, STRIDE, LARGEST_FACTOR)) if np.isfinite(size) else 1.0 / STRIDE
+        factor = np.sqrt(tuning.clear * clear / size) if size > ground.grain else tuning.max_factor
+        step *= float(np.clip(factor, tuning.stride, tuning.max_factor)) if np.isfinite(size) else 1.0 / tuning.stride
     return 2.0 * max(size if np.isfinite(size) else 0.0, ground.grain) / step**2
 
 
 def telling_rise(frame: Frame, ground: Ground, curvature: float) -> float:
     """The rise of f at which rounding of f and x, or noise, makes little difference and f has had no room to bend."""
+    tuning = ground.tuning
     if ground.is_noisy:
-        return NOISE_SIGNAL * ground.noise
-    rise = max(SIGNAL * ground.grain, 0.5 * curvature * np.square(telling_radius(frame)))
+        return tuning.noise_signal * ground.noise
+    rise = max(tuning.signal * ground.grain, 0.5 * curvature * np.square(telling_radius(frame, tuning)))
     return rise if rise > 0 else 0.5 * curvature * frame.size if curvature > 0 else 1.0
 
 
-def telling_radius(frame: Frame) -> float:
+def telling_radius(frame: Frame, tuning: Tuning) -> float:
     """The radius, in the frame, at which rounding of x makes little difference."""
-    return ARGUMENT_SIGNAL * EPS * float(np.linalg.norm(frame.inverse * frame.magnitudes))
+    return tuning.argument_signal * EPS * float(np.linalg.norm(frame.inverse * frame.magnitudes))
 
 
 def scaled_axes(objective: Objective, frame: Frame, ground: Ground, delta: float, checks: int) -> Axes:
     """Every axis made as long as it takes f to rise by delta, or as the box or the lack of any rise allows."""
+    tuning = ground.tuning
     rows, grown, most = np.eye(frame.size), np.ones(frame.size), np.full(frame.size, np.inf)
-    aim = max(delta, 4.0 * CLEAR_NOISE * ground.noise)  # shorter ones would be scaled by noise
-    frame = frame.turned(np.diag(np.minimum(np.sqrt(aim / delta), frame.reach)))
+    aim = max(delta, 4.0 * tuning.clear_of_noise * ground.noise)  # shorter ones would be scaled by noise
+    frame = frame.turned(np.diag(np.minimum(np.sqrt(aim / delta), frame.reach(tuning.axis_rounding))))
     values = objective.pairs(frame, rows)
-    clear = max(CLEAR * EPS * abs(ground.value), CLEAR_NOISE * ground.noise)
-    band = BAND_FOR_NOISE if ground.is_noisy else BAND
-    for turn in range(RESCALINGS):
-        factor = _stretch(0.5 * (values[0] + values[1]) - ground.value, aim, clear, band) ** (DAMPING if turn else 1.0)
+    clear = max(tuning.clear * EPS * abs(ground.value), tuning.clear_of_noise * ground.noise)
+    band = tuning.band_for_noise if ground.is_noisy else tuning.band
+    for turn in range(tuning.max_rescalings):
+        factor = _stretch(0.5 * (values[0] + values[1]) - ground.value, aim, clear, tuning, band) ** (tuning.damping if turn else 1.0)
         most = np.where(np.isnan(values[0] + values[1]), 0.5 * grown, most)  # not again to where f is not finite
-        factor = np.minimum.reduce([factor, np.maximum(LARGEST_GROWTH / grown, 1.0), frame.reach, most / grown])
+        factor = np.minimum.reduce([factor, np.maximum(tuning.max_growth / grown, 1.0), frame.reach(tuning.axis_rounding), most / grown])
         if np.all(np.abs(factor - 1.0) < 0.01) or not objective.can_spare(2 * frame.size, frame.size):
             break
         frame, grown = frame.turned(np.diag(factor)), grown * factor
@@ -323,30 +302,34 @@ def scaled_axes(objective: Objective, frame: Frame, ground: Ground, delta: float
     return Axes(frame, aim, star, (np.append(values[0], inner[0]), np.append(values[1], inner[1])))
 
 
-def _stretch(rises: Array, delta: float, clear: float, band: float) -> Array:
+def _stretch(rises: Array, delta: float, clear: float, tuning: Tuning, band: float) -> Array:
     """By how much to stretch each axis (k,) such that f rises, or falls, by delta: not at all if that is nearly so."""
     size = np.abs(rises)
     with np.errstate(divide="ignore", invalid="ignore"):
-        factor = np.clip(np.sqrt(delta / size), 1.0 / LARGEST_FACTOR, LARGEST_FACTOR)
-    factor = np.where(size > clear, np.where(np.abs(np.log(factor)) < 0.5 * np.log(band), 1.0, factor), STRIDE)
-    return np.where(np.isfinite(size), factor, 1.0 / STRIDE)
+        factor = np.clip(np.sqrt(delta / size), 1.0 / tuning.max_factor, tuning.max_factor)
+    factor = np.where(size > clear, np.where(np.abs(np.log(factor)) < 0.5 * np.log(band), 1.0, factor), tuning.stride)
+    return np.where(np.isfinite(size), factor, 1.0 / tuning.stride)
 
 
 def quadratic_axes(objective: Objective, axes: Axes, ground: Ground) -> Axes:
     """The axes at the scale where f is most nearly quadratic: narrower ones are tried while that helps, then wider ones."""
-    best, size = axes, axes.frame.size
-    for _ in range(TRIALS):
-        if best.lack(ground)[1] < LACK or best.delta < CLEAR * STRIDE**2 * ground.grain or not objective.can_spare(8 * size, size):
+    best, size, tuning = axes, axes.frame.size, ground.tuning
+    for _ in range(tuning.max_narrower):
+        if (
+            best.lack(ground)[1] < tuning.max_lack
+            or best.delta < tuning.clear * tuning.stride**2 * ground.grain
+            or not objective.can_spare(8 * size, size)
+        ):
             break
-        tried = _rescaled(objective, best, ground, 1.0 / STRIDE)
+        tried = _rescaled(objective, best, ground, 1.0 / tuning.stride)
         if not _is_rather(tried, best, ground):
             break
         best = tried
     wider = best
-    for _ in range(WIDER_TRIALS):  # noise drowns in the end, but a step may not be enough
-        if best.lack(ground)[1] < LACK or not objective.can_spare(8 * size, size):
+    for _ in range(tuning.max_wider):  # noise drowns in the end, but a step may not be enough
+        if best.lack(ground)[1] < tuning.max_lack or not objective.can_spare(8 * size, size):
             break
-        wider = _rescaled(objective, wider, ground, STRIDE)
+        wider = _rescaled(objective, wider, ground, tuning.stride)
         best = wider if _is_rather(wider, best, ground) else best
     return best
 

@@ -18,22 +18,13 @@ from sublevel.hessian.calls import Calls, failed_calls
 from sublevel.hessian.frame import in_search_units
 from sublevel.hessian.profile_path import Chart, End, Line, Target, climb
 from sublevel.hessian.report import WIDTH
+from sublevel.hessian.tuning import ProfileTuning
 from sublevel.plots import curvature
 from sublevel.run.diagnosis import Finding
 from sublevel.summaries import aligned, counted
 from sublevel.validation import short_repr
 
 K = TypeVar("K")
-STEP, STEP_FOR_NOISE = 0.1, 0.5
-"""Length of differences, in standard deviations."""
-PRECISION = 0.02
-"""Standard deviation of a value, as a part of the rise to find, that noise may have: values are averaged until it does."""
-MOST_REPEATS = 64
-"""Evaluations of one point at most; noise that takes more is refused."""
-LOWER = 0.02
-"""Part of the rise of one standard deviation by which a value must lie below the minimum to be named."""
-PROBES, PROBE_FACTOR = 30, 100.0
-"""Evaluations at most to find the scale of a variable that lies at its bound, and by how much it is changed at a time."""
 HARMLESS = frozenset({"at_bound", "failures"})
 """Findings that leave the intervals as good as they are."""
 
@@ -101,10 +92,13 @@ class ProfileIntervals:
         return f"ProfileIntervals({counted(self.x.size, 'variable')}, level {self.level:g}, {self.nfev} evaluations)"
 
 
-def profile_intervals(found: Any, quantile: float, level: float, calls: Calls, variables: Any, maxfevals: float) -> ProfileIntervals:
+def profile_intervals(
+    found: Any, quantile: float, level: float, calls: Calls, variables: Any, maxfevals: float, tuning: ProfileTuning | None = None
+) -> ProfileIntervals:
     """The intervals of a curvature for a normal (or Student's t) quantile."""
     wanted, unit = _wanted(variables, found), found.unit_rise
-    chart, target = _chart(found), _target(found, quantile)
+    chart = _chart(found, tuning or ProfileTuning())
+    target = _target(found, quantile, chart.tuning)
     failures = Failures()
     with calls.open(failures) as evaluate:
         values = _Values(evaluate, chart, found.fun, unit, _repeats(found, target), maxfevals)
@@ -129,16 +123,17 @@ def _wanted(variables: Any, found: Any) -> list[int]:
     return sorted({int(i) % d for i in indices})
 
 
-def _target(found: Any, quantile: float) -> Target:
+def _target(found: Any, quantile: float, tuning: ProfileTuning) -> Target:
     """The rise to find, in units of that of one standard deviation, with the noise that averaging will leave."""
     rise, noise = quantile**2, (found.noise if found.is_noisy else 0.0) / found.unit_rise
-    repeats = int(np.ceil(max((noise / (PRECISION * rise)) ** 2, 1.0)))
-    if repeats > MOST_REPEATS:
+    repeats = int(np.ceil(max((noise / (tuning.precision * rise)) ** 2, 1.0)))
+    if repeats > tuning.max_repeats:
         raise ValueError(
             f"noise of {found.noise:.3g} is too large for profile intervals: f rises by {rise * found.unit_rise:.3g} at their ends, which "
             f'takes {repeats} evaluations of each point. Average in the objective, or use method="hessian".'
         )
-    return Target(rise, STEP_FOR_NOISE if noise else STEP, noise / np.sqrt(repeats))
+    noise = noise / np.sqrt(repeats)
+    return Target(rise, tuning.step_for_noise if noise else tuning.step, noise, max(tuning.accuracy * rise, 2.0 * noise))
 
 
 def _repeats(found: Any, target: Target) -> int:
@@ -146,12 +141,12 @@ def _repeats(found: Any, target: Target) -> int:
     return round((found.noise / found.unit_rise / target.noise) ** 2) if target.noise else 1
 
 
-def _chart(found: Any) -> Chart:
+def _chart(found: Any, tuning: ProfileTuning) -> Chart:
     """Offsets of the variables that are not fixed."""
     box: tuple[Array, Array] = found.box
     moving = np.flatnonzero(box[0] < box[1])
     lower, x, upper = in_search_units(found.is_log, box[0], found.x, box[1])
-    return Chart(found.x, found.is_log, box, moving, (lower - x)[moving], (upper - x)[moving])
+    return Chart(found.x, found.is_log, box, moving, (lower - x)[moving], (upper - x)[moving], tuning)
 
 
 def _root(found: Any, chart: Chart, values: _Values) -> Array:
@@ -174,16 +169,17 @@ def _root(found: Any, chart: Chart, values: _Values) -> Array:
 
 def _probe_scale(chart: Chart, index: int) -> Generator[Array, Array, float]:
     """About how far a variable at its bound moves inwards for F to rise by 1."""
+    factor = chart.tuning.probe_factor
     side, room = (1.0, chart.high[index]) if chart.high[index] > -chart.low[index] else (-1.0, -chart.low[index])
     step, low, high, rise = min(1e-3 * _size(chart, index), room), 0.0, np.inf, np.nan
-    for _ in range(PROBES):
+    for _ in range(chart.tuning.max_probes):
         offsets = np.zeros((1, chart.moving.size))
         offsets[0, index] = side * step
         rise = float((yield offsets)[0])
         if 0.1 < rise < 10.0 or (rise <= 0.1 and step >= room):
             break
         low, high = (step, high) if rise <= 0.1 else (low, step)
-        step = np.sqrt(low * high) if low > 0 and high < np.inf else step * (PROBE_FACTOR if rise <= 0.1 else 1.0 / PROBE_FACTOR)
+        step = np.sqrt(low * high) if low > 0 and high < np.inf else step * (factor if rise <= 0.1 else 1.0 / factor)
         step = min(float(step), room)
     return step / np.sqrt(rise) if 0.01 < rise < np.inf else step
 
@@ -337,7 +333,7 @@ def _end_problems(found: Any, chart: Chart, end: End, variable: int, side: int, 
 
 def _lower_point(values: _Values, target: Target) -> list[Finding]:
     """A sentence if a profile came below the minimum."""
-    if -values.lowest <= max(LOWER, 4.0 * target.noise):
+    if -values.lowest <= max(values.chart.tuning.lower, 4.0 * target.noise):
         return []
     drop, where = -values.lowest * values.unit, np.array2string(values.lowest_x, threshold=20)
     sentence = (

@@ -16,42 +16,8 @@ from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
 from sublevel.engine.arrays import Array
+from sublevel.hessian.tuning import ProfileTuning
 from sublevel.run.search_space import shift_where
-
-MOST_STEPS = 40
-"""Gradients of one end at most."""
-BELIEVED = 0.02
-"""Part of the target that the others may still gain, and by which F may miss it, before the end is taken from the secant."""
-HASTY = 8
-"""Gradients after which the model of the others is measured with more care."""
-FLATTEST = 0.02
-"""Least curvature of F along a direction that is believed, 2 being that of the quadratic."""
-NEAR = 0.2
-"""Relative change of t over which the others are believed to go on as they did."""
-LARGE = 0.3
-"""Part of the target from which on the others are minimised over before the variable moves on."""
-FAR, HOPELESS = 3.0, 25.0
-"""Times of the target above which the variable moves back without a minimum over the others, and without a gradient."""
-CAREFUL = 0.005
-"""The same where the model is not trusted."""
-BACKTRACKS = 6
-"""How often an inner step is made shorter, by SHORTER each time, until f falls."""
-SHORTER = 0.3
-"""See BACKTRACKS."""
-RADIUS = 2.0
-"""Longest inner step, in standard deviations."""
-FARTHEST = 50.0
-"""Standard deviations, in units of those that the target should take, from which on an interval is called open."""
-GROWTH, SHRINK = 2.0, 4.0
-"""By these factors t grows or shrinks at most in one step."""
-TOUCHING = 1e-9
-"""Distance from a bound, in standard deviations, within which a variable lies at it."""
-JUMP = 1e-3
-"""Relative distance of two values of t between which F must jump."""
-FEASIBLE = 0.02
-"""Part of a difference step that must fit into the bounds, else the direction is left out."""
-DAMPED = 0.2
-"""Powell's damping of a BFGS update (Nocedal & Wright, Numerical Optimization, 2006, procedure 18.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +30,7 @@ class Chart:
     moving: NDArray[np.intp]  # (m,), indices of the variables that are not fixed
     low: Array  # (m,), offsets of the bounds
     high: Array  # (m,)
+    tuning: ProfileTuning
 
     def points(self, offsets: Array) -> Array:
         """The user's points (..., d), within the box whatever the rounding."""
@@ -92,7 +59,7 @@ class Line:
     def held(self, offsets: Array) -> NDArray[np.bool_]:
         """Which of the others (m − 1,) lie at a bound."""
         room = np.minimum(self.chart.high - offsets, offsets - self.chart.low)[self.others]
-        return room <= TOUCHING * np.linalg.norm(self.root, axis=1)
+        return room <= self.chart.tuning.touching * np.linalg.norm(self.root, axis=1)
 
     def is_new(self, before: Spot | None, spot: Spot) -> bool:
         """Whether the curvature at a spot is not known from the one before, because another variable has left its bound."""
@@ -112,11 +79,7 @@ class Target:
     rise: float  # of F: the square of a quantile
     step: float  # of differences, in standard deviations
     noise: float  # standard deviation of F
-
-    @property
-    def tolerance(self) -> float:
-        """By how much F may miss the target for the secant to be believed."""
-        return max(BELIEVED * self.rise, 2.0 * self.noise)
+    tolerance: float  # by which F may miss the target for the secant to be used
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +113,7 @@ class Inner:
 
     model: Array  # (m − 1, m − 1)
     length: float  # of differences
+    tuning: ProfileTuning
     gradient: Array = field(default_factory=lambda: np.zeros(0))  # (m − 1,)
     spot: Spot | None = None  # where that was
     is_other_t: bool = False  # whether t has changed since, and nothing can be learned from the gradient there
@@ -159,7 +123,7 @@ class Inner:
 
     def patience(self, at_limit: bool) -> float:
         """Part of the target that a step must gain to be taken before the variable moves on, or at the limit before it ends there."""
-        return CAREFUL if self.is_careful else BELIEVED if at_limit else LARGE
+        return self.tuning.careful if self.is_careful else self.tuning.accuracy if at_limit else self.tuning.large
 
     def careful(self) -> Inner:
         """The same, not to be trusted."""
@@ -175,6 +139,7 @@ class Trail:
     """What is known of √F along t: it is 0 at 0, and at the target `root` it is to be found."""
 
     root: float
+    tuning: ProfileTuning
     points: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, 0.0)])  # t and √F
     others: list[tuple[float, Array, bool]] = field(default_factory=list[tuple[float, Array, bool]])  # t and w, and if that is a minimum
     low: float = 0.0  # the largest t below the crossing
@@ -205,7 +170,7 @@ class Trail:
     def reset(self, limit: float) -> float:
         """Where to look next if what was taken for a point above the crossing is forgotten."""
         self.high, self.is_reset = np.inf, True
-        return min(GROWTH * self.low, limit)
+        return min(self.tuning.growth * self.low, limit)
 
     def stop_at(self, spot: Spot) -> None:
         """Take note of a spot if F is not finite there."""
@@ -220,7 +185,7 @@ class Trail:
         (at, w, _), before = self.others[-1], self.others[:-1]
         if not before:
             return w * (t / at) ** 2
-        near = [point for point in before if abs(t - at) <= GROWTH * abs(at - point[0])]
+        near = [point for point in before if abs(t - at) <= self.tuning.growth * abs(at - point[0])]
         known = near or [(0.0, np.zeros_like(w), True), *before]
         back, there, _ = min(known, key=lambda point: abs(np.log(abs(t - at) / abs(at - point[0]))))
         return w + (w - there) * (t - at) / (at - back)
@@ -234,9 +199,9 @@ class Trail:
         """Where to look next; None if the target lies between two values of t that cannot be told apart."""
         t = self.points[-1][0]
         upper = min(self.high, self.wall)
-        if upper - self.low < JUMP * upper:
+        if upper - self.low < self.tuning.jump * upper:
             return None
-        aim = float(np.clip(self.crossing, t / SHRINK, t * GROWTH))
+        aim = float(np.clip(self.crossing, t / self.tuning.shrinkage, t * self.tuning.growth))
         if aim >= upper:
             aim = 0.5 * (self.low + upper)
         return min(aim if aim > self.low else 0.5 * (self.low + min(max(t, self.low), upper)), limit)
@@ -244,11 +209,12 @@ class Trail:
 
 def climb(line: Line, target: Target) -> Climb:
     """Move a variable to one side until F has risen by the target."""
-    trail, size = Trail(np.sqrt(target.rise)), line.others.size
-    inner, last = Inner(2.0 * np.eye(size), target.step), Spot(0.0, np.zeros(size), 0.0)
+    tuning, size = line.chart.tuning, line.others.size
+    trail = Trail(np.sqrt(target.rise), tuning)
+    inner, last = Inner(2.0 * np.eye(size), target.step, tuning), Spot(0.0, np.zeros(size), 0.0)
     spot, is_believed = (yield from _evaluate(line, min(trail.root, line.limit), np.zeros(size))), False
-    for turn in range(MOST_STEPS):
-        if not spot.value < HOPELESS * target.rise and spot.t - last.t > JUMP * trail.root:
+    for turn in range(tuning.max_steps):
+        if not spot.value < tuning.hopeless * target.rise and spot.t - last.t > tuning.jump * trail.root:
             trail.stop_at(spot)
             spot, is_believed = (yield from _evaluate(line, 0.5 * (last.t + spot.t), last.w)), False
             continue
@@ -258,20 +224,20 @@ def climb(line: Line, target: Target) -> Climb:
         if is_believed and abs(spot.value - target.rise) <= target.tolerance:
             trail.add(spot, 0.0, True)
             return _crossed(line, trail, spot)
-        inner = yield from _measured(line, spot, inner.careful() if turn == HASTY or line.is_new(inner.spot, spot) else inner)
+        inner = yield from _measured(line, spot, inner.careful() if turn == tuning.hasty_steps or line.is_new(inner.spot, spot) else inner)
         if not np.isfinite(inner.gradient).all():
             return _failed(line, trail, spot, "f is not finite around it")
         (step, gain), last = _inner_step(line, spot, inner), spot
-        if spot.value - gain < FAR * target.rise and gain > inner.patience(spot.t == line.limit) * target.rise:
+        if spot.value - gain < tuning.far * target.rise and gain > inner.patience(spot.t == line.limit) * target.rise:
             lower = yield from _inner_move(line, spot, step, gain)
             if lower is not None or not inner.is_measured:
                 inner = inner if lower is not None and lower.value < spot.value - 0.5 * gain else inner.careful()
                 spot, is_believed = lower or spot, False
                 continue
-            if gain > LARGE * target.rise:
+            if gain > tuning.large * target.rise:
                 return _failed(line, trail, spot, "f does not fall along its gradient in the other variables")
             step, gain = np.zeros(size), 0.0
-        trail.add(Spot(spot.t, spot.w + step, spot.value), gain, gain <= BELIEVED * target.rise)
+        trail.add(Spot(spot.t, spot.w + step, spot.value), gain, gain <= tuning.accuracy * target.rise)
         end = _arrived(line, trail, target, spot, gain)
         if end is not None:
             return end
@@ -279,7 +245,7 @@ def climb(line: Line, target: Target) -> Climb:
         if t is None and (trail.is_reset or trail.wall < np.inf):
             return _wall(line, trail, last)
         spot, inner, is_believed = yield from _move_on(line, trail, target, inner, spot, t, gain)
-    return _failed(line, trail, spot, f"the minimum over the other variables was not found in {MOST_STEPS} steps")
+    return _failed(line, trail, spot, f"the minimum over the other variables was not found in {tuning.max_steps} steps")
 
 
 def _move_on(
@@ -289,13 +255,14 @@ def _move_on(
 
     No t is left where a minimum over the others that was not one has misled the climb.
     """
+    tuning = trail.tuning
     if t is None:
         inner, t = inner.careful(), trail.reset(line.limit)
-    is_steady = abs(t / spot.t - 1.0) < NEAR and not inner.is_careful and not line.held(line.offsets(spot.t, spot.w)).any()
+    is_steady = abs(t / spot.t - 1.0) < tuning.near and not inner.is_careful and not line.held(line.offsets(spot.t, spot.w)).any()
     there = yield from _evaluate(line, t, trail.others_at(t))
-    is_surprise = there.value > trail.expected(t) + max(gain, LARGE * target.rise)
+    is_surprise = there.value > trail.expected(t) + max(gain, tuning.large * target.rise)
     inner = inner.careful() if is_surprise else inner if is_steady else replace(inner, is_other_t=True)
-    return there, inner, is_steady and gain <= BELIEVED * target.rise
+    return there, inner, is_steady and gain <= tuning.accuracy * target.rise
 
 
 def _evaluate(line: Line, t: float, w: Array) -> Generator[Array, Array, Spot]:
@@ -307,12 +274,12 @@ def _evaluate(line: Line, t: float, w: Array) -> Generator[Array, Array, Spot]:
 
 def _arrived(line: Line, trail: Trail, target: Target, spot: Spot, gain: float) -> End | None:
     """The end if the climb is over."""
-    rise = spot.value - gain
-    if gain <= BELIEVED * target.rise and abs(rise - target.rise) <= target.tolerance and trail.crossing <= line.limit:
+    tuning, rise = trail.tuning, spot.value - gain
+    if gain <= tuning.accuracy * target.rise and abs(rise - target.rise) <= target.tolerance and trail.crossing <= line.limit:
         return _crossed(line, trail, spot)
     if spot.t == line.limit and rise < target.rise:
         return _ended(line, trail, spot, spot.t, "bound")
-    if spot.t >= FARTHEST * trail.root and rise < target.rise:
+    if spot.t >= tuning.max_t * trail.root and rise < target.rise:
         return _ended(line, trail, spot, np.inf, "open")
     return None
 
@@ -341,11 +308,12 @@ def _failed(line: Line, trail: Trail, spot: Spot, reason: str) -> End:
 
 def _inner_move(line: Line, spot: Spot, step: Array, gain: float) -> Generator[Array, Array, Spot | None]:
     """A lower point at the same t along an inner step; None if there is none."""
-    for _ in range(BACKTRACKS):
+    tuning = line.chart.tuning
+    for _ in range(tuning.max_backtracks):
         tried = yield from _evaluate(line, spot.t, spot.w + step)
         if tried.value <= spot.value - 0.1 * gain:
             return tried
-        step, gain = SHORTER * step, SHORTER * gain
+        step, gain = tuning.shortening * step, tuning.shortening * gain
     return None
 
 
@@ -353,17 +321,17 @@ def _measured(line: Line, spot: Spot, inner: Inner) -> Generator[Array, Array, I
     """With dF/dw (m − 1,) at a spot by differences along directions that are orthonormal in w, and an updated model."""
     if not spot.w.size:
         return inner
-    chart, others = line.chart, line.others
+    chart, others, feasible = line.chart, line.others, inner.tuning.feasible * inner.length
     o = line.offsets(spot.t, spot.w)
     room_up, room_down = (chart.high - o)[others], (o - chart.low)[others]
     columns = _columns(line.root, line.held(o))
     plus, minus = (inner.length * room for room in _rooms(inner.length * columns, room_up, room_down))
     both = np.where(inner.is_careful, np.minimum(plus, minus), 0.0)
     first = np.where((plus >= inner.length) | (plus >= minus), plus, -minus)
-    second = np.where(both > FEASIBLE * inner.length, -np.sign(first) * both, 0.0)
+    second = np.where(both > feasible, -np.sign(first) * both, 0.0)
     first = np.where(second != 0, -second, first)
     lengths, indices = np.append(first, second), np.tile(np.arange(first.size), 2)
-    usable = np.abs(lengths) > FEASIBLE * inner.length
+    usable = np.abs(lengths) > feasible
     points = np.repeat(o[None], np.count_nonzero(usable), axis=0)
     points[:, others] += (lengths * columns[:, indices]).T[usable]
     rises = np.zeros(lengths.size)
@@ -402,17 +370,21 @@ def _updated(inner: Inner, spot: Spot, directions: Array, rises: Array, lengths:
     one_sided: Array = rises[0] / safe - 0.5 * lengths[0] * curvatures
     slopes = np.where(is_central, 0.5 * (rises[0] - rises[1]) / safe, one_sided)
     gradient = directions @ np.where(lengths[0] == 0, 0.0, slopes)
-    model = _fresh_model(directions, couples + np.diag(curvatures)) if inner.is_fresh else _update_model(inner, spot, gradient)
+    model = (
+        _fresh_model(directions, couples + np.diag(curvatures), inner.tuning.flattest)
+        if inner.is_fresh
+        else _update_model(inner, spot, gradient)
+    )
     return replace(inner, model=model, gradient=gradient, spot=spot, is_fresh=False, is_measured=inner.is_fresh, is_other_t=False)
 
 
-def _fresh_model(directions: Array, hessian: Array) -> Array:
-    """A Hessian (k, k) along directions as one in w, its curvatures positive, and FLATTEST at least."""
+def _fresh_model(directions: Array, hessian: Array, flattest: float) -> Array:
+    """A Hessian (k, k) along directions as one in w, its curvatures positive, and `flattest` at least."""
     if not np.isfinite(hessian).all():
         return 2.0 * np.eye(len(hessian))
     values, vectors = np.linalg.eigh(hessian)
     axes = directions @ vectors
-    return (axes * np.maximum(np.abs(values), FLATTEST)) @ axes.T
+    return (axes * np.maximum(np.abs(values), flattest)) @ axes.T
 
 
 def _columns(root: Array, held: NDArray[np.bool_]) -> Array:
@@ -436,7 +408,7 @@ def _rooms(steps: Array, room_up: Array, room_down: Array) -> tuple[Array, Array
 
 def _update_model(inner: Inner, spot: Spot, gradient: Array) -> Array:
     """The damped BFGS update of the Hessian in w; along t, w and the gradient are taken to grow like t², as cubic terms make them."""
-    old, model = inner.spot, inner.model
+    old, model, damping = inner.spot, inner.model, inner.tuning.damping
     if old is None or inner.is_other_t:
         return model
     growth = (spot.t / old.t) ** 2
@@ -445,14 +417,14 @@ def _update_model(inner: Inner, spot: Spot, gradient: Array) -> Array:
         return model
     ms = model @ s
     bend = float(s @ ms)
-    if s @ y < DAMPED * bend:
-        share = (1.0 - DAMPED) * bend / (bend - float(s @ y))
+    if s @ y < damping * bend:
+        share = (1.0 - damping) * bend / (bend - float(s @ y))
         y = share * y + (1.0 - share) * ms
     return model - np.outer(ms, ms) / bend + np.outer(y, y) / float(s @ y)
 
 
 def _inner_step(line: Line, spot: Spot, inner: Inner) -> tuple[Array, float]:
-    """The quasi-Newton step in w (m − 1,) within the bounds and RADIUS, and by how much it lowers the model."""
+    """The quasi-Newton step in w (m − 1,) within the bounds and `max_inner_step`, and by how much it lowers the model."""
     gradient, model = inner.gradient, inner.model
     if not gradient.size:
         return gradient, 0.0
@@ -468,7 +440,7 @@ def _inner_step(line: Line, spot: Spot, inner: Inner) -> tuple[Array, float]:
         aim = -solve(half.T, gradient)
         found = lsq_linear(design, aim, (np.minimum(low, 0.0) / scale, np.maximum(high, 0.0) / scale))
         step = solve(line.root, scale * np.asarray(found.x, dtype=np.float64))
-    step = step * min(1.0, RADIUS / max(float(np.linalg.norm(step)), 1e-300))
+    step = step * min(1.0, inner.tuning.max_inner_step / max(float(np.linalg.norm(step)), 1e-300))
     return step, max(-float(gradient @ step + 0.5 * step @ model @ step), 0.0)
 
 
