@@ -1,4 +1,4 @@
-"""Arrays with leading batch axes: the last axes are ours, the leading ones (...) are independent trials."""
+"""Arrays with leading batch axes (...), which are independent trials, and sources of random numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 """Float array; docstrings give its shape, e.g. (..., n, d)."""
 Mask = NDArray[np.bool_] | np.bool_
-"""One truth value per trial, shape (...)."""
+"""One Boolean per trial, shape (...)."""
 T = TypeVar("T")
 PerTrial = Any
 """One number per trial, shape (...): a NumPy scalar for a single run."""
@@ -22,15 +22,16 @@ PerTrial = Any
 
 @dataclass_transform(frozen_default=True)
 def value_class(cls: type[T]) -> type[T]:
-    """A dataclass that is frozen for readers and the type checker.
+    """Make a dataclass that type checkers treat as frozen.
 
-    At run time it is a plain slotted class: freezing costs half a microsecond for each value made, and a step makes eight.
+    At run time it is an ordinary class with slots: a frozen dataclass takes half a microsecond longer to create, and a
+    step creates eight.
     """
     return dataclass(slots=True)(cls)
 
 
 class Noise(Protocol):
-    """Where randomness comes from: a NumPy generator, or one stream per trial of a batch."""
+    """A source of random numbers: a NumPy generator, or one stream per trial of a batch."""
 
     def standard_normal(self, size: tuple[int, ...], /) -> Array: ...
     def random(self, size: tuple[int, ...], /) -> Array: ...
@@ -38,13 +39,13 @@ class Noise(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """One generator per trial, so that trial k of a batch draws what trial k alone would draw."""
+    """One generator per trial: trial k of a batch draws the same numbers as trial k on its own."""
 
     generators: tuple[np.random.Generator, ...]
 
     @classmethod
     def spawn(cls, seed: int | Sequence[int] | np.random.SeedSequence, trials: int) -> Streams:
-        """`trials` independent streams from one seed tree."""
+        """Create `trials` independent streams from one seed."""
         root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
         return cls(tuple(np.random.Generator(np.random.SFC64(child)) for child in root.spawn(trials)))
 
@@ -65,16 +66,16 @@ class Streams:
 
 @dataclass(frozen=True, slots=True)
 class MirroredFrames:
-    """Normals in orthogonal frames ±Q·r: each row is N(0, I), and the rows of a frame share their length and sum up to 0.
+    """Normal vectors in orthogonal frames ±Q·r: each row is N(0, I), the rows of a frame have equal lengths and sum to 0.
 
-    Σ zzᵀ over a frame is 2r²·I exactly, so that at a C that fits the noise of a natural gradient cancels within each frame, where that of
-    independent points has to be averaged out.
+    Σ zzᵀ over a frame is exactly 2r²·I. If C matches the Hessian, the sampling noise of a natural gradient therefore
+    cancels within each frame; with independent points it has to be averaged out.
     """
 
     generator: np.random.Generator
 
     def standard_normal(self, size: tuple[int, ...], /) -> Array:
-        """Rows (..., n, d) of ⌈n/2d⌉ independent frames, the last of them cut off where n ends."""
+        """Rows (..., n, d) of ⌈n/2d⌉ independent frames; the last frame may be incomplete."""
         *batch, n, d = size
         shape = (*batch, -(-n // (2 * d)))
         q, r = np.linalg.qr(self.generator.standard_normal((*shape, d, d)))
@@ -88,23 +89,23 @@ class MirroredFrames:
 
 
 def read_only(array: Array) -> Array:
-    """The array itself, read-only from now on."""
+    """Make an array read-only and return it."""
     array.setflags(write=False)
     return array
 
 
 def expand_trailing(per_trial: PerTrial, axes: int) -> Any:
-    """Numbers per trial (...,) with `axes` trailing axes of length 1, ready to multiply arrays; a single number as it is."""
+    """Append `axes` axes of length 1 to numbers per trial (...,), to broadcast over arrays; a single number is returned unchanged."""
     return per_trial if per_trial.ndim == 0 else per_trial.reshape(per_trial.shape + (1,) * axes)
 
 
 def total(numbers: Array) -> PerTrial:
-    """Sum over the last axis (..., n); one run's n numbers by a dot product, which starts three times faster than a reduction."""
+    """Sum over the last axis (..., n); a single run uses a dot product, which has a third of the overhead of a reduction."""
     return numbers.dot(ones(numbers.size)) if numbers.ndim == 1 else np.add.reduce(numbers, axis=-1)
 
 
 def all_finite(numbers: Array) -> Any:
-    """Where all of the numbers along the last axis (..., n) are finite."""
+    """Whether all numbers along the last axis (..., n) are finite, shape (...)."""
     if numbers.ndim > 1:
         return np.isfinite(np.add.reduce(numbers, axis=-1))
     return numbers.dot(_zeros(numbers.size)) == 0.0  # inf·0 and NaN·0 are NaN
@@ -112,13 +113,13 @@ def all_finite(numbers: Array) -> Any:
 
 @lru_cache(maxsize=64)
 def constant(number: float) -> Array:
-    """A number as an array (), made once: it multiplies arrays a third faster."""
+    """A cached array () of a number: multiplying an array by it is a third faster than by a float."""
     return read_only(np.array(number))
 
 
 @lru_cache(maxsize=64)
 def ones(size: int) -> Array:
-    """A vector of ones, made once."""
+    """A cached vector of ones."""
     return read_only(np.ones(size))
 
 
@@ -128,7 +129,7 @@ def _zeros(size: int) -> Array:
 
 
 def rows(per_trial: Array) -> Array:
-    """A vector per trial (..., d) that broadcasts over the rows of (..., n, d)."""
+    """Reshape a vector per trial (..., d) to broadcast over the rows of (..., n, d)."""
     return per_trial if per_trial.ndim == 1 else per_trial[..., None, :]
 
 
@@ -138,22 +139,22 @@ def maximum(a: PerTrial, b: PerTrial) -> PerTrial:
 
 
 def minimum(a: PerTrial, b: float) -> PerTrial:
-    """Numbers per trial (...,), but no more than b."""
+    """The smaller of numbers per trial (...,) and b."""
     return min(a, b) if a.ndim == 0 else np.minimum(a, b)
 
 
 def as_number(mask: Any) -> PerTrial:
-    """1 where the mask (...) holds and 0 elsewhere."""
+    """1.0 where the mask (...) is true and 0.0 elsewhere."""
     return np.float64(mask)
 
 
 def all_trials(mask: Any) -> bool:
-    """True if the mask holds in every trial (a plain truth value for a single run)."""
+    """Whether the mask is true in every trial."""
     return mask is np.True_ or (mask.ndim > 0 and bool(mask.all()))
 
 
 def any_trial(mask: Any) -> bool:
-    """True if the mask holds in some trial."""
+    """Whether the mask is true in at least one trial."""
     return bool(mask) if mask.ndim == 0 else bool(mask.any())
 
 
@@ -164,7 +165,7 @@ def _field_readers(cls: type[Any]) -> tuple[Callable[[Any], Any], ...]:
 
 
 def select_trials(mask: NDArray[np.bool_], tree: T) -> T:
-    """The trials of a batch where the mask (k,) holds, through tuples and dataclasses down to the arrays."""
+    """Select the trials of a batch where the mask (k,) is true, in all arrays of nested tuples and dataclasses."""
     if isinstance(tree, np.ndarray):
         return cast(Any, tree)[mask]
     if isinstance(tree, tuple):
@@ -175,7 +176,7 @@ def select_trials(mask: NDArray[np.bool_], tree: T) -> T:
 
 
 def select(mask: Mask, new: Any, old: Any) -> Any:
-    """`new` where the mask (...) holds and `old` elsewhere, through tuples and dataclasses down to the arrays."""
+    """Take `new` where the mask (...) is true and `old` elsewhere, in all arrays of nested tuples and dataclasses."""
     if isinstance(new, np.ndarray | np.generic):
         array = cast(Array, new)
         return np.where(mask.reshape(mask.shape + (1,) * (array.ndim - mask.ndim)), array, old)[()]

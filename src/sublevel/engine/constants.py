@@ -1,4 +1,4 @@
-"""Numbers made of d, n and µ_eff, each with its source."""
+"""Strategy parameters as functions of d, n and µ_eff, each with its source."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ def full_freedom(d: int) -> int:
 
 
 def is_restricted(d: int, freedom: int | None) -> bool:
-    """Whether a C with `freedom` degrees of freedom has fewer than a full one (which None stands for) and more than none."""
+    """Whether `freedom` is at least 1 and below that of a full covariance matrix; None means a full one."""
     return freedom is not None and 0 < freedom < full_freedom(d)
 
 
 def rate_factor(d: int, freedom: int | None) -> float:
     """Ratio of the learning rates of a restricted C to those of a full one: (d + 2)/3 for a diagonal C, exactly 1 for a full C.
 
-    Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity", PPSN 2008: d numbers need fewer samples than
-    d(d + 1)/2. A single variance has the factor of a diagonal C, too. It could be learned faster still, but would then shrink faster than
-    the mean approaches the optimum of anything but a sphere. Evaluations of `iso-cma` in 20 variables, relative to the rates of a full C:
-    0.57 on the sphere and 1.5 on an ellipsoid of condition 100 with c_µ = 1, 0.87 and 1.02 with this factor.
+    Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity", PPSN 2008: d numbers
+    need fewer samples than d(d + 1)/2. A single variance has the factor of a diagonal C. It could be learned faster,
+    but except on the sphere it would then shrink faster than the mean approaches the optimum. Evaluations of `iso-cma`
+    in 20 variables, relative to the rates of a full C: 0.57 on the sphere and 1.5 on an ellipsoid of condition 100 with
+    c_µ = 1, 0.87 and 1.02 with this factor.
     """
     return (d + 2) / 3 if is_restricted(d, freedom) else 1.0
 
@@ -40,8 +41,8 @@ def rate_factor(d: int, freedom: int | None) -> float:
 def hansen_kern_rate(d: int, mu_eff: float, freedom: int | None = None) -> float:
     """η_C = min(1, (2µ_w − 1)/((d + 2)² + µ_w)): Hansen & Kern, PPSN 2004, eq. 12, quoted without the min in Akimoto 2012, section 4.2.
 
-    Beyond 1, which needs µ_w > (d + 2)² + 1, C would lose positivity. 0 if nothing is selected. For a restricted C it is multiplied by
-    `rate_factor` up to `snes_rate`.
+    Without the min, C would not stay positive definite for µ_w > (d + 2)² + 1. The rate is 0 if no point is selected.
+    For a restricted C it is multiplied by `rate_factor`, up to `snes_rate`.
     """
     rate = min(1.0, (2 * mu_eff - 1) / ((d + 2) ** 2 + mu_eff)) if mu_eff > 0 else 0.0
     return max(rate, min(rate * rate_factor(d, freedom), snes_rate(d)))
@@ -50,23 +51,23 @@ def hansen_kern_rate(d: int, mu_eff: float, freedom: int | None = None) -> float
 def spectral_rate(d: int, freedom: int | None = None) -> float:
     """c_C = 0.1, the smallest of Akimoto 2012, section 4; for a restricted C times `rate_factor`, at most 1/2.
 
-    The paper gives none for a restricted C. Its eigenvalues are those of the diagonal of Z, which are far below σ₁(Z) unless the sample is
-    large. The limit keeps the rate of C, c_C/2, at a quarter of that of the mean.
+    The paper gives no value for a restricted C. There the relative changes of variances are the diagonal of Z, which is
+    far below σ₁(Z) unless the sample is large. The limit keeps the rate of C, c_C/2, at a quarter of that of the mean.
     """
     return max(0.1, min(0.1 * rate_factor(d, freedom), 0.5))
 
 
 def longest_run(d: int, n: int) -> float:
-    """Generations that a run takes at most if others may follow, 100 + 50(d + 3)²/√n: Hansen, BBOB workshop at GECCO 2009, section 2.1."""
+    """Maximum generations of a run before a restart, 100 + 50(d + 3)²/√n: Hansen, BBOB workshop at GECCO 2009, section 2.1."""
     return 100 + 50 * (d + 3) ** 2 / sqrt(n)
 
 
 def snes_rate(d: int) -> float:
     """η_σ = (3 + ln d)/(5√d) of separable NES: Wierstra et al., JMLR 15, 2014, Table 1.
 
-    It is also the limit of other rules without step-size control. Along the flattest axis of a quadratic with the eigenvalues a, σ shrinks
-    η·mean(a)/(2·min(a)) times as fast as the distance to the optimum, for a C that cannot take the shape of f; above 1 the search converges
-    too early.
+    It is also the upper limit for other rules without step-size control. If C cannot take the shape of f, σ shrinks
+    η·mean(a)/(2·min(a)) times as fast as the distance to the optimum along the flattest axis of a quadratic with
+    eigenvalues a; above 1 the search converges too early.
     """
     return (3 + log(d)) / (5 * sqrt(d))
 
@@ -78,7 +79,7 @@ def xnes_rate(d: int, freedom: int | None = None) -> float:
 
 
 class CmaConstants(NamedTuple):
-    """The constants of CMA-ES for d variables and n points. What multiplies vectors is an array (): a third faster than a number."""
+    """The constants of CMA-ES for d variables and n points. Factors of vectors are arrays (), which multiply a third faster than floats."""
 
     weights: Array  # (n,), from best to worst; the positive ones sum to 1
     attracting: Array  # (n,), the positive ones
@@ -88,7 +89,7 @@ class CmaConstants(NamedTuple):
     c_mean: float
     c_1: np.float64
     c_mu: np.float64
-    c_1_stalled: float  # c_1·c_c(2 − c_c): the decay that is given back while the rank-one path waits
+    c_1_stalled: float  # c_1·c_c(2 − c_c): the reduction of the decay while h_σ = 0
     c_c: float
     c_sigma: float
     d_sigma: float
@@ -98,24 +99,25 @@ class CmaConstants(NamedTuple):
     chi: float  # E‖N(0, I)‖
     gain_sigma: Array  # √(c_σ(2 − c_σ)µ_eff)
     gain_c: Array  # √(c_c(2 − c_c)µ_eff)
-    stall: float  # the rank-one path waits while the other is longer than this times E‖N(0, I)‖
+    stall: float  # h_σ = 0 while the step-size path is longer than this times E‖N(0, I)‖
 
 
 class CovarianceRates(NamedTuple):
-    """What the covariance of CMA-ES learns with."""
+    """Learning rates of the covariance of CMA-ES."""
 
     c_1: float
     c_mu: float
-    repulsion: float  # the sum of the negative weights, those of the bad half
+    repulsion: float  # the sum of the absolute values of the negative weights
 
 
 def covariance_rates(d: int, freedom: int | None, mu_eff: float, mu_eff_bad: float) -> CovarianceRates:
     """c_1 and c_µ of Table 1 times `rate_factor`, and eqs. 50 to 53 for the negative weights at these rates.
 
-    Eq. 52 keeps C definite even if all bad points lie on one line, where they hold d times their usual share of the variance. Bad points do
-    not lie on one axis of a diagonal C by chance, and at the larger rates this limit would weaken the negative weights. For a restricted C,
-    4 times the usual share are allowed for: on an ellipsoid of 20 variables with n = 12, `sep-cma` takes 0.85 of the evaluations of the
-    package `cma` instead of 0.93. A step that loses definiteness anyway is refused. On a single variance negative weights have no effect.
+    Eq. 52 keeps C positive definite even if all points with a negative weight lie on one line, where they have d times
+    their usual share of the variance. It is very unlikely that they lie on one axis of a diagonal C, and at the larger
+    rates this limit would weaken the negative weights. For a restricted C the limit allows for 4 times the usual share:
+    on an ellipsoid of 20 variables with n = 12, `sep-cma` takes 0.85 of the evaluations of the package `cma` instead of
+    0.93. A step that is not positive definite is refused. Negative weights have no effect on a single variance.
     """
     factor = rate_factor(d, freedom)
     c_1 = 2 / ((d + 1.3) ** 2 + mu_eff) * factor
@@ -125,11 +127,12 @@ def covariance_rates(d: int, freedom: int | None, mu_eff: float, mu_eff_bad: flo
 
 
 def least_damping(d: int, freedom: int | None) -> float:
-    """The summand of d_σ that is 1 in Table 1; for a restricted C from d = 20 on √(20/d), at least 0.3.
+    """The term of d_σ that is 1 in Table 1; √(20/d) for a restricted C if d ≥ 20, and at least 0.3.
 
-    Damping limits the random changes of σ. The length of a path of random steps varies by a part 1/√(2d) of itself, so that less damping is
-    needed in more variables. The package `cma` 4.5 states that a `CSA_dampfac` of 0.3 is close to optimal on the sphere, and changes to
-    two-point adaptation at d = 300. On the sphere in 500 variables `sep-cma` takes 1.53 times its evaluations with 1, 1.06 times with 0.3.
+    Damping limits the random changes of σ. The relative standard deviation of the length of a path of random steps is
+    1/√(2d), so less damping is needed in more variables. The package `cma` 4.5 states that a `CSA_dampfac` of 0.3 is
+    close to optimal on the sphere, and switches to two-point adaptation at d = 300. On the sphere in 500 variables
+    `sep-cma` takes 1.53 times its evaluations with 1, 1.06 times with 0.3.
     """
     return max(0.3, min(1.0, sqrt(20 / d))) if is_restricted(d, freedom) else 1.0
 
@@ -138,11 +141,13 @@ def least_damping(d: int, freedom: int | None) -> float:
 def cma_constants(d: int, n: int, freedom: int | None = None) -> CmaConstants:
     """Table 1 of Hansen, arXiv:1604.00772v2, with c_µ, c_σ and d_σ as in the package `cma` 4.5.
 
-    `freedom` is that of the covariance, None for a full one; it decides the rates of the covariance and the damping of the step size.
+    `freedom` is the number of degrees of freedom of the covariance, None for a full one. The rates of the covariance
+    and the damping of the step size depend on it.
 
-    There c_µ has the summand 1/4; c_σ is a little larger and at most 1/2 (`compute_cs` in its sigma_adaptation.py); d_σ grows earlier with
-    the sample size if there are many variables (`compute_damps`), so that the larger samples of restarts do not converge early: on bbob's
-    sharp ridge in 20 variables with n = 24, none of six runs came below 1e-8 with the d_σ of the table, twelve of sixteen with this one.
+    In that package, c_µ has the additional term 1/4; c_σ is slightly larger and at most 1/2 (`compute_cs` in its
+    sigma_adaptation.py); in many variables d_σ grows earlier with the sample size (`compute_damps`), so that restarts
+    with larger samples do not converge early: on bbob's sharp ridge in 20 variables with n = 24, none of six runs came
+    below 1e-8 with the d_σ of the table, twelve of sixteen with this one.
     """
     raw = log((n + 1) / 2) - np.log(np.arange(1, n + 1))
     good, bad = raw[: n // 2], raw[n // 2 :]

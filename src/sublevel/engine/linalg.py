@@ -1,7 +1,7 @@
-"""The LAPACK calls of one step, for one matrix or a batch; a failure is an answer here, never an exception.
+"""Linear algebra of one step, for one matrix or a batch. Failures are returned as a mask or as NaN; nothing is raised.
 
-A single small matrix goes straight to LAPACK, because the checks of the general wrappers cost more than the work; its options are given by
-their place, which costs half as much as by their name.
+A single small matrix is passed directly to LAPACK, because the checks of the general wrappers take longer than the
+computation. Options are passed by position, which takes half the time of keywords.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sublevel.engine.arrays import Array, Mask, PerTrial, all_trials, expand_tra
 
 
 def product(a: Array, b: Array) -> Array:
-    """a @ b for matrices (..., k, m) and (..., m, l); one run's through `dot`, which starts twice as fast as the general product."""
+    """a @ b for matrices (..., k, m) and (..., m, l); a single run uses `dot`, which has half the overhead of `@`."""
     return a.dot(b) if a.ndim == b.ndim == 2 else a @ b
 
 
@@ -41,7 +41,7 @@ def add_to_diagonal(matrix: Array, number: PerTrial) -> None:
 
 
 def diagonal_of(matrix: Array) -> Array:
-    """The diagonal (..., d) of a matrix (..., d, d), as a view to write to."""
+    """The diagonal (..., d) of a matrix (..., d, d), as a writable view."""
     flat = matrix.reshape(-1) if matrix.ndim == 2 else matrix.reshape(*matrix.shape[:-2], -1)
     return flat[..., :: matrix.shape[-1] + 1]
 
@@ -52,19 +52,19 @@ def image(matrix: Array, vector: Array) -> Array:
 
 
 def gram(vectors: Array) -> Array:
-    """VVᵀ (..., k, k) of vectors (..., k, d); one run's as a general product, which for few vectors is faster than the symmetric one."""
+    """VVᵀ (..., k, k) of vectors (..., k, d). For few vectors the general product is faster than the symmetric one."""
     return blas.dgemm(1.0, vectors.T, vectors.T, 0.0, None, 1) if vectors.ndim == 2 else vectors @ vectors.mT
 
 
 def norm(matrix: Array) -> PerTrial:
-    """Frobenius norm (...) of a matrix (..., k, k), of which no square overflows."""
+    """Frobenius norm (...) of a matrix (..., k, k), without overflow of squares."""
     if matrix.ndim == 2:
         return np.float64(blas.dnrm2(matrix.reshape(-1)))
     return np.hypot.reduce(matrix.reshape(*matrix.shape[:-2], -1), axis=-1)
 
 
 def add_product(matrix: Array, left: Array, right: Array) -> Array:
-    """matrix + leftᵀ·right (..., d, d) for left and right (..., k, d); one run's without a matrix in between."""
+    """matrix + leftᵀ·right (..., d, d) for left and right (..., k, d); a single run needs no temporary matrix."""
     if matrix.ndim == 2:
         return blas.dgemm(1.0, right.T, left.T, beta=1.0, c=matrix.T, trans_b=1).T
     moved = left.mT @ right
@@ -73,7 +73,7 @@ def add_product(matrix: Array, left: Array, right: Array) -> Array:
 
 
 def append_row(matrix: Array, row: Array) -> Array:
-    """Rows (..., k, d) and one more (..., d) below them."""
+    """Append a row (..., d) to rows (..., k, d)."""
     longer = np.empty((*matrix.shape[:-2], matrix.shape[-2] + 1, matrix.shape[-1]))
     longer[..., :-1, :], longer[..., -1, :] = matrix, row
     return longer
@@ -82,7 +82,7 @@ def append_row(matrix: Array, row: Array) -> Array:
 def add_square(matrix: Array, weight: PerTrial, vector: Array) -> Array:
     """matrix + weight·vvᵀ (..., d, d) of a vector v (..., d); the matrix, which must be symmetric, is overwritten."""
     if matrix.ndim == 2:
-        return blas.dger(weight, vector, vector, 1, 1, matrix.T, 1, 1, 1).T  # strides, and what may be overwritten
+        return blas.dger(weight, vector, vector, 1, 1, matrix.T, 1, 1, 1).T  # strides and overwrite flags
     matrix += expand_trailing(weight, 2) * vector[..., :, None] * vector[..., None, :]
     return matrix
 
@@ -102,7 +102,7 @@ def solve_lower(lower: Array, vector: Array) -> Array:
 def cholesky(matrix: Array) -> tuple[Array, Mask]:
     """Lower Cholesky factor (..., d, d), and whether the matrix was positive definite (...)."""
     if matrix.ndim == 2:
-        factor, info = lapack.dpotrf(matrix.T, 1, 1)  # lower, clean; the transposed of a symmetric matrix is in LAPACK's order
+        factor, info = lapack.dpotrf(matrix.T, 1, 1)  # lower, clean; the transpose of a symmetric matrix is in LAPACK's order
         return factor, np.bool_(info == 0)
     try:
         return np.linalg.cholesky(matrix).astype(np.float64, copy=False), np.ones(matrix.shape[:-2], dtype=np.bool_)
@@ -133,7 +133,7 @@ def eigvalsh(matrix: Array) -> Array:
 
 
 def semidefinite_root(matrix: Array) -> Array:
-    """R (..., k, k) with RRᵀ = a positive semidefinite matrix, also where that has no Cholesky factor."""
+    """R (..., k, k) with RRᵀ = matrix, for a positive semidefinite matrix that may have no Cholesky factor."""
     root, definite = cholesky(matrix)
     if all_trials(definite):
         return root
@@ -142,7 +142,7 @@ def semidefinite_root(matrix: Array) -> Array:
 
 
 def apply_to_each(factor: Callable[[Array], tuple[Any, ...]], matrix: Array) -> Any:
-    """`factor` applied to each matrix of a batch, its answers stacked: for a batch in which some matrix has none."""
+    """Apply `factor` to each matrix of a batch and stack the results; used if the factorization of some matrix fails."""
     batch = matrix.shape[:-2]
-    answers = [factor(single) for single in matrix.reshape(-1, *matrix.shape[-2:])]
-    return tuple(np.reshape(part, batch + np.shape(part[0])) for part in zip(*answers, strict=True))
+    results = [factor(single) for single in matrix.reshape(-1, *matrix.shape[-2:])]
+    return tuple(np.reshape(part, batch + np.shape(part[0])) for part in zip(*results, strict=True))

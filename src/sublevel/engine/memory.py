@@ -1,4 +1,4 @@
-"""What parts of a method remember between generations."""
+"""The memory of the parts of a method between generations."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from sublevel.engine.tangent import ONE
 
 
 class Memory:
-    """Base class of what a part remembers between generations: a value of arrays with leading axes (...)."""
+    """Base class of the memory of a part: an immutable value of arrays with leading axes (...)."""
 
     __slots__ = ()
 
     def transport(self, move: Move) -> Self:
-        """The memory after a step. Vectors of the whitened frame are taken to the new frame by `move.transport`."""
+        """The memory after a step. `move.transport` maps vectors of the old whitened frame to the new one."""
         return self
 
     def rescale(self, factors: Array) -> Self:
-        """The memory after the coordinates of θ were multiplied by factors (d,); vectors of the whitened frame stay as they are."""
+        """The memory after the coordinates of θ were multiplied by factors (d,). Vectors of the whitened frame do not change."""
         return self
 
     @property
@@ -31,7 +31,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class NoMemory(Memory):
-    """The memory of a part that remembers nothing."""
+    """The memory of a part without memory."""
 
 
 NO_MEMORY = NoMemory()

@@ -1,6 +1,7 @@
-"""One iteration as a sentence of six verbs: sample → evaluate → weight → natural gradient → transform → move.
+"""One generation of a method: sample, evaluate, order, weight, natural gradient, transform, move.
 
-The only file where the rooms meet. A method says what to do and knows nothing of a run; `init`, `ask` and `tell` are pure.
+This is the only module of the engine that combines the others. `Method.init`, `ask` and `tell` are pure functions of
+their arguments.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from sublevel.engine.weights.protocol import Weights
 
 
 class Outcome(IntEnum):
-    """What became of a step. Every one but MOVED leaves the state as it was."""
+    """The outcome of a step. All but MOVED leave the state unchanged."""
 
     MOVED = 0
-    FLAT = 1  # all values are equal: there is no direction to go
-    FAILED = 2  # no value is finite or −inf: nothing was learned
-    NO_SELECTION = 3  # all weights are 0: the sample is too small for the weight rule, or ties hide the best
-    REFUSED = 4  # the step would leave the family: C not positive definite, or a number beyond the range of floats
+    FLAT = 1  # all values are equal
+    FAILED = 2  # all values are NaN or +inf
+    NO_SELECTION = 3  # all weights are 0: the sample is too small for the weight rule, or the best points are tied
+    REFUSED = 4  # the new C would not be positive definite, or a number would leave the range of floats
 
 
 MOVED = Outcome.MOVED
@@ -38,7 +39,7 @@ MOVED = Outcome.MOVED
 
 @value_class
 class State:
-    """What the next step needs. With the generator's state it is a checkpoint."""
+    """The state of a search between generations. Together with that of the random generator it determines the rest of the run."""
 
     theta: Family
     memory: tuple[Memory, ...]  # of each transform
@@ -47,16 +48,16 @@ class State:
     @property
     def pace(self) -> float:
         """Speed of a single run as a fraction of its usual speed."""
-        return min([float(kept.pace) for kept in self.memory], default=1.0)
+        return min([float(part.pace) for part in self.memory], default=1.0)
 
     def rescale(self, factors: Array) -> State:
-        """The state of a single run with coordinates of θ multiplied by factors (d,) about its mean, and all that depends on its frame."""
-        return State(self.theta.rescale(factors), tuple([kept.rescale(factors) for kept in self.memory]), self.ordering)
+        """The state of a single run after coordinates of θ were multiplied by factors (d,) about its mean."""
+        return State(self.theta.rescale(factors), tuple([part.rescale(factors) for part in self.memory]), self.ordering)
 
 
 @value_class
 class Info:
-    """What was seen in a step."""
+    """The outcome of a step and the ranking of its sample."""
 
     outcome: Outcome | NDArray[np.int_]  # (...,)
     ranks: Ranking
@@ -64,22 +65,49 @@ class Info:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """The parts of an iteration, started from a family: an ordering, a weight rule, transforms, and a sample size."""
+    """A search method, composed of independent parts.
+
+    Recipes such as `sublevel.cma` return methods; `minimize(..., method=...)` and `Optimizer` accept them.
+
+    Parameters
+    ----------
+    name : str
+        Name for messages and stored runs.
+    weights : Weights
+        Rule that turns the ranks of a sample into weights.
+    transforms : tuple of Transform
+        Step-size rules, learning rates and evolution paths, applied to the natural gradient in this order.
+    popsize : int, optional
+        Number of points per generation; 4 + ⌊3 ln d⌋ if None.
+    family : type of Family, optional
+        Family of the search distribution; `FullGaussian` if not given.
+    ordering : Ordering, optional
+        Rule that ranks the points of a sample; by value if not given.
+
+    Examples
+    --------
+    >>> import sublevel as sl
+    >>> from sublevel.engine.transforms import FixedRates
+    >>> from sublevel.engine.weights import Quantile
+    >>> method = sl.Method("fixed", Quantile(), (FixedRates(1.0, 0.1),), popsize=20)
+    >>> sl.minimize(lambda x: x @ x, [1, 1], 0.5, method=method, rng=1, ftarget=1e-6).success
+    True
+    """
 
     name: str
     weights: Weights
     transforms: tuple[Transform, ...]
-    popsize: int | None = None  # chosen from d if None
+    popsize: int | None = None
     family: type[Any] = FullGaussian
     ordering: Ordering = BY_VALUE
 
     def init(self, theta: Family, sample_size: int) -> State:
-        """The state to begin with at θ."""
+        """The initial state of a search from θ."""
         memory = tuple(transform.init(theta, sample_size) for transform in self.transforms)
         return State(theta, memory, self.ordering.init(theta, sample_size))
 
     def ask(self, state: State, noise: Noise, sample_size: int) -> Sample:
-        """Points (..., n, d) to evaluate, with their whitened coordinates."""
+        """Draw points (..., n, d) to evaluate."""
         sample = state.theta.sample(noise, sample_size)
         for transform, memory in zip(self.transforms, state.memory, strict=True):
             if transform.adds_points:
@@ -87,38 +115,38 @@ class Method:
         return sample
 
     def tell(self, state: State, sample: Sample, values: Array, constraints: Array | None = None) -> tuple[State, Info]:
-        """The next state, given the f-values (..., n) of the sample and what constraints there are (..., n, m), and what was seen."""
-        ranks, kept = self.ordering(values, constraints, state.ordering)
+        """The next state, given the values (..., n) of the sample and, if there are any, its constraint values (..., n, m)."""
+        ranks, ordering = self.ordering(values, constraints, state.ordering)
         weighting = self.weights(ranks, sample)
         generation = Generation(state.theta, sample, values, ranks, weighting)
-        return self.apply_gradient(state, generation, natural_gradient(sample.z, weighting, sample.images), kept)
+        return self.apply_gradient(state, generation, natural_gradient(sample.z, weighting, sample.images), ordering)
 
-    def apply_gradient(self, state: State, generation: Generation, tangent: Tangent, kept: Memory = NO_MEMORY) -> tuple[State, Info]:
-        """The next state, given the natural gradient of an evaluated sample, and what was seen; `kept` is the memory of the ordering."""
+    def apply_gradient(self, state: State, generation: Generation, tangent: Tangent, ordering: Memory = NO_MEMORY) -> tuple[State, Info]:
+        """The next state, given the natural gradient of an evaluated sample and the new memory of the ordering."""
         ranks = generation.ranks
         attracts = ranks.take_best(generation.weighting.cov) > 0
-        state, taken = self.step(state, generation, tangent, ranks.has_direction & attracts, kept)
+        state, taken = self.step(state, generation, tangent, ranks.has_direction & attracts, ordering)
         return state, Info(MOVED if all_trials(taken) else _outcome(ranks, attracts, taken), ranks)
 
     def step(
-        self, state: State, generation: Generation, tangent: Tangent, wanted: Any = np.True_, kept: Memory = NO_MEMORY
+        self, state: State, generation: Generation, tangent: Tangent, mask: Any = np.True_, ordering: Memory = NO_MEMORY
     ) -> tuple[State, Any]:
-        """The state after a step along a tangent, and where it was taken (...): where it was `wanted` and stays in the family."""
+        """The state after a step along a tangent, and whether it was taken (...): the mask is true and the step stays in the family."""
         memory: list[Memory] = []
-        for transform, remembered in zip(self.transforms, state.memory, strict=True):
-            tangent, after = transform(tangent, remembered, generation)
+        for transform, before in zip(self.transforms, state.memory, strict=True):
+            tangent, after = transform(tangent, before, generation)
             memory.append(after)
         move = state.theta.move(tangent)
-        taken = move.usable & wanted
-        everyone = all_trials(taken)
-        if not everyone and not any_trial(taken):
+        taken = move.usable & mask
+        all_taken = all_trials(taken)
+        if not all_taken and not any_trial(taken):
             return state, taken
-        after = State(move.theta, tuple([part.transport(move) for part in memory]), kept)
-        return (after if everyone else select(taken, after, state)), taken
+        after = State(move.theta, tuple([part.transport(move) for part in memory]), ordering)
+        return (after if all_taken else select(taken, after, state)), taken
 
 
 def _outcome(ranks: Ranking, attracts: Any, taken: Any) -> Any:
-    """The outcome of each trial (...), given where the best point attracts and where a step was taken."""
+    """The outcome of each trial (...), given where the best point has a positive weight and where a step was taken."""
     code = np.select(
         [taken, ~(ranks.best < np.inf), ranks.is_flat, ~attracts],
         [Outcome.MOVED, Outcome.FAILED, Outcome.FLAT, Outcome.NO_SELECTION],

@@ -1,4 +1,4 @@
-"""Recipes are data: the paper's algorithms, each a few parts."""
+"""Search methods as combinations of parts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,35 @@ from sublevel.engine.weights.quantile import Scheme
 
 
 def cma(*, c_mean: float = 1.0, step_size: str = "csa", popsize: int | None = None, family: type[Any] = FullGaussian) -> Method:
-    """CMA-ES: active weights, evolution paths, and a rule for the step size ("csa", "tpa" or "psr")."""
+    """CMA-ES: covariance matrix adaptation evolution strategy.
+
+    Parameters
+    ----------
+    c_mean : float, optional
+        Learning rate of the mean.
+    step_size : {"csa", "tpa", "psr"}, optional
+        Step-size rule: cumulative step-size adaptation, two-point adaptation or the population success rule.
+    popsize : int, optional
+        Number of points per generation; 4 + ⌊3 ln d⌋ if None.
+    family : type, optional
+        `FullGaussian`, `DiagonalGaussian` or `IsotropicGaussian`.
+
+    Returns
+    -------
+    Method
+        For the argument `method` of `minimize` and `Optimizer`.
+
+    References
+    ----------
+    N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772.
+
+    Examples
+    --------
+    >>> import sublevel as sl
+    >>> result = sl.minimize(lambda x: x @ x, [1, 1], 0.5, method=sl.cma(step_size="tpa"), rng=1, ftarget=1e-6)
+    >>> result.success
+    True
+    """
     rule = _step_size(step_size)
     paths = rule if step_size == "csa" else (Cumulation(), *rule)  # the rank-one update reads the step-size path
     rate = () if c_mean == 1.0 else (FixedRates(c_mean, 1.0),)
@@ -34,13 +62,34 @@ def cma(*, c_mean: float = 1.0, step_size: str = "csa", popsize: int | None = No
 
 
 def xnes(*, c_mean: float = 1.0, step_size: str | None = None, popsize: int | None = None, family: type[Any] = FullGaussian) -> Method:
-    """Exponential natural evolution strategy: NES utilities, exponential steps."""
+    """Exponential natural evolution strategy; separable NES for a diagonal or isotropic family.
+
+    Parameters
+    ----------
+    c_mean : float, optional
+        Learning rate of the mean.
+    step_size : {"csa", "tpa", "psr"}, optional
+        Additional step-size rule; none if None.
+    popsize : int, optional
+        Number of points per generation; 4 + ⌊3 ln d⌋ if None.
+    family : type, optional
+        `FullGaussian`, `DiagonalGaussian` or `IsotropicGaussian`.
+
+    Returns
+    -------
+    Method
+        For the argument `method` of `minimize` and `Optimizer`.
+
+    References
+    ----------
+    T. Glasmachers et al., Exponential Natural Evolution Strategies, GECCO 2010.
+    """
     transforms = (*_step_size(step_size), ExponentialRates(c_mean))
     return Method(_with_rule("xnes", step_size), Quantile(Utilities(), average_ties=True), transforms, popsize, family)
 
 
 def _step_size(rule: str | None) -> tuple[Transform, ...]:
-    """The parts of a step-size rule; none if the covariance part decides alone."""
+    """The parts of a step-size rule; none for None."""
     if rule is None:
         return ()
     if rule not in STEP_SIZES:
@@ -48,13 +97,34 @@ def _step_size(rule: str | None) -> tuple[Transform, ...]:
     return STEP_SIZES[rule]
 
 
-def _with_rule(name: str, rule: str | None, usual: str | None = None) -> str:
+def _with_rule(name: str, rule: str | None, default: str | None = None) -> str:
     """The name of a method with a step-size rule."""
-    return name if rule == usual else f"{name}-{rule}"
+    return name if rule == default else f"{name}-{rule}"
 
 
 def with_adapted_rates(method: Method) -> Method:
-    """The method with learning-rate adaptation (LRA): slower and far more robust on multimodal and noisy functions."""
+    """Add learning-rate adaptation (LRA) to a method: slower, and far more robust on multimodal and noisy functions.
+
+    Parameters
+    ----------
+    method : Method
+        Any method.
+
+    Returns
+    -------
+    Method
+        The method with `AdaptiveRates` as its last part, named ``lra-…``.
+
+    References
+    ----------
+    M. Nomura, Y. Akimoto, I. Ono, CMA-ES with Learning Rate Adaptation, GECCO 2023.
+
+    Examples
+    --------
+    >>> import sublevel as sl
+    >>> sl.with_adapted_rates(sl.cma()).name
+    'lra-cma'
+    """
     return replace(method, name=f"lra-{method.name}", transforms=(*method.transforms, AdaptiveRates()))
 
 
@@ -66,9 +136,30 @@ def ngd(
     popsize: int | None = None,
     family: type[Any] = FullGaussian,
 ) -> Method:
-    """The paper's stochastic natural gradient descent: volume cost, spectral rates.
+    """Stochastic natural gradient descent on the volume of sublevel sets.
 
-    If `c_cov` is None it is 0.1 for a full covariance, and larger for a diagonal or isotropic one (`constants.spectral_rate`).
+    Parameters
+    ----------
+    c_cov : float, optional
+        Learning rate of the covariance, in (0, 1]. If None it is 0.1 for a full covariance and larger for a diagonal or
+        isotropic one.
+    exponent : float, optional
+        Exponent of the volume; 2/d if None.
+    step_size : {"csa", "tpa", "psr"}, optional
+        Additional step-size rule; none if None.
+    popsize : int, optional
+        Number of points per generation; 4 + ⌊3 ln d⌋ if None.
+    family : type, optional
+        `FullGaussian`, `DiagonalGaussian` or `IsotropicGaussian`.
+
+    Returns
+    -------
+    Method
+        For the argument `method` of `minimize` and `Optimizer`.
+
+    References
+    ----------
+    Y. Akimoto, Analysis of a Natural Gradient Algorithm on Monotonic Convex-Quadratic-Composite Functions, GECCO 2012.
     """
     transforms = (*_step_size(step_size), SpectralRates(c_cov, 1.0 if step_size is None else None))
     return Method(_with_rule("ngd", step_size), Volume(exponent), transforms, popsize, family)
@@ -88,13 +179,49 @@ def rank_mu(
     popsize: int | None = None,
     family: type[Any] = FullGaussian,
 ) -> Method:
-    """The pure rank-µ CMA-ES (IGO) the paper compares with: quantile cost, fixed rates (Hansen–Kern if `c_cov` is None)."""
+    """Pure rank-µ update CMA-ES, an instance of information-geometric optimization (IGO).
+
+    Parameters
+    ----------
+    scheme : callable, optional
+        Maps a sample size n to weights (n,) from best to worst; equal weights for the best quarter if None.
+    c_mean, c_cov : float, optional
+        Learning rates of the mean and of the covariance. If `c_cov` is None it is the one of Hansen and Kern (PPSN
+        2004).
+    step_size : {"csa", "tpa", "psr"}, optional
+        Additional step-size rule; none if None.
+    popsize : int, optional
+        Number of points per generation; 4 + ⌊3 ln d⌋ if None.
+    family : type, optional
+        `FullGaussian`, `DiagonalGaussian` or `IsotropicGaussian`.
+
+    Returns
+    -------
+    Method
+        For the argument `method` of `minimize` and `Optimizer`.
+    """
     scheme = Truncation(0.25) if scheme is None else scheme
     rates = HansenKernRates(scheme, c_mean) if c_cov is None else FixedRates(c_mean, c_cov)
     return Method(_with_rule("rank-mu", step_size), Quantile(scheme), (*_step_size(step_size), rates), popsize, family)
 
 
 def pbil(*, rate: float = 0.1, scheme: Scheme | None = None, popsize: int | None = None) -> Method:
-    """Population-based incremental learning: quantile cost and a fixed rate on independent bits."""
+    """Population-based incremental learning, for vectors of bits.
+
+    Parameters
+    ----------
+    rate : float, optional
+        Learning rate of the probabilities.
+    scheme : callable, optional
+        Maps a sample size n to weights (n,) from best to worst; equal weights for the best quarter if None.
+    popsize : int, optional
+        Number of points per generation; 4 + ⌊3 ln d⌋ if None.
+
+    Returns
+    -------
+    Method
+        For the argument `method` of `minimize` and `Optimizer`, whose `x0` then holds the initial probabilities P(bit =
+        1).
+    """
     scheme = Truncation(0.25) if scheme is None else scheme
     return Method("pbil", Quantile(scheme, average_ties=True), (FixedRates(rate, 0.0),), popsize, Bernoulli)

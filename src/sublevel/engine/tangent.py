@@ -1,7 +1,7 @@
-"""Tangents: natural-gradient estimates as weighted clouds of whitened vectors.
+"""Tangents: natural-gradient estimates, stored as weighted sets of whitened vectors.
 
-At θ = N(m, AAᵀ) put z = A⁻¹(x − m). In these coordinates the natural gradient of log p(x) is z for the mean and
-zzᵀ − I for the covariance, whatever θ is. So an estimate Σ wᵢ ∇̃ log p(xᵢ) is its weights and its vectors, no more.
+At θ = N(m, AAᵀ) let z = A⁻¹(x − m). In these coordinates the natural gradient of log p(x) is z for the mean and zzᵀ − I
+for the covariance, for every θ. An estimate Σ wᵢ ∇̃ log p(xᵢ) is therefore determined by its weights and its vectors.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from sublevel.engine.linalg import add_square, append_row, combination, eigh, ei
 ZERO = np.float64(0.0)
 ONE = np.float64(1.0)
 THIN_FROM = 64
-"""Dimensions up to which d×d matrices are always used: measured where the two ways cross."""
+"""Dimension up to which d×d matrices are always used; measured crossover of the two algorithms."""
 BLOCK = 1 << 17
-"""Numbers of a weighted copy of the vectors kept at a time: about the size of a second-level cache."""
+"""Size of a block of weighted vectors, about that of a second-level cache."""
 
 
 @value_class
 class Weighting:
-    """Weights of the points of a sample (..., n), in their order; positive attracts."""
+    """Weights of the points of a sample (..., n). The search moves towards points with a positive weight."""
 
-    mean: Array  # (..., n), in the step of the mean
-    cov: Array  # (..., n), in the step of the covariance
-    decay: PerTrial  # (...,), the weight of −I there: Σ wᵢ for a natural gradient
-    mu_eff: float | None = None  # of the weights for the mean, if their sum is 1; None: 1/Σ wᵢ², which depends on ties
+    mean: Array  # (..., n), for the mean
+    cov: Array  # (..., n), for the covariance
+    decay: PerTrial  # (...,), the weight of −I: Σ wᵢ for a natural gradient
+    mu_eff: float | None = None  # of the weights for the mean if they sum to 1; None if it is not known in advance
 
     @classmethod
     def from_weights(cls, weights: Array) -> Weighting:
-        """The same weights (..., n) for both steps, as a natural gradient has them."""
+        """Use the same weights (..., n) for the mean and the covariance."""
         return cls(weights, weights, total(weights))
 
 
 def weighted_moment(vectors: Array, weights: Array) -> Array:
-    """Σ wᵢ vᵢvᵢᵀ, shape (..., d, d), block by block so that no weighted copy of all vectors is made."""
+    """Σ wᵢ vᵢvᵢᵀ, shape (..., d, d), computed in blocks to avoid a weighted copy of all vectors."""
     if vectors.size <= BLOCK:
         return (vectors.T * weights).dot(vectors) if vectors.ndim == 2 else (vectors * weights[..., None]).mT @ vectors
     size = max(1, BLOCK * vectors.shape[-2] // vectors.size)
@@ -49,22 +49,22 @@ def weighted_moment(vectors: Array, weights: Array) -> Array:
 
 
 def is_thin(k: int, d: int) -> bool:
-    """Whether k vectors (..., k, d) are so few that k×k matrices are cheaper than d×d ones.
+    """Whether k×k matrices are cheaper than d×d ones for k vectors (..., k, d).
 
-    Exactness asks for k < d alone; in few dimensions one d×d Cholesky beats the longer k×k formula anyway.
+    The k×k formulas hold for k < d, but in few dimensions a d×d Cholesky decomposition is faster.
     """
     return d > THIN_FROM and k < d
 
 
 class Cloud:
-    """Σ wᵢ vᵢvᵢᵀ − decay·I as the vectors it is made of; what is computed from them is computed once."""
+    """Σ wᵢ vᵢvᵢᵀ − decay·I, stored as its vectors and weights. Matrices and eigenvalues are computed when first used."""
 
     __slots__ = ("_eigen", "_gram", "_gram_root", "_moment", "decay", "images", "is_thin", "vectors", "weights")
 
     def __init__(self, vectors: Array, weights: Array, decay: PerTrial, images: Array | None = None) -> None:
-        """Whitened `vectors` (..., k, d) and `weights` (..., k), of which positive attracts; `decay` (...,) is Σ wᵢ for an estimate.
+        """Create a cloud of whitened `vectors` (..., k, d) with `weights` (..., k); `decay` (...,) is Σ wᵢ for an estimate.
 
-        `images` are the vectors seen through θ's root, where sampling has made them already.
+        `images` are the products of θ's root with the vectors if sampling has computed them.
         """
         self.vectors, self.weights, self.decay, self.images = vectors, weights, decay, images
         self.is_thin = is_thin(*vectors.shape[-2:])
@@ -101,7 +101,7 @@ class Cloud:
 
     @property
     def eigen(self) -> tuple[Array, Array]:
-        """Eigenvalues (..., k) and eigenvectors (..., k, k) of Rᵀ diag(w) R: for k < d, all of Σ wᵢ vᵢvᵢᵀ that is not 0."""
+        """Eigenvalues (..., k) and eigenvectors (..., k, k) of Rᵀ diag(w) R: the nonzero ones are those of Σ wᵢ vᵢvᵢᵀ."""
         if self._eigen is None:
             root = self.gram_root
             self._eigen = eigh(product((root * self.weights[..., None]).mT, root))
@@ -109,7 +109,7 @@ class Cloud:
 
     @property
     def spectrum(self) -> Array:
-        """Ascending eigenvalues of Σ wᵢ vᵢvᵢᵀ: all d of them, or for k < d the k that need not be 0."""
+        """Ascending eigenvalues of Σ wᵢ vᵢvᵢᵀ: all d, or for k < d the k that may be nonzero."""
         if self._eigen is not None or self.is_thin:
             return self.eigen[0]
         if self.vectors.shape[-2] >= self.vectors.shape[-1]:
@@ -122,7 +122,7 @@ class Cloud:
         """Smallest and largest eigenvalue (...,) of Σ wᵢ vᵢvᵢᵀ − decay·I."""
         values = self.spectrum
         low, high = values[..., 0], values[..., -1]
-        if self.vectors.shape[-2] < self.vectors.shape[-1]:  # directions that no vector reaches have the eigenvalue 0
+        if self.vectors.shape[-2] < self.vectors.shape[-1]:  # directions outside the span of the vectors have the eigenvalue 0
             low, high = -maximum(-low, ZERO), maximum(high, ZERO)
         return low - self.decay, high - self.decay
 
@@ -143,7 +143,7 @@ class Cloud:
         return cloud
 
     def add_vector(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Cloud | Dense:
-        """rate·Σ wᵢ vᵢvᵢᵀ + weight·vvᵀ − decay·I with one more vector v (..., d), whose image is given where the others' are kept."""
+        """rate·Σ wᵢ vᵢvᵢᵀ + weight·vvᵀ − decay·I for a further vector v (..., d) with this image."""
         if not self.is_thin:
             return CloudWithVector(self, rate, vector, weight, decay)
         weights = np.empty((*self.weights.shape[:-1], self.size + 1))
@@ -153,7 +153,7 @@ class Cloud:
 
 
 class Dense:
-    """moment − decay·I for a symmetric matrix (..., d, d): a cloud of `size` vectors of which only the sum is left."""
+    """moment − decay·I for a symmetric matrix (..., d, d), the sum over `size` vectors that are not kept."""
 
     __slots__ = ("_moment", "decay", "size")
     is_thin = False
@@ -187,12 +187,12 @@ class Dense:
         return Dense(self.moment, decay, self.size)
 
     def add_vector(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Dense:
-        """rate·moment + weight·vvᵀ − decay·I with one more vector v (..., d)."""
+        """rate·moment + weight·vvᵀ − decay·I for a further vector v (..., d)."""
         return CloudWithVector(self, rate, vector, weight, decay)
 
 
 class Diagonal(Dense):
-    """The diagonal of a cloud of `size` vectors of which only Σ wᵢ vᵢ² (..., d) is left: all that a diagonal or isotropic family needs."""
+    """The diagonal Σ wᵢ vᵢ² (..., d) of a cloud of `size` vectors that are not kept. It suffices for diagonal and isotropic families."""
 
     __slots__ = ("_squares",)
 
@@ -210,7 +210,7 @@ class Diagonal(Dense):
 
 
 class CloudWithVector(Dense):
-    """rate·moment + weight·vvᵀ − decay·I of a cloud and one more vector v (..., d); who needs its diagonal alone makes no matrix."""
+    """rate·moment + weight·vvᵀ − decay·I of a cloud and a vector v (..., d). The matrix is formed only if it is needed."""
 
     __slots__ = ("_cloud", "_rate", "_sum", "_vector", "_weight")
 
@@ -233,23 +233,23 @@ class CloudWithVector(Dense):
 
 
 class PathReading(NamedTuple):
-    """What the step-size path says of the recent steps."""
+    """Length of the step-size path, and h_σ."""
 
-    length: PerTrial  # (...,), as a multiple of the length that random steps would give
-    advances: PerTrial  # (...,), h_σ: 1, or 0 while the path is too long for the rank-one update
+    length: PerTrial  # (...,), relative to its expected length under random selection
+    advances: PerTrial  # (...,), h_σ: 0 while the path is too long for the rank-one update, else 1
 
 
 @value_class
 class Tangent:
-    """A direction at θ in its whitened frame: a mean step, `rate` times a cloud for the covariance, and a change of the scale."""
+    """A direction at θ in its whitened frame: a step of the mean, `rate` times a cloud for the covariance, and a change of scale."""
 
     mean: Array  # (..., d)
     cloud: Cloud | Dense
     rate: PerTrial = ONE  # (...,)
     log_scale: PerTrial = ZERO  # (...,), of the standard deviations
-    exponential: bool = False  # C moves to A·exp(covariance part)·Aᵀ instead of A(I + covariance part)Aᵀ
-    mean_image: Array | None = None  # (..., d), the mean step seen through θ's root, where that comes for free
-    path: PathReading | None = None  # of the step-size path, for the parts after the one that keeps it
+    exponential: bool = False  # the new C is A·exp(covariance part)·Aᵀ instead of A(I + covariance part)Aᵀ
+    mean_image: Array | None = None  # (..., d), θ's root times the mean step, if sampling has computed it
+    path: PathReading | None = None  # of the step-size path, set by `Cumulation` for the parts after it
 
     @property
     def spectral_norm(self) -> PerTrial:
@@ -258,32 +258,33 @@ class Tangent:
         return maximum(-low, high) * self.rate
 
     def scale(self, *, mean: PerTrial, cov: PerTrial) -> Tangent:
-        """The tangent with its mean part and its covariance part each multiplied by a rate (...,)."""
+        """Multiply the mean part and the covariance part by rates (...,)."""
         return self._with(mean, self.rate * cov, self.log_scale)
 
     def _with(self, factor: PerTrial, rate: PerTrial, log_scale: PerTrial) -> Tangent:
-        """The tangent with its mean part multiplied by a factor (...,), and another rate and change of scale."""
+        """Multiply the mean part by a factor (...,) and replace the rate and the change of scale."""
         by = expand_trailing(factor, 1)
         image = None if self.mean_image is None else self.mean_image * by
         return Tangent(self.mean * by, self.cloud, rate, log_scale, self.exponential, image, self.path)
 
     def with_covariance(self, cloud: Cloud | Dense, rate: PerTrial) -> Tangent:
-        """The tangent with another covariance part."""
+        """Replace the covariance part."""
         return Tangent(self.mean, cloud, rate, self.log_scale, self.exponential, self.mean_image, self.path)
 
     def with_log_scale(self, log_scale: PerTrial) -> Tangent:
-        """The tangent with another change of scale."""
+        """Replace the change of scale."""
         return Tangent(self.mean, self.cloud, self.rate, log_scale, self.exponential, self.mean_image, self.path)
 
     def with_path(self, path: PathReading) -> Tangent:
-        """The tangent with what the step-size path says."""
+        """Set the reading of the step-size path."""
         return Tangent(self.mean, self.cloud, self.rate, self.log_scale, self.exponential, self.mean_image, path)
 
     def damp(self, *, mean: PerTrial, cov: PerTrial, log_scale: PerTrial) -> Tangent:
-        """η times the whole change of θ, that of the scale included: Δm ↦ mean·Δm, ΔC ↦ cov·ΔC, and a change of scale beside it.
+        """Multiply the change of θ, including that of the scale, by rates: Δm ↦ mean·Δm, ΔC ↦ cov·ΔC; then add a change of scale.
 
-        With G the covariance part and e = exp(2·old log-scale), C moves to e·(I + G) in the whitened frame, and damped by η to
-        I + η(e·(I + G) − I) = e′·(I + (ηe/e′)·G), e′ = 1 + η(e − 1). An exponential step e·exp(G) becomes e^η·exp(ηG).
+        With G the covariance part and e = exp(2·old log-scale), the new C is e·(I + G) in the whitened frame, and I +
+        η(e·(I + G) − I) = e′·(I + (ηe/e′)·G), e′ = 1 + η(e − 1), if damped by η. An exponential step e·exp(G) becomes
+        e^η·exp(ηG).
         """
         if self.exponential:
             return self._with(mean, self.rate * cov, cov * self.log_scale + log_scale)

@@ -1,4 +1,4 @@
-"""Independent bits. In the whitened frame z = (x − p)/√(p(1 − p)) the mean part of a tangent is PBIL."""
+"""Independent bits. In the whitened frame z = (x − p)/√(p(1 − p)) a step along the mean part of a tangent is PBIL."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sublevel.engine.families.protocol import IndependentCoordinates, Move, form
 from sublevel.engine.tangent import Tangent
 
 MARGIN = 2.0**-40
-"""Probabilities stay this far from 0 and 1, where the family has no whitened frame."""
+"""Minimum distance of probabilities from 0 and 1, where whitening is not defined."""
 
 
 @dataclass(frozen=True, slots=True)
 class BernoulliSample:
-    """Bit vectors, as floats 0 and 1, with what the whitened frame and the distribution say of them."""
+    """Vectors of bits, as floats 0 and 1."""
 
     z: Array  # (..., n, d)
     x: Array  # (..., n, d)
@@ -33,7 +33,19 @@ class BernoulliSample:
 
 @dataclass(frozen=True, slots=True)
 class Bernoulli(IndependentCoordinates):
-    """Bit j is 1 with probability mean[j]."""
+    """Independent bits: bit j is 1 with probability mean[j].
+
+    Attributes
+    ----------
+    mean : ndarray, shape (..., d)
+        Probabilities.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Bernoulli.start(np.array([0.5, 0.5])).deviations
+    array([0.5, 0.5])
+    """
 
     continuous: ClassVar[bool] = False
 
@@ -41,16 +53,16 @@ class Bernoulli(IndependentCoordinates):
 
     @classmethod
     def start(cls, mean: Array, deviations: Array | None = None, correlation_root: Array | None = None) -> Bernoulli:
-        """From probabilities (..., d); a Bernoulli has no deviations of its own to choose."""
+        """Create a distribution from probabilities (..., d); the other arguments are ignored."""
         return cls(np.clip(mean, MARGIN, 1.0 - MARGIN))
 
     def __repr__(self) -> str:
-        """Mean and standard deviations, of many variables the first and the last."""
+        """The mean and the standard deviations; of many variables only the first and the last."""
         return format_distribution(self)
 
     @property
     def degrees_of_freedom(self) -> int:
-        """No covariance besides that of the mean."""
+        """0: the mean determines the covariance."""
         return 0
 
     @property
@@ -59,7 +71,7 @@ class Bernoulli(IndependentCoordinates):
         return np.sqrt(self.mean * (1.0 - self.mean))
 
     def sample(self, noise: Noise, size: int) -> BernoulliSample:
-        """`size` bit vectors (..., size, d)."""
+        """Draw `size` vectors of bits (..., size, d)."""
         uniform = noise.random((*self.mean.shape[:-1], size, self.mean.shape[-1]))
         return self._sample_of((uniform < self.mean[..., None, :]).astype(np.float64))
 
@@ -79,7 +91,7 @@ class Bernoulli(IndependentCoordinates):
         return (x - self.mean[..., None, :]) / self.deviations[..., None, :]
 
     def pull(self, covectors: Array) -> Array:
-        """Covectors (..., k, d) as the whitened frame sees them."""
+        """Transform covectors (..., k, d) to the whitened frame."""
         return covectors * self.deviations[..., None, :]
 
     def log_density(self, x: Array) -> Array:
@@ -107,11 +119,11 @@ class Bernoulli(IndependentCoordinates):
 
     @property
     def covariance_change_size(self) -> int:
-        """How many numbers `change` returns."""
+        """Length of `covariance_change`."""
         return 0
 
     def covariance_change(self, tangent: Tangent) -> Array:
-        """No covariance of its own: (..., 0)."""
+        """An empty array (..., 0): there are no parameters besides the mean."""
         return np.zeros((*self.mean.shape[:-1], 0))
 
     def rescale(self, factors: Array) -> Bernoulli:

@@ -1,4 +1,4 @@
-"""The Gaussian with a diagonal covariance matrix: the covariance part of a tangent keeps its diagonal."""
+"""The Gaussian with a diagonal covariance matrix. It uses the diagonal of the covariance part of a tangent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,21 @@ from sublevel.engine.tangent import Tangent
 
 @value_class
 class DiagonalGaussian(IndependentCoordinates):
-    """N(mean, diag(deviations²))."""
+    """Gaussian distribution N(mean, diag(deviations²)).
+
+    Attributes
+    ----------
+    mean : ndarray, shape (..., d)
+    deviations : ndarray, shape (..., d)
+        Standard deviations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> DiagonalGaussian.start(np.zeros(2), np.array([1.0, 2.0])).cov
+    array([[1., 0.],
+           [0., 4.]])
+    """
 
     continuous: ClassVar[bool] = True
 
@@ -30,22 +44,22 @@ class DiagonalGaussian(IndependentCoordinates):
 
     @classmethod
     def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> DiagonalGaussian:
-        """From a mean (..., d) and standard deviations (..., d); of a covariance only the diagonal can be kept."""
+        """Create a distribution from a mean (..., d) and deviations (..., d); correlations are dropped."""
         if correlation_root is None:
             return cls(mean, deviations)
         return cls(mean, deviations * np.sqrt(np.vecdot(correlation_root, correlation_root)))
 
     def __repr__(self) -> str:
-        """Mean and standard deviations, of many variables the first and the last."""
+        """The mean and the standard deviations; of many variables only the first and the last."""
         return format_distribution(self)
 
     @property
     def degrees_of_freedom(self) -> int:
-        """d numbers determine the covariance."""
+        """d."""
         return self.dimension
 
     def sample(self, noise: Noise, size: int) -> GaussianSample:
-        """`size` points (..., size, d)."""
+        """Draw `size` points (..., size, d)."""
         return self.sample_at(noise.standard_normal((*self.mean.shape[:-1], size, self.mean.shape[-1])))
 
     def sample_at(self, z: Array) -> GaussianSample:
@@ -53,7 +67,7 @@ class DiagonalGaussian(IndependentCoordinates):
         return GaussianSample(z, self.push(z), None, self.degrees_of_freedom)
 
     def push(self, z: Array) -> Array:
-        """Points x = m + deviations·z (..., n, d) from whitened ones."""
+        """Points x = m + deviations·z (..., n, d) for whitened points z."""
         x = rows(self.deviations) * z
         x += rows(self.mean)
         return x
@@ -63,7 +77,7 @@ class DiagonalGaussian(IndependentCoordinates):
         return (x - rows(self.mean)) / rows(self.deviations)
 
     def pull(self, covectors: Array) -> Array:
-        """Covectors (..., k, d), such as gradients of f, as the whitened frame sees them."""
+        """Transform covectors (..., k, d), such as gradients of f, to the whitened frame."""
         return covectors * rows(self.deviations)
 
     def log_density(self, x: Array) -> Array:
@@ -93,21 +107,21 @@ class DiagonalGaussian(IndependentCoordinates):
         return np.concatenate([self.deviations * tangent.mean, np.square(self.deviations) * change], axis=-1)
 
     def rescale(self, factors: Array) -> DiagonalGaussian:
-        """The distribution whose coordinates are multiplied by these factors (d,) about the mean."""
+        """Multiply the coordinates by factors (d,) about the mean."""
         return DiagonalGaussian(self.mean, factors * self.deviations)
 
     @property
     def covariance_change_size(self) -> int:
-        """How many numbers `change` returns."""
+        """Length of `covariance_change`."""
         return self.dimension
 
     def covariance_change(self, tangent: Tangent) -> Array:
-        """ΔC of a step (..., d) in coordinates that are orthonormal in the Fisher metric."""
+        """ΔC of a step (..., d) in coordinates orthonormal in the Fisher metric."""
         growth = 1.0 + expand_trailing(tangent.rate, 1) * tangent.cloud.diagonal
         return SQRT_HALF * (expand_trailing(np.exp(2.0 * tangent.log_scale), 1) * growth - 1.0)
 
     def move(self, tangent: Tangent) -> Move:
-        """The step, usable where every variance is positive and in range."""
+        """The step along a tangent, usable where every variance is positive and in range."""
         with np.errstate(over="ignore", invalid="ignore"):
             relative = expand_trailing(tangent.rate, 1) * tangent.cloud.diagonal
             growth = np.exp(relative) if tangent.exponential else 1.0 + relative

@@ -15,31 +15,51 @@ from sublevel.engine.linalg import add_to_diagonal, cholesky, image, product, so
 from sublevel.engine.tangent import ONE, ZERO, Tangent, is_thin
 
 CHECK_EVERY = 16
-"""Steps of a single run between two looks at all rows of its root; a row cannot leave the range of floats in fewer."""
+"""Steps of a single run between two range checks of all rows of its root; no row can leave the range of floats in fewer steps."""
 
 
 @value_class
 class FullGaussian:
-    """N(mean, scale²·root·rootᵀ): any root will do, and the scale is kept apart so that it may be 1e-300 or 1e300."""
+    """Gaussian distribution N(mean, scale²·root·rootᵀ).
+
+    The root need not be symmetric or triangular. The scale is stored separately, so that it can be as small as 1e-300
+    or as large as 1e300.
+
+    Attributes
+    ----------
+    mean : ndarray, shape (..., d)
+    root : ndarray, shape (..., d, d)
+        Of norm about 1.
+    scale : ndarray, shape (...,)
+    unchecked : int
+        Steps since the last range check of all rows of the root.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> FullGaussian.start(np.zeros(2), np.array([1.0, 2.0])).cov
+    array([[1., 0.],
+           [0., 4.]])
+    """
 
     continuous: ClassVar[bool] = True
     coordinate_axes: ClassVar[bool] = False
 
     mean: Array  # (..., d)
-    root: Array  # (..., d, d), of size about 1
+    root: Array  # (..., d, d)
     scale: PerTrial  # (...,)
-    unchecked: int = 0  # steps since all rows of the root were looked at
+    unchecked: int = 0
 
     @classmethod
     def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> FullGaussian:
-        """From a mean (..., d), standard deviations (..., d) and a root of the covariance in their units (I if None)."""
+        """Create a distribution from a mean (..., d), deviations (..., d) and a root of the covariance in units of these (I if None)."""
         scale = power_of_two_near(np.max(deviations, axis=-1))
         axes = deviations / scale[..., None]
         root = axes[..., :, None] * (np.eye(mean.shape[-1]) if correlation_root is None else correlation_root)
         return cls(mean, *balance(root, scale))
 
     def __repr__(self) -> str:
-        """Mean and standard deviations, of many variables the first and the last."""
+        """The mean and the standard deviations; of many variables only the first and the last."""
         return format_distribution(self)
 
     @property
@@ -49,12 +69,12 @@ class FullGaussian:
 
     @property
     def degrees_of_freedom(self) -> int:
-        """d(d + 1)/2 numbers determine the covariance."""
+        """d(d + 1)/2."""
         return full_freedom(self.dimension)
 
     @property
     def stored_numbers(self) -> int:
-        """Those of the root."""
+        """The size of the root."""
         return self.dimension**2
 
     @property
@@ -68,13 +88,13 @@ class FullGaussian:
         return expand_trailing(self.scale, 1) * np.sqrt(np.vecdot(self.root, self.root))
 
     def principal_axes(self, units: Array | None = None) -> Array:
-        """Standard deviations along the principal axes (..., d), the longest first, of coordinates in these units (d,)."""
+        """Standard deviations along the principal axes (..., d), the longest first, for coordinates in these units (d,)."""
         root = self.root if units is None else self.root / units[:, None]
         return expand_trailing(self.scale, 1) * np.linalg.svd(root, compute_uv=False)
 
     @property
     def log_size(self) -> float:
-        """ln of the geometric mean of a single run's principal axes. From a determinant, which costs less than the axes."""
+        """ln of the geometric mean of a single run's principal axes, computed from the determinant."""
         return float(np.log(self.scale) + np.linalg.slogdet(self.root)[1] / self.dimension)
 
     @property
@@ -94,7 +114,7 @@ class FullGaussian:
         return rows @ rows.T
 
     def sample(self, noise: Noise, size: int) -> GaussianSample:
-        """`size` points (..., size, d), eq. steps 3 and 4 of the paper's algorithm."""
+        """Draw `size` points (..., size, d) (steps 3 and 4 of Akimoto 2012)."""
         d = self.mean.shape[-1]
         return self.sample_at(noise.standard_normal((size, d) if self.mean.ndim == 1 else (*self.mean.shape[:-1], size, d)))
 
@@ -113,16 +133,16 @@ class FullGaussian:
         return points
 
     def push(self, z: Array) -> Array:
-        """Points x = m + Az (..., n, d) from whitened ones."""
+        """Points x = m + Az (..., n, d) for whitened points z."""
         return self._place(z @ self.root.mT)
 
     def whiten(self, x: Array) -> Array:
-        """Whitened points z = A⁻¹(x − m) (..., n, d); for points sampled here the z kept in the sample is exact."""
+        """Whitened points z = A⁻¹(x − m) (..., n, d); less accurate than the z of a sample if C is ill-conditioned."""
         centred = (x - rows(self.mean)) / expand_trailing(self.scale, 2)
         return solve(self.root, centred.mT).mT
 
     def pull(self, covectors: Array) -> Array:
-        """Covectors (..., k, d), such as gradients of f, as the whitened frame sees them: Aᵀg."""
+        """Transform covectors (..., k, d), such as gradients of f, to the whitened frame: Aᵀg."""
         return expand_trailing(self.scale, 2) * (covectors @ self.root)
 
     def log_density(self, x: Array) -> Array:
@@ -164,16 +184,16 @@ class FullGaussian:
         return np.concatenate([step, change.reshape(*self.mean.shape[:-1], -1)], axis=-1)
 
     def images(self, z: Array) -> Array:
-        """Whitened vectors (..., d) seen through the root, in units of the scale."""
+        """The root times whitened vectors (..., d)."""
         return image(self.root, z)
 
     def rescale(self, factors: Array) -> FullGaussian:
-        """The distribution whose coordinates are multiplied by these factors (d,) about the mean."""
+        """Multiply the coordinates by factors (d,) about the mean."""
         return FullGaussian(self.mean, factors[:, None] * self.root, self.scale, self.unchecked)
 
     @property
     def covariance_change_size(self) -> int:
-        """How many numbers `change` returns."""
+        """Length of `covariance_change`."""
         return self.dimension**2
 
     def covariance_change(self, tangent: Tangent) -> Array:
@@ -184,19 +204,19 @@ class FullGaussian:
         return SQRT_HALF * matrix.reshape(*matrix.shape[:-2], -1)
 
     def move(self, tangent: Tangent) -> Move:
-        """θ after a step; near the ends of the range of floats overflow is an answer, not a warning."""
+        """The step along a tangent. Overflow near the ends of the range of floats makes it unusable, without a warning."""
         if all_trials(self.scale < 1e280):
             return self._move(tangent)
         with np.errstate(over="ignore", invalid="ignore"):
             return self._move(tangent)
 
     def _move(self, tangent: Tangent) -> Move:
-        """The step to m + A·mean and C = A(I + covariance part)Aᵀ, usable where C is positive definite and all is in range.
+        """The step to m + A·mean and C = A(I + covariance part)Aᵀ, usable where C is positive definite and all numbers are in range.
 
         The root becomes A·M^{1/2} exactly: through k×k matrices for few vectors, else by Cholesky.
         """
-        moved_root = exponential_root if tangent.exponential else thin_root if tangent.cloud.is_thin else thick_root
-        root, growth, definite, transport = moved_root(self.root, tangent.cloud, tangent.rate)
+        move_root = exponential_root if tangent.exponential else thin_root if tangent.cloud.is_thin else thick_root
+        root, growth, definite, transport = move_root(self.root, tangent.cloud, tangent.rate)
         mean = expand_trailing(self.scale, 1) * (image(self.root, tangent.mean) if tangent.mean_image is None else tangent.mean_image)
         mean += self.mean
         scale = self.scale if growth is ONE else self.scale * growth
@@ -214,7 +234,7 @@ class FullGaussian:
 
 
 def balance(root: Array, scale: PerTrial) -> tuple[Array, PerTrial]:
-    """Root and scale with a power of two moved between them such that the root's first row has a norm near 1. Rounds nothing."""
+    """Move a power of two from the root to the scale such that the first row of the root has a norm near 1. This is exact."""
     size = np.vecdot(root[..., 0, :], root[..., 0, :])
     if all_trials((size > 0.0625) & (size < 16.0)):
         return root, scale
@@ -223,18 +243,18 @@ def balance(root: Array, scale: PerTrial) -> tuple[Array, PerTrial]:
 
 
 def rows_in_range(root: Array, scale: PerTrial) -> Any:
-    """Where every standard deviation is representable with room to spare, and so is the square of every row of the root (...)."""
+    """Whether all standard deviations and all squared rows of the root are well within the range of floats (...)."""
     squares = np.vecdot(root, root)
     low, high = np.minimum.reduce(squares, axis=-1), np.maximum.reduce(squares, axis=-1)
     return (low > 1e-200) & (high < 1e200) & in_range(scale * np.sqrt(low)) & in_range(scale * np.sqrt(high))
 
 
 def power_of_two_near(size: PerTrial) -> PerTrial:
-    """The largest power of two ≤ size (...): scaling by it rounds nothing."""
+    """The largest power of two ≤ size (...). Scaling by it is exact."""
     return np.ldexp(1.0, np.frexp(size)[1] - 1)
 
 
 def scale_covariance(cov: Array, scale: PerTrial) -> Array:
-    """scale²·cov, which may leave the range of floats at both ends without a warning: the state itself does not."""
+    """scale²·cov, which may overflow or underflow without a warning."""
     with np.errstate(over="ignore", under="ignore"):
         return scale[..., None, None] * (scale[..., None, None] * cov)

@@ -1,4 +1,4 @@
-"""The Gaussian with one variance for all directions: the covariance part of a tangent keeps its trace / d."""
+"""The Gaussian with one variance for all directions. It uses the trace of the covariance part of a tangent, divided by d."""
 
 from __future__ import annotations
 
@@ -13,7 +13,20 @@ from sublevel.engine.tangent import Tangent
 
 @value_class
 class IsotropicGaussian(IndependentCoordinates):
-    """N(mean, scale²·I)."""
+    """Gaussian distribution N(mean, scale²·I).
+
+    Attributes
+    ----------
+    mean : ndarray, shape (..., d)
+    scale : ndarray, shape (...,)
+        Standard deviation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> float(IsotropicGaussian.start(np.zeros(2), np.array([2.0, 2.0])).scale)
+    2.0
+    """
 
     continuous: ClassVar[bool] = True
 
@@ -22,7 +35,7 @@ class IsotropicGaussian(IndependentCoordinates):
 
     @classmethod
     def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> IsotropicGaussian:
-        """From a mean (..., d) and standard deviations (..., d): their root mean square, the covariance's trace / d."""
+        """Create a distribution from a mean (..., d) and deviations (..., d), whose root mean square is taken."""
         peak = np.max(deviations, axis=-1)
         axes = deviations / peak[..., None]
         if correlation_root is None:
@@ -33,12 +46,12 @@ class IsotropicGaussian(IndependentCoordinates):
         return cls(mean, peak * np.sqrt(np.mean(variances, axis=-1)))
 
     def __repr__(self) -> str:
-        """Mean and standard deviations, of many variables the first and the last."""
+        """The mean and the standard deviations; of many variables only the first and the last."""
         return format_distribution(self)
 
     @property
     def degrees_of_freedom(self) -> int:
-        """One number determines the covariance."""
+        """1."""
         return 1
 
     @property
@@ -47,7 +60,7 @@ class IsotropicGaussian(IndependentCoordinates):
         return np.broadcast_to(self.scale[..., None], self.mean.shape)
 
     def sample(self, noise: Noise, size: int) -> GaussianSample:
-        """`size` points (..., size, d)."""
+        """Draw `size` points (..., size, d)."""
         return self.sample_at(noise.standard_normal((*self.mean.shape[:-1], size, self.mean.shape[-1])))
 
     def sample_at(self, z: Array) -> GaussianSample:
@@ -55,7 +68,7 @@ class IsotropicGaussian(IndependentCoordinates):
         return GaussianSample(z, self.push(z), None, self.degrees_of_freedom)
 
     def push(self, z: Array) -> Array:
-        """Points x = m + scale·z (..., n, d) from whitened ones."""
+        """Points x = m + scale·z (..., n, d) for whitened points z."""
         x = expand_trailing(self.scale, 2) * z
         x += rows(self.mean)
         return x
@@ -65,7 +78,7 @@ class IsotropicGaussian(IndependentCoordinates):
         return (x - rows(self.mean)) / expand_trailing(self.scale, 2)
 
     def pull(self, covectors: Array) -> Array:
-        """Covectors (..., k, d), such as gradients of f, as the whitened frame sees them."""
+        """Transform covectors (..., k, d), such as gradients of f, to the whitened frame."""
         return covectors * expand_trailing(self.scale, 2)
 
     def log_density(self, x: Array) -> Array:
@@ -97,21 +110,21 @@ class IsotropicGaussian(IndependentCoordinates):
         return np.concatenate([expand_trailing(self.scale, 1) * tangent.mean, change[..., None]], axis=-1)
 
     def rescale(self, factors: Array) -> IsotropicGaussian:
-        """The distribution whose coordinates are multiplied by the smallest of these factors (d,) about the mean."""
+        """Multiply the coordinates by the smallest of the factors (d,) about the mean."""
         return IsotropicGaussian(self.mean, self.scale * np.min(factors))
 
     @property
     def covariance_change_size(self) -> int:
-        """How many numbers `change` returns."""
+        """Length of `covariance_change`."""
         return 1
 
     def covariance_change(self, tangent: Tangent) -> Array:
-        """ΔC of a step (..., 1) in a coordinate that is normal in the Fisher metric."""
+        """ΔC of a step (..., 1) in a coordinate of unit length in the Fisher metric."""
         growth = 1.0 + tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
         return np.sqrt(0.5 * self.dimension) * (np.exp(2.0 * tangent.log_scale) * growth - 1.0)[..., None]
 
     def move(self, tangent: Tangent) -> Move:
-        """The step, usable where the variance is positive and in range."""
+        """The step along a tangent, usable where the variance is positive and in range."""
         with np.errstate(over="ignore", invalid="ignore"):
             relative = tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1)
             growth = np.exp(relative) if tangent.exponential else 1.0 + relative

@@ -1,4 +1,4 @@
-"""What a family of distributions is to the rest: a point θ on a statistical manifold, in its whitened frame."""
+"""The interface of a family of search distributions."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ LOG_2PI = log(2 * pi)
 SQRT_HALF = sqrt(0.5)
 HALF = constant(0.5)
 SCALE_RANGE = (2.0**-1000, 2.0**1000)
-"""Standard deviations a state may have, about 1e-301 to 1e301: beyond, a step is refused and named."""
+"""Range of standard deviations, about 1e-301 to 1e301; a step that leaves this range is refused."""
 
 
 class Sample(Protocol):
-    """Points drawn from a θ, with their whitened coordinates kept, because A⁻¹(x − m) would lose Cond(A) digits."""
+    """Points drawn from a distribution. Their whitened coordinates are kept, because A⁻¹(x − m) would lose log₁₀ Cond(A) digits."""
 
     @property
     def z(self) -> Array: ...  # (..., n, d)
     @property
     def x(self) -> Array: ...  # (..., n, d)
     @property
-    def images(self) -> Array | None: ...  # (..., n, d), the root applied to z, where that is worth keeping
+    def images(self) -> Array | None: ...  # (..., n, d), the products of the root with z, if they are reused
     @property
     def squares(self) -> Array: ...  # (..., n), ‖zᵢ‖²
     @property
-    def surprise(self) -> Array: ...  # (..., n), −log p(xᵢ) up to a constant that all points share
+    def surprise(self) -> Array: ...  # (..., n), −log p(xᵢ) up to a constant
     @property
-    def degrees_of_freedom(self) -> int | None: ...  # of the covariance it was drawn with, None for a full one
+    def degrees_of_freedom(self) -> int | None: ...  # of the covariance of the distribution, None for a full one
 
 
 @value_class
@@ -58,26 +58,26 @@ class GaussianSample:
 
 
 Transport = Callable[[Array], Array]
-"""Vectors (..., d) of the old whitened frame to the new one: v ↦ M^{-1/2}v."""
+"""Maps vectors (..., d) of the old whitened frame to the new one: v ↦ M^{-1/2}v."""
 
 
 @value_class
 class Move:
-    """Where a step leads: the new θ, where it is a member of the family (...), and how vectors of the frame come along."""
+    """The result of a step: the new θ, whether it is a member of the family (...), and the transport of vectors to its frame."""
 
     theta: Any
     usable: Mask
     transport: Transport
-    stretch: PerTrial = ONE  # (...,), what the units of images grow by: those of transported vectors are the old ones over it
+    stretch: PerTrial = ONE  # (...,), growth of the units of images: the image of a transported vector is the old image divided by it
 
 
 class Family(Protocol):
-    """A distribution θ of a family, frozen. Leading axes (...) of every field are independent trials.
+    """A distribution θ of a family, immutable. Leading axes (...) of every field are independent trials.
 
-    This is what the search calls. Theory and tests ask for more: `theory.manifold.Manifold`.
+    These members are used by the search; `paper.theory.manifold.Manifold` lists those used by theory and tests only.
     """
 
-    continuous: ClassVar[bool]  # whether points are real vectors with a scale; if not, there are no bounds and no curvature
+    continuous: ClassVar[bool]  # whether points are real vectors; if not, there are no bounds, no sigma0 and no curvature
     coordinate_axes: ClassVar[bool]  # whether the principal axes are always the coordinate axes
 
     @classmethod
@@ -87,9 +87,9 @@ class Family(Protocol):
     @property
     def dimension(self) -> int: ...
     @property
-    def degrees_of_freedom(self) -> int: ...  # how many numbers determine the covariance: what learning rates depend on besides d
+    def degrees_of_freedom(self) -> int: ...  # number of parameters of the covariance; learning rates depend on it
     @property
-    def stored_numbers(self) -> int: ...  # of a single run, about
+    def stored_numbers(self) -> int: ...  # approximate size of the state of a single run
     @property
     def deviations(self) -> Array: ...  # (..., d)
     def principal_axes(self, units: Array | None = None) -> Array: ...  # (..., d), standard deviations, the longest first
@@ -97,9 +97,9 @@ class Family(Protocol):
     @property
     def log_size(self) -> float: ...  # ln of the geometric mean of a single run's principal axes
     @property
-    def cov(self) -> Array: ...  # (..., d, d), made when it is asked for
+    def cov(self) -> Array: ...  # (..., d, d), computed on access
     @property
-    def dense_root(self) -> Array: ...  # (d, d) of a single run, times its transpose C
+    def dense_root(self) -> Array: ...  # (d, d) of a single run: dense_root @ dense_root.T is C
     def correlation(self, variables: NDArray[np.intp]) -> Array: ...  # (v, v), of a single run
     def sample(self, noise: Noise, size: int) -> Sample: ...
     def sample_at(self, z: Array) -> Sample: ...
@@ -125,12 +125,12 @@ class Axis:
 
 
 def in_range(scale: PerTrial) -> Any:
-    """Where a standard deviation is representable with room to spare."""
+    """Whether a standard deviation is within `SCALE_RANGE`."""
     return (scale > SCALE_RANGE[0]) & (scale < SCALE_RANGE[1])
 
 
 class MeanAndDeviations(Protocol):
-    """What independent coordinates are described by."""
+    """The properties that `IndependentCoordinates` uses."""
 
     @property
     def mean(self) -> Array: ...  # (..., d)
@@ -139,7 +139,7 @@ class MeanAndDeviations(Protocol):
 
 
 class IndependentCoordinates:
-    """What families share whose coordinates are independent."""
+    """Members shared by families with independent coordinates."""
 
     __slots__ = ()
 
@@ -152,15 +152,15 @@ class IndependentCoordinates:
 
     @property
     def stored_numbers(self: MeanAndDeviations) -> int:
-        """Those of the mean and of the deviations."""
+        """The size of the mean and the deviations."""
         return 2 * self.mean.shape[-1]
 
     def principal_axes(self: MeanAndDeviations, units: Array | None = None) -> Array:
-        """Standard deviations along the principal axes (..., d), the longest first, of coordinates in these units (d,)."""
+        """Standard deviations along the principal axes (..., d), the longest first, for coordinates in these units (d,)."""
         return np.sort(self.deviations if units is None else self.deviations / units, axis=-1)[..., ::-1]
 
     def shortest_axis(self: MeanAndDeviations) -> None:
-        """Not computed: the standard deviations of the coordinates say all."""
+        """None: the principal axes are the coordinate axes."""
 
     @property
     def log_size(self: MeanAndDeviations) -> float:
@@ -175,7 +175,7 @@ class IndependentCoordinates:
     @property
     def cov(self: MeanAndDeviations) -> Array:
         """C, a diagonal matrix (..., d, d)."""
-        with np.errstate(over="ignore", under="ignore"):  # 0 stays 0 where a variance overflows
+        with np.errstate(over="ignore", under="ignore"):  # avoids 0·inf where a variance overflows
             return self.deviations[..., None] * (self.deviations[..., None] * np.eye(self.mean.shape[-1]))
 
     def correlation(self: MeanAndDeviations, variables: NDArray[np.intp]) -> Array:
@@ -183,9 +183,9 @@ class IndependentCoordinates:
         return np.eye(variables.size)
 
     def images(self: MeanAndDeviations, z: Array) -> None:
-        """Not kept: these families have no use for them."""
+        """None: these families do not use images."""
 
 
 def format_distribution(theta: Any) -> str:
-    """A distribution in one line."""
+    """Format a distribution in one line."""
     return f"{type(theta).__name__}(mean={short_array(theta.mean)}, std={short_array(theta.deviations)})"

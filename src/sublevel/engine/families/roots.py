@@ -1,7 +1,7 @@
-"""How a root of C moves: A·M^{1/2} for the step M of a tangent, exactly, and how displacements are carried along.
+"""Exact updates of a root A of C: A·M^{1/2} for the matrix M of a step, and the transport of vectors to the new frame.
 
-Each way returns the new root, the growth of the scale, where the step stays in the family, and the transport v ↦ M^{-1/2}v. Whoever has few
-vectors pays for k×k matrices alone, besides one pass over the root.
+Each function returns the new root, the growth of the scale, where the step stays in the family, and the transport v ↦
+M^{-1/2}v. For few vectors only k×k matrices are decomposed.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from sublevel.engine.linalg import add_product, add_to_diagonal, cholesky, combi
 from sublevel.engine.tangent import ONE
 
 LARGE_STEP = 1e6
-"""Growth of a variance in one step from which on k×k matrices lose digits that d×d ones keep."""
+"""Growth of a variance in one step above which the k×k formulas are less accurate than the d×d ones."""
 SMALL_STEP = 0.0625
-"""Norm of a step up to which twelve terms of the series of a square root are exact to rounding: |C(−½, 13)|·SMALL_STEP¹³ < 2⁻⁵⁴."""
+"""Norm of a step up to which twelve terms of the series of the square root are exact to rounding: |C(−½, 13)|·SMALL_STEP¹³ < 2⁻⁵⁴."""
 SERIES = np.concatenate([binom(power, np.arange(1.0, 13.0)).reshape(3, 4) for power in (0.5, -0.5)])
 """Coefficients of (√(1 + x) − 1)/x and of (1/√(1 + x) − 1)/x, each in three groups of four."""
 LARGE_EXPONENT = 300.0
 """An exponential step that changes a standard deviation by a factor of more than e^±300 is refused."""
 
 RootStep = tuple[Array, PerTrial, Mask, Transport]
-"""A root (..., d, d), the growth of the scale (...,), where the step is usable (...), and how a vector (..., d) is carried."""
+"""A root (..., d, d), the growth of the scale (...,), where the step is usable (...), and the transport of vectors (..., d)."""
 
 
 def thick_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
@@ -39,7 +39,7 @@ def thick_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
 
 
 def exponential_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
-    """A·exp(½·rate·moment), the growth exp(−½·rate·decay) of the scale; every such step stays in the family."""
+    """A·exp(½·rate·moment), the growth exp(−½·rate·decay) of the scale; such a step always stays in the family."""
     if cloud.is_thin and all_trials(_is_small(cloud.eigen[0], rate)):
         return _thin_exponential_root(root, cloud, rate)
     values, vectors = eigh(cloud.moment)
@@ -55,7 +55,7 @@ def exponential_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
 
 
 def _thin_exponential_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
-    """The same for few vectors: exp(½VᵀDV) = I + ½VᵀDV + VᵀDRU·ψ(Λ/2)/4·UᵀRᵀDV, ψ(t) = (exp(t) − 1 − t)/t², in the notation below."""
+    """The same for few vectors: exp(½VᵀDV) = I + ½VᵀDV + VᵀDRU·ψ(Λ/2)/4·UᵀRᵀDV, ψ(t) = (exp(t) − 1 − t)/t²."""
     values, vectors = cloud.eigen
     half = expand_trailing(0.5 * rate, 1) * values
     v, d = cloud.vectors, expand_trailing(rate, 2) * cloud.weights[..., None]
@@ -74,13 +74,13 @@ def _thin_exponential_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
 
 
 def _is_small(values: Array, rate: PerTrial) -> Any:
-    """Where no exponent ½·rate·values (..., k) is so large that the sum for few vectors would cancel (...)."""
+    """Whether all exponents ½·rate·values (..., k) are small enough for the k×k formula not to cancel (...)."""
     return np.logical_and.reduce(np.abs(expand_trailing(rate, 1) * values) < 4.0, axis=-1)
 
 
 def _clip_exponents(exponents: Array) -> tuple[Array, Mask]:
-    """Exponents (..., k) within ±LARGE_EXPONENT, and where they were there already (...)."""
-    usable = np.logical_and.reduce(np.abs(exponents) <= LARGE_EXPONENT, axis=-1)  # NaN is nowhere
+    """Clip exponents (..., k) to ±LARGE_EXPONENT, and return whether none was clipped (...)."""
+    usable = np.logical_and.reduce(np.abs(exponents) <= LARGE_EXPONENT, axis=-1)  # false for NaN
     return np.clip(exponents, -LARGE_EXPONENT, LARGE_EXPONENT), usable
 
 
@@ -91,7 +91,7 @@ def _remainder(t: Array) -> Array:
 
 
 def thin_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
-    """A(I + VᵀSV) with (I + VᵀSV)² = I + VᵀDV, D = diag(w)·rate/α, its scale √α apart, and where the result is definite."""
+    """A(I + VᵀSV) with (I + VᵀSV)² = I + VᵀDV, D = diag(w)·rate/α, with the scale √α separate, and where the result is definite."""
     remainder = 1.0 - rate * cloud.decay
     if not all_trials(remainder > 0):
         return thick_root(root, cloud, rate)
@@ -101,7 +101,7 @@ def thin_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
         middle, definite, inverse = _middle_of_small_step(weights, step)
     elif all_trials(rate * cloud.eigen[0][..., -1] < LARGE_STEP * remainder):
         middle, definite, inverse = _middle_of_step(cloud, weights, expand_trailing(rate / remainder, 1) * cloud.eigen[0])
-    else:  # the sum S would cancel
+    else:  # the sum in S would cancel
         return thick_root(root, cloud, rate)
     v = cloud.vectors
     images = v @ root.mT if cloud.images is None else cloud.images
@@ -132,11 +132,11 @@ def _middle_of_small_step(weights: Array, step: Array) -> Middle:
 def _middle_of_step(cloud: Any, weights: Array, values: Array) -> Middle:
     """By the eigenvalues Λ of RᵀDR = UΛUᵀ with RRᵀ = VVᵀ: S = ½(D − DBBᵀD), B = R·U·(1 + s)⁻¹, s = √(1 + Λ).
 
-    No inverse of R, so V may lack full rank. T = −½D + DRU·(s + 2)/(2s(1 + s)²)·UᵀRᵀD.
+    No inverse of R is needed, so V may be rank deficient. T = −½D + DRU·(s + 2)/(2s(1 + s)²)·UᵀRᵀD.
     """
     growth = 1.0 + values
     definite = growth[..., 0] > 0
-    if not all_trials(definite):  # such a step is not taken: any root will do
+    if not all_trials(definite):  # the step will be refused, and any root will do
         growth = np.abs(growth)
     s = np.sqrt(growth)[..., None, :]
     dru = weights[..., None] * (cloud.gram_root @ cloud.eigen[1])

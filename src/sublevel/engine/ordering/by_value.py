@@ -1,4 +1,4 @@
-"""The order of a sample's points: by their values, and by constraints where there are some."""
+"""The interface of an ordering, and the ordering by value."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from sublevel.engine.ordering.ranks import Ranking, ranking
 
 
 class Ordering:
-    """Base class of the rules that order the points of a sample."""
+    """Base class of the rules that rank the points of a sample."""
 
     __slots__ = ()
 
     def init(self, theta: Family, sample_size: int) -> Any:
-        """The memory at the start of a run: a `Memory`."""
+        """The memory at the start of a run, a `Memory`."""
         return NO_MEMORY
 
     def __call__(self, values: Array, constraints: Array | None, memory: Any, /) -> tuple[Ranking, Any]:
-        """The ranking of points with values (..., n) and constraint values (..., n, m), and the memory for the next generation."""
+        """The ranking of points with values (..., n) and constraint values (..., n, m), and the new memory."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class ByValue(Ordering):
-    """The lower value is better; NaN is worse than all others. There are no constraints."""
+    """Rank by value, the lowest first and NaN last. Constraint values are ignored."""
 
     def __call__(self, values: Array, constraints: Array | None, memory: Any, /) -> tuple[Ranking, Any]:
         """The ranking of the values."""

@@ -1,6 +1,6 @@
-"""The order of a sample's f-values: all that the search ever learns of f.
+"""The ranking of the values of a sample. A search uses f only through rankings.
 
-The one place that says what ties and NaN mean. Equal values share a rank, and NaN is a value worse than +inf.
+Equal values are ties. NaN equals NaN and is worse than +inf.
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array, Mask, PerTrial, value_class
 
 FEW = 64
-"""Values up to which Python's set finds ties faster than arrays do."""
+"""Number of values up to which a Python set finds ties faster than NumPy."""
 
 
 @value_class
 class Ranking:
-    """Points from best to worst, with the ends of their tie groups."""
+    """The order of points from best to worst, and their ties."""
 
     order: NDArray[np.intp]  # (..., n), indices from best to worst
-    tie_ends: NDArray[np.bool_] | None  # (..., n), in that order: the last of its equals; None without ties
+    tie_ends: NDArray[np.bool_] | None  # (..., n), in that order: true for the last of each group of ties; None without ties
     best: PerTrial  # (...,), the best value, NaN if there is none
 
     @property
     def is_flat(self) -> Mask:
-        """Where all values are equal (...)."""
+        """Whether all values are equal (...)."""
         if self.tie_ends is None:
             return np.zeros(self.best.shape, dtype=np.bool_)[()]
         return ~self.tie_ends[..., :-1].any(axis=-1)
 
     @property
     def has_direction(self) -> Mask:
-        """Where the values give a direction (...): one is usable, and not all are equal."""
+        """Whether the values determine a direction (...): at least one is finite or −inf, and not all are equal."""
         usable = self.best < np.inf
         return usable if self.tie_ends is None else usable & ~self.is_flat
 
     def sort(self, per_point: Array) -> Array:
-        """Numbers of the points (..., n), from best to worst."""
+        """Sort one number per point (..., n) from best to worst."""
         return per_point[self.order] if self.order.ndim == 1 else np.take_along_axis(per_point, self.order, axis=-1)
 
     def unsort(self, per_rank: Array) -> Array:
-        """Numbers given from best to worst (..., n), as they belong to the points."""
+        """Undo `sort`: numbers from best to worst (..., n), in the order of the points."""
         per_point = np.empty(self.order.shape)
         if self.order.ndim == 1:
             per_point[self.order] = per_rank
@@ -49,15 +49,15 @@ class Ranking:
         return per_point
 
     def take_best(self, per_point: Array) -> PerTrial:
-        """The best point's number (...,), of numbers of the points (..., n)."""
+        """The number (...,) of the best point, from one number per point (..., n)."""
         if self.order.ndim == 1:
             return per_point[self.order[0]]
         return np.take_along_axis(per_point, self.order[..., :1], axis=-1)[..., 0]
 
     def equalize_ties(self, ascending: Array) -> Array:
-        """Numbers that do not fall from best to worst (..., n), each replaced by that of the last of its equals.
+        """Replace ascending numbers from best to worst (..., n) by that of the last of each group of ties.
 
-        The set {j : fⱼ ≤ fᵢ} holds them all.
+        A number that belongs to the set {j : fⱼ ≤ fᵢ} is then the same for tied points i.
         """
         if self.tie_ends is None:
             return ascending
@@ -65,9 +65,9 @@ class Ranking:
         return np.minimum.accumulate(last[..., ::-1], axis=-1)[..., ::-1]
 
     def assign_by_rank(self, by_rank: Array, average_ties: bool) -> Array:
-        """Numbers given to the ranks (n,), as they belong to the points (..., n).
+        """Assign one number per rank (n,) to the points (..., n).
 
-        Tied points all get the number of the last of them, or the average over their ranks.
+        Tied points get the number of the last of their ranks, or the average over their ranks.
         """
         if self.tie_ends is None:
             return self.unsort(by_rank if self.order.ndim == 1 else np.broadcast_to(by_rank, self.order.shape))
@@ -76,9 +76,9 @@ class Ranking:
 
 
 def _averages(by_rank: Array, last: NDArray[np.intp]) -> Array:
-    """The mean of `by_rank` (n,) over each tie group, given the last rank of everyone's group (..., n)."""
+    """The mean of `by_rank` (n,) over each tie group, given the last rank of the group of each point (..., n)."""
     sums = np.concatenate([[0.0], np.cumsum(by_rank)])
-    opens = np.diff(last, axis=-1, prepend=-1) > 0  # the first of its equals
+    opens = np.diff(last, axis=-1, prepend=-1) > 0  # the first of each group of ties
     first = np.maximum.accumulate(np.where(opens, np.arange(by_rank.size), 0), axis=-1)
     return (sums[last + 1] - sums[first]) / (last + 1 - first)
 
@@ -95,9 +95,9 @@ def ranking(values: Array) -> Ranking:
     rises = ascending[..., 1:] > ascending[..., :-1]
     if rises.all():
         return Ranking(order, None, best)
-    order = values.argsort(axis=-1, kind="stable")  # equals in the order of the points, be they NaN, inf or finite
+    order = values.argsort(axis=-1, kind="stable")  # ties in the order of the points
     is_nan = np.isnan(ascending)
-    rises |= is_nan[..., 1:] & ~is_nan[..., :-1]  # NaN equals NaN and is above +inf
+    rises |= is_nan[..., 1:] & ~is_nan[..., :-1]  # NaN equals NaN and is worse than +inf
     if rises.all():
         return Ranking(order, None, best)
     tie_ends = np.concatenate([rises, np.ones_like(rises, shape=(*rises.shape[:-1], 1))], axis=-1)

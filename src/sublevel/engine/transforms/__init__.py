@@ -1,4 +1,4 @@
-"""Parts that scale a tangent, add to it or remember past ones."""
+"""Parts that scale the natural gradient or add to it: learning rates, evolution paths, step-size rules."""
 
 from sublevel.engine.memory import NO_MEMORY, Memory, NoMemory
 from sublevel.engine.transforms.adaptive import AdaptiveRates

@@ -1,4 +1,4 @@
-"""Learning rates that adapt themselves to keep the signal above the noise."""
+"""Learning-rate adaptation: rates that keep a constant signal-to-noise ratio."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sublevel.engine.transforms.protocol import Generation, Transform
 
 @value_class
 class Signal:
-    """A learning rate and the moving averages that decide it."""
+    """A learning rate and the moving averages that determine it."""
 
     rate: PerTrial  # (...,), η
     average: Array  # (..., q), E: of the changes
     power: PerTrial  # (...,), V: of their squared lengths
 
     def update(self, change: Array, beta: float, alpha: float, gamma: float) -> Signal:
-        """After one more change (..., q) in orthonormal coordinates: η grows while its signal-to-noise ratio is above αη, else falls."""
+        """Update with a change (..., q) in orthonormal coordinates: η grows if the signal-to-noise ratio is above αη, else it falls."""
         average = (1.0 - beta) * self.average + beta * change
         power = (1.0 - beta) * self.power + beta * np.vecdot(change, change)
         signal = np.vecdot(average, average)
@@ -36,23 +36,23 @@ class Signal:
 
 @value_class
 class Signals(Memory):
-    """Those of the mean and of the covariance. The averages stay in the frame of the root, as in the paper's local coordinates."""
+    """Signals of the mean and of the covariance. The averages are kept in the frame of the root, as in the paper."""
 
     mean: Signal
     cov: Signal
 
     @property
     def pace(self) -> PerTrial:
-        """How fast the search goes, as a part of its usual speed (...,)."""
+        """Speed of the search as a fraction of its usual speed (...,)."""
         return np.minimum(self.mean.rate, self.cov.rate)
 
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveRates(Transform):
-    """Damp the whole change of θ by rates η_m and η_Σ that keep a constant signal-to-noise ratio.
+    """Multiply the change of θ by rates η_m and η_Σ that keep a constant signal-to-noise ratio.
 
-    LRA-CMA-ES (Nomura, Akimoto, Ono, GECCO 2023). Goes last among the transforms and works with every method and family. The scale is
-    corrected by η_m(t)/η_m(t + 1), as there; the paths of CMA-ES are carried in the frame of the damped step.
+    LRA-CMA-ES (Nomura, Akimoto, Ono, GECCO 2023). Must be the last transform; works with every method and family. The
+    scale is multiplied by η_m(t)/η_m(t + 1), as in the paper.
     """
 
     needs_spectrum: ClassVar[bool] = False
@@ -63,17 +63,17 @@ class AdaptiveRates(Transform):
     gamma: float = 0.1
 
     def init(self, theta: Family, sample_size: int) -> Signals:
-        """Rates of 1 and no history."""
+        """Rates of 1 and averages of 0."""
         batch = theta.mean.shape[:-1]
 
-        def fresh(q: int) -> Signal:
+        def initial(q: int) -> Signal:
             return Signal(np.ones(batch)[()], np.zeros((*batch, q)), np.zeros(batch)[()])
 
-        return Signals(fresh(theta.dimension), fresh(theta.covariance_change_size))
+        return Signals(initial(theta.dimension), initial(theta.covariance_change_size))
 
     def __call__(self, tangent: Tangent, memory: Signals, generation: Generation, /) -> tuple[Tangent, Signals]:
-        """The tangent damped by the adapted rates."""
-        with np.errstate(over="ignore", invalid="ignore"):  # a change beyond the range of floats has no rate, and the step is refused
+        """The tangent multiplied by the adapted rates."""
+        with np.errstate(over="ignore", invalid="ignore"):  # a step that overflows is refused later
             mean = memory.mean.update(tangent.mean, self.beta_mean, self.alpha, self.gamma)
             cov = memory.cov.update(generation.theta.covariance_change(tangent), self.beta_cov, self.alpha, self.gamma)
             correction = np.log(memory.mean.rate / mean.rate)

@@ -1,4 +1,4 @@
-"""The interface of a transform: what it is given, what it returns and what it may remember."""
+"""The interface of a transform."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sublevel.engine.tangent import Tangent, Weighting
 
 @value_class
 class Generation:
-    """An evaluated sample, as transforms see it. In a sharded run, the points z and x of the sample are NaN."""
+    """An evaluated sample. In a sharded run, the points z and x of the sample are NaN."""
 
-    theta: Family  # that the sample was drawn from
+    theta: Family  # the distribution that the sample was drawn from
     sample: Sample
     values: Array  # (..., n)
     ranks: Ranking
@@ -23,27 +23,27 @@ class Generation:
 
 
 class Transform:
-    """Base class of the parts that scale a tangent or add what they remember. The parts of a method are applied in their order."""
+    """Base class of the parts that change a tangent. A method applies its transforms in order."""
 
     __slots__ = ()
 
     needs_spectrum: ClassVar[bool] = True
-    """Whether the eigenvalues of the covariance part are read; a sharded run need not form that matrix otherwise."""
+    """Whether the transform uses eigenvalues of the covariance part; if not, a sharded run may not form that matrix."""
     reads_points: ClassVar[bool] = False
-    """Whether the points of a sample are read if its weights are not `Weights.normalized`; a sharded run does not have them."""
+    """Whether the transform uses the points of a sample if the weights are not `Weights.normalized`; a sharded run has no points."""
     adds_points: ClassVar[bool] = False
-    """Whether `add_points` changes a sample before it is evaluated."""
+    """Whether the transform replaces points of a sample by `add_points` before it is evaluated."""
     reduces_rates: ClassVar[bool] = False
-    """Whether learning rates are reduced under noise, so that slow progress is no reason to stop."""
+    """Whether the transform reduces learning rates, so that slow progress does not end a run."""
 
     def init(self, theta: Family, sample_size: int) -> Any:
-        """The memory at the start of a run: a `Memory`."""
+        """The memory at the start of a run, a `Memory`."""
         return NO_MEMORY
 
     def add_points(self, memory: Any, z: Array) -> Array:
-        """The whitened points (..., n, d) of a sample, some of them replaced."""
+        """The whitened points (..., n, d) of a sample, with some of them replaced."""
         return z
 
     def __call__(self, tangent: Tangent, memory: Any, generation: Generation, /) -> tuple[Tangent, Any]:
-        """The changed tangent and the memory for the next generation."""
+        """The new tangent and the new memory."""
         raise NotImplementedError

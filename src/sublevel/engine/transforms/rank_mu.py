@@ -13,7 +13,7 @@ from sublevel.engine.transforms.protocol import Generation, Transform
 
 @dataclass(frozen=True, slots=True)
 class RankMu(Transform):
-    """The covariance part of the natural gradient at the rate c_µ (Hansen, arXiv:1604.00772, eq. 47); the mean moves at the rate 1."""
+    """The covariance part of the natural gradient at the rate c_µ (Hansen, arXiv:1604.00772, eq. 47); c_m = 1."""
 
     needs_spectrum: ClassVar[bool] = False
 

@@ -15,7 +15,7 @@ from sublevel.engine.tangent import ONE, PathReading, Tangent, is_thin
 from sublevel.engine.transforms.protocol import Generation, Transform
 
 ALWAYS = PathReading(ONE, ONE)
-"""The reading if no step-size path is kept: every step enters the covariance path."""
+"""The reading if there is no step-size path: h_σ = 1."""
 
 
 @value_class
@@ -23,34 +23,35 @@ class CovariancePath(Memory):
     """Weighted sum of past steps of the mean, a vector of the whitened frame."""
 
     path: Array  # (..., d)
-    image: Array | None  # (..., d), the path seen through the root, where images are kept
+    image: Array | None  # (..., d), the root times the path, if images are kept
 
     def transport(self, move: Move) -> CovariancePath:
-        """The path in the new frame. Its image is the same but for the unit."""
+        """The path in the new frame. Its image changes by the unit only."""
         image = None if self.image is None else self.image / expand_trailing(move.stretch, 1)
         return CovariancePath(move.transport(self.path), image)
 
     def rescale(self, factors: Array) -> CovariancePath:
-        """Whitened vectors stay, images follow."""
+        """Multiply the image by the factors (d,)."""
         return self if self.image is None else CovariancePath(self.path, factors * self.image)
 
 
 @dataclass(frozen=True, slots=True)
 class RankOne(Transform):
-    """Add c_1·p_c p_cᵀ to the covariance part (Hansen, arXiv:1604.00772, eqs. 45 and 47). Goes after `RankMu`.
+    """Add c_1·p_c p_cᵀ to the covariance part (Hansen, arXiv:1604.00772, eqs. 45 and 47). Must come after `RankMu`.
 
-    No step enters p_c while the step-size path is too long (h_σ = 0); the variance that p_c lacks then is given back.
+    While the step-size path is too long (h_σ = 0) no step is added to p_c, and the decay is reduced to compensate for
+    the missing variance.
     """
 
     needs_spectrum: ClassVar[bool] = False
 
     def init(self, theta: Family, sample_size: int) -> CovariancePath:
         """A path of length 0."""
-        nothing = np.zeros_like(theta.mean)
-        return CovariancePath(nothing, theta.images(nothing) if is_thin(sample_size, theta.dimension) else None)
+        zero = np.zeros_like(theta.mean)
+        return CovariancePath(zero, theta.images(zero) if is_thin(sample_size, theta.dimension) else None)
 
     def __call__(self, tangent: Tangent, memory: CovariancePath, generation: Generation, /) -> tuple[Tangent, CovariancePath]:
-        """The tangent with one more vector."""
+        """The tangent with the path added to its covariance part."""
         cloud, step = tangent.cloud, tangent.mean
         c = cma_constants(step.shape[-1], cloud.size, generation.theta.degrees_of_freedom)
         advances = (tangent.path or ALWAYS).advances
@@ -59,5 +60,5 @@ class RankOne(Transform):
         path += gain * step
         image = None if memory.image is None or tangent.mean_image is None else c.keep_c * memory.image + gain * tangent.mean_image
         decay = tangent.rate * cloud.decay + c.c_1 - c.c_1_stalled * (1.0 - advances)
-        joined = cloud.add_vector(tangent.rate, path, c.c_1, decay, image)
-        return tangent.with_covariance(joined, ONE), CovariancePath(path, image)
+        with_path = cloud.add_vector(tangent.rate, path, c.c_1, decay, image)
+        return tangent.with_covariance(with_path, ONE), CovariancePath(path, image)

@@ -18,14 +18,14 @@ from sublevel.engine.weights.quantile import Scheme, effective_size, scheme_weig
 
 @value_class
 class CovarianceRate(Memory):
-    """A learning rate that is computed once."""
+    """A learning rate, computed at the start of a run."""
 
     rate: PerTrial  # (...,)
 
 
 @value_class
 class Age(Memory):
-    """How long a run has lasted."""
+    """The number of iterations of a run."""
 
     iterations: PerTrial  # (...,)
 
@@ -34,11 +34,11 @@ class Age(Memory):
 class SpectralRates(Transform):
     """η_m = c_mean/σ₁(Z) and η_C = c_cov/(2σ₁(Z)): no principal variance changes by more than a factor 1 ± c_cov/2.
 
-    The rates of section 4 of the paper, c_mean = 1 there. Positive definiteness is kept by construction.
+    The rates of section 4 of the paper, where c_mean = 1. C stays positive definite by construction.
     """
 
-    c_cov: float | None = None  # chosen from d and the family if None
-    c_mean: float | None = 1.0  # None: move to the weighted mean of the attracting points, which a step-size rule expects
+    c_cov: float | None = None  # depends on d and the family if None
+    c_mean: float | None = 1.0  # None: the mean moves to the weighted mean of the points with positive weights, as step-size rules assume
 
     def __post_init__(self) -> None:
         if self.c_cov is not None and not 0 < self.c_cov <= 1:
@@ -49,7 +49,7 @@ class SpectralRates(Transform):
             raise ValueError(f"`c_mean` must be positive and finite, got {self.c_mean!r}. The paper uses 1.")
 
     def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
-        """The tangent at these rates; a tangent without a covariance part stays where it is."""
+        """The tangent at these rates; 0 if its covariance part is 0."""
         rate, theta = reciprocal(tangent.spectral_norm), generation.theta
         c_cov = spectral_rate(theta.dimension, theta.degrees_of_freedom) if self.c_cov is None else self.c_cov
         mean = reciprocal(total(np.maximum(generation.weighting.mean, 0.0))) if self.c_mean is None else self.c_mean * rate
@@ -60,9 +60,10 @@ class SpectralRates(Transform):
 class DecreasingRates(Transform):
     """η_m = η_C = c/(2·max(σ₁(Z), ‖mean part‖)) with c = min(1, span/t) up to iteration t = constant_from, and constant after it.
 
-    Spectral rates but where f is a slope: there Z may vanish and the mean part does not, and no step may be longer than c/2.
-    Large steps forget a bad start, small ones average the noise: the gains of Robbins & Monro (Ann. Math. Stat. 22, 1951). The iterations
-    after `constant_from` can be averaged (Polyak & Juditsky, SIAM J. Control Optim. 30, 1992).
+    These are spectral rates, except that no step of the mean is longer than c/2 on a slope, where Z may vanish. Large early
+    steps make up for a bad start, small later ones average noise (Robbins & Monro, Ann. Math. Stat. 22, 1951). Iterations
+    after `constant_from` can be averaged (Polyak & Juditsky, SIAM J. Control Optim. 30,
+    1992).
     """
 
     span: float
@@ -104,7 +105,7 @@ class FixedRates(Transform):
 
 @dataclass(frozen=True, slots=True)
 class HansenKernRates(Transform):
-    """η_m = 1 and η_C = (2µ_w − 1)/((d + 2)² + µ_w) for the weights of a selection scheme, as the paper's section 4.2 quotes them.
+    """η_m = 1 and η_C = (2µ_w − 1)/((d + 2)² + µ_w) for the weights of a selection scheme, as in section 4.2 of Akimoto 2012.
 
     Restricted families have a larger η_C, see `constants.hansen_kern_rate`.
     """
@@ -114,7 +115,7 @@ class HansenKernRates(Transform):
     c_mean: float = 1.0
 
     def init(self, theta: Family, sample_size: int) -> CovarianceRate:
-        """The covariance rate (...,), which d, n and the family decide."""
+        """The covariance rate (...,), which depends on d, n and the family."""
         mu_eff = effective_size(scheme_weights(self.scheme, sample_size))
         rate = hansen_kern_rate(theta.dimension, mu_eff, theta.degrees_of_freedom)
         return CovarianceRate(np.full(theta.mean.shape[:-1], rate)[()])
@@ -126,7 +127,7 @@ class HansenKernRates(Transform):
 
 @dataclass(frozen=True, slots=True)
 class ExponentialRates(Transform):
-    """η_m = c_mean and η_C = (9 + 3 ln d)/(5d√d) along the exponential map, which never leaves the family.
+    """η_m = c_mean and η_C = (9 + 3 ln d)/(5d√d) along the exponential map, which stays in the family.
 
     xNES (Glasmachers et al., GECCO 2010); SNES for restricted families, with η_C = (3 + ln d)/(5√d).
     """
@@ -135,17 +136,17 @@ class ExponentialRates(Transform):
     c_mean: float = 1.0
 
     def init(self, theta: Family, sample_size: int) -> CovarianceRate:
-        """The covariance rate (...,), which d and the family decide."""
+        """The covariance rate (...,), which depends on d and the family."""
         return CovarianceRate(np.full(theta.mean.shape[:-1], xnes_rate(theta.dimension, theta.degrees_of_freedom))[()])
 
     def __call__(self, tangent: Tangent, memory: CovarianceRate, generation: Generation, /) -> tuple[Tangent, CovarianceRate]:
-        """The tangent at these rates, to be followed exponentially."""
+        """The tangent at these rates, with an exponential step."""
         scaled = tangent.scale(mean=np.float64(self.c_mean), cov=memory.rate)
         return replace(scaled, exponential=True), memory
 
 
 def reciprocal(positive: PerTrial) -> PerTrial:
-    """1/positive (...,), and 0 where that would not be a finite number."""
+    """1/positive (...,), and 0 where this is not finite."""
     if positive.ndim == 0:
         return positive * 0.0 if positive <= 1e-300 else 1.0 / positive
     usable = ~(positive <= 1e-300)  # NaN stays NaN, and the step is refused

@@ -1,4 +1,4 @@
-"""The step-size path p_σ of CMA-ES, and whether it is too long for a rank-one update."""
+"""The step-size path p_σ of CMA-ES and h_σ."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class StepPath(Memory):
 
 @dataclass(frozen=True, slots=True)
 class Cumulation(Transform):
-    """Update p_σ and report its length and h_σ to the parts that follow (Hansen, arXiv:1604.00772, eq. 43 and h_σ of its section A).
+    """Update p_σ and set `Tangent.path` to its length and h_σ (Hansen, arXiv:1604.00772, eq. 43 and h_σ of its section A).
 
-    A step Σ wᵢzᵢ is multiplied by √µ_eff, which makes it a standard normal vector if selection is random. Of weights that are not all
-    positive, only the positive ones count here: points far from the mean with large negative weights would make the path of a distribution
-    that is too wide longer, not shorter.
+    A step Σ wᵢzᵢ is multiplied by √µ_eff, which makes it a standard normal vector under random selection. If some weights are
+    negative, only the positive ones are used: otherwise points far from the mean with large negative weights would lengthen
+    the path of a distribution that is too wide.
     """
 
     needs_spectrum: ClassVar[bool] = False

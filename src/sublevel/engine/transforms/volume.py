@@ -1,4 +1,4 @@
-"""The volume of the search distribution, held still."""
+"""A constant volume of the search distribution."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from sublevel.engine.transforms.protocol import Generation, Transform
 
 @dataclass(frozen=True, slots=True)
 class ConstantVolume(Transform):
-    """Scale each step such that the determinant of a full covariance stays what it is: only its shape is learned. Goes last."""
+    """Keep the determinant of a full covariance constant, so that only its shape is learned. Must be the last transform."""
 
     def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
-        """The tangent with a change of scale that undoes its change of volume."""
+        """The tangent with a change of scale that compensates its change of volume."""
         log_scale = -0.5 / generation.theta.dimension * log_growth(tangent)
         return Tangent(tangent.mean, tangent.cloud, tangent.rate, log_scale, tangent.exponential), memory
 
 
 def log_growth(tangent: Tangent) -> PerTrial:
-    """log det(I + covariance part) (...,), or of its exponential; any number where that is not definite and the step will be refused."""
+    """log det(I + covariance part) (...,), or of its exponential; arbitrary where that is not positive definite."""
     matrix = expand_trailing(tangent.rate, 2) * tangent.cloud.moment
     add_to_diagonal(matrix, -tangent.rate * tangent.cloud.decay)
     if tangent.exponential:

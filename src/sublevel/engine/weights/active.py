@@ -1,4 +1,4 @@
-"""The weights of CMA-ES: log-linear for the mean, and negative ones for the bad half in the covariance."""
+"""The weights of CMA-ES: log-linear, with negative weights of the worse half for the covariance."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from sublevel.engine.tangent import Weighting
 from sublevel.engine.weights.protocol import Weights
 
 NEAR = constant(1e-10)
-"""Keeps a bad point at the mean from taking more variance than there is."""
+"""Added to ‖z‖², to bound the weight of a point near the mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Active(Weights):
-    """Hansen, arXiv:1604.00772, eqs. 46, 49–53. Tied points share the weights of their ranks equally.
+    """Weights of active CMA-ES (Hansen, arXiv:1604.00772, eqs. 46, 49–53). Tied points get the average weight of their ranks.
 
-    A bad point has the weight w·d/‖z‖², so that it takes the same amount of variance away wherever it lies.
+    A negative weight is multiplied by d/‖z‖², so that the variance it removes does not depend on the distance from the mean.
     """
 
     normalized: ClassVar[bool] = True
 
     def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
-        """Weights whose positive part sums to 1."""
+        """The weights; the positive ones sum to 1."""
         n, d = sample.z.shape[-2:]
         constants = cma_constants(d, n, sample.degrees_of_freedom)
         attracting = ranks.assign_by_rank(constants.attracting, average_ties=True)

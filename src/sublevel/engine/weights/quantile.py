@@ -1,4 +1,4 @@
-"""IGO's cost: the quantile of f(x) under the sampling distribution, estimated by ranks."""
+"""Weights that depend on ranks only, as in information-geometric optimization (IGO)."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from sublevel.engine.tangent import Weighting
 from sublevel.engine.weights.protocol import Weights
 
 Scheme = Callable[[int], Array]
-"""Sample size n ↦ weights (n,) from the best to the worst, not increasing."""
+"""Maps a sample size n to nonincreasing weights (n,) from best to worst."""
 
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
     """1/µ for the best µ = ⌊fraction·n⌋ points, 0 for the rest; eq:intermediate of the paper has the fraction 1/4.
 
-    No point is selected if n < 1/fraction: the weights are all 0, and no step is taken.
+    If n < 1/fraction, all weights are 0 and no step is taken.
     """
 
     fraction: float = 0.25
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
-            raise ValueError(f"`fraction` must lie in (0, 1], got {self.fraction!r}. It is the part of the sample that is selected.")
+            raise ValueError(f"`fraction` must lie in (0, 1], got {self.fraction!r}. It is the fraction of points that are selected.")
 
     def __call__(self, size: int) -> Array:
         """Weights (size,) from best to worst."""
@@ -60,10 +60,10 @@ class Utilities:
 
 @dataclass(frozen=True, slots=True)
 class Quantile(Weights):
-    """wᵢ = scheme's weight of the rank Rᵢ = |{j : fⱼ ≤ fᵢ}|: tied points all get the weight of the last of them.
+    """wᵢ = scheme's weight of the rank Rᵢ = |{j : fⱼ ≤ fᵢ}|: tied points get the weight of the last of their ranks.
 
-    With `average_ties` they share the weights of their ranks equally instead, which is IGO's own rule (Ollivier et al.,
-    JMLR 18, 2017, eq. 14) and the one to use where ties are the rule, as on bits.
+    With `average_ties` they get the average weight of their ranks, as in IGO (Ollivier et al., JMLR 18, 2017, eq. 14). Use it where
+    ties are frequent, as with bits.
     """
 
     needs_squares: ClassVar[bool] = False
@@ -72,18 +72,18 @@ class Quantile(Weights):
     average_ties: bool = False
 
     def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
-        """The scheme's weights, as they belong to the points."""
+        """The weights of the scheme, assigned to the points."""
         by_rank = scheme_weights(self.scheme, ranks.order.shape[-1])
         return Weighting.from_weights(ranks.assign_by_rank(by_rank, self.average_ties))
 
 
 @lru_cache(maxsize=32)
 def scheme_weights(scheme: Scheme, size: int) -> Array:
-    """The scheme's weights (size,), made once and read-only."""
+    """The weights (size,) of the scheme, cached and read-only."""
     return read_only(np.asarray(scheme(size), dtype=np.float64))
 
 
 def effective_size(weights: Array) -> float:
-    """µ_eff = (Σw)²/Σw²: how many equal weights would average as well; 0 if nothing is selected."""
+    """Effective sample size µ_eff = (Σw)²/Σw²; 0 if all weights are 0."""
     total = float(np.sum(np.square(weights)))
     return float(np.sum(weights)) ** 2 / total if total > 0 else 0.0

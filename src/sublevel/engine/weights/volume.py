@@ -1,4 +1,4 @@
-"""The paper's cost: the volume of the sublevel set {y : f(y) ≤ f(x)}, to a power, estimated from the sample."""
+"""Weights from the volume of sublevel sets {y : f(y) ≤ f(x)}, estimated from the sample (Akimoto 2012)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sublevel.engine.tangent import ZERO, Weighting
 from sublevel.engine.weights.protocol import Weights
 
 LARGE = 16.0
-"""A log-volume from which on the largest term is taken out before summing."""
+"""Log-volume above which the largest term is factored out before summing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Volume(Weights):
     """wᵢ = (b − V̂ᵢ)/n with V̂ᵢ ∝ (Σ_{fⱼ ≤ fᵢ} 1/p(xⱼ))^exponent and their mean b, eq:mc-nu and steps 6 to 8.
 
-    V̂ is in units of the largest, because the paper's rates divide by its scale: only log-volumes are ever formed.
+    V̂ is relative to the largest volume, because the learning rates divide by its scale; only log-volumes are computed.
     """
 
     exponent: float | None = None  # 2/d if None, which makes V ∝ xᵀAx on a quadratic
@@ -38,18 +38,18 @@ class Volume(Weights):
         return Weighting(cost, cost, ZERO)
 
     def cost(self, ranks: Ranking, sample: Sample) -> Array:
-        """V̂ᵢ/V̂_max − 1 (..., n), in [−1, 0] and exact however small the differences are."""
+        """V̂ᵢ/V̂_max − 1 (..., n), in [−1, 0], accurate for small differences too."""
         exponent = 2.0 / sample.z.shape[-1] if self.exponent is None else self.exponent
         return ranks.unsort(np.expm1(constant(exponent) * log_shares(ranks, sample.surprise)))
 
 
 def log_shares(ranks: Ranking, surprise: Array) -> Array:
-    """log(Vᵢ/V_max) (..., n) from best to worst, given −log p(xᵢ) up to a constant, for volumes V that sum up 1/p."""
+    """log(Vᵢ/V_max) (..., n) from best to worst, given −log p(xᵢ) up to a constant; V is the cumulative sum of 1/p."""
     surprise = ranks.sort(surprise)
     log_volume = np.logaddexp.accumulate(surprise, axis=-1)
     if ranks.tie_ends is None and log_volume.ndim == 1 and log_volume[0] + 0.7 < log_volume[-1] <= LARGE:
         return log_volume - log_volume[-1]  # the usual case of one run
-    if any_trial(log_volume[..., -1] > LARGE):  # its digits are wanted after the point
+    if any_trial(log_volume[..., -1] > LARGE):  # absolute accuracy would be lost
         surprise = surprise - surprise.max(axis=-1, keepdims=True)
         log_volume = np.logaddexp.accumulate(surprise, axis=-1)
     log_volume = ranks.equalize_ties(log_volume)
@@ -59,7 +59,7 @@ def log_shares(ranks: Ranking, surprise: Array) -> Array:
 
 
 def _small_gaps(surprise: Array, ranks: Ranking) -> Array:
-    """log(Vᵢ/V_n) (..., n) where the best point holds most of the volume: log1p(−what comes after i/all), which does not cancel."""
+    """log(Vᵢ/V_n) (..., n) where the best point has most of the volume, from log1p(−volume after i/total), which does not cancel."""
     volume = np.exp(surprise - surprise.max(axis=-1, keepdims=True))
     after = np.zeros_like(volume)
     after[..., :-1] = np.add.accumulate(volume[..., :0:-1], axis=-1)[..., ::-1]

@@ -1,6 +1,7 @@
-"""Step-size rules: how fast the standard deviations grow or shrink, besides what the covariance part does.
+"""Step-size rules: changes of the overall scale besides those by the covariance part.
 
-A rule is a transform that sets `Tangent.log_scale`. It goes before the learning rates, where the mean part is the plain Σ wᵢzᵢ.
+A rule is a transform that sets `Tangent.log_scale`. It comes before the learning rates, where the mean part of the tangent
+is Σ wᵢzᵢ.
 """
 
 from __future__ import annotations
@@ -18,6 +19,6 @@ STEP_SIZES: Mapping[str, tuple[Transform, ...]] = {
     "psr": (PSR(),),
     "tpa": (TPA(),),
 }
-"""The parts of each rule by its name."""
+"""Registry: the transforms of each rule by name."""
 
 __all__ = ["CSA", "PSR", "STEP_SIZES", "TPA"]

@@ -14,7 +14,7 @@ from sublevel.engine.transforms.protocol import Generation, Transform
 
 @dataclass(frozen=True, slots=True)
 class CSA(Transform):
-    """Longer steps while p_σ is longer than that of random steps, else shorter (Hansen, arXiv:1604.00772, eq. 44). After `Cumulation`."""
+    """Increase σ if p_σ is longer than expected under random selection, else reduce it (Hansen, arXiv:1604.00772, eq. 44)."""
 
     needs_spectrum: ClassVar[bool] = False
 

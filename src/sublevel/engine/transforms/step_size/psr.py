@@ -17,7 +17,7 @@ from sublevel.engine.transforms.protocol import Generation, Transform
 
 @value_class
 class Success(Memory):
-    """The values of the last generation, and the averaged success."""
+    """The values of the previous generation, and the average success."""
 
     values: Array  # (..., n)
     average: PerTrial  # (...,)
@@ -26,10 +26,11 @@ class Success(Memory):
 
 @dataclass(frozen=True, slots=True)
 class PSR(Transform):
-    """Longer steps if the values of a generation rank better among those of the last one than by a target, else shorter.
+    """Increase σ if the values of a generation rank sufficiently better than those of the previous one, else reduce it.
 
-    Loshchilov, GECCO 2014, section 3.3: s averages (Σ ranks of the last − Σ ranks of this generation)/n² − target at the rate 0.3, and σ is
-    multiplied by exp(s/damping), damping 1. The target 0.25 keeps σ from growing on random values, where the mean of s is −0.25.
+    Loshchilov, GECCO 2014, section 3.3: s averages (Σ ranks of the previous − Σ ranks of this generation)/n² − target
+    at the rate 0.3, and σ is multiplied by exp(s/damping), damping 1. On random values the mean of s is −target, and σ
+    shrinks.
     """
 
     needs_spectrum: ClassVar[bool] = False

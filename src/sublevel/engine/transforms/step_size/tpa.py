@@ -17,7 +17,7 @@ from sublevel.engine.transforms.protocol import Generation, Transform
 
 @value_class
 class TwoPoints(Memory):
-    """The last step of the mean, and the averaged comparison of a longer with a shorter one."""
+    """The previous step of the mean, and the average rank difference of the two points."""
 
     step: Array  # (..., d), in the whitened frame; 0 before the first step
     average: PerTrial  # (...,)
@@ -29,10 +29,10 @@ class TwoPoints(Memory):
 
 @dataclass(frozen=True, slots=True)
 class TPA(Transform):
-    """Compare the points ahead of and behind the mean along its last step: longer steps if the one ahead has the better rank.
+    """Evaluate a point on each side of the mean along its previous step; increase σ if the one ahead is better, else reduce it.
 
-    Both points replace the first two of a sample, as far from the mean as the first one was drawn. Hansen, Atamna & Auger, PPSN 2014;
-    constants of Akimoto & Hansen, GECCO 2016, Table 1: c_σ = 0.3, d_σ = √d.
+    The two points replace the first two of a sample, at the distance from the mean of the first one. Hansen, Atamna &
+    Auger, PPSN 2014; constants of Akimoto & Hansen, GECCO 2016, Table 1: c_σ = 0.3, d_σ = √d.
     """
 
     needs_spectrum: ClassVar[bool] = False
@@ -44,7 +44,7 @@ class TPA(Transform):
         return TwoPoints(np.zeros_like(theta.mean), np.zeros(theta.mean.shape[:-1])[()])
 
     def add_points(self, memory: TwoPoints, z: Array) -> Array:
-        """The points (..., n, d), the first two of them along the last step."""
+        """The points (..., n, d), the first two of them along the previous step."""
         first, step = z[..., 0, :], memory.step
         square = np.vecdot(step, step)
         has_step = square > 0.0
