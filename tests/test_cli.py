@@ -13,8 +13,8 @@ import pytest
 
 import sublevel
 from paper_results import paper_results
-from sublevel.cli.common import joined
-from sublevel.cli.completion import described_commands
+from sublevel.cli.common import join_negative_values
+from sublevel.cli.completion import collect_commands
 from sublevel.cli.main import COMMANDS, main, make_parser
 from sublevel.paper import figures
 from sublevel.paper.figures import schedule
@@ -161,7 +161,7 @@ def test_command_line_without_a_command_shows_help(capsys):
     assert said.err == ""
 
 
-@pytest.mark.parametrize("command", [command.name for command in described_commands(COMMANDS)])
+@pytest.mark.parametrize("command", [command.name for command in collect_commands(COMMANDS)])
 def test_every_command_has_an_example_that_can_be_parsed(command, capsys):
     with pytest.raises(SystemExit) as exit:
         main([command, "--help"])
@@ -169,4 +169,4 @@ def test_every_command_has_an_example_that_can_be_parsed(command, capsys):
     said = capsys.readouterr().out
     examples = re.findall(rf"^  sublevel ({command} [^#>\n]*)", said, re.MULTILINE)
     assert examples
-    assert all("run" in make_parser().parse_args(joined(shlex.split(example))) for example in examples)
+    assert all("run" in make_parser().parse_args(join_negative_values(shlex.split(example))) for example in examples)

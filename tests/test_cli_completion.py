@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 
-from sublevel.cli.completion import described_commands
+from sublevel.cli.completion import collect_commands
 from sublevel.cli.main import COMMANDS, main
 
-NAMES = [command.name for command in described_commands(COMMANDS)]
+NAMES = [command.name for command in collect_commands(COMMANDS)]
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_fish_completes(script):
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_every_command_and_every_option_is_in_the_script(script, shell):
     text = script(shell).read_text(encoding="utf-8")
-    for command in described_commands(COMMANDS):
+    for command in collect_commands(COMMANDS):
         assert command.name in text
         for option in command.options:
             assert option.flags[0].removeprefix("--") in text

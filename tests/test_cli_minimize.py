@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from sublevel.cli.common import joined
+from sublevel.cli.common import join_negative_values
 from sublevel.cli.main import main
 from sublevel.cli.program import Program
 from sublevel.evaluation.failures import EvaluationFailed, Failure
@@ -203,7 +203,7 @@ def test_deviations_are_those_of_the_users_variables(module, capsys):
     ],
 )
 def test_values_that_begin_with_a_minus_belong_to_their_option(words, expected):
-    assert joined(words.split()) == expected.split()
+    assert join_negative_values(words.split()) == expected.split()
 
 
 def test_help_keeps_capital_letters(capsys):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sublevel.cli.common import Unable
+from sublevel.cli.common import CommandError
 from sublevel.cli.main import main
 from sublevel.cli.study import add_study, run_study
 from sublevel.paper.figures import schedule
@@ -100,7 +100,7 @@ def test_finished_data_is_used_again(tmp_path, at_home, monkeypatch):
 
 def test_unknown_study_is_named_with_the_known_ones(tmp_path, capsys):
     given = argparse.Namespace(name="astrology", out=tmp_path, seed=None, quick=True, jobs=1)
-    with pytest.raises(Unable, match=r"no study 'astrology'.*consistency, restricted, dimension, apart"):
+    with pytest.raises(CommandError, match=r"no study 'astrology'.*consistency, restricted, dimension, apart"):
         run_study(given)
     with pytest.raises(ValueError, match="no study 'astrology'"):
         _ = Request("astrology", tmp_path).study
@@ -120,7 +120,8 @@ TINY = replace(consistency.STUDY, pieces=lambda scale, seed: consistency.STUDY.p
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(KeyboardInterrupt(), 130), (OSError("full"), Unable), (ModuleNotFoundError(name="matplotlib"), Unable)]
+    ("error", "status"),
+    [(KeyboardInterrupt(), 130), (OSError("full"), CommandError), (ModuleNotFoundError(name="matplotlib"), CommandError)],
 )
 def test_command_says_what_went_wrong(error, status, tmp_path, monkeypatch, capsys):
     def fails(*_):
@@ -128,8 +129,8 @@ def test_command_says_what_went_wrong(error, status, tmp_path, monkeypatch, caps
 
     monkeypatch.setattr("sublevel.paper.studies.run", fails)
     given = argparse.Namespace(name="apart", out=tmp_path, seed=None, quick=True, jobs=1)
-    if status is Unable:
-        with pytest.raises(Unable, match=r"figure needs matplotlib|Choose another directory"):
+    if status is CommandError:
+        with pytest.raises(CommandError, match=r"figure needs matplotlib|Choose another directory"):
             run_study(given)
     else:
         assert run_study(given) == status

@@ -1,56 +1,62 @@
-"""What commands share."""
+"""Helpers that several commands use."""
 
 from __future__ import annotations
 
 import argparse
-import math
+import contextlib
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from itertools import takewhile
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from sublevel.engine.arrays import Array
 from sublevel.evaluation import failures
-from sublevel.run.result import Result
-from sublevel.store.settings import Settings
+
+if TYPE_CHECKING:
+    from sublevel.store.settings import Settings
 
 Subparsers = Any
-"""What argparse adds commands to; it has no public name."""
-
-
+"""The object to which argparse adds commands; it has no public type."""
 NEGATIVE = re.compile(r"-(\d|\.\d|inf|none)", re.IGNORECASE)
-"""Values that begin with a minus: -1,2 or -5:5 or -inf."""
-
-
+"""Values that begin with a minus sign: -1,2 or -5:5 or -inf."""
 PLAIN_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?,?", re.IGNORECASE)
-"""One number, perhaps with a comma after it."""
+"""One number, possibly followed by a comma."""
 
 
-class Unable(Exception):
-    """The command cannot be run as given; the text says why and what to do."""
+class CommandError(Exception):
+    """The command cannot continue. The message says why and what to do; `status` is the exit status."""
+
+    def __init__(self, message: str, status: int = 2) -> None:
+        super().__init__(message)
+        self.status = status
 
 
-def sentence(about: str) -> str:
-    """What a command does, as a sentence."""
-    return f"{about[0].upper()}{about[1:]}."
-
-
-def add_command(commands: Subparsers, name: str, about: str, epilog: str, more: str = "") -> argparse.ArgumentParser:
-    """Add the parser of a command with its help: what it does, more about that, and examples as they stand."""
+def add_command(commands: Subparsers, name: str, summary: str, epilog: str, details: str = "") -> argparse.ArgumentParser:
+    """Add the parser of a command. `summary` is a phrase, `details` are further sentences, `epilog` is printed verbatim."""
     return commands.add_parser(
         name,
-        help=about,
-        description=f"{sentence(about)} {more}".strip(),
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}. {details}".strip(),
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
 
-def joined(words: Sequence[str]) -> list[str]:
-    """The words of a command line with values that begin with a minus joined to their options, as in --x0=-1,2.
+def add_file_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the positional argument FILE."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="file of a stored run")
 
-    argparse would take them for options. What follows --command is for the program.
+
+def add_force_option(parser: argparse.ArgumentParser) -> None:
+    """Add --force, for commands that write a file."""
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file (stored runs are never overwritten)")
+
+
+def join_negative_values(words: Sequence[str]) -> list[str]:
+    """Join values that begin with a minus sign to their options, as in --x0=-1,2.
+
+    argparse would read them as options. Words after --command are left alone: they belong to the program.
     """
     own = list(takewhile(lambda word: not _ends_options(word), words))
     _check_commas(own)
@@ -64,68 +70,26 @@ def joined(words: Sequence[str]) -> list[str]:
 
 
 def _check_commas(words: Sequence[str]) -> None:
-    """Refuse values of an option that are separated by spaces: argparse would take the second for the function."""
+    """Refuse values that are separated by spaces: argparse would read the second one as the function."""
     for option, *values in zip(words, words[1:], words[2:], strict=False):
         if option.startswith("--") and "=" not in option and all(map(PLAIN_NUMBER.fullmatch, values)):
-            raise Unable(f"{option}: separate values by commas, without spaces: {option} {','.join(value.rstrip(',') for value in values)}")
+            values = [value.rstrip(",") for value in values]
+            raise CommandError(f"{option}: separate values by commas, without spaces: {option} {','.join(values)}")
 
 
 def _ends_options(word: str) -> bool:
-    """Whether no options of ours follow a word: --, --command, or an abbreviation of it."""
+    """Whether no option of ours can follow: --, --command, or an abbreviation of it."""
     head = word.partition("=")[0]
     return word == "--" or (len(head) > 2 and "--command".startswith(head))
 
 
-def deviations(result: Result) -> Array:
-    """Standard deviations of the search (d,) in the user's variables, to first order where bounds or logarithms bend the space."""
-    searched, space = result.std.copy(), result.history.space
-    if space is not None:
-        searched[space.free] *= space.slopes(result.mean)
-    return searched
-
-
-def budget(text: str) -> float:
-    """A number ≥ 1, which may be written as 1e4 or inf."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not value >= 1 or not (value == math.inf or value.is_integer()):
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, such as 500 or 1e4, got {text!r}")
-    return value
-
-
-def workers(text: str) -> int:
-    """A whole number ≥ 1, or −1 for all cores."""
-    if text == "-1":
-        return -1
-    try:
-        return count(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}; -1 is one on each core") from None
-
-
-def count(text: str) -> int:
-    """A whole number ≥ 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
-    return int(text)
-
-
-def seed(text: str) -> int:
-    """A whole number ≥ 0."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0, got {text!r}")
-    return int(text)
-
-
-def objective_words(settings: Settings) -> str:
-    """What was minimised, in words that do no harm on a terminal."""
+def describe_objective(settings: Settings) -> str:
+    """The objective of a stored run as it was named on the command line, safe to print on a terminal."""
     command = settings.command
     argv, function, path, pattern = (command.get(key) for key in ("command", "function", "path", "pattern"))
     if isinstance(argv, list):
-        found_by = ["--pattern", pattern] if isinstance(pattern, str) else []
-        words: list[str] = [*found_by, "--command", *map(str, argv)]  # pyright: ignore[reportUnknownArgumentType]
+        pattern_words = ["--pattern", pattern] if isinstance(pattern, str) else []
+        words: list[str] = [*pattern_words, "--command", *map(str, argv)]  # pyright: ignore[reportUnknownArgumentType]
     elif isinstance(function, str):
         words = [function, *(["--path", path] if isinstance(path, str) else [])]
     else:
@@ -134,5 +98,22 @@ def objective_words(settings: Settings) -> str:
 
 
 def printable(text: str) -> str:
-    """Text without control characters, which could do something to a terminal."""
+    """The text without control characters, which could change the state of a terminal."""
     return failures.printable(text, 500)
+
+
+@contextlib.contextmanager
+def resumable_errors(out: Path) -> Generator[None]:
+    """Turn errors of a computation that saves its progress in `out` into messages."""
+    from sublevel.paper.figures.schedule import WorkerLost
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise CommandError(f"interrupted. Finished parts are saved in {out}; the same command continues.", status=130) from None
+    except ModuleNotFoundError as error:
+        raise CommandError(f"figures need {error.name}, which is not installed: pip install 'sublevel[plot,progress]'") from error
+    except WorkerLost as error:
+        raise CommandError(f"{error}. Finished parts are saved; the same command continues.") from error
+    except OSError as error:
+        raise CommandError(f"cannot write to {out}: {error}. Choose another directory with --out.") from error

@@ -1,7 +1,4 @@
-"""Completion scripts for shells, made from the parsers of the commands.
-
-This module names shells, but starts none: it only makes text.
-"""
+"""Completion scripts for shells, generated from the parsers of the commands."""
 
 from __future__ import annotations
 
@@ -25,47 +22,47 @@ class Argument:
 
 @dataclass(slots=True)
 class Command:
-    """A command as argparse is told of it; it takes the place of a parser."""
+    """A command; it replaces an ArgumentParser and records its arguments."""
 
     name: str
     help: str
     arguments: list[Argument] = field(default_factory=list[Argument])
 
     def add_argument(self, *names: str, **details: Any) -> None:
-        """What `ArgumentParser.add_argument` is told."""
+        """Record an argument, as `ArgumentParser.add_argument`."""
         flags = tuple(name for name in names if name.startswith("-"))
         takes_value = details.get("action") is None
         choices = tuple(map(str, details.get("choices") or ()))
         self.arguments.append(Argument(flags, details.get("help", ""), takes_value, choices))
 
     def set_defaults(self, **_: Any) -> None:
-        """Nothing that a completion needs."""
+        """Ignored: not needed for completion."""
 
     @property
     def options(self) -> list[Argument]:
-        """What begins with a dash, --help included."""
+        """The options, including --help."""
         return [*(argument for argument in self.arguments if argument.flags), Argument(("--help",), "show help", takes_value=False)]
 
     @property
     def words(self) -> list[str]:
-        """What a positional argument can be, if only some words are possible."""
+        """The choices of positional arguments."""
         return [word for argument in self.arguments if not argument.flags for word in argument.choices]
 
 
 class Commands:
-    """Takes the place of argparse's subparsers, and keeps what it is told."""
+    """Replaces the subparsers of argparse and records the commands."""
 
     def __init__(self) -> None:
         self.all: list[Command] = []
 
     def add_parser(self, name: str, *, help: str, **_: Any) -> Command:
-        """What `add_parser` of argparse's subparsers is told."""
+        """Record a command, as `add_parser` of argparse."""
         self.all.append(Command(name, help))
         return self.all[-1]
 
 
-def described_commands(adders: Iterable[Callable[[Any], None]]) -> list[Command]:
-    """The commands that functions would add to a parser."""
+def collect_commands(adders: Iterable[Callable[[Any], None]]) -> list[Command]:
+    """The commands that functions add to a parser."""
     commands = Commands()
     for add in adders:
         add(commands)
@@ -73,7 +70,7 @@ def described_commands(adders: Iterable[Callable[[Any], None]]) -> list[Command]
 
 
 def completion_script(shell: str, commands: Sequence[Command]) -> str:
-    """The text that a shell reads to complete `sublevel`."""
+    """The completion script of `sublevel` for a shell."""
     return {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}[shell](commands)
 
 

@@ -1,6 +1,6 @@
-"""What the command line minimises: a function of a module, a function of a file, or an external program.
+"""The objective of the command line: a function in a module, a function in a file, or an external program.
 
-This is the one module that imports what the user names.
+Only this module imports user code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from sublevel.cli.common import Unable
+from sublevel.cli.common import CommandError
 from sublevel.cli.program import LAST_NUMBER, Program
 from sublevel.cli.template import used_variables
 
@@ -26,38 +26,42 @@ FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 FILE_FUNCTION = re.compile(r"(.+\.py):([A-Za-z_]\w*)", re.ASCII | re.DOTALL)
 EXPECTED = "expected module:function or file.py:function, such as mymodule:cost or ./mymodule.py:cost"
 LAST = "last"
-"""What --pattern calls the last number that a program prints."""
+"""Argument of --pattern for the last number in the output."""
 
 
 def objective(given: argparse.Namespace, d: int, names: Sequence[str] | None = None) -> Callable[..., Any]:
-    """What is to be minimised, a function of d variables."""
+    """The function of d variables to minimize."""
     if (given.function is None) == (given.command is None):
-        raise Unable("name what to minimise: either module:function or --command PROG ARG..., one of them.")
+        raise CommandError("give either module:function or --command PROG ARG..., not both.")
     if given.command is not None:
         return program(given, d, names)
     if given.pattern is not None:
-        raise Unable("--pattern searches the output of a program, so it needs --command.")
+        raise CommandError("--pattern applies to the output of a program; it needs --command.")
     return file_function(given.function, given.path) or module_function(given.function, given.path)
 
 
 def program(given: argparse.Namespace, d: int, names: Sequence[str] | None) -> Program:
     """The program of --command."""
     if not given.command or shutil.which(given.command[0]) is None:
-        raise Unable(f"--command needs a program that can be run, got {' '.join(given.command) or 'nothing'!r}.")
+        raise CommandError(f"--command: program not found or not executable, got {' '.join(given.command) or 'nothing'!r}.")
     if sys.platform == "win32":
-        raise Unable("--command needs process groups, which Windows does not have. Call the program from a Python function.")
+        raise CommandError(
+            "--command is not available on Windows, which has no process groups. Call the program from a Python function instead."
+        )
     try:
         used = used_variables(given.command, d, names)
     except ValueError as error:
-        raise Unable(f"--command: {error}") from None
+        raise CommandError(f"--command: {error}") from None
     if used is not None and len(used) < d:
         unused = ", ".join(f"{{{names[i] if names else i}}}" for i in range(d) if i not in used)
-        print(f"note: the arguments of the program do not use {unused}; the point is also on its stdin, as JSON", file=sys.stderr)
+        print(
+            f"note: the arguments of the program do not use {unused}; the program can read all values from stdin, as JSON", file=sys.stderr
+        )
     return Program(given.command, given.timeout, given.pattern, names)
 
 
 def pattern(text: str) -> re.Pattern[str]:
-    """A regular expression with one group at most, or the word for the last number."""
+    """A regular expression with at most one group, or the word `last`."""
     if text == LAST:
         return LAST_NUMBER
     try:
@@ -65,12 +69,12 @@ def pattern(text: str) -> re.Pattern[str]:
     except (re.error, OverflowError, RecursionError) as error:
         raise argparse.ArgumentTypeError(f"expected a regular expression or the word {LAST}, got {text!r}: {error}") from None
     if compiled.groups > 1:
-        raise argparse.ArgumentTypeError(f"expected at most one group, the value; write (?:...) for the others, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected at most one group, for the value; use (?:...) for other groups, got {text!r}")
     return compiled
 
 
 def objective_label(given: argparse.Namespace) -> dict[str, Any]:
-    """What is minimised, in the user's own words, for people to read in a stored run."""
+    """The objective as given on the command line. It is stored for information only."""
     if given.command is None:
         return {"function": given.function, "path": None if given.path is None else str(given.path)}
     label: dict[str, Any] = {"command": [*given.command], "timeout": given.timeout}
@@ -83,43 +87,43 @@ def objective_label(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def module_function(name: str, path: Path | None) -> Callable[..., Any]:
-    """The function that module:function names. An installed module comes before one in the working directory."""
+    """The function of module:function. Installed modules take precedence over the working directory."""
     if FUNCTION.fullmatch(name) is None:
-        raise Unable(f"{EXPECTED}, got {name!r}.")
+        raise CommandError(f"{EXPECTED}, got {name!r}.")
     if path is not None:
         if not path.is_dir():
-            raise Unable(f"--path must be a directory, got {path}.")
+            raise CommandError(f"--path must be a directory, got {path}.")
         sys.path.insert(0, str(path.resolve()))
     module_name, _, function_name = name.partition(":")
-    return _function_of(_module(module_name, path), function_name, module_name)
+    return _get_function(_import_module(module_name, path), function_name, module_name)
 
 
-def _module(name: str, path: Path | None) -> ModuleType:
-    """A module by its name; if there is none, one of the working directory."""
+def _import_module(name: str, path: Path | None) -> ModuleType:
+    """Import a module; if it is not installed, from the working directory."""
     try:
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
             top = name.partition(".")[0]
-            if path is not None or error.name != top or not _is_here(top):
+            if path is not None or error.name != top or not _is_in_working_directory(top):
                 raise
             sys.path.append(str(Path.cwd()))
             importlib.invalidate_caches()
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        hint = "" if path else " Name a file as ./directory/file.py:function, or a directory by --path."
-        raise Unable(f"cannot import {name}: {error}.{hint}") from error
+        hint = "" if path else " Use ./directory/file.py:function, or give its directory with --path."
+        raise CommandError(f"cannot import {name}: {error}.{hint}") from error
     except Exception as error:
-        raise Unable(f"importing {name} failed: {type(error).__name__}: {error}") from error
+        raise CommandError(f"importing {name} failed: {type(error).__name__}: {error}") from error
 
 
-def _is_here(top: str) -> bool:
-    """Whether the working directory has a module or a package of this name."""
+def _is_in_working_directory(top: str) -> bool:
+    """Whether the working directory has a module or package of this name."""
     return Path(f"{top}.py").is_file() or Path(top).is_dir()
 
 
-def _function_of(module: ModuleType, name: str, called: str) -> Callable[..., Any]:
-    """A function of a module, or an error that names a similar one."""
+def _get_function(module: ModuleType, name: str, called: str) -> Callable[..., Any]:
+    """A function of a module; the error suggests a similar name."""
     function = getattr(module, name, None)
     if callable(function):
         return function
@@ -127,8 +131,8 @@ def _function_of(module: ModuleType, name: str, called: str) -> Callable[..., An
     hint = f" Did you mean {near[0]}?" if near else ""
     local = Path(f"{called}.py")
     if not near and local.is_file() and (origin := getattr(module, "__file__", None)) != str(local.resolve()):
-        hint = f" It was imported from {origin or 'Python itself'}; name ./{local}:{name} for the one of the working directory."
-    raise Unable(f"{called} has no function {name}.{hint}")
+        hint = f" It was imported from {origin or 'Python itself'}; use ./{local}:{name} for the one in the working directory."
+    raise CommandError(f"{called} has no function {name}.{hint}")
 
 
 # ------------------------------------------------------------------------------------------------ functions of files
@@ -136,7 +140,7 @@ def _function_of(module: ModuleType, name: str, called: str) -> Callable[..., An
 
 @dataclass(frozen=True, slots=True)
 class FileFunction:
-    """A function of a Python file, which worker processes can load too, whatever the file is called."""
+    """A function of a Python file. Worker processes can load it, whatever the name of the file."""
 
     file: str
     name: str
@@ -147,30 +151,30 @@ class FileFunction:
 
 
 def file_function(name: str, path: Path | None) -> FileFunction | None:
-    """The function that file.py:function names, or None if no file is named. The file may import its neighbours."""
+    """The function of file.py:function, or None if no file is given. The file can import modules of its directory."""
     match = FILE_FUNCTION.fullmatch(name)
     if match is None:
         return None
     file = (path or Path()) / match[1]
     if not file.is_file():
-        raise Unable(f"there is no file {file}.")
+        raise CommandError(f"there is no file {file}.")
     directory = str(file.resolve().parent)
     if directory not in sys.path:
         sys.path.append(directory)
     try:
         module = load_file(str(file.resolve()))
     except Exception as error:
-        raise Unable(f"importing {file} failed: {type(error).__name__}: {error}") from error
-    _function_of(module, match[2], str(file))
+        raise CommandError(f"importing {file} failed: {type(error).__name__}: {error}") from error
+    _get_function(module, match[2], str(file))
     return FileFunction(str(file.resolve()), match[2])
 
 
 _LOADED: dict[str, ModuleType] = {}
-"""Modules by their files, so that each is executed once in a process."""
+"""Modules by file: each file is executed once per process."""
 
 
 def load_file(file: str) -> ModuleType:
-    """The module of a file. Its name is that of the file, unless another module has it."""
+    """Import a file. The module is named after the file unless the name is taken."""
     if file in _LOADED:
         return _LOADED[file]
     name = re.sub(r"\W", "_", Path(file).stem)
@@ -180,7 +184,7 @@ def load_file(file: str) -> ModuleType:
     module = importlib.util.module_from_spec(specification)
     _LOADED[file] = sys.modules[name] = module
     try:
-        specification.loader.exec_module(module)
+        specification.loader.exec_import_module(module)
     except BaseException:
         del _LOADED[file], sys.modules[name]
         raise

@@ -1,4 +1,4 @@
-"""An external program as objective: a point as JSON on its stdin or in its arguments, a number in its output, never through a shell."""
+"""An external program as objective: it gets the point as JSON on stdin or in its arguments and prints a number. No shell is involved."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from sublevel.evaluation.failures import NAN, EvaluationFailed
 
 _NUMBER = r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[ed][+-]?\d+)?|inf(?:inity)?|nan)"
 NUMBER = re.compile(_NUMBER, re.ASCII | re.IGNORECASE)
-"""A number as programs print it, also with the exponent D of Fortran."""
+"""A number as programs print it, including the exponent letter D of Fortran."""
 LAST_NUMBER = re.compile(rf"(?<![\w.])({_NUMBER})(?!\w|\.\w)", re.ASCII | re.IGNORECASE)
-"""A number in a text. 1.5 in "cost=1.5." is one; nothing in "v1.5.2" is."""
+"""A number within a text: 1.5 in "cost=1.5.", but none in "v1.5.2"."""
 LONGEST_OUTPUT = 4096
-"""Bytes of output in which a number must stand alone; a program that writes more is stopped."""
+"""Most bytes of output without --pattern; a program that writes more is killed."""
 SEARCHED_OUTPUT = 2**20
-"""Bytes at the end of the output in which a pattern is searched."""
-LEAVE = 5.0
-"""Seconds in which a supervisor must have ended after its stdin did."""
+"""Bytes at the end of the output that a pattern is applied to."""
+EXIT_TIMEOUT = 5.0
+"""Seconds in which a supervisor must exit after its stdin is closed."""
 
 
 class Supervisor:
-    """The process that runs programs for one thread, one at a time; it kills them when this process ends, however that happens."""
+    """A process that runs programs for one thread, one at a time, and kills them when this process ends for any reason."""
 
     def __init__(self) -> None:
-        self.program: int | None = None  # the number of the process of the program
+        self.program: int | None = None  # process id of the program
         self._process: Any = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(supervisor.__file__).absolute())],
             stdin=subprocess.PIPE,
@@ -48,7 +48,7 @@ class Supervisor:
         )
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Run a program; see `supervisor.py` for the request and the answer."""
+        """Run a program; `supervisor.py` describes the request and the answer."""
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
@@ -56,7 +56,7 @@ class Supervisor:
             if "pid" in answer:
                 self.program = answer["pid"]
                 answer = self._read()
-        except (OSError, ValueError) as error:  # it is gone, or was closed by another thread
+        except (OSError, ValueError) as error:  # it has ended, or was closed by another thread
             raise EvaluationFailed("supervisor lost", "the process that runs the program has ended") from error
         self.program = None
         return answer
@@ -65,11 +65,11 @@ class Supervisor:
         return json.loads(self._process.stdout.readline())
 
     def close(self) -> None:
-        """End it, and the program with it."""
+        """End the supervisor and its program."""
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         try:
-            self._process.wait(LEAVE)
+            self._process.wait(EXIT_TIMEOUT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -80,23 +80,23 @@ class Supervisor:
         self._process.stdout.close()
 
     def __del__(self) -> None:
-        """End it with the last reference, as when a test forgets it."""
+        """End the supervisor if it was not closed."""
         if hasattr(self, "_process") and self._process.returncode is None:
             self.close()
 
 
 @dataclass(slots=True)
 class Program:
-    """The objective. It raises `EvaluationFailed` if it has no number to give, with the kind of what went wrong.
+    """An objective that runs a program. It raises `EvaluationFailed`, with the kind of failure, if there is no value.
 
     Parameters
     ----------
     argv : sequence of str
-        The program and its arguments, in which `{name}`, `{0}` or `{x0}` stand for a variable and `{}` for all of them.
+        The program and its arguments. `{name}`, `{0}` or `{x0}` is replaced by a variable, `{}` by all of them.
     timeout : float, optional
-        Seconds the program may run.
+        Time limit of one evaluation in seconds.
     pattern : re.Pattern, optional
-        Where the value stands in the output: the last match, or its group if it has one. Default: the output is one number.
+        The value is the last match in the output, or the group of the match. Default: the output is one number.
     names : sequence of str, optional
         Names of the variables.
     """
@@ -131,14 +131,14 @@ class Program:
             raise
 
     def _report_first(self, error: EvaluationFailed, values: list[float]) -> None:
-        """Print the first failure at once: if every evaluation fails, the end of the run is late for it."""
+        """Print the first failure immediately, because all evaluations may fail in the same way."""
         with self._lock:
             is_first, self._has_failed = not self._has_failed and not self._closed, True
         if is_first and sys.stderr is not None:
             print(f"sublevel: first failed evaluation, at {','.join(map(repr, values))}: {error}", file=sys.stderr)
 
     def _run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The answer of a supervisor that is free."""
+        """Send a request to a free supervisor."""
         with self._lock:
             if self._closed:
                 raise EvaluationFailed("interrupted", "the run has ended")
@@ -155,20 +155,20 @@ class Program:
             self._idle.append(worker)
         return answer
 
-    def _value(self, output: str, last_words: str) -> float:
-        """The number in what the program printed."""
+    def _value(self, output: str, stderr: str) -> float:
+        """Extract the value from the output of the program."""
         text = output if self.pattern is None else find_value(self.pattern, output)
         if text is None or NUMBER.fullmatch(text) is None:
-            expected = "expected one number (--pattern finds it in other output)" if self.pattern is None else "no number matches --pattern"
-            shown = (output[:60] if self.pattern is None else output[-60:]) if text is None else text[:60]
-            raise EvaluationFailed("no number", _printable(f"{expected}, got {shown!r}"))
+            expected = "expected one number (use --pattern for other output)" if self.pattern is None else "--pattern matches no number"
+            excerpt = (output[:60] if self.pattern is None else output[-60:]) if text is None else text[:60]
+            raise EvaluationFailed("no number", _printable(f"{expected}, got {excerpt!r}"))
         value = float(text.lower().replace("d", "e"))
         if math.isnan(value):
-            raise EvaluationFailed(NAN, _printable(last_words))
+            raise EvaluationFailed(NAN, _printable(stderr))
         return value
 
     def close(self) -> None:
-        """End whatever still runs; nothing begins any more."""
+        """End all programs and start no more."""
         with self._lock:
             self._closed = True
             workers = [*self._idle, *self._busy]
@@ -178,7 +178,7 @@ class Program:
 
 
 def find_value(pattern: re.Pattern[str], output: str) -> str | None:
-    """The text of the last match of a pattern, or of its group if it has one; None if there is no match."""
+    """The last match of a pattern, or its group if it has one; None without a match."""
     last = next(iter(deque(pattern.finditer(output), maxlen=1)), None)
     return None if last is None else (last[pattern.groups] or "").strip()
 

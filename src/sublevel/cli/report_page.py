@@ -1,4 +1,4 @@
-"""A page about a stored run: one HTML file that needs nothing but itself, and in which nothing can run."""
+"""A report on a stored run: one self-contained HTML file without scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from html import escape
 import numpy as np
 
 from sublevel import plots
-from sublevel.cli.common import deviations, objective_words, printable
+from sublevel.cli.common import describe_objective, printable
+from sublevel.cli.result_output import user_deviations
 from sublevel.paper.figures.page import STYLE
 from sublevel.plots.run import panel_images
 from sublevel.run import termination
@@ -18,11 +19,11 @@ from sublevel.store.load import StoredRun
 from sublevel.summaries import listed
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-"""No scripts, nothing from elsewhere."""
+"""No scripts and no external resources."""
 LARGEST_MATRIX = 60
-"""Variables up to which the correlations are drawn."""
+"""Number of variables up to which correlations are drawn."""
 MOST_ROWS = 200
-"""Rows of a table; of more, the first and the last."""
+"""Most rows of a table; longer tables show the first and the last rows."""
 PAGE_STYLE = """
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1.2rem 1.8rem; }
 .panels figure { margin: 0; }
@@ -47,9 +48,9 @@ td { overflow-wrap: anywhere; }
   h2 { break-after: avoid; }
 }
 """
-"""What this page has besides the common style: panels side by side if there is room, tables that scroll, pages that can be printed."""
+"""Additions to the common style: panels side by side where they fit, tables that scroll, and a print layout."""
 CAPTIONS = {
-    "values": "Best value of f so far; thin, the best of each generation.",
+    "values": "Best value of f so far; the thin line is the best value of each generation.",
     "mean": "Mean of the search distribution.",
     "axes": "Standard deviations along the principal axes of the search distribution, their geometric mean σ, and the ratio of the "
     "longest to the shortest.",
@@ -57,7 +58,7 @@ CAPTIONS = {
 }
 
 
-def page(run: StoredRun) -> str:
+def report_page(run: StoredRun) -> str:
     """The page as HTML."""
     name = escape(printable(run.path.name))
     head = (
@@ -77,13 +78,13 @@ def page(run: StoredRun) -> str:
 
 
 def _state(run: StoredRun) -> str:
-    return termination.message(run.result.reasons) if run.result.reasons else "This run has not come to its end."
+    return termination.message(run.result.reasons) if run.result.reasons else "The run has not ended."
 
 
 def _facts(run: StoredRun) -> Iterable[str]:
     settings, result = run.settings, run.result
     rows = {
-        "minimised": objective_words(settings),
+        "objective": describe_objective(settings),
         "method": printable(settings.method or settings.parts),
         "best value": repr(result.fun),
         "evaluations": f"{result.nfev} in {result.nit} generations",
@@ -100,16 +101,16 @@ def _pictures(run: StoredRun) -> Iterable[str]:
         return
     history = run.result.history
     panels = [_figure(CAPTIONS[name], image) for name, image in panel_images(history).items()]
-    yield f'<h2>Course of the run</h2><div class="panels">{"".join(panels)}</div>'
+    yield f'<h2>Progress of the run</h2><div class="panels">{"".join(panels)}</div>'
     theta = history.theta_of_best
     if 1 < theta.dimension <= LARGEST_MATRIX and theta.continuous:
         plots.correlation(history, stream := io.BytesIO(), file_format="svg")
-        caption = "Correlations of the variables in the search distribution of the best run, which takes the shape of the valley."
+        caption = "Correlations of the variables in the search distribution of the best run, which adapts to the shape of the valley."
         yield f"<h2>Correlations</h2>{_figure(caption, stream.getvalue())}"
 
 
 def _figure(caption: str, image: bytes) -> str:
-    """A picture as an SVG image, in which a browser runs no scripts."""
+    """A figure as an SVG image, in which browsers run no scripts."""
     data = base64.b64encode(image).decode()
     return (
         f'<figure><img alt="{escape(caption)}" src="data:image/svg+xml;base64,{data}"><figcaption>{escape(caption)}</figcaption></figure>'
@@ -123,7 +124,7 @@ def _findings(run: StoredRun) -> Iterable[str]:
 
 
 def _variables(run: StoredRun) -> Iterable[str]:
-    result, widths = run.result, deviations(run.result)
+    result, widths = run.result, user_deviations(run.result)
     rows = [
         ("…", "", "", "")
         if i is None
@@ -131,7 +132,7 @@ def _variables(run: StoredRun) -> Iterable[str]:
         for i in listed(result.x.size, MOST_ROWS)
     ]
     yield "<h2>Variables</h2>"
-    yield from _table("variables", ["", "best point", "mean of the search", "std of the search"], rows)
+    yield from _table("variables", ["", "best point", "mean of the search distribution", "standard deviation"], rows)
     if result.x.size > MOST_ROWS:
         yield f"<p>{result.x.size} variables; <code>sublevel export</code> writes all of them.</p>"
 
@@ -146,7 +147,7 @@ def _restarts(run: StoredRun) -> Iterable[str]:
             for i in listed(len(runs), MOST_ROWS)
         ]
         yield "<h2>Runs</h2>"
-        yield from _table("runs", ["run", "points per generation", "best value", "why it ended"], rows)
+        yield from _table("runs", ["run", "points per generation", "best value", "reason to stop"], rows)
 
 
 def _table(name: str, header: list[str], rows: Iterable[tuple[str, ...]]) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""Standard streams that may be closed, or whose reader may go away: what is written is then lost, and nothing else happens."""
+"""Standard streams that may be closed or lose their reader. Output is then discarded without an error."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 
 class TolerantStream:
-    """A stream that discards what cannot be written, once its reader is gone."""
+    """A stream that discards its output once the reader has closed it."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self.is_lost = stream, False
 
     def write(self, text: str) -> int:
-        """Write or discard; how many characters that was."""
+        """Write or discard the text; returns its length."""
         try:
             return self._stream.write(text)
         except OSError:
@@ -24,14 +24,14 @@ class TolerantStream:
             return len(text)
 
     def flush(self) -> None:
-        """Write out what is held back, or discard it."""
+        """Flush the buffer or discard it."""
         try:
             self._stream.flush()
         except OSError:
             self._discard()
 
     def _discard(self) -> None:
-        """From now on the descriptor is that of the null device, for Python and for every process that inherits it."""
+        """Redirect the descriptor to the null device, also for processes that inherit it."""
         self.is_lost = True
         with contextlib.suppress(OSError, ValueError):
             handle = os.open(os.devnull, os.O_WRONLY)
@@ -40,13 +40,13 @@ class TolerantStream:
             self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else the stream has."""
+        """Other attributes of the stream."""
         return getattr(self._stream, name)
 
 
 @contextlib.contextmanager
 def tolerant_streams() -> Generator[None]:
-    """Let stdout and stderr be closed, or be closed by their readers."""
+    """Tolerate that stdout and stderr are closed, now or later."""
     open_closed_streams()
     before = sys.stdout, sys.stderr
     streams = sys.stdout, sys.stderr = TolerantStream(sys.stdout), TolerantStream(sys.stderr)  # pyright: ignore[reportAttributeAccessIssue]
@@ -59,17 +59,17 @@ def tolerant_streams() -> Generator[None]:
 
 
 def open_closed_streams() -> None:
-    """Give closed standard descriptors to the null device, before a file of ours gets their numbers."""
+    """Open closed standard descriptors on the null device, so that no other file gets their numbers."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
             os.set_inheritable(number, True)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))
 
 
 def is_lost(stream: Any) -> bool:
-    """Whether nobody reads a stream any more."""
+    """Whether the reader of a stream has closed it."""
     return getattr(stream, "is_lost", False)

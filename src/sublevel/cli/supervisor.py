@@ -1,9 +1,10 @@
-"""The parent process of external programs: runs one at a time, and kills it when the process that asked for it is gone.
+"""The parent process of external programs. It runs one program at a time and kills it when the requesting process ends.
 
 This file is executed as a script and imports only the standard library, so that it starts quickly. A request is a line of JSON on stdin:
-`argv`, `input` for the stdin of the program, `timeout` in seconds or null, `limit` in bytes of its output, and `tail`: whether to keep
-the end of a longer output instead of refusing it. The answer is a line with the `pid` of the program, then a line with `kind` (what went
-wrong, or null), `output` and `detail`. When stdin ends, which the kernel sees to even after SIGKILL, the program and its group are killed.
+`argv`; `input` for the stdin of the program; `timeout` in seconds or null; `limit`, the most bytes of output; and `tail`, whether to keep
+the end of a longer output instead of refusing it. The answer is a line with the `pid` of the program, then a line with `kind` (the kind
+of failure, or null), `output` and `detail`. When stdin is closed, which happens even if the requesting process is killed by SIGKILL, the
+program and its process group are killed.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from typing import Any
 REQUESTS, ANSWERS = 0, 1
 """File descriptors of stdin and stdout."""
 GRACE = 1.0
-"""Seconds in which children of a program that has ended may still complete its output."""
+"""Seconds in which children of a program may complete its output after it has ended."""
 CHUNK = 65536
-"""Bytes of one read."""
+"""Bytes per read."""
 DRAINS = 64
-"""Reads that empty any pipe: Linux lets them hold 1 MiB."""
-LAST_WORDS = 4096
-"""Bytes of stderr that are kept."""
+"""Reads that empty any pipe: the largest on Linux holds 1 MiB."""
+STDERR_LIMIT = 4096
+"""Last bytes of stderr that are kept."""
 
 
-class Kept:
+class StreamBuffer:
     """The first or the last bytes of a stream."""
 
     def __init__(self, limit: int, tail: bool) -> None:
@@ -39,18 +40,18 @@ class Kept:
 
     @property
     def is_too_long(self) -> bool:
-        """Whether there was more than the limit, and the first bytes were wanted."""
+        """Whether the output exceeds the limit and is not to be cut at its beginning."""
         return not self.tail and len(self.data) > self.limit
 
     def add(self, part: bytes) -> None:
-        """Keep more."""
+        """Append bytes."""
         self.data += part
         if self.tail and len(self.data) > self.limit:
             del self.data[: -self.limit]
 
 
-class Dialogue:
-    """A running program: what it is to read and what it has written."""
+class RunningProgram:
+    """A running program with its input and output."""
 
     def __init__(self, process: subprocess.Popen[bytes], request: dict[str, Any], child_ended: int) -> None:
         self.process, self.request, self.child_ended = process, request, child_ended
@@ -58,7 +59,7 @@ class Dialogue:
         self.stdin: Any = process.stdin
         self.stdout: Any = process.stdout
         self.stderr: Any = process.stderr
-        self.kept = {self.stdout: Kept(request["limit"], request["tail"]), self.stderr: Kept(LAST_WORDS, tail=True)}
+        self.buffers = {self.stdout: StreamBuffer(request["limit"], request["tail"]), self.stderr: StreamBuffer(STDERR_LIMIT, tail=True)}
         self.selector = selectors.DefaultSelector()
         for stream in (self.stdin, self.stdout, self.stderr):
             os.set_blocking(stream.fileno(), False)
@@ -66,9 +67,9 @@ class Dialogue:
         for end in (REQUESTS, child_ended):
             self.selector.register(end, selectors.EVENT_READ)
 
-    def answer(self) -> dict[str, Any]:
-        """Read and write until the program has ended, for `timeout` seconds at most."""
-        timeout, output = self.request["timeout"], self.kept[self.stdout]
+    def communicate(self) -> dict[str, Any]:
+        """Read and write until the program ends or the timeout has passed."""
+        timeout, output = self.request["timeout"], self.buffers[self.stdout]
         deadline, has_ended = inf if timeout is None else time.monotonic() + timeout, False
         while not output.is_too_long:
             if not has_ended and _has_ended(self.process):
@@ -76,7 +77,7 @@ class Dialogue:
                 self._drain()
                 continue
             if has_ended and (self._is_complete(output) or time.monotonic() >= deadline):
-                return self._verdict(output)
+                return self._finish(output)
             if time.monotonic() >= deadline:
                 return _failed("timeout", f"longer than {timeout:g} s")
             self._wait(None if deadline == inf else max(deadline - time.monotonic(), 0.0))
@@ -85,16 +86,16 @@ class Dialogue:
     def _wait(self, seconds: float | None) -> None:
         for key, _ in self.selector.select(seconds):
             if key.fileobj is self.stdin:
-                self._feed()
-            elif key.fileobj == REQUESTS:  # nothing is asked before the answer: this is the end of the driver
+                self._write_input()
+            elif key.fileobj == REQUESTS:  # no request comes before the answer, so stdin was closed
                 raise SystemExit
             elif key.fileobj == self.child_ended:
                 os.read(self.child_ended, CHUNK)
             else:
                 self._read(key.fileobj)
 
-    def _feed(self) -> None:
-        """Write some of the input; a program may end without reading it."""
+    def _write_input(self) -> None:
+        """Write a part of the input; the program may end without reading it."""
         try:
             self.input = self.input[os.write(self.stdin.fileno(), self.input) :]
         except BlockingIOError:
@@ -106,33 +107,33 @@ class Dialogue:
             self.stdin.close()
 
     def _read(self, stream: Any) -> bool:
-        """Read what is there, once; False if there is nothing now, or nothing any more."""
+        """Read once; False if nothing is available or the stream has ended."""
         try:
             part = os.read(stream.fileno(), CHUNK)
         except BlockingIOError:
             return False
-        self.kept[stream].add(part)
+        self.buffers[stream].add(part)
         if not part:
             self.selector.unregister(stream)
             stream.close()
         return bool(part)
 
     def _drain(self) -> None:
-        """Read all that the program wrote before its end; others may hold its streams open, and write on."""
-        for stream in self.kept:
+        """Read all that the program wrote before it ended; its children may keep the streams open and continue to write."""
+        for stream in self.buffers:
             for _ in range(DRAINS):
                 if stream.closed or not self._read(stream):
                     break
 
-    def _is_complete(self, output: Kept) -> bool:
+    def _is_complete(self, output: StreamBuffer) -> bool:
         return self.stdout.closed or output.data.endswith(b"\n")
 
-    def _verdict(self, output: Kept) -> dict[str, Any]:
+    def _finish(self, output: StreamBuffer) -> dict[str, Any]:
         status = _end(self.process)
-        last_words = bytes(self.kept[self.stderr].data).decode(errors="replace").strip().rpartition("\n")[2]
+        stderr = bytes(self.buffers[self.stderr].data).decode(errors="replace").strip().rpartition("\n")[2]
         if status:
-            return _failed(f"exit status {status}", last_words)
-        return {"kind": None, "output": bytes(output.data).decode(errors="replace").strip(), "detail": last_words}
+            return _failed(f"exit status {status}", stderr)
+        return {"kind": None, "output": bytes(output.data).decode(errors="replace").strip(), "detail": stderr}
 
     def close(self) -> None:
         """Kill the program and its group, and close the pipes."""
@@ -147,41 +148,41 @@ def _failed(kind: str, detail: str) -> dict[str, Any]:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a program has ended. Where possible its number stays taken until its group was killed."""
+    """Whether a program has ended. Where possible it is not reaped, so that its process id stays reserved until its group is killed."""
     if not hasattr(os, "waitid") or process.returncode is not None:
         return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
-    """Kill a program with its group, unless that was done; its exit status."""
+    """Kill a program and its group unless it was reaped; its exit status."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     return process.wait()
 
 
-def answer(request: dict[str, Any], child_ended: int) -> dict[str, Any]:
-    """Run a program."""
+def run_program(request: dict[str, Any], child_ended: int) -> dict[str, Any]:
+    """Run a program and return the answer."""
     pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(request["argv"], bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
     except (OSError, ValueError) as error:
         return _failed("not started", str(error))
-    dialogue = None
+    running = None
     try:
         send({"pid": process.pid})
-        dialogue = Dialogue(process, request, child_ended)
-        return dialogue.answer()
+        running = RunningProgram(process, request, child_ended)
+        return running.communicate()
     finally:
-        if dialogue is None:
+        if running is None:
             _end(process)
         else:
-            dialogue.close()
+            running.close()
 
 
 def send(message: dict[str, Any]) -> None:
-    """Write a line, or leave if the reader is gone."""
+    """Write a line of JSON; exit if the reader has ended."""
     line = memoryview(json.dumps(message).encode() + b"\n")
     try:
         while line:
@@ -191,24 +192,24 @@ def send(message: dict[str, Any]) -> None:
 
 
 def _ignore(*_: Any) -> None:
-    """Have the signal written to the wakeup descriptor, which is all that it is for."""
+    """Do nothing: the signal is written to the wakeup descriptor."""
 
 
-def _leave(*_: Any) -> None:
+def _exit_on_signal(*_: Any) -> None:
     raise SystemExit
 
 
 def serve() -> None:
-    """Answer one request after the other until there are no more."""
+    """Answer requests until stdin is closed."""
     child_ended, wake = os.pipe()
     for end in (child_ended, wake):
         os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, _ignore)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, _leave)
+        signal.signal(number, _exit_on_signal)
     for line in iter(sys.stdin.buffer.readline, b""):
-        send(answer(json.loads(line), child_ended))
+        send(run_program(json.loads(line), child_ended))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,112 @@
+"""Types of command-line arguments: functions from the text of an argument to its value."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+
+def budget(text: str) -> float:
+    """A whole number ≥ 1, which may be written as 1e4, or inf."""
+    value = _number(text)
+    if not value >= 1 or not (value == math.inf or value.is_integer()):
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, such as 500 or 1e4, got {text!r}")
+    return value
+
+
+def workers(text: str) -> int:
+    """A whole number ≥ 1, or -1 for all cores."""
+    if text == "-1":
+        return -1
+    try:
+        return count(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; -1 means one per core") from None
+
+
+def count(text: str) -> int:
+    """A whole number ≥ 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def seed(text: str) -> int:
+    """A whole number ≥ 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0, got {text!r}")
+    return int(text)
+
+
+def numbers(text: str) -> list[float]:
+    """Finite numbers from "1,2,3"."""
+    values = [_number(word) for word in text.split(",")]
+    if not all(map(math.isfinite, values)):
+        raise argparse.ArgumentTypeError(f"expected numbers separated by commas, got {text!r}")
+    return values
+
+
+def bounds(text: str) -> list[tuple[float | None, float | None]]:
+    """Bounds from "-1:2,0:none"."""
+    try:
+        ends = [tuple(None if end.lower() in ("", "none") else float(end) for end in pair.split(":")) for pair in text.split(",")]
+    except ValueError:
+        ends = []
+    if not ends or any(len(pair) != 2 for pair in ends):
+        raise argparse.ArgumentTypeError(f'expected low:high for each variable, such as "-1:2,0:none", got {text!r}')
+    return [(low, high) for low, high in ends]
+
+
+def indices(text: str) -> list[int] | None:
+    """Indices of variables from "0,2"; None for "all"."""
+    if text == "all":
+        return None
+    if not all(word.isdecimal() for word in text.split(",")):
+        raise argparse.ArgumentTypeError(f"expected zero-based indices of variables, such as 0,2, or all, got {text!r}")
+    return [int(word) for word in text.split(",")]
+
+
+def error_kind(text: str) -> tuple[str, int | None]:
+    """The kind of objective and its number of residuals, from "nll" or from a number of residuals."""
+    if text == "nll":
+        return "nll", None
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(
+            f"expected nll (the value is a negative log-likelihood) or the number of squared residuals in the sum, got {text!r}"
+        )
+    return "least_squares", int(text)
+
+
+def restarts(text: str) -> str | int:
+    """The name of a restart strategy, or a number of restarts."""
+    return int(text) if text.isdecimal() else text
+
+
+def variable_names(text: str) -> list[str]:
+    """Names from "rate,depth"."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"expected names separated by commas, such as rate,depth, got {text!r}")
+    return names
+
+
+def tolerance(text: str) -> float:
+    """A finite number ≥ 0."""
+    if not 0 <= (value := _number(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
+    return value
+
+
+def seconds(text: str) -> float:
+    """A finite number > 0."""
+    if not 0 < (value := _number(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a positive number of seconds, got {text!r}")
+    return value
+
+
+def _number(text: str) -> float:
+    """A float; NaN if the text is not a number."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -1,0 +1,84 @@
+"""The status of a stored run, which another process may be running."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from sublevel.run.progress import duration
+from sublevel.store.file import File
+from sublevel.store.lock import is_driven
+from sublevel.store.reader import Reading, ending
+from sublevel.store.settings import Settings
+
+
+class RunStatus(NamedTuple):
+    """How far a stored run is."""
+
+    settings: Settings
+    variables: int
+    nfev: int
+    nit: int
+    restarts: int
+    best: float
+    deviation: float
+    reasons: dict[str, float]
+    seconds: float  # from the start to the last generation
+    is_running: bool
+
+    @property
+    def state(self) -> str:
+        """ "running", "killed" or the reason why the run ended."""
+        return state_name(self.reasons, self.is_running)
+
+
+def state_name(reasons: dict[str, float], is_running: bool) -> str:
+    """ "running", "killed" or the reason why the run ended."""
+    return "running" if is_running else next(iter(reasons), "killed")
+
+
+@contextlib.contextmanager
+def open_reader(path: Path) -> Generator[Reading]:
+    """A stored run, open for reading."""
+    file = File(path)
+    try:
+        yield Reading.of(file)
+    finally:
+        file.close()
+
+
+def read_status(path: Path) -> RunStatus:
+    """Read the status of a run. This is cheap: no points are read."""
+    is_running = is_run_active(path)
+    with open_reader(path) as reading:
+        (numbers, run), loose = reading.last_generation()
+        last = numbers[5] if reading.file.last("generations")[0] else reading.settings.began
+        return RunStatus(
+            settings=reading.settings,
+            variables=reading.problem.x0.size,
+            nfev=int(numbers[0]) + loose,
+            nit=reading.file.last("generations")[1],
+            restarts=run,
+            best=float(numbers[1]),
+            deviation=float(numbers[3]),
+            reasons=ending(reading.file),
+            seconds=max(float(last) - reading.settings.began, 0.0),
+            is_running=is_running,
+        )
+
+
+def is_run_active(path: Path) -> bool:
+    """Whether a process is running the stored run now. Raises StoreError if the file is not a stored run."""
+    File(path).close()
+    return is_driven(path)
+
+
+def status_line(status: RunStatus) -> str:
+    """The status in one line."""
+    restarts = f", restart {status.restarts}" if status.restarts else ""
+    width = f", std {status.deviation:.2g}" if np.isfinite(status.deviation) else ""
+    return f"{status.nfev} evaluations, best {status.best:.8g}{width}{restarts}, {duration(status.seconds)}, {status.state}"

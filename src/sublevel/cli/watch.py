@@ -1,0 +1,46 @@
+"""`sublevel watch`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+
+from sublevel.cli.common import Subparsers, add_command, add_file_argument
+from sublevel.cli.streams import is_lost
+
+INTERVAL = 0.5
+"""Seconds between two updates."""
+
+
+def add_watch(commands: Subparsers) -> None:
+    """`sublevel watch`."""
+    summary = "follow a stored run while another process runs it"
+    parser = add_command(commands, "watch", summary, "example:\n  sublevel watch run.db", "Ctrl-C stops watching, not the run.")
+    add_file_argument(parser)
+    parser.set_defaults(run=run_watch)
+
+
+def run_watch(given: argparse.Namespace) -> int:
+    """Print the status until the run ends: on a terminal in one line that is updated, otherwise a line for each change."""
+    from sublevel.cli.run_status import read_status, status_line
+
+    is_terminal, previous = sys.stdout.isatty(), ""
+    try:
+        while True:
+            status = read_status(given.file)
+            text = status_line(status)
+            if is_terminal:
+                print("\r" + text[: shutil.get_terminal_size().columns - 1].ljust(len(previous)), end="", flush=True)
+            elif text != previous:
+                print(text, flush=True)
+            previous = text
+            if not status.is_running or is_lost(sys.stdout):
+                break
+            time.sleep(INTERVAL)
+    except KeyboardInterrupt:
+        pass
+    if is_terminal:
+        print()
+    return 0
