@@ -157,7 +157,7 @@ def test_command_line_without_a_command_shows_help(capsys):
     assert main([]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("usage: sublevel")
-    assert "minimise a Python function or an external program" in said.out
+    assert "minimize a Python function or an external program" in said.out
     assert said.err == ""
 
 

@@ -207,7 +207,7 @@ def test_values_that_begin_with_a_minus_belong_to_their_option(words, expected):
 
 
 def test_help_keeps_capital_letters(capsys):
-    assert "Minimise a Python function or an external program." in run(capsys, "--help")[1]
+    assert "Minimize a Python function or an external program." in run(capsys, "--help")[1]
 
 
 def test_an_exception_of_the_function_is_shown_with_the_point(module, capsys):
@@ -245,18 +245,18 @@ def test_no_usable_value_is_in_the_exit_status_and_json_has_no_nan(module, capsy
         ({"--method": "cam"}, "Did you mean 'cma'"),
         ({"--restarts": "often"}, "ipop, bipop"),
         ({"--maxfevals": "0"}, "at least 1"),
-        ({"--plot": "run.txt"}, "name a picture"),
+        ({"--plot": "run.txt"}, "must end with one of"),
         ({"--plot": "/no/such/place/run.png"}, "no directory"),
         ({"--path": "/no/such/place"}, "must be a directory"),
         ({"--timeout": "0"}, "positive number of seconds"),
-        ({"--workers": "-2"}, "at least 1.*-1 is one on each core"),
+        ({"--workers": "-2"}, "at least 1.*-1 means one per core"),
         ({"--workers": "0"}, "at least 1"),
         ({"--maxfevals": "1.5"}, "at least 1"),
         ({"--maxfevals": "nan"}, "at least 1"),
         ({"--maxiter": "-3"}, "at least 1"),
         ({"--on-error": "ignore"}, "invalid choice: 'ignore'"),
-        ({"--log-scaled": "first"}, "counted from 0"),
-        ({"--log-scaled": "2"}, "no variable 2"),
+        ({"--log-scaled": "first"}, "zero-based indices"),
+        ({"--log-scaled": "2"}, "index 2 is out of range"),
         ({"--log-scaled": "0"}, "positive"),
     ],
 )
@@ -291,7 +291,7 @@ def test_an_installed_module_comes_before_one_of_the_working_directory(tmp_path)
     (tmp_path / "statistics.py").write_text("open('executed', 'w')\ndef cost(x): return sum(x)\n")
     done = run_in(tmp_path, "statistics:cost")
     assert done.returncode == 2
-    assert "name ./statistics.py:cost for the one of the working directory" in done.stderr
+    assert "use ./statistics.py:cost for the one in the working directory" in done.stderr
     assert not (tmp_path / "executed").exists()
 
 
@@ -401,7 +401,7 @@ def test_programs_that_fail_are_told_of_after_resuming_too(capsys, tmp_path, wor
 @pytest.mark.parametrize("command", [[], ["no-such-program-anywhere"]])
 def test_a_program_that_is_not_there_is_bad_usage(command, capsys):
     status, _, err = run(capsys, "--x0", "0.5", "--sigma0", 0.2, "--command", *command)
-    assert (status, "needs a program" in err) == (2, True)
+    assert (status, "program not found" in err) == (2, True)
 
 
 def test_a_program_gets_every_bit_of_the_point_and_no_shell():

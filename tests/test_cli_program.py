@@ -75,9 +75,9 @@ def test_arguments_are_filled_from_the_command_line(capsys):
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        (["{rate}"], r"no variable for \{rate\}; the places are \{0\} to \{1\}.*--names.*\{\{rate\}\} for the text \{rate\}"),
-        (["{2}"], r"no variable for \{2\}"),
-        (["--x={}"], "must be an argument of its own"),
+        (["{rate}"], r"unknown placeholder \{rate\}; available: \{0\} to \{1\}.*--names.*\{\{rate\}\} for the text \{rate\}"),
+        (["{2}"], r"unknown placeholder \{2\}"),
+        (["--x={}"], "must be a separate argument"),
     ],
 )
 def test_a_template_that_makes_no_sense_is_explained(capsys, template, words):
@@ -91,7 +91,7 @@ def test_the_program_is_not_chosen_by_a_variable(capsys, tmp_path, monkeypatch):
     (tmp_path / "sim{0}").write_text("#!/bin/sh\necho 1\n")
     (tmp_path / "sim{0}").chmod(0o755)
     status, _, err = run(capsys, "minimize", "--x0", "0,0", "--sigma0", 0.5, "--command", "./sim{0}")
-    assert (status, "cannot be chosen by a variable" in err) == (2, True)
+    assert (status, "cannot contain a variable" in err) == (2, True)
 
 
 def test_a_variable_that_is_not_used_is_noted(capsys):
@@ -110,7 +110,7 @@ def test_names_are_given_kept_and_used_again(capsys, tmp_path):
     assert (status, err, found["nfev"], found["names"]) == (0, "", 12, ["rate", "depth"])
     assert found["fun"] == sum((v - 1) ** 2 for v in found["x"])
     status, _, err = run(capsys, "resume", file, "--command", "echo", "{speed}")
-    assert (status, "no variable for {speed}; the places are {rate}, {depth}." in err) == (2, True)
+    assert (status, "unknown placeholder {speed}; available: {rate}, {depth}." in err) == (2, True)
     assert "names    rate,depth" in run(capsys, "show", file)[1]
 
 
@@ -296,7 +296,7 @@ def test_a_first_failure_is_printed_before_the_run_ends(capsys):
     status, _, said = run(capsys, "minimize", "--x0", "0,0", "--sigma0", "0.3", "--maxiter", 2, "--seed", 1, *program)
     assert status == 1
     assert said.count("first failed evaluation, at ") == 1
-    assert "--pattern finds it in other output" in said
+    assert "use --pattern for other output" in said
 
 
 def test_values_separated_by_spaces_are_explained(capsys):

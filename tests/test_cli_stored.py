@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from sublevel.cli import stored
 from sublevel.cli.main import main
 from sublevel.store.reader import fingerprint
 from sublevel.store.settings import Target
@@ -72,7 +71,7 @@ def test_what_is_minimised_has_to_be_named_again(module, capsys, tmp_path):
     status, out, err = run(capsys, "resume", tmp_path / "run.db")
     assert (status, out) == (2, "")
     assert words[0] in err
-    assert "name what is minimised" in err
+    assert "give the function or program again" in err
 
 
 def test_a_file_that_names_a_program_runs_nothing(capsys, tmp_path, monkeypatch):
@@ -128,8 +127,7 @@ def test_a_run_is_shown(capsys, tmp_path):
         assert "nosuch.db" in err
 
 
-def test_a_run_is_watched_while_it_goes_on(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(stored, "EVERY", 0.05)
+def test_a_run_is_watched_while_it_goes_on(tmp_path):
     file, watched, go_on = tmp_path / "run.db", [], threading.Event()
 
     def fun(x):
@@ -164,7 +162,7 @@ def test_watching_a_run_that_was_killed_ends_at_once(tmp_path, capsys):
     status, out, _ = run(capsys, "watch", file)
     assert status == 0
     assert out.rstrip().endswith("killed")
-    assert "killed; `sublevel resume` goes on" in run(capsys, "show", file)[1]
+    assert "killed; continue with `sublevel resume`" in run(capsys, "show", file)[1]
 
 
 def test_evaluations_are_exported(tmp_path, capsys):

@@ -184,7 +184,7 @@ def load_file(file: str) -> ModuleType:
     module = importlib.util.module_from_spec(specification)
     _LOADED[file] = sys.modules[name] = module
     try:
-        specification.loader.exec_import_module(module)
+        specification.loader.exec_module(module)
     except BaseException:
         del _LOADED[file], sys.modules[name]
         raise
