@@ -30,7 +30,7 @@ LAYERS = [
     {"engine"},
     {"run.restarts", "run.search_space"},
     {"evaluation.failures", "evaluation.dask_backend"},
-    {"run.arguments", "validation", "run.initial", "run.termination", "run.noise_floor", "run.optimizer", "run.history"}
+    {"run.arguments", "validation", "run.initial", "run.termination", "run.noise_floor", "run.state", "run.optimizer", "run.history"}
     | {"evaluation.processes", "evaluation.evaluators"},
     {"store"},
     {"run", "plots", "hessian", "rank_shape"},

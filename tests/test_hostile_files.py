@@ -203,6 +203,19 @@ def checkpoint(**changes):
     return forged_part("checkpoint", facts=lambda facts: facts | changes)
 
 
+def number(path, value):
+    """Another number in the state."""
+
+    def forge(file):
+        layout = json.loads(row(file, "parts", "WHERE name = 'checkpoint'")[2])
+        sizes = [int(np.prod(shape)) * np.dtype(dtype).itemsize for _, dtype, shape, _ in layout]
+        place = [name for name, *_ in layout].index(path)
+        begin, dtype = sum(sizes[:place]), layout[place][1]
+        forged_part("checkpoint", data=lambda data: data[:begin] + np.array(value, dtype).tobytes() + data[begin + sizes[place] :])(file)
+
+    return forge
+
+
 def rng_state(**changes):
     return forged_part("checkpoint", facts=lambda facts: facts | {"rng": facts["rng"] | changes})
 
@@ -258,8 +271,9 @@ FORGED = {
     "settings too few": forged_part("configuration", facts=lambda facts: {"method": "cma"}),
     "a list for settings": forged_part("configuration", facts=lambda facts: "[]"),
     "deep nesting": forged_part("configuration", facts=lambda facts: "[" * 100_000),
-    "the best of a run to come": checkpoint(best_run=1),
-    "the best of no run": checkpoint(best_run=-1),
+    "the best of a run to come": number("best.run", 1),
+    "the best of no run": number("best.run", -1),
+    "a distribution of the best that is not there": checkpoint(has_theta_of_best=True),
     "a million digits": forged_part("checkpoint", facts=lambda facts: '{"nit": ' + "9" * 1_000_000 + "}"),
     "long facts": forged_part("checkpoint", facts=lambda facts: json.dumps({"nit": "x" * 2**24})),
     "no JSON": forged_part("checkpoint", facts=lambda facts: "__import__('os')"),
@@ -269,8 +283,8 @@ FORGED = {
     "objects for numbers": shaped("configuration", "x0", [3], "object"),
     "other byte order": shaped("configuration", "x0", [3], ">f8"),
     "text for a shape": shaped("configuration", "x0", "abc"),
-    "a huge root": shaped("checkpoint", "theta.root", [10**6, 10**6]),
-    "a negative root": shaped("checkpoint", "theta.root", [-3, -3]),
+    "a huge root": shaped("checkpoint", "search.theta.root", [10**6, 10**6]),
+    "a negative root": shaped("checkpoint", "search.theta.root", [-3, -3]),
     "no layout": forged_part("checkpoint", layout=lambda layout: {}),
     "arrays too many": forged_part("checkpoint", layout=lambda layout: [*layout, ["more", "float64", [1], "C"]]),
     "bytes missing": forged_part("checkpoint", data=lambda data: data[:-8]),
@@ -281,26 +295,21 @@ FORGED = {
     "a generator's negative state": rng_state(state={"state": -1, "inc": 1}),
     "a generator's long state": rng_state(state={"state": 2**128, "inc": 1}),
     "no generator": checkpoint(rng=None),
-    "a negative count": checkpoint(nit=-1),
-    "generations that are not there": checkpoint(nit=10_000),
-    "evaluations that are not there": checkpoint(nfev=7),
-    "a huge sample": checkpoint(run=[10**12, 1.0, 100.0]),
-    "another sample": checkpoint(run=[7, 1.0, 100.0]),
-    "words for a run": checkpoint(run=["a", "b", "c"]),
-    "restarts that were not": checkpoint(restarts=99),
-    "unknown reasons": checkpoint(over={"because": 1.0}),
-    "words for reasons": checkpoint(over={"tolx": "because"}),
-    "a program to stand still for": checkpoint(watch={"seen": 1, "standing_for": 1, "lowest": 0, "highest": 0, "standstill": "eval"}),
-    "no watch": checkpoint(watch=[]),
-    "a word for a flag of the watch": forged_part(
-        "checkpoint", facts=lambda facts: facts | {"watch": facts["watch"] | {"was_informed": "eval"}}
-    ),
-    "no restarts": schema("DELETE FROM restarts"),
-    "a restart more": forged_row("restarts", lambda row: (1, 6, '{"tolx": 1.0}', "null")),
-    "words for the reasons of a restart": forged_row("restarts", lambda row: (1, 6, '{"because": 1.0}', "null")),
-    "deep nesting in a restart": forged_row("restarts", lambda row: (1, 6, "[" * 100_000, "null")),
-    "a program for a restart's generator": forged_row("restarts", lambda row: (*row[:3], '{"bit_generator": "os.system"}')),
-    "a negative number of evaluations": forged_row("restarts", lambda row: (1, -5, *row[2:])),
+    "a negative count": number("nit", -1),
+    "generations that are not there": number("nit", 10_000),
+    "evaluations that are not there": number("nfev", 7),
+    "a huge sample": number("run.popsize", 10**12),
+    "no sample in the state": number("run.popsize", 0),
+    "restarts that were not": number("restarts", 99),
+    "an unknown reason to stand still for": number("standing.standstill", 99),
+    "a reason that is none to stand still for": number("standing.standstill", 0),
+    "a count of no generations": number("standing.generations", -1),
+    "a restart more": forged_row("restarts", lambda row: (0, 6, '{"tolx": 1.0}', "[6, 1.0, 100.0, false]")),
+    "words for the reasons of a restart": forged_row("restarts", lambda row: (0, 6, '{"because": 1.0}', "[6, 1.0, 100.0, false]")),
+    "no reason for a restart": forged_row("restarts", lambda row: (0, 6, "{}", "[6, 1.0, 100.0, false]")),
+    "deep nesting in a restart": forged_row("restarts", lambda row: (0, 6, "[" * 100_000, "null")),
+    "a program for a run": forged_row("restarts", lambda row: (0, 6, '{"tolx": 1.0}', '["os.system", 1.0, 1.0, false]')),
+    "a negative number of evaluations": forged_row("restarts", lambda row: (0, -5, '{"tolx": 1.0}', "[6, 1.0, 100.0, false]")),
     "evaluations twice": forged_row("evaluations", lambda row: (row[0], 1, *row[2:])),
     "an evaluation more": forged_row("evaluations", lambda row: (row[0], 6, row[2], row[3][:24], row[4][:8])),
     "evaluations of a generation to come": forged_row("evaluations", lambda row: (row[0], -1, *row[2:])),

@@ -128,9 +128,8 @@ def check_kills(folder, driver, kills, maxfevals, longest, seed):
 
 def test_twenty_kills(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*sys.path, os.environ.get("PYTHONPATH", "")]))  # for the process that forks
-    extra, late = check_kills(tmp_path, Forked, kills=20, maxfevals=1500, longest=0.08, seed=1)
+    extra, _ = check_kills(tmp_path, Forked, kills=20, maxfevals=1500, longest=0.08, seed=1)
     assert extra > 0  # some evaluation was under way when it was killed, or the test is none
-    assert np.median(late) < 1.0
 
 
 @pytest.mark.slow

@@ -88,7 +88,7 @@ def test_the_first_generation_that_reaches_the_target_is_the_last(target):
     goal = float(np.asarray(target).item())
     assert result.success
     assert result.reasons == {"ftarget": result.fun}
-    assert result.status == termination.STATUS["ftarget"]
+    assert result.status == termination.KINDS["ftarget"].status
     assert min(fun.values) == result.fun <= goal
     assert min(fun.values[:-6], default=INF) > goal or goal == INF
     assert "target" in result.message
@@ -112,7 +112,7 @@ def test_a_constant_function_ends_by_name_and_without_success(value, reason):
     result = sl.minimize(lambda x: value, np.ones(3), 0.5, rng=1)
     assert list(result.reasons) == [reason]
     assert not result.success
-    assert result.status == termination.STATUS[reason]
+    assert result.status == termination.KINDS[reason].status
     np.testing.assert_equal(result.fun, value)
     np.testing.assert_array_equal(result.mean, np.ones(3))
     assert result.nit <= 10
@@ -264,18 +264,18 @@ def test_history_ignores_nan_among_the_values():
     assert np.isfinite(result.history["generation_best"]).all()
 
 
-@pytest.mark.parametrize("reason", termination.MESSAGES)
+@pytest.mark.parametrize("reason", termination.KINDS)
 def test_every_reason_has_a_sentence_and_a_code(reason):
     sentence = termination.message({reason: 3.0})
     assert "{" not in sentence
     assert len(sentence) > 20
-    assert list(termination.MESSAGES)[termination.STATUS[reason]] == reason
+    assert termination.NAMES[termination.KINDS[reason].status] == reason
 
 
 def test_every_standstill_has_a_name_and_a_patience():
     assert set(termination.STANDSTILLS) == set(sl.Outcome) - {sl.Outcome.MOVED}
-    assert set(termination.PATIENCE) == {*termination.STANDSTILLS.values(), "one_point"} <= set(termination.MESSAGES)
-    assert set(termination.MESSAGES) >= termination.SUCCESSES
+    assert set(termination.PATIENCE) == {*termination.STANDSTILLS.values(), "collapsed_sample"} <= set(termination.KINDS)
+    assert set(termination.KINDS) >= termination.SUCCESSES
 
 
 def test_bits_are_minimised_by_name():

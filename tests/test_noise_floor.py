@@ -14,7 +14,7 @@ from functions import ellipsoid, rastrigin, sphere
 from sublevel.cli.main import main
 from sublevel.engine.ordering import ranking
 from sublevel.run.noise_floor import fall_score, is_falling, rank_scores, rank_signal
-from sublevel.run.termination import SUCCESSES, Tolerances, Watch
+from sublevel.run.termination import SUCCESSES, Standing, Tolerances, Window, find_reason
 from sublevel.store.reader import fingerprint
 
 
@@ -86,16 +86,16 @@ def test_the_end_does_not_notice_an_increasing_g(g):
 
 
 def test_a_slow_search_is_left_to_average_over_noise():
-    watch = Watch(np.ones(2), 6)
-    for generation in range(200):
-        watch.best.append(generation % 7)
-        watch.medians.append(generation % 11)
-    watch.seen, watch.lowest, watch.signal, watch.was_informed = 200, 0.0, 0.0, True
+    window = Window(1000, [k % 7 for k in range(200)], [k % 11 for k in range(200)])
+    standing = Standing(np.ones(2), generations=200, latest=0.0, lowest=0.0, signal=0.0, was_informed=True)
     theta = sl.FullGaussian(np.zeros(2), np.eye(2), np.float64(1e-4))
-    assert watch.reasons(theta, theta.deviations, lambda: 0.1) == {}
-    assert list(watch.reasons(theta, theta.deviations, lambda: 1.0)) == ["noise_floor"]
-    watch.tolerances = Tolerances(noise_floor=False)
-    assert watch.reasons(theta, theta.deviations, lambda: 1.0) == {}
+
+    def reason(pace, tolerances=Tolerances()):  # noqa: B008
+        return find_reason(standing, window, tolerances, theta, theta.deviations, 6, lambda: pace)
+
+    assert reason(0.1) is None
+    assert reason(1.0).name == "noise_floor"
+    assert reason(1.0, Tolerances(noise_floor=False)) is None
 
 
 # With everything else

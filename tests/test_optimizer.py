@@ -357,7 +357,7 @@ def test_bits_have_converged_when_samples_hold_one_point():
         if opt.stop():
             break
         told(opt, lambda X: -np.sum(X, axis=1))
-    assert list(opt.stop()) in (["one_point"], ["tolfun"])
+    assert list(opt.stop()) in (["collapsed_sample"], ["tolfun"])
     assert opt.best_fun == -8
     np.testing.assert_array_equal(np.rint(opt.mean), np.ones(8))
 

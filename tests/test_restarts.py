@@ -9,21 +9,15 @@ from hypothesis import strategies as st
 
 import sublevel as sl
 from functions import rastrigin, sphere
-from sublevel.run.restarts import Once, Run
+from sublevel.run.restarts import FinishedRuns, Once, Restarts, Run
 
 
 def made(strategy, popsize, spent, *, seed=1, limit=200):
     """The runs of a strategy, given what each of them spends: a function of the run, as far as it may."""
-    runs = strategy.runs(popsize, np.random.default_rng(seed))
-    run, done = next(runs), []
-    for _ in range(limit):
-        evaluations = int(min(spent(run), run.maxfevals))
-        done.append((run, evaluations))
-        try:
-            run = runs.send(evaluations)
-        except StopIteration:
-            return done
-    return done
+    rng, runs = np.random.default_rng(seed), FinishedRuns()
+    while len(runs) < limit and (run := strategy.next_run(runs, popsize, rng)) is not None:
+        runs.append(run, int(min(spent(run), run.maxfevals)))
+    return [runs[number] for number in range(len(runs))]
 
 
 popsizes = st.integers(2, 100)
@@ -204,6 +198,7 @@ def test_runs_on_bits_begin_with_the_same_probabilities(restarts):
         X = optimizer.ask()
         optimizer.tell(X, -X.sum(axis=1))
         assert not optimizer.stop()
+        optimizer.restart()
     np.testing.assert_array_equal(list(begun.values()), [[0.5, 0.3, 0.6]] * 4)
 
 
@@ -215,22 +210,22 @@ def test_points_of_another_length_are_refused():
 def test_step_sizes_of_small_runs_are_smaller():
     optimizer, widths = sl.Optimizer(np.zeros(2), 2.0, restarts="bipop", rng=1), {}
     for _ in range(400):
-        widths.setdefault(optimizer.restarts, (optimizer.run, optimizer.deviations.max()))
+        widths.setdefault(optimizer.restarts, (optimizer.run_state.run, optimizer.deviations.max()))
         X = optimizer.ask()
         optimizer.tell(X, np.ones(len(X)))
         if optimizer.stop():
             break
+        optimizer.restart()
     assert len(widths) > 5
     for run, width in widths.values():
         assert width == pytest.approx(2.0 * run.sigma_factor)
 
 
 def test_a_strategy_of_ones_own():
-    class Thrice:
-        def runs(self, popsize, rng):
-            for k in (1, 2, 3):
-                spent = yield Run(5 * k, 1.0, 50.0)
-                assert spent >= 50
+    class Thrice(Restarts):
+        def next_run(self, runs, popsize, rng):
+            assert np.all(runs.nfev >= 50)
+            return Run(5 * (len(runs) + 1), 1.0, 50.0) if len(runs) < 3 else None
 
     fun = Watched(rastrigin)
     result = sl.minimize(fun, np.ones(3), 0.5, restarts=Thrice(), vectorized=True, rng=1, evaluate_x0=False)
@@ -310,7 +305,7 @@ def test_a_best_value_from_a_run_that_diverged_is_no_success():
         return float(-x[0]) if x[0] > 0 else 1e30 + float(np.sum(np.square(x)))
 
     result = sl.minimize(fun, [0.2, 0.0], 0.3, restarts=1, rng=0)
-    assert [next(iter(run.reasons)) for run in result.history.runs] == ["diverged", "overtaken"]
+    assert [next(iter(run.reasons)) for run in result.history.runs] == ["diverged", "abandoned"]
     assert not result.success
 
 

@@ -159,7 +159,7 @@ def test_an_interrupt_during_evaluation_returns_the_best_so_far(vectorized):
         return values[-1]
 
     result = sl.minimize(fun, np.ones(2), 0.5, popsize=6, rng=1, vectorized=vectorized)
-    assert (list(result.reasons), result.success, result.status) == (["interrupted"], False, termination.STATUS["interrupted"])
+    assert (list(result.reasons), result.success, result.status) == (["interrupted"], False, termination.KINDS["interrupted"].status)
     assert result.fun == np.min(values)
     assert result.fun == sphere(result.x)
     assert "interrupted in iteration" in result.message

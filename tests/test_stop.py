@@ -10,8 +10,9 @@ import pytest
 import sublevel as sl
 from functions import ellipsoid, sphere
 from sublevel.engine.constants import longest_run
-from sublevel.run.restarts import Run
-from sublevel.run.termination import SUCCESSES, Endings, Watch
+from sublevel.run import termination
+from sublevel.run.restarts import Restarts, Run
+from sublevel.run.termination import SUCCESSES, Endings, Standing, Tolerances, Window, lengths
 
 METHODS = ["cma", "sep-cma", "iso-cma", "xnes", "lra-cma"]
 FUNCTIONS = {"sphere": sphere, "ellipsoid": ellipsoid}
@@ -86,14 +87,13 @@ def test_a_distant_optimum_ends_at_the_spacing_of_floats(fun):
 
 
 @dataclass(frozen=True)
-class Allowed:
+class Allowed(Restarts):
     """Runs with a budget each."""
 
     budgets: tuple[float, ...]
 
-    def runs(self, popsize, rng):
-        for budget in self.budgets:
-            yield Run(popsize, 1.0, budget)
+    def next_run(self, runs, popsize, rng):
+        return Run(popsize, 1.0, self.budgets[len(runs)]) if len(runs) < len(self.budgets) else None
 
 
 def noisy_sphere():
@@ -171,10 +171,10 @@ def test_one_axis_below_the_spacing_of_floats_is_enough_to_end():
 
     def reasons(mean, shortest):
         theta = sl.FullGaussian(np.full(3, mean), turn * np.array([1.0, 1.0, shortest]), np.float64(1e-8))
-        return Watch(np.ones(3), 7)._degenerate(theta, theta.deviations)
+        return termination._degenerate(Standing(np.ones(3)), theta, theta.deviations)
 
-    assert list(reasons(3.0, 1e-8)) == ["no_effect"]
-    assert reasons(3.0, 1e-6) == reasons(0.0, 1e-8) == {}
+    assert reasons(3.0, 1e-8).name == "no_effect"
+    assert reasons(3.0, 1e-6) is reasons(0.0, 1e-8) is None
 
 
 # Restarts: a run that cannot win makes way for the next
@@ -203,8 +203,8 @@ def test_a_run_that_an_earlier_one_has_overtaken_is_given_up(scale, offset):
     fun = two_funnels(1.0)
     result = from_each_side(lambda X: scale * (offset + fun(X)))
     first, second = result.history.runs
-    assert list(second.reasons) == ["overtaken"]
-    assert second.reasons["overtaken"] == pytest.approx(scale, rel=0.02)  # what it lacks
+    assert list(second.reasons) == ["abandoned"]
+    assert second.reasons["abandoned"] == pytest.approx(scale, rel=0.02)  # what it lacks
     assert result.fun == first.fun
     assert result.success
     length, full = second.rows.stop - second.rows.start, first.rows.stop - first.rows.start
@@ -216,7 +216,7 @@ def test_a_run_that_may_still_win_goes_on():
     fun = two_funnels(1.0)
     points = iter([np.full(3, -3.0), np.full(3, 3.0)])
     result = sl.minimize(fun, lambda rng: next(points), 0.3, restarts=sl.IPOP(1, 1.0), vectorized=True, rng=1)
-    assert "overtaken" not in result.history.runs[1].reasons
+    assert "abandoned" not in result.history.runs[1].reasons
     assert result.fun < 1e-15
 
 
@@ -224,18 +224,16 @@ def test_a_run_that_may_still_win_goes_on():
 def test_slow_but_steady_runs_are_not_overtaken(fun):
     """The first run reaches the minimum, and the second has to learn a condition number of 1e6, or to follow a bent valley, once more."""
     result = sl.minimize(fun, np.zeros(6) - 0.5, 0.2, restarts=sl.IPOP(2, 1.0), vectorized=True, rng=2)
-    assert [list(run.reasons) for run in result.history.runs if "overtaken" in run.reasons] == []
+    assert [list(run.reasons) for run in result.history.runs if "abandoned" in run.reasons] == []
 
 
 def test_nothing_is_overtaken_where_an_earlier_run_found_minus_infinity_or_nothing():
-    watch = Watch(np.ones(2), 6, -np.inf)
-    watch.best.extend(np.ones(100))
-    watch.seen = 100
-    assert watch._narrow_in_values(1e-3) == {}
-    watch.to_beat = np.nan
-    assert watch._narrow_in_values(1e-3) == {}
-    watch.to_beat = 0.0
-    assert watch._narrow_in_values(1e-3) == {"overtaken": 1.0}
+    def reason(to_beat):
+        standing = Standing(np.ones(2), to_beat, generations=100, latest=1.0, spread=1e-3)
+        return termination._equal_values(standing, Window(100, np.ones(100)), Tolerances(), lengths(2, 6))
+
+    assert reason(-np.inf) is reason(np.nan) is None
+    assert reason(0.0) == ("abandoned", 1.0)
 
 
 def test_a_run_that_others_may_follow_does_not_take_for_ever():
@@ -254,7 +252,7 @@ def test_a_run_that_others_may_follow_does_not_take_for_ever():
 
 
 def test_endings_are_kept_as_they_were():
-    given = [{"tolx": 1e-12}, {"run_budget": 300.0}, {"overtaken": 0.5}]
+    given = [{"tolx": 1e-12}, {"run_budget": 300.0}, {"abandoned": 0.5}]
     endings = Endings(given)
     assert list(endings) == given
     assert endings[1:] == given[1:]
@@ -265,10 +263,9 @@ def test_endings_are_kept_as_they_were():
 def test_a_run_that_leads_is_left_to_converge_if_the_strategy_says_so(start, spares, ends):
     """The strategy gives the second run too few evaluations; it may go on if it has found a better value than the first."""
 
-    class Short:
-        def runs(self, popsize, rng):
-            yield Run(popsize)
-            yield Run(popsize, maxfevals=200, spares_leaders=spares)
+    class Short(Restarts):
+        def next_run(self, runs, popsize, rng):
+            return [Run(popsize), Run(popsize, maxfevals=200, spares_leaders=spares), None][len(runs)]
 
     points = iter([np.full(3, -2.9), np.full(3, start)])
     result = sl.minimize(two_funnels(1.0), lambda rng: next(points), 0.01, restarts=Short(), vectorized=True, rng=1)
@@ -276,9 +273,8 @@ def test_a_run_that_leads_is_left_to_converge_if_the_strategy_says_so(start, spa
 
 
 def test_equal_values_after_minus_infinity_are_no_convergence():
-    watch = Watch(np.ones(2), 6)
-    watch.lowest, watch.highest = -np.inf, 1.0
-    watch.best.extend([0.0])
-    assert not watch._came_down(np.full(2, 0.1))
-    watch.lowest = 0.0
-    assert watch._came_down(np.full(2, 0.1))
+    def came_down(lowest):
+        return termination._came_down(Standing(np.ones(2), latest=0.0, lowest=lowest, highest=1.0), np.full(2, 0.1))
+
+    assert not came_down(-np.inf)
+    assert came_down(0.0)

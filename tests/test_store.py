@@ -21,8 +21,8 @@ import pytest
 import sublevel as sl
 from sublevel.engine.transforms import Transform
 from sublevel.evaluation.failures import EvaluationFailed
-from sublevel.run.history import History
-from sublevel.run.restarts import Run
+from sublevel.run.history import Generations, History
+from sublevel.run.restarts import Restarts, Run
 from sublevel.store import environment, reader, recorder, samples, serialize
 from sublevel.store.errors import store_error
 from sublevel.store.file import File, summed
@@ -299,12 +299,14 @@ def test_a_resume_that_cannot_write_leaves_no_file_open(tmp_path, monkeypatch):
 # What is given again
 
 
-class Thrice:
+class Thrice(Restarts):
     """A strategy that draws."""
 
-    def runs(self, popsize, rng):
-        for k in (1, 2, 3, 4):
-            yield Run(5 * k, float(rng.uniform(0.5, 1.0)), 50.0)
+    def next_run(self, runs, popsize, rng):
+        return Run(5 * (len(runs) + 1), float(rng.uniform(0.5, 1.0)), 50.0) if len(runs) < 4 else None
+
+    def __repr__(self):
+        return "Thrice()"
 
 
 def drawn(rng):
@@ -500,9 +502,9 @@ def test_a_long_history_is_thinned_and_restored_alike(limit, monkeypatch):
         optimizer.tell(X, [terraces(x) for x in X])
         history.see(optimizer)
         told.append((*history.last, history.last_run, len(X)))
-        optimizer.stop()
+        optimizer.restart()
         table = np.array(told)
-        seen = history.Generations(table[:, :4], table[:, 4].astype(int), table[:, 5].astype(int))
+        seen = Generations(table[:, :4], table[:, 4].astype(int), table[:, 5].astype(int))
         again = History.restored(optimizer.start, history.snapshots, history.pace, seen)
         apart = {"last": 0, "_endings": 0, "theta_of_best": 0}
         assert again.__dict__ | apart == history.__dict__ | apart

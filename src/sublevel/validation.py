@@ -28,7 +28,7 @@ from sublevel.engine.method import Method
 from sublevel.engine.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
 from sublevel.evaluation.dask_backend import is_client, validate_client
 from sublevel.evaluation.failures import ATTEMPTS, OnError
-from sublevel.run.restarts import BIPOP, IPOP, Once, Restarts
+from sublevel.run.restarts import IPOP, STRATEGIES, Once, Restarts
 
 Workers = Any
 """Who evaluates: a number of processes, an Executor, a Dask client, or a function like `map`."""
@@ -37,9 +37,6 @@ FAMILIES = {"": FullGaussian, "sep-": DiagonalGaussian, "iso-": IsotropicGaussia
 
 def _named(recipe: Callable[..., Method], family: type[Any], adapted: bool) -> Callable[[], Method]:
     return lambda: with_adapted_rates(recipe(family=family)) if adapted else recipe(family=family)
-
-
-STRATEGIES: dict[str, Callable[[], Restarts]] = {"ipop": IPOP, "bipop": BIPOP}
 
 
 RECIPES: dict[str, Callable[[], Method]] = {
@@ -192,11 +189,12 @@ def as_restarts(restarts: Any) -> Restarts:
         return Once()
     if isinstance(restarts, str):
         if restarts not in STRATEGIES:
-            raise ValueError(f"there are no restarts {restarts!r}. Names: {', '.join(STRATEGIES)}; or give a number or a strategy.")
+            names = ", ".join(map(repr, STRATEGIES))
+            raise ValueError(f"`restarts` must be one of {names}, a number or a strategy object, got {restarts!r}.")
         return STRATEGIES[restarts]()
     if isinstance(restarts, type):
         raise TypeError(f"`restarts` must be a strategy, got the class {restarts.__name__}: write {restarts.__name__}().")
-    if hasattr(restarts, "runs"):
+    if isinstance(restarts, Restarts):
         return restarts
     return IPOP(as_count("restarts", restarts, 0))
 

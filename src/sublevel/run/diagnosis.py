@@ -39,7 +39,7 @@ MANY, EVALUATIONS_PER_AXIS = 300, 10
 """With more variables than this, the principal axes of a full covariance, O(d³), are looked at after so many evaluations per variable."""
 PREFIXES: dict[type[Any], str] = {family: prefix for prefix, family in FAMILIES.items()}
 """How names of methods on a family begin."""
-ENDS = termination.SUCCESSES | {"flat", "stagnation", "overtaken"}
+ENDS = termination.SUCCESSES | {"flat", "stagnation", "abandoned"}
 """Reasons of runs that ended somewhere, not somehow."""
 
 

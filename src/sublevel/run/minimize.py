@@ -219,18 +219,17 @@ class Limits:
             )
         return limits
 
-    def reasons(self, done: Optimizer) -> dict[str, float]:
-        """Reasons to stop: the target, convergence or trouble, the budgets. No generation is begun that would exceed `maxfevals`."""
+    def target(self, done: Optimizer) -> dict[str, float]:
+        """The reason to stop if no better value is needed, else none."""
         if done.best_fun == -np.inf:
             return {"unbounded": done.best_fun}
-        if done.best_fun <= self.ftarget:
-            return {"ftarget": done.best_fun}
-        reasons = done.stop()
-        if not reasons and done.nfev + done.popsize > self.maxfevals:
-            reasons = {"maxfevals": self.maxfevals}
-        if not reasons and done.nit >= self.maxiter:
-            reasons = {"maxiter": self.maxiter}
-        return reasons or self.too_late
+        return {"ftarget": done.best_fun} if done.best_fun <= self.ftarget else {}
+
+    def budget(self, done: Optimizer) -> dict[str, float]:
+        """The reason to stop before the next generation, which may not exceed `maxfevals`, else none."""
+        if done.nfev + done.popsize > self.maxfevals:
+            return {"maxfevals": self.maxfevals}
+        return {"maxiter": self.maxiter} if done.nit >= self.maxiter else self.too_late
 
     @property
     def too_late(self) -> dict[str, float]:
@@ -272,7 +271,7 @@ class Search:
         reasons: dict[str, float] = {}
         try:
             try:
-                reasons = self.limits.reasons(self.optimizer) if self.optimizer.nit else {}
+                reasons = self.next_run() if self.optimizer.nit else {}
                 while not reasons:
                     reasons = self.generation()
             finally:
@@ -300,12 +299,20 @@ class Search:
         self.history.see(optimizer)
         if self.progress is not None:
             self.progress.see(optimizer)
-        reasons = self.limits.reasons(optimizer)
+        reasons = self.next_run()
         if self.recorder is not None:
             self.recorder.finished(optimizer, self.history)
         if self.callback is not None and _wants_stop(self.callback, self.result(reasons)):
             reasons = reasons or {"callback": float(optimizer.nit)}
         return reasons
+
+    def next_run(self) -> dict[str, float]:
+        """The reason to stop: the target, the end of the last run, or a budget. A run that ended makes way for the next one."""
+        reasons = self.limits.target(self.optimizer) or self.optimizer.stop()
+        if reasons:
+            return reasons
+        self.optimizer.restart()
+        return self.limits.budget(self.optimizer)
 
     def told(self) -> None:
         """Tell the optimizer a generation, here or elsewhere; the first one may have the start before its points."""

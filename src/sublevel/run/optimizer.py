@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +15,12 @@ from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.constants import longest_run
 from sublevel.engine.families import Family, Sample
 from sublevel.engine.method import Info, Method, State
-from sublevel.engine.ordering import Ranking, ranking
+from sublevel.engine.ordering import ranking
 from sublevel.run.initial import checked_beginning
-from sublevel.run.restarts import Once, Run
+from sublevel.run.restarts import FinishedRuns, Once, Run
 from sublevel.run.search_space import Space
-from sublevel.run.termination import SLOW, Endings, Tolerances, Watch
+from sublevel.run.state import RunState, first_state, next_state
+from sublevel.run.termination import SLOW, Endings, Reason, Tolerances, Window, as_dict, find_reason, lengths
 from sublevel.summaries import Summary, counted, short_array
 from sublevel.validation import (
     as_flag,
@@ -39,17 +38,6 @@ from sublevel.validation import (
 )
 
 LOGGER = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """An optimizer between two generations, besides its configuration: what it takes to go on with the same bits."""
-
-    state: State
-    initial_deviations: Array  # (k,), of the run
-    best_x: Array  # (d,)
-    theta_of_best: Family | None  # where the run that found it ended; None if that is the run itself
-    facts: Mapping[str, Any]  # numbers, text, lists and dicts of them: the generator's state, counts, the run and those before
 
 
 class Optimizer:
@@ -90,52 +78,78 @@ class Optimizer:
         self.start = checked_beginning(self.method.family, x0, sigma0, cov0, bounds, log_scaled, names, self.rng)
         self.tolerances = Tolerances(as_tolerance("tolfun", tolfun), as_tolerance("tolx", tolx), as_flag("noise_floor", noise_floor))
         theta = self.start.theta(self.start.x0)
-        size = as_popsize(self.method.popsize if popsize is None else popsize, theta.dimension)
-        self.strategy, self._size = as_restarts(restarts), size
-        self._forget_runs()
-        self.nfev = self.nit = self.restarts = 0
-        self.best_x = read_only(self.start.x0)
-        self.best_fun = float("nan")
-        self.best_run, self._left = 0, theta  # the run that found it, and where that ended
-        self.endings = Endings()  # why earlier runs ended
-        self._over: dict[str, float] = {}
-        self._begin(self._next_run(None), theta, np.nan)
+        self._size = as_popsize(self.method.popsize if popsize is None else popsize, theta.dimension)
+        self.strategy, self.finished, self.endings = as_restarts(restarts), FinishedRuns(), Endings()
+        run = self.strategy.next_run(self.finished, self._size, self.rng)
+        if run is None:
+            raise ValueError(f"`restarts` must make at least one run, got {short_repr(restarts)}.")
+        if run.x0 is not None:
+            theta = self.start.theta(run.x0, run.sigma_factor)
+        self._enter(first_state(self.method, run, theta, read_only(self.start.x0)))
 
-    def _forget_runs(self) -> None:
-        """Begin anew with the restart strategy."""
-        self._runs = self.strategy.runs(self._size, self.rng)
-        self._spent = array("q")  # what the strategy was told: evaluations of each run that ended
-        self._draws: dict[int, Any] = {}  # the generator's states before the runs for which it drew
-
-    def _next_run(self, spent: int | None) -> Run:
-        before, number = self.rng.bit_generator.state, len(self._spent) + (spent is not None)
-        run = next(self._runs) if spent is None else self._runs.send(spent)
-        if not _same(before, self.rng.bit_generator.state):
-            self._draws[number] = before
-        if spent is not None:
-            self._spent.append(spent)
-        return run
-
-    def _begin(self, run: Run, theta: Family, to_beat: float) -> None:
-        """Begin a run after others whose best value is `to_beat`. A start that was evaluated is not theirs, and no run depends on it."""
-        self.run, self.popsize = run, run.popsize
-        self.state = self.method.init(theta, run.popsize)
-        self.watch = Watch(theta.deviations, run.popsize, to_beat, self.tolerances)
+    def _enter(self, state: RunState, best: Iterable[float] = (), medians: Iterable[float] = ()) -> None:
+        """Go on from a state, given the best and median values of its run's generations."""
+        self.run_state = state
         self.last: Info | None = None
-        self._run_began = self.nfev
+        self._window = Window(lengths(state.search.theta.dimension, state.run.popsize).kept, best, medians)
         self._pending: Sample | None = None
         self._shown: Array | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop what was computed from an earlier state."""
         self._deviations: Array | None = None
+        self._reason: tuple[Reason | None] | None = None
+
+    @property
+    def state(self) -> State:
+        """The search distribution, and what the parts of the method remember."""
+        return self.run_state.search
+
+    @property
+    def nfev(self) -> int:
+        """Evaluations so far."""
+        return self.run_state.nfev
+
+    @property
+    def nit(self) -> int:
+        """Generations so far."""
+        return self.run_state.nit
+
+    @property
+    def restarts(self) -> int:
+        """Restarts so far."""
+        return self.run_state.restarts
+
+    @property
+    def popsize(self) -> int:
+        """Points of a sample."""
+        return self.run_state.run.popsize
+
+    @property
+    def best_x(self) -> Array:
+        """The best point so far (d,), read-only; `x0` if there is no value yet."""
+        return read_only(self.run_state.best.x)
+
+    @property
+    def best_fun(self) -> float:
+        """Its value; NaN if there is none yet."""
+        return self.run_state.best.fun
+
+    @property
+    def best_run(self) -> int:
+        """The run that found it, 0 for the first one."""
+        return self.run_state.best.run
 
     @property
     def theta(self) -> Family:
         """The search distribution, in the space that is searched."""
-        return self.state.theta
+        return self.run_state.search.theta
 
     @property
     def theta_of_best(self) -> Family:
         """The search distribution of the run that found the best point: as it is, or as it was when that run ended."""
-        return self.state.theta if self.best_run == self.restarts else self._left
+        return self.run_state.best.theta or self.run_state.search.theta
 
     def ending_of_best(self, reasons: Mapping[str, float]) -> Mapping[str, float]:
         """Why the run that found the best point ended, if these are the reasons of the last one; those if there is none."""
@@ -171,10 +185,14 @@ class Optimizer:
     @property
     def generation_best(self) -> float:
         """Best value of the last sample told; NaN if there is none."""
-        return float("nan") if self.last is None else float(self.last.ranks.best)
+        return self.run_state.standing.latest
 
     def ask(self) -> Array:
-        """Points to evaluate (popsize, d), read-only; an earlier sample that was not told is forgotten."""
+        """Points to evaluate (popsize, d), read-only; an earlier sample that was not told is discarded.
+
+        With restarts, the first sample after the end of a run is that of the next run.
+        """
+        self.restart()
         validate_memory(self.popsize, self.theta.dimension)
         self._pending = sample = self.method.ask(self.state, self.rng, self.popsize)
         self._shown = read_only(self._points(sample.x))
@@ -191,138 +209,98 @@ class Optimizer:
         values = as_values(values, self.popsize)
         if X is not shown_points:
             values = values[_positions(X, shown_points)]
-        state, info = self.method.tell(self.state, sample, values)
-        self._see(state, info, values, sample.x, sample.squares)
-        self._count(shown_points, info.ranks)
+        search, info = self.method.tell(self.run_state.search, sample, values)
+        self._record(search, info, values, sample.x, sample.squares, shown_points)
 
-    def tell_elsewhere(self, state: State, info: Info, values: Array, points: Array, best_x: Array, squares: Array | None) -> None:
+    def tell_elsewhere(self, search: State, info: Info, values: Array, points: Array, best_x: Array, squares: Array | None) -> None:
         """Step of a sample that was not asked here, with its values (popsize,), some of its search points (m, k) and the best x (d,).
 
         `squares` are ‖z‖² (popsize,) if they are known.
         """
-        self._see(state, info, values, points, squares)
-        self._count(best_x[None], Ranking(np.zeros(1, dtype=np.intp), None, info.ranks.best))
-        self.nfev += values.size - 1
+        self._record(search, info, values, points, squares, best_x[None])
 
-    def _see(self, state: State, info: Info, values: Array, points: Array, squares: Array | None) -> None:
-        self.state, self.last = state, info
-        self._pending = self._deviations = None
-        if self.start.space is not None and (factors := self.start.space.squeeze(self.deviations)) is not None:
-            self.state, self._deviations = state.rescale(factors), None
-        self._over = {}
-        self.nit += 1
-        self.watch.see(info, values, points, squares)
+    def _record(self, search: State, info: Info, values: Array, searched: Array, squares: Array | None, points: Array) -> None:
+        """Enter a generation: the search after its step, search points (m, k), and points (n, d) or the best of them (1, d)."""
+        if self.start.space is not None and (factors := self.start.space.squeeze(search.theta.deviations)) is not None:
+            search = search.rescale(factors)
+        before = self.run_state
+        standing = before.standing.after(search.theta, info, values, searched, squares, self._window)
+        best = before.best.after(points, info.ranks, before.restarts)
+        nfev, nit = before.nfev + values.size, before.nit + 1
+        self.run_state = RunState(search, before.run, before.began, nfev, nit, before.restarts, best, standing)
+        self.last, self._pending = info, None
+        self._forget()
 
     def note(self, points: Array, values: Array) -> None:
         """Count evaluations and keep the best point, without a step."""
         if values.size:
-            self._count(points, ranking(values))
-
-    def _count(self, points: Array, ranks: Ranking) -> None:
-        self.nfev += ranks.order.size
-        best = ranks.best
-        if not self.best_fun <= best and best == best:  # the first value, or a better one; never NaN
-            self.best_fun = float(best)
-            self.best_x = read_only(points[ranks.order[0]].copy())
-            self.best_run = self.restarts
+            state = self.run_state
+            best = state.best.after(points, ranking(values), state.restarts)
+            self.run_state = replace(state, nfev=state.nfev + values.size, best=best)
 
     def stop(self) -> dict[str, float]:
-        """Reasons to stop with the numbers they saw; empty means go on. With restarts, a run that ends makes way for the next one here."""
-        if self._over or self._pending is not None or self.last is None:
-            return self._over
-        reasons = self.watch.reasons(self.state.theta, self.deviations, self._pace)
-        spent = self.nfev - self._run_began
-        if not reasons and spent >= self._allowance():
-            reasons = {"run_budget": float(spent)}
-        if reasons:
-            try:
-                run = self._next_run(spent)
-            except StopIteration:
-                self._over = reasons
-            else:
-                if self.best_run == self.restarts:
-                    self._left = self.state.theta
-                self.restarts += 1
-                self.endings.append(reasons)
-                LOGGER.info(
-                    "restart %d with popsize %d: the run before ended by %s after %d evaluations, best value so far %.8g",
-                    *(self.restarts, run.popsize, ", ".join(reasons), spent, self.best_fun),
-                )
-                to_beat = float(np.fmin(self.watch.to_beat, self.watch.lowest))
-                self._begin(run, self.start.theta(self.start.point(self.rng), run.sigma_factor), to_beat)
-        return self._over
+        """Reason to stop with the number that decided it; empty means go on. Changes nothing.
+
+        With restarts it is empty until the last run has ended: `ask` begins the next run.
+        """
+        reason = self._run_reason()
+        return as_dict(reason) if reason is not None and self._next_run() is None else {}
+
+    def restart(self) -> bool:
+        """Begin the next run of the restart strategy if the current one has ended; whether it did."""
+        if isinstance(self.strategy, Once) or (reason := self._run_reason()) is None or self._next_run() is None:
+            return False
+        state = self.run_state
+        spent = state.nfev - state.began
+        self.finished.append(state.run, spent)
+        self.endings.append(reason)
+        run = self.strategy.next_run(self.finished, self._size, self.rng)
+        if run is None:
+            raise RuntimeError("`next_run` of the restart strategy must depend on its arguments alone.")
+        LOGGER.info(
+            "restart %d with popsize %d: the run before ended by %s after %d evaluations, best value so far %.8g",
+            *(state.restarts + 1, run.popsize, reason.name, spent, state.best.fun),
+        )
+        point = self.start.point(self.rng) if run.x0 is None else run.x0
+        self._enter(next_state(state, self.method, run, self.start.theta(point, run.sigma_factor)))
+        return True
+
+    def _run_reason(self) -> Reason | None:
+        """The reason to end the current run; None while a sample is pending. Computed once for a state."""
+        if self._pending is not None or self.run_state.standing.generations == 0:
+            return None
+        if self._reason is None:
+            self._reason = (self._find_reason(),)
+        return self._reason[0]
+
+    def _find_reason(self) -> Reason | None:
+        state = self.run_state
+        theta, n = state.search.theta, state.run.popsize
+        reason = find_reason(state.standing, self._window, self.tolerances, theta, self.deviations, n, lambda: state.search.pace)
+        spent = state.nfev - state.began
+        return Reason("run_budget", float(spent)) if reason is None and spent >= self._allowance() else reason
+
+    def _next_run(self) -> Run | None:
+        """The run that would follow if the current one ended now, found with a copy of the generator."""
+        runs, state = self.finished.copy(), self.run_state
+        runs.append(state.run, state.nfev - state.began)
+        return self.strategy.next_run(runs, self._size, copy.deepcopy(self.rng))
 
     def _allowance(self) -> float:
-        """Evaluations that the run may take: as the strategy says, and not too many if others follow, unless it goes slowly on purpose."""
-        if isinstance(self.strategy, Once) or self._pace() < SLOW:
-            return self.run.maxfevals
-        longest = self.popsize * longest_run(self.state.theta.dimension, self.popsize)
-        leads = self.watch.lowest < self.watch.to_beat
-        return longest if leads and self.run.spares_leaders else min(self.run.maxfevals, longest)
+        """Evaluations that the run may take: as the strategy says, and not too many if others may follow, unless its rates are reduced."""
+        state = self.run_state
+        if isinstance(self.strategy, Once) or state.search.pace < SLOW:
+            return state.run.maxfevals
+        longest = state.run.popsize * longest_run(state.search.theta.dimension, state.run.popsize)
+        leads = state.standing.lowest < state.standing.to_beat
+        return longest if leads and state.run.spares_leaders else min(state.run.maxfevals, longest)
 
-    def _pace(self) -> float:
-        """How fast the search goes, as a part of its usual speed."""
-        return self.state.pace
-
-    def saved(self, since: int = 0) -> Saved:
-        """All there is to store of it between two generations; of the runs, those from number `since` on."""
-        facts = {
-            "nfev": self.nfev,
-            "nit": self.nit,
-            "restarts": self.restarts,
-            "best_fun": self.best_fun,
-            "best_run": self.best_run,
-            "run": [self.run.popsize, float(self.run.sigma_factor), float(self.run.maxfevals), self.run.spares_leaders],
-            "run_began": self._run_began,
-            "sent": self._sent(since),
-            "endings": [dict(ending) for ending in self.endings[max(since - 1, 0) :]],
-            "over": dict(self._over),
-            "watch": self.watch.saved,
-            "rng": self.rng.bit_generator.state,
-        }
-        left = None if self.best_run == self.restarts else self._left
-        return Saved(self.state, self.watch.initial_deviations, self.best_x, left, facts)
-
-    def restore(self, saved: Saved, best: Array, medians: Array) -> None:
-        """Go on from what an optimizer with this configuration saved, given the best and median values of its run's generations."""
-        facts, run = saved.facts, Run(*saved.facts["run"])
-        self.nfev, self.nit, self.restarts = (int(facts[name]) for name in ("nfev", "nit", "restarts"))
-        self.best_x, self.best_fun, self.best_run = read_only(saved.best_x), float(facts["best_fun"]), int(facts["best_run"])
-        self._left = saved.state.theta if saved.theta_of_best is None else saved.theta_of_best
-        self.endings = Endings(facts["endings"])
-        self._begin(run, saved.state.theta, np.nan)
-        self._over, self._run_began = dict(facts["over"]), int(facts["run_began"])
-        self.state = saved.state
-        self.watch = Watch(saved.initial_deviations, run.popsize, tolerances=self.tolerances)
-        self.watch.restore(facts["watch"], best, medians)
-        self.rng.bit_generator.state = facts["rng"]
-
-    def forget_convergence(self) -> None:
-        """Go on with a run that ended by `tolfun`, `tolx` or `noise_floor`: these are not what they were."""
-        if not {"tolfun", "tolx", "noise_floor"}.isdisjoint(self._over):
-            self._over = {}
-
-    def _sent(self, since: int = 0) -> list[list[Any]]:
-        """What the restart strategy heard: a state of the generator if it drew from that, and the evaluations of the run before."""
-        numbers = range(since, len(self._spent) + 1)
-        return [[self._draws.get(number), self._spent[number - 1] if number else None] for number in numbers]
-
-    def _hear_again(self, sent: Iterable[Any]) -> Run | None:
-        """Bring the restart strategy to where it was: it hears again what it heard before, with the same randomness."""
-        self._forget_runs()
-        run = None
-        for state, spent in sent:
-            if state is not None:
-                self.rng.bit_generator.state = state
-            with suppress(StopIteration):
-                run = self._next_run(spent)
-        return run
-
-    def replay(self, saved: Saved) -> None:
-        """Bring the restart strategy to where it was when this was saved."""
-        run = self._hear_again(saved.facts["sent"])
-        if run != Run(*saved.facts["run"]):
-            raise ValueError(f"`restarts` must be the strategy that the run began with: now it makes {run}, then {saved.facts['run']}.")
+    def resume_from(
+        self, state: RunState, runs: Iterable[tuple[Run, int]], endings: Iterable[Mapping[str, float]], best: Array, medians: Array
+    ) -> None:
+        """Go on from a stored state, given the runs before and the best and median values of its run's generations."""
+        self.finished, self.endings = FinishedRuns(runs), Endings(endings)
+        self._enter(state, best.tolist(), medians.tolist())
 
     def __repr__(self) -> str:
         """Where the search is, in a few lines."""
@@ -340,33 +318,14 @@ class Optimizer:
             "std": short_array(self.deviations),
             "spent": f"nfev {self.nfev}, nit {self.nit}, restarts {self.restarts}",
         }
-        if self._over:
-            facts["stop"] = ", ".join(self._over)
+        if stopped := self.stop():
+            facts["stop"] = ", ".join(stopped)
         title = f"Optimizer: {self.method.name}, {counted(self.best_x.size, 'variable')}, popsize {self.popsize}"
         return Summary(title, facts)
 
     def __copy__(self) -> Optimizer:
         """A copy that does not share a generator: it would change the path of the other."""
         return copy.deepcopy(self)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """All but the runs to come: they are a generator of Python's, which cannot be pickled or copied."""
-        return {name: part for name, part in vars(self).items() if name != "_runs"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """An optimizer that goes on as the pickled or copied one does, bit for bit."""
-        vars(self).update(state)
-        read_only(self.best_x)
-        now = self.rng.bit_generator.state
-        self._hear_again(self._sent())
-        self.rng.bit_generator.state = now
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Whether two states of a generator are equal."""
-    if isinstance(a, dict):
-        return all(_same(part, b[key]) for key, part in a.items())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return bool(np.all(a == b))
 
 
 def _positions(X: Any, asked: Array) -> NDArray[np.intp] | slice:

@@ -1,12 +1,15 @@
-"""Restart strategies: generators of runs that are told how many evaluations each run took."""
+"""Restart strategies: which run to make next, as a function of the runs so far."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from array import array
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
+
+from sublevel.engine.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,28 +20,86 @@ class Run:
     sigma_factor: float = 1.0
     maxfevals: float = np.inf
     spares_leaders: bool = False  # whether it may take more than that once it has found a better value than all runs before
+    x0: Array | None = None  # (d,), where it starts; chosen as for any restart if None
 
 
-Runs = Generator[Run, int, None]
-"""Yields runs; is sent the evaluations that each has taken."""
+class FinishedRuns:
+    """The runs that ended: how each was asked for, and the evaluations it took. In 40 bytes each, because there may be many."""
+
+    __slots__ = ("_numbers",)
+
+    COLUMNS: ClassVar[int] = 5
+
+    def __init__(self, runs: Iterable[tuple[Run, int]] = ()) -> None:
+        """From runs with the evaluations they took."""
+        self._numbers = array("d")
+        for run, nfev in runs:
+            self.append(run, nfev)
+
+    def append(self, run: Run, nfev: int) -> None:
+        """Add a run that took so many evaluations."""
+        self._numbers.extend((run.popsize, run.sigma_factor, run.maxfevals, run.spares_leaders, nfev))
+
+    def __len__(self) -> int:
+        """Number of runs that ended."""
+        return len(self._numbers) // self.COLUMNS
+
+    def __getitem__(self, number: int) -> tuple[Run, int]:
+        """A run and the evaluations it took."""
+        popsize, sigma_factor, maxfevals, spares_leaders, nfev = self._numbers[self.COLUMNS * number : self.COLUMNS * (number + 1)]
+        return Run(int(popsize), sigma_factor, maxfevals, bool(spares_leaders)), int(nfev)
+
+    def copy(self) -> FinishedRuns:
+        """A copy that later runs do not change."""
+        other = FinishedRuns()
+        other._numbers = self._numbers[:]
+        return other
+
+    def _column(self, index: int) -> Array:
+        return np.array(self._numbers[index :: self.COLUMNS])
+
+    @property
+    def nfev(self) -> Array:
+        """Evaluations of each run (runs,)."""
+        return self._column(4)
+
+    @property
+    def spares_leaders(self) -> Array:
+        """Whether each run had a budget that leaders may exceed (runs,), 0 or 1."""
+        return self._column(3)
 
 
-class Restarts(Protocol):
-    """A strategy: which runs to make, one after the other."""
+class Restarts:
+    """Base class of restart strategies. A strategy has no state: the next run depends on the runs so far and on random numbers."""
 
-    def runs(self, popsize: int, rng: np.random.Generator) -> Runs: ...
+    __slots__ = ()
 
+    def next_run(self, runs: FinishedRuns, popsize: int, rng: np.random.Generator) -> Run | None:
+        """The next run, the first one if there are none so far; None if there is to be no other.
 
-def check_growth(restarts: int, factor: float) -> None:
-    """A strategy needs a whole number of restarts, and samples that do not shrink."""
-    if restarts != int(restarts) or restarts < 0:
-        raise ValueError(f"`restarts` must be a whole number of at least 0, got {restarts!r}.")
-    if not 1 <= factor < np.inf:
-        raise ValueError(f"`factor` must be at least 1 and finite, got {factor!r}. It multiplies the sample size from run to run.")
+        Parameters
+        ----------
+        runs : FinishedRuns
+            The runs so far.
+        popsize : int
+            The sample size that was asked for.
+        rng : numpy.random.Generator
+            The generator of the search.
+        """
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
-class IPOP:
+class Once(Restarts):
+    """No restart."""
+
+    def next_run(self, runs: FinishedRuns, popsize: int, rng: np.random.Generator) -> Run | None:
+        """One run."""
+        return None if len(runs) else Run(popsize)
+
+
+@dataclass(frozen=True, slots=True)
+class IPOP(Restarts):
     """Every restart multiplies the sample size by `factor` (Auger & Hansen, CEC 2005)."""
 
     restarts: int = 9
@@ -47,14 +108,13 @@ class IPOP:
     def __post_init__(self) -> None:
         check_growth(self.restarts, self.factor)
 
-    def runs(self, popsize: int, rng: np.random.Generator) -> Runs:
+    def next_run(self, runs: FinishedRuns, popsize: int, rng: np.random.Generator) -> Run | None:
         """The first run and `restarts` more."""
-        for restart in range(self.restarts + 1):
-            yield Run(int(popsize * self.factor**restart))
+        return Run(int(popsize * self.factor ** len(runs))) if len(runs) <= self.restarts else None
 
 
 @dataclass(frozen=True, slots=True)
-class BIPOP:
+class BIPOP(Restarts):
     """Two regimes with equal budgets: larger and larger samples, and small ones with smaller steps (Hansen, BBOB workshop 2009).
 
     `restarts` counts the large runs; small runs come in between. As in the package `cma` 4, the first run belongs to the small ones, and
@@ -68,24 +128,28 @@ class BIPOP:
     def __post_init__(self) -> None:
         check_growth(self.restarts, self.factor)
 
-    def runs(self, popsize: int, rng: np.random.Generator) -> Runs:
+    def next_run(self, runs: FinishedRuns, popsize: int, rng: np.random.Generator) -> Run | None:
         """The first run, then whichever regime has spent less."""
-        spent_small = yield Run(popsize)
-        spent_large, doublings = 0, 0
-        while doublings < self.restarts or spent_small < spent_large:
-            if spent_small < spent_large:
-                growth = self.factor ** (doublings * rng.random() ** 2)
-                small = Run(max(int(popsize * growth), 2), 10.0 ** (-2.0 * rng.random()), max(spent_large / 2, 2.0 * popsize), True)
-                spent_small += yield small
-            else:
-                doublings += 1
-                spent_large += yield Run(int(popsize * self.factor**doublings))
+        if not len(runs):
+            return Run(popsize)
+        is_small = runs.spares_leaders > 0
+        is_small[0] = True
+        spent_small, spent_large = float(np.sum(runs.nfev[is_small])), float(np.sum(runs.nfev[~is_small]))
+        large_runs = int(np.sum(~is_small))
+        if spent_small < spent_large:
+            growth = self.factor ** (large_runs * rng.random() ** 2)
+            budget = max(spent_large / 2, 2.0 * popsize)
+            return Run(max(int(popsize * growth), 2), 10.0 ** (-2.0 * rng.random()), budget, spares_leaders=True)
+        return Run(int(popsize * self.factor ** (large_runs + 1))) if large_runs < self.restarts else None
 
 
-@dataclass(frozen=True, slots=True)
-class Once:
-    """No restart."""
+def check_growth(restarts: int, factor: float) -> None:
+    """Raise an error unless the number of restarts is a whole number and samples do not shrink."""
+    if restarts != int(restarts) or restarts < 0:
+        raise ValueError(f"`restarts` must be a whole number of at least 0, got {restarts!r}.")
+    if not 1 <= factor < np.inf:
+        raise ValueError(f"`factor` must be at least 1 and finite, got {factor!r}. It multiplies the sample size from run to run.")
 
-    def runs(self, popsize: int, rng: np.random.Generator) -> Runs:
-        """One run."""
-        yield Run(popsize)
+
+STRATEGIES: Mapping[str, type[Restarts]] = {"ipop": IPOP, "bipop": BIPOP}
+"""Restart strategies by name."""

@@ -273,7 +273,7 @@ def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, floa
         nfev=optimizer.nfev,
         nit=optimizer.nit,
         success=bool(reasons) and not termination.SUCCESSES.isdisjoint(ending) and bool(np.isfinite(optimizer.best_fun)),
-        status=-1 if reason is None else termination.STATUS[reason],
+        status=-1 if reason is None else termination.KINDS[reason].status,
         message=termination.message(reasons)
         + ("" if ending is reasons else f"; `x` is from run {optimizer.best_run}: {termination.message(ending)}"),
         reasons=dict(reasons),

@@ -1,88 +1,151 @@
-"""When it is enough, and why."""
+"""Reasons to end a run."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from sublevel.engine.arrays import Array
+from sublevel.engine.arrays import Array, value_class
 from sublevel.engine.families import Family
 from sublevel.engine.method import Info, Outcome
-from sublevel.engine.ordering import Ranking
 from sublevel.run.noise_floor import INFORMATIVE, NARROW, UNINFORMATIVE, is_falling, rank_scores, rank_signal, window_length
 
 TOLX = 1e-11
 """A run has converged when every standard deviation is this fraction of its initial one."""
 EFFECT = 0.2
 """A step of this many standard deviations changes a coordinate unless floats are too coarse: pycma's `noeffectcoord`."""
-
-STANDSTILLS = {
-    Outcome.FLAT: "flat",
-    Outcome.FAILED: "all_failed",
-    Outcome.NO_SELECTION: "unselective",
-    Outcome.REFUSED: "refused",
-}
-"""Why a generation took no step."""
-
-PATIENCE = {"flat": 2, "refused": 2, "all_failed": 10, "unselective": 10, "one_point": 10}
-"""Generations in a row without a step, for the same reason, that end a run: more where a fresh sample may help."""
-
-MESSAGES = {
-    "ftarget": "the target was reached: fun = {value:.6g}",
-    "tolx": "converged: every standard deviation fell to `tolx`, or to a negligible part: to {value:.3g} of its initial value or below",
-    "no_effect": "converged to the precision of floats: a step, along the shortest axis at least, does not change the mean any more",
-    "one_point": "converged: all points of a sample were the same in {value:.0f} generations in a row",
-    "tolfun": "converged: recent values differ by {value:.3g} at most, which is within `tolfun` or rounding",
-    "stagnation": "nothing got better over {value:.0f} generations; the values may be noisy or the minimum may not be smooth",
-    "ill_conditioned": "the covariance has a condition number of {value:.3g}; rescale the variables, or a variable may have no influence",
-    "diverged": "a standard deviation grew by a factor of {value:.3g}; the objective may have no minimum, or `sigma0` is far too small",
-    "run_budget": "the run used the {value:.0f} evaluations that the restart strategy gave it",
-    "unbounded": "the objective returned −inf, and no value is better",
-    "maxfevals": "the budget of {value:.0f} evaluations is spent; give more with `maxfevals`",
-    "maxiter": "the budget of {value:.0f} iterations is spent; give more with `maxiter`",
-    "callback": "the callback asked to stop after {value:.0f} iterations",
-    "flat": "all values were equal in {value:.0f} generations in a row; if the start lies on a plateau, try a larger `sigma0`",
-    "too_narrow": "a step changes no coordinate of the mean, and the standard deviations never shrank; give a larger `sigma0`",
-    "all_failed": "no value was usable in {value:.0f} generations in a row; check the objective near `x0`, or try a smaller `sigma0`",
-    "unselective": "nothing was selected in {value:.0f} generations in a row, for a small sample or many ties; give a larger `popsize`",
-    "refused": "a step would leave the range of floats or make C indefinite, {value:.0f} generations in a row; f may be unbounded",
-    "interrupted": "interrupted in iteration {value:.0f}; this is what was found until then",
-    "overtaken": "the run came within {value:.2g} of the best value of an earlier one and comes no nearer",
-    "maxtime": "the time limit of {value:.6g} seconds is reached; give more with `maxtime`",
-    "noise_floor": "converged to the noise of the objective: over {value:.0f} generations the values neither fell nor depended on the "
-    "distance from the mean; make the objective more precise (a tighter solver tolerance, more averaging), or go on with noise_floor=False",
-}
-"""What each reason says, with the number it saw."""
-
-NAMES = tuple(MESSAGES)
-STATUS = {name: code for code, name in enumerate(NAMES)}
-SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "one_point", "tolfun", "noise_floor"})
-"""Endings of a run that has found what it can find."""
-
-
 STAGNATION = (0.2, 20_000)
-"""Stagnation looks at this part of a run's generations, and at no more than this many (Hansen, arXiv:1604.00772, appendix B.3).
+"""Stagnation is judged from this part of a run's generations, and from no more than this many (Hansen, arXiv:1604.00772, appendix B.3).
 
 How many it takes at least, and in which generation it may be found first, is as in the package `cma` 4: with a large sample on a rugged
-function a search stands still for hundreds of generations at the beginning, before it finds its way down.
+function a search makes no progress for hundreds of generations at the beginning.
 """
 SLOW = 0.5
-"""A search whose adapted rates are below this part of the usual ones is not said to stagnate."""
+"""A search whose adapted rates are below this part of the usual ones is not tested for stagnation."""
 CONDITION = 1e18
-"""Cond(C) beyond which floats no longer tell the axes apart."""
+"""Cond(C) beyond which floating-point numbers cannot distinguish the axes."""
 GROWTH = 1e20
 """A run diverges when a standard deviation has grown by this factor."""
 HOPE = 1e-2
-"""A run is given up for the next one if its values differ by less than this part of what it lacks to the best value of an earlier run."""
+"""A run is abandoned for the next one if its values differ by less than this part of their distance to the best value of earlier runs."""
 RESOLUTION = 256 * float(np.finfo(np.float64).eps)
-"""Values that differ by less than this part of their size are one value: sums and functions of functions round more than once."""
+"""Values that differ by less than this part of their size are equal up to rounding."""
+
+
+class Kind(NamedTuple):
+    """A kind of reason: its number, whether the run has found what it can find, and a message about the value it comes with."""
+
+    status: int
+    is_success: bool
+    message: str
+
+
+KINDS: Mapping[str, Kind] = {
+    "ftarget": Kind(0, True, "the target was reached: fun = {value:.6g}"),
+    "tolx": Kind(1, True, "converged: all standard deviations are below `tolx`, or at most {value:.3g} of their initial values"),
+    "no_effect": Kind(2, True, "converged to floating-point precision: a step along the shortest axis no longer changes the mean"),
+    "collapsed_sample": Kind(3, True, "converged: all points of a sample were equal in {value:.0f} consecutive generations"),
+    "tolfun": Kind(4, True, "converged: recent values differ by at most {value:.3g}, which is within `tolfun` or rounding"),
+    "stagnation": Kind(5, False, "no improvement over {value:.0f} generations; the values may be noisy or the minimum may not be smooth"),
+    "ill_conditioned": Kind(
+        6, False, "the covariance has a condition number of {value:.3g}; rescale the variables, or a variable may have no influence"
+    ),
+    "diverged": Kind(
+        7, False, "a standard deviation grew by a factor of {value:.3g}; the objective may have no minimum, or `sigma0` is far too small"
+    ),
+    "run_budget": Kind(8, False, "the run used the {value:.0f} evaluations that the restart strategy gave it"),
+    "unbounded": Kind(9, False, "the objective returned −inf, and no value is better"),
+    "maxfevals": Kind(10, False, "the budget of {value:.0f} evaluations is used up; increase `maxfevals` to go on"),
+    "maxiter": Kind(11, False, "the budget of {value:.0f} iterations is used up; increase `maxiter` to go on"),
+    "callback": Kind(12, False, "stopped by the callback after {value:.0f} iterations"),
+    "flat": Kind(13, False, "all values were equal in {value:.0f} consecutive generations; if `x0` lies on a plateau, increase `sigma0`"),
+    "too_narrow": Kind(
+        14, False, "a step changes no coordinate of the mean, and the standard deviations never decreased; increase `sigma0`"
+    ),
+    "all_failed": Kind(
+        15, False, "no value was usable in {value:.0f} consecutive generations; check the objective near `x0`, or decrease `sigma0`"
+    ),
+    "no_selection": Kind(
+        16,
+        False,
+        "no point could be selected for {value:.0f} consecutive generations (sample too small or too many ties); increase `popsize`",
+    ),
+    "refused": Kind(
+        17,
+        False,
+        "a step would leave the range of floating-point numbers or make the covariance indefinite, in {value:.0f} consecutive generations; "
+        "the objective may be unbounded",
+    ),
+    "interrupted": Kind(18, False, "interrupted in iteration {value:.0f}; the result is the best found until then"),
+    "abandoned": Kind(19, False, "the best value stays {value:.2g} above that of an earlier run, and the values no longer change enough"),
+    "maxtime": Kind(20, False, "the time limit of {value:.6g} seconds is reached; increase `maxtime` to go on"),
+    "noise_floor": Kind(
+        21,
+        True,
+        "converged to the noise of the objective: over {value:.0f} generations the values neither fell nor depended on the distance from "
+        "the mean; make the objective more precise (a tighter solver tolerance, more averaging), or go on with noise_floor=False",
+    ),
+}
+"""All reasons. Their numbers are the `status` of a result and do not change."""
+
+NAMES = {kind.status: name for name, kind in KINDS.items()}
+SUCCESSES = frozenset(name for name, kind in KINDS.items() if kind.is_success)
+"""Reasons of a run that has found what it can find."""
+
+STANDSTILLS: Mapping[Outcome, str] = {
+    Outcome.FLAT: "flat",
+    Outcome.FAILED: "all_failed",
+    Outcome.NO_SELECTION: "no_selection",
+    Outcome.REFUSED: "refused",
+}
+"""Why a generation took no step."""
+PATIENCE: Mapping[str, int] = {"flat": 2, "refused": 2, "all_failed": 10, "no_selection": 10, "collapsed_sample": 10}
+"""Consecutive generations without a step, for the same reason, that end a run: more where a fresh sample may help."""
+
+
+class Reason(NamedTuple):
+    """Why a run ended, with the number that decided it."""
+
+    name: str
+    value: float
+
+    @property
+    def status(self) -> int:
+        """The number of its kind."""
+        return KINDS[self.name].status
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the run has found what it can find."""
+        return KINDS[self.name].is_success
+
+    @property
+    def message(self) -> str:
+        """The reason as a sentence."""
+        return KINDS[self.name].message.format(value=self.value)
+
+
+def as_dict(reason: Reason | None) -> dict[str, float]:
+    """A reason as users see it, as in the package `cma`: its name and its number; empty if there is none."""
+    return {} if reason is None else {reason.name: reason.value}
+
+
+def as_reason(reasons: Mapping[str, float]) -> Reason | None:
+    """The reason that a dict of at most one entry holds."""
+    return next((Reason(name, number) for name, number in reasons.items()), None)
+
+
+def message(reasons: Mapping[str, float]) -> str:
+    """The reasons as sentences."""
+    return "; ".join(Reason(name, number).message for name, number in reasons.items()) or "the run goes on"
 
 
 class Tolerances(NamedTuple):
-    """What the user calls converged, besides what every run does; 0 and False are off."""
+    """When a run has converged for the user, besides what holds for every run; 0 and False are off."""
 
     fun: float = 0.0  # spread of the values of a sample, and of the best values of recent generations
     x: float = 0.0  # every standard deviation, of ln x where a variable is log-scaled
@@ -95,13 +158,13 @@ class Endings(Sequence[Mapping[str, float]]):
     def __init__(self, endings: Iterable[Mapping[str, float]] = ()) -> None:
         self._statuses, self._numbers = array("B"), array("d")
         for reasons in endings:
-            self.append(reasons)
+            for name, number in reasons.items():
+                self.append(Reason(name, number))
 
-    def append(self, reasons: Mapping[str, float]) -> None:
-        """One more run ended."""
-        ((name, number),) = reasons.items()
-        self._statuses.append(STATUS[name])
-        self._numbers.append(number)
+    def append(self, reason: Reason) -> None:
+        """Add the reason of one more run."""
+        self._statuses.append(reason.status)
+        self._numbers.append(reason.value)
 
     def __len__(self) -> int:
         """Runs that ended."""
@@ -118,198 +181,216 @@ class Endings(Sequence[Mapping[str, float]]):
         return {NAMES[self._statuses[which]]: self._numbers[which]}
 
 
-class Watch:
-    """What the reasons to end a run depend on. Without tolerances, none of them changes when f is scaled, or x scaled or shifted."""
+class Lengths(NamedTuple):
+    """Numbers of generations after which a run of d variables with n points is judged."""
 
-    def __init__(
-        self,
-        initial_deviations: Array,
-        popsize: int,
-        to_beat: float = np.nan,
-        tolerances: Tolerances = Tolerances(),  # noqa: B008
-    ) -> None:
-        """A run that begins with these standard deviations (d,), after others whose best value is `to_beat`, NaN if there are none."""
-        self.initial_deviations = initial_deviations
-        self.to_beat = to_beat
-        self.tolerances = tolerances
-        self.recent = 10 + -(-30 * initial_deviations.size // popsize)
-        d = initial_deviations.size
-        self.patience = 100 + 100 * d**1.5 / popsize
-        self.earliest = max(500, d * (5 + 100 / popsize))
-        self.seen = 0  # generations
-        self.best = array("d")  # of each generation, the last `kept` at least
-        self.medians = array("d")
-        self.lowest = self.highest = float("nan")  # of the best values of all generations
-        self.signal = 1.0  # mean of `rank_signal` over about as many generations as `window` has
-        self.was_informed = False  # whether the values were informative when the search was narrow
-        self._scores = rank_scores(d, popsize)
-        self.kept = max(STAGNATION[1], self.recent, window_length(d, popsize, STAGNATION[1]))
-        self._unread: list[tuple[Ranking, Array, Array | None]] = []
-        self._standstill: str | None = None
-        self._standing_for = 0
+    recent: int  # best values that must be equal for `tolfun`
+    patience: float  # for stagnation, at least
+    earliest: float  # generation in which stagnation may be found first
+    kept: int  # values that are kept
 
-    @property
-    def saved(self) -> dict[str, Any]:
-        """What it knows besides the values of recent generations, in plain numbers."""
-        self._read()
-        return {
-            "seen": self.seen,
-            "lowest": self.lowest,
-            "highest": self.highest,
-            "standstill": self._standstill,
-            "standing_for": self._standing_for,
-            "to_beat": self.to_beat,
-            "signal": self.signal,
-            "was_informed": self.was_informed,
-        }
 
-    def restore(self, saved: Mapping[str, Any], best: Array, medians: Array) -> None:
-        """Go on from what was saved, and from the best and median values of the generations before, the last `kept` of them at least."""
-        self.seen, self.lowest, self.highest = int(saved["seen"]), float(saved["lowest"]), float(saved["highest"])
-        self._standstill, self._standing_for = saved["standstill"], int(saved["standing_for"])
-        self.to_beat, self.signal, self.was_informed = float(saved["to_beat"]), float(saved["signal"]), bool(saved["was_informed"])
-        self.best, self.medians = array("d", best[-self.kept :].tolist()), array("d", medians[-self.kept :].tolist())
+@lru_cache(maxsize=64)
+def lengths(d: int, n: int) -> Lengths:
+    """The lengths for d variables and n points."""
+    recent = 10 + -(-30 * d // n)
+    kept = max(STAGNATION[1], recent, window_length(d, n, STAGNATION[1]))
+    return Lengths(recent, 100 + 100 * d**1.5 / n, max(500, d * (5 + 100 / n)), kept)
 
-    def see(self, info: Info, values: Array, points: Array, squares: Array | None) -> None:
-        """Take note of a generation's values (n,), search points (n, d) and ‖z‖² (n,); without these no noise floor is found."""
-        if info.outcome or self._standstill:
-            standstill = _standstill(info.outcome, points) if info.outcome else None
-            self._standing_for = self._standing_for + 1 if standstill == self._standstill else 1
-            self._standstill = standstill
-        self._unread.append((info.ranks, values, squares))
-        if len(self._unread) > 100:  # nobody asks for reasons
-            self._read()
 
-    def reasons(self, theta: Family, deviations: Array, pace: Callable[[], float]) -> dict[str, float]:
-        """Reasons to end the run with the numbers they saw; empty means go on.
+@lru_cache(maxsize=64)
+def scores(d: int, n: int) -> Array:
+    """Centred ranks (n,), made once."""
+    return rank_scores(d, n)
 
-        At a slow `pace` there is neither stagnation nor a noise floor.
+
+class Window:
+    """Best and median values of recent generations of a run."""
+
+    __slots__ = ("_kept", "best", "medians")
+
+    def __init__(self, kept: int, best: Iterable[float] = (), medians: Iterable[float] = ()) -> None:
+        """The last `kept` values at least are kept."""
+        self._kept = kept
+        self.best, self.medians = (array("d", list(values)[-kept:]) for values in (best, medians))
+
+    def append(self, best: float, median: float) -> None:
+        """Add a generation."""
+        self.best.append(best)
+        self.medians.append(median)
+        if len(self.best) > 2 * self._kept:
+            del self.best[: -self._kept], self.medians[: -self._kept]
+
+
+@value_class
+class Standing:
+    """What the reasons to end a run depend on, besides the search distribution and the values of recent generations."""
+
+    initial_deviations: Array  # (k,)
+    to_beat: float = float("nan")  # best value of earlier runs
+    generations: int = 0
+    latest: float = float("nan")  # best value of the last generation
+    spread: float = float("inf")  # of the last generation's values
+    lowest: float = float("nan")  # of the best values of all generations
+    highest: float = float("nan")
+    signal: float = 1.0  # mean of `rank_signal` over about as many generations as the noise floor is judged from
+    was_informed: bool = False  # whether the order of values depended on the distance from the mean when the search was narrow
+    standstill: int = -1  # status of the reason why the last generations took no step; −1 if they did
+    standing_for: int = 0  # generations
+
+    def after(self, theta: Family, info: Info, values: Array, points: Array, squares: Array | None, window: Window) -> Standing:
+        """The standing after a generation with values (n,), search points (n, k) and ‖z‖² (n,), whose values enter the window.
+
+        Without ‖z‖² no noise floor is found.
         """
-        spread = self._read()
-        is_narrow = self._is_narrow(deviations)
-        self.was_informed |= is_narrow and self.signal >= INFORMATIVE
-        reasons = converged(theta.mean, deviations, self.initial_deviations, self.tolerances.x)
-        if not reasons and self._standstill is not None and self._standing_for >= PATIENCE[self._standstill]:
-            reasons = {self._standstill: float(self._standing_for)}
-            if self._standstill == "flat" and self._came_down(deviations):
-                reasons = {"tolfun": 0.0}
-        if not reasons:
-            reasons = self._narrow_in_values(spread)
-        if not reasons and is_narrow and self.was_informed and self.signal < UNINFORMATIVE and pace() >= SLOW:
-            reasons = self._at_noise_floor(theta)
-        if not reasons and self.seen % 10 == 0:
-            reasons = self._stagnant(pace()) or self._degenerate(theta, deviations)
-        return reasons
+        ranks, n, d = info.ranks, values.size, self.initial_deviations.size
+        order, best = ranks.order, float(ranks.best)
+        window.append(best, float(values[order[n // 2]]))
+        lowest, highest, signal = self.lowest, self.highest, self.signal
+        if best == best:
+            lowest = best if not best >= lowest else lowest
+            highest = best if not best <= highest else highest
+        generations = self.generations + 1
+        if squares is not None:
+            signal += (rank_signal(scores(d, n), ranks, squares) - signal) * 2 / window_length(d, n, generations)
+        was_informed = self.was_informed or (signal >= INFORMATIVE and self.is_narrow(theta))
+        standstill, standing_for = self.standstill, self.standing_for
+        if info.outcome or standstill >= 0:
+            standstill = _standstill(info.outcome, points) if info.outcome else -1
+            standing_for = standing_for + 1 if standstill == self.standstill else 1
+        spread = float(values[order[-1]]) - best if best > -np.inf else np.inf
+        return Standing(
+            self.initial_deviations,
+            self.to_beat,
+            generations,
+            best,
+            spread,
+            lowest,
+            highest,
+            signal,
+            was_informed,
+            standstill,
+            standing_for,
+        )
 
-    def _read(self) -> float:
-        """Enter what was seen into the histories; the spread of the last sample's values."""
-        spread = np.inf
-        for ranks, values, squares in self._unread:
-            order, best = ranks.order, float(ranks.best)
-            self.seen += 1
-            self.best.append(best)
-            self.medians.append(float(values[order[order.size // 2]]))
-            if best == best:
-                self.lowest = best if not best >= self.lowest else self.lowest
-                self.highest = best if not best <= self.highest else self.highest
-            spread = float(values[order[-1]]) - best if best > -np.inf else np.inf
-            if squares is not None:
-                self.signal += (rank_signal(self._scores, ranks, squares) - self.signal) * 2 / self._window
-        self._unread.clear()
-        if len(self.best) > 2 * self.kept:  # a run may be long, and memory is not
-            del self.best[: -self.kept], self.medians[: -self.kept]
-        return spread
-
-    def _came_down(self, deviations: Array) -> bool:
-        """Whether the equal values of a sample are the best ones of a run that has narrowed: it has converged, and began on no plateau."""
-        low, high, best = self.lowest, self.highest, self.best[-1]
-        is_best = best <= low or best - low <= RESOLUTION * abs(low) < np.inf
-        return bool(low < high and is_best and np.all(deviations < self.initial_deviations))
-
-    def _narrow_in_values(self, spread: float) -> dict[str, float]:
-        """The values of the sample and the best ones of recent generations are equal within `tolfun` or rounding, or too near to hope.
-
-        Too near is what differs by a hundredth of the distance to an earlier run's best value: at this pace it would take a hundred times
-        as long to get there.
-        """
-        best = self.best[-1]
-        lacks = best - self.to_beat
-        equal, hopeless = max(self.tolerances.fun, RESOLUTION * abs(best)), HOPE * lacks
-        if self.seen < self.recent or not (spread <= equal or spread <= hopeless):
-            return {}
-        recent = self.best[-self.recent :]
-        change = max(recent) - min(recent)
-        if spread <= equal and change <= equal:
-            return {"tolfun": change}
-        return {"overtaken": lacks} if spread <= hopeless and change <= hopeless < np.inf else {}
-
-    @property
-    def _window(self) -> int:
-        """Generations from which the noise floor is judged."""
-        return window_length(self.initial_deviations.size, self._scores.size, self.seen)
-
-    def _is_narrow(self, deviations: Array) -> bool:
+    def is_narrow(self, theta: Family) -> bool:
         """Whether the search is so narrow that it may be at the noise of f."""
         initial = self.initial_deviations
-        return bool(deviations[0] <= NARROW * initial[0] and np.all(deviations <= NARROW * initial))
-
-    def _at_noise_floor(self, theta: Family) -> dict[str, float]:
-        """The values do not fall either, after their order has become random in a search that is narrow. Only their order matters."""
-        length = self._window
-        if self.seen < length or not theta.continuous or not self.tolerances.noise_floor:
-            return {}
-        best, medians = (np.array(history[-length:]) for history in (self.best, self.medians))
-        return {} if is_falling(best, medians, self.lowest) else {"noise_floor": float(length)}
-
-    def _stagnant(self, pace: float) -> dict[str, float]:
-        """Neither the best nor the median values got better over the last fifth of the run: their order says so, not their size.
-
-        Nor was the best of all found in its second half. A search at a slow pace goes through noise or over hills, and is left to it.
-        """
-        length = int(min(max(STAGNATION[0] * self.seen, self.patience), STAGNATION[1]))
-        if pace < SLOW or self.seen < max(length, self.earliest):
-            return {}
-        if np.nanmin(self.best[-(length // 2) :], initial=np.inf) <= self.lowest:
-            return {}
-        part = max(int(0.3 * length), 1)
-        for history in (self.best, self.medians):
-            window = history[-length:]
-            if np.median(window[-part:]) < np.median(window[:part]):
-                return {}
-        return {"stagnation": float(length)}
-
-    def _degenerate(self, theta: Family, deviations: Array) -> dict[str, float]:
-        growth = float(np.max(deviations / self.initial_deviations))
-        if growth > GROWTH:
-            return {"diverged": growth}
-        if self.seen % (10 * theta.dimension) == 0 and (axis := theta.shortest_axis()) is not None:
-            if axis.condition > CONDITION:
-                return {"ill_conditioned": axis.condition}
-            if np.array_equal(theta.mean + EFFECT * axis.length * axis.direction, theta.mean):
-                return {"no_effect": float(np.max(deviations / self.initial_deviations))}
-        return {}
+        return bool(theta.deviation(0) <= NARROW * initial[0] and np.all(theta.deviations <= NARROW * initial))
 
 
-def _standstill(outcome: Any, points: Array) -> str:
-    """Why a sample (n, d) led to no step. Equal values say nothing of f where all points are equal too."""
-    if outcome == Outcome.FLAT and (points == points[0]).all():
-        return "one_point"
-    return STANDSTILLS[outcome]
+def find_reason(
+    standing: Standing, window: Window, tolerances: Tolerances, theta: Family, deviations: Array, n: int, pace: Callable[[], float]
+) -> Reason | None:
+    """The reason to end a run with samples of n points, None to go on. Changes nothing.
+
+    Without tolerances, it does not change when f is scaled, or x scaled or shifted. At a slow `pace` there is neither stagnation nor a
+    noise floor.
+    """
+    limits = lengths(standing.initial_deviations.size, n)
+    reason = (
+        converged(theta.mean, deviations, standing.initial_deviations, tolerances.x)
+        or _stands_still(standing, deviations)
+        or _equal_values(standing, window, tolerances, limits)
+        or _at_noise_floor(standing, window, tolerances, theta, n, pace)
+    )
+    if reason is None and standing.generations % 10 == 0:
+        reason = _stagnates(standing, window, limits, pace) or _degenerate(standing, theta, deviations)
+    return reason
 
 
-def converged(mean: Array, deviations: Array, initial_deviations: Array, tolx: float = 0.0) -> dict[str, float]:
-    """Reasons from the width of the distribution, relative to where it began and to the spacing of floats, and by `tolx`."""
+def converged(mean: Array, deviations: Array, initial_deviations: Array, tolx: float = 0.0) -> Reason | None:
+    """A reason from the width of the distribution, relative to where it began and to the spacing of floats, or by `tolx`."""
     if deviations[0] <= tolx and np.all(deviations <= tolx):
-        return {"tolx": float(np.max(deviations / initial_deviations))}
+        return Reason("tolx", float(np.max(deviations / initial_deviations)))
     if deviations[0] > TOLX * initial_deviations[0] and mean[0] + EFFECT * deviations[0] != mean[0]:
-        return {}  # one is enough, and there is almost always the first
+        return None  # one coordinate is enough, and it is almost always the first
     wide = deviations > TOLX * initial_deviations
     if np.count_nonzero(wide & (mean + EFFECT * deviations != mean)):
-        return {}
+        return None
     width = float(np.max(deviations / initial_deviations))
-    return {("too_narrow" if width >= 1 else "no_effect") if wide.any() else "tolx": width}
+    return Reason(("too_narrow" if width >= 1 else "no_effect") if wide.any() else "tolx", width)
 
 
-def message(reasons: Mapping[str, float]) -> str:
-    """What the reasons say, in sentences."""
-    return "; ".join(MESSAGES[name].format(value=value) for name, value in reasons.items()) or "the run goes on"
+def _standstill(outcome: Any, points: Array) -> int:
+    """Status of the reason why a sample (n, k) led to no step. Equal values say nothing of f where all points are equal too."""
+    is_collapsed = outcome == Outcome.FLAT and bool((points == points[0]).all())
+    return KINDS["collapsed_sample" if is_collapsed else STANDSTILLS[outcome]].status
+
+
+def _stands_still(standing: Standing, deviations: Array) -> Reason | None:
+    """Several consecutive generations took no step for the same reason."""
+    if standing.standstill < 0 or standing.standing_for < PATIENCE[name := NAMES[standing.standstill]]:
+        return None
+    if name == "flat" and _came_down(standing, deviations):
+        return Reason("tolfun", 0.0)
+    return Reason(name, float(standing.standing_for))
+
+
+def _came_down(standing: Standing, deviations: Array) -> bool:
+    """Whether the equal values of a sample are the best ones of a run that has narrowed: it has converged, and began on no plateau."""
+    low, high, best = standing.lowest, standing.highest, standing.latest
+    is_best = best <= low or best - low <= RESOLUTION * abs(low) < np.inf
+    return bool(low < high and is_best and np.all(deviations < standing.initial_deviations))
+
+
+def _equal_values(standing: Standing, window: Window, tolerances: Tolerances, limits: Lengths) -> Reason | None:
+    """The values of the sample and the best ones of recent generations are equal within `tolfun` or rounding, or hopeless.
+
+    Hopeless are values that differ by a hundredth of the distance to an earlier run's best value: at this pace it would take a hundred
+    times as long to get there.
+    """
+    best, spread = standing.latest, standing.spread
+    lacks = best - standing.to_beat
+    equal, hopeless = max(tolerances.fun, RESOLUTION * abs(best)), HOPE * lacks
+    if standing.generations < limits.recent or not (spread <= equal or spread <= hopeless):
+        return None
+    recent = window.best[-limits.recent :]
+    change = max(recent) - min(recent)
+    if spread <= equal and change <= equal:
+        return Reason("tolfun", change)
+    return Reason("abandoned", lacks) if spread <= hopeless and change <= hopeless < np.inf else None
+
+
+def _at_noise_floor(
+    standing: Standing, window: Window, tolerances: Tolerances, theta: Family, n: int, pace: Callable[[], float]
+) -> Reason | None:
+    """In a narrow search the order of the values has become random, and they do not fall either. Only their order matters."""
+    if not (standing.was_informed and standing.signal < UNINFORMATIVE and tolerances.noise_floor and theta.continuous):
+        return None
+    length = window_length(standing.initial_deviations.size, n, standing.generations)
+    if standing.generations < length or not standing.is_narrow(theta) or pace() < SLOW:
+        return None
+    best, medians = (np.array(values[-length:]) for values in (window.best, window.medians))
+    return None if is_falling(best, medians, standing.lowest) else Reason("noise_floor", float(length))
+
+
+def _stagnates(standing: Standing, window: Window, limits: Lengths, pace: Callable[[], float]) -> Reason | None:
+    """Neither the best nor the median values improved over the last fifth of the run, judged by their order.
+
+    Nor was the best of all found in its second half. A search at a slow pace crosses noise or hills, and goes on.
+    """
+    length = int(min(max(STAGNATION[0] * standing.generations, limits.patience), STAGNATION[1]))
+    if standing.generations < max(length, limits.earliest) or pace() < SLOW:
+        return None
+    if np.nanmin(window.best[-(length // 2) :], initial=np.inf) <= standing.lowest:
+        return None
+    part = max(int(0.3 * length), 1)
+    for values in (window.best, window.medians):
+        recent = values[-length:]
+        if np.median(recent[-part:]) < np.median(recent[:part]):
+            return None
+    return Reason("stagnation", float(length))
+
+
+def _degenerate(standing: Standing, theta: Family, deviations: Array) -> Reason | None:
+    """The distribution has become too wide, or too elongated for floating-point numbers."""
+    growth = float(np.max(deviations / standing.initial_deviations))
+    if growth > GROWTH:
+        return Reason("diverged", growth)
+    if standing.generations % (10 * theta.dimension) == 0 and (axis := theta.shortest_axis()) is not None:
+        if axis.condition > CONDITION:
+            return Reason("ill_conditioned", axis.condition)
+        if np.array_equal(theta.mean + EFFECT * axis.length * axis.direction, theta.mean):
+            return Reason("no_effect", growth)
+    return None

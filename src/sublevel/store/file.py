@@ -24,7 +24,7 @@ from sublevel.store.errors import StoreError, store_error
 from sublevel.store.lock import check_lockable
 
 APPLICATION = int.from_bytes(b"subl")
-VERSION = 5
+VERSION = 6
 LONGEST_FACTS = 2**24
 """Bytes that the facts of a part may have."""
 LARGEST_BLOB = 10**9
@@ -41,7 +41,7 @@ BUSY = 5000
 SCHEMA = {
     "parts": "CREATE TABLE parts (name TEXT PRIMARY KEY, facts TEXT NOT NULL, layout TEXT NOT NULL, data BLOB NOT NULL, "
     "origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    "restarts": "CREATE TABLE restarts (number INTEGER PRIMARY KEY, spent INTEGER NOT NULL, reasons TEXT NOT NULL, state TEXT NOT NULL, "
+    "restarts": "CREATE TABLE restarts (number INTEGER PRIMARY KEY, spent INTEGER NOT NULL, reasons TEXT NOT NULL, run TEXT NOT NULL, "
     "origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
     "snapshots": "CREATE TABLE snapshots (nfev INTEGER PRIMARY KEY, run INTEGER NOT NULL, layout TEXT NOT NULL, data BLOB NOT NULL, "
     "origin INTEGER NOT NULL, crc INTEGER NOT NULL)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -20,11 +20,14 @@ from sublevel.engine.transforms import AdaptiveRates
 from sublevel.evaluation.evaluators import RETURNED_NAN
 from sublevel.evaluation.failures import KEPT, Failure, Failures, printable
 from sublevel.run.history import Generations, History, Snapshot
-from sublevel.run.optimizer import Optimizer, Saved
-from sublevel.run.termination import MESSAGES
+from sublevel.run.optimizer import Optimizer
+from sublevel.run.restarts import Run
+from sublevel.run.state import RunState
+from sublevel.run.termination import KINDS, NAMES, PATIENCE
 from sublevel.store.environment import LONGEST
 from sublevel.store.errors import StoreError
 from sublevel.store.file import File, Row
+from sublevel.store.recorder import memory_of, without_memory
 from sublevel.store.rng_state import state_like
 from sublevel.store.samples import SampleForm, StoredPoints
 from sublevel.store.serialize import Misfit, unpacked
@@ -78,35 +81,47 @@ class Reading:
         """Of the file."""
         return self.file.path
 
-    def saved(self, optimizer: Optimizer, memory: bool = True) -> Saved:
-        """What was stored of an optimizer with this configuration, poured into one that begins."""
-        template = optimizer.saved()
-        theta = template.state.theta
-        arrays: dict[str, Any] = {"theta": theta, "initial_deviations": template.initial_deviations, "best_x": template.best_x}
+    def run_state(self, optimizer: Optimizer, memory: bool = True) -> RunState:
+        """The stored state of an optimizer with this configuration, decoded by the type and the shapes of its first state."""
+        template = optimizer.run_state
+        theta = template.search.theta
+        best = replace(template.best, theta=theta if self.facts.get("has_theta_of_best") is True else None)
         try:
-            facts = checked_facts(self.facts, optimizer) | self.restarts(optimizer)
-            if len(facts["sent"]) != facts["restarts"] + 1:
-                raise Misfit("its checkpoint contradicts itself")
-            arrays["theta_of_best"] = theta if facts["best_run"] < facts["restarts"] else None
-            tree = unpacked(arrays, self.layout, self.data)
-            remembered = unpacked(template.state.memory, *self.file.part("memory")[1:]) if memory else ()
-            for stored in (tree["theta"], tree["theta_of_best"]):
-                if stored is not None:
-                    _check_theta(stored)
+            state: RunState = unpacked(without_memory(replace(template, best=best)), self.layout, self.data)
+            search = State(state.search.theta, ())
+            if memory:
+                search = State(state.search.theta, *unpacked(memory_of(template), *self.file.part("memory")[1:]))
+            check_run_state(state, optimizer.best_x.size)
         except Misfit as misfit:
             raise unfit(self.path, misfit) from None
-        return Saved(State(tree["theta"], remembered), tree["initial_deviations"], tree["best_x"], tree["theta_of_best"], facts)
+        return replace(state, search=search)
 
-    def restarts(self, optimizer: Optimizer) -> dict[str, Any]:
-        """What the restart strategy heard, and why the runs before the last one ended."""
-        template, sent, endings = optimizer.rng.bit_generator.state, list[Any](), list[Any]()
-        for number, spent, reasons, state in self.file.rows("restarts", "ORDER BY number"):
-            if number != len(sent) or (spent < 0) != (number == 0):
+    def finished_runs(self) -> tuple[list[tuple[Run, int]], list[dict[str, float]]]:
+        """The runs that ended with the evaluations each took, and why they ended."""
+        runs, endings = list[tuple[Run, int]](), list[dict[str, float]]()
+        for number, nfev, reasons, asked in self.file.rows("restarts", "ORDER BY number"):
+            if number != len(runs) or nfev < 0:
                 raise Misfit("its restarts are not as they should be")
-            drawn = _loaded(state)
-            sent.append((None if drawn is None else state_like(template, drawn), None if number == 0 else spent))
-            endings += [_reasons(_loaded(reasons))] if number else []
-        return {"sent": sent, "endings": endings}
+            runs.append((_run(_loaded(asked)), nfev))
+            endings.append(_reasons(_loaded(reasons)))
+            if len(endings[-1]) != 1:
+                raise Misfit("its restarts are not as they should be")
+        return runs, endings
+
+    def rng_state(self, optimizer: Optimizer) -> Any:
+        """The state of the generator."""
+        return state_like(optimizer.rng.bit_generator.state, self.facts.get("rng"))
+
+    def snapshot_pace(self) -> tuple[int, int]:
+        """Evaluations after which the next snapshot is taken, and between two."""
+        pace = self.facts.get("pace")
+        if (
+            not isinstance(pace, list)
+            or len(cast(list[Any], pace)) != 2
+            or not all(type(n) is int and n >= 0 for n in cast(list[Any], pace))
+        ):
+            raise Misfit("its checkpoint contradicts itself")
+        return cast(tuple[int, int], tuple(cast(list[Any], pace)))
 
     def told(self, until: int | None = None) -> Told:
         """The generations, all of them or the first ones."""
@@ -147,7 +162,10 @@ class Reading:
         snapshots = self.snapshots(optimizer.theta)
         if not snapshots or len(snapshots) > 10_000:
             raise StoreError(f"{self.path} is damaged: its snapshots are missing.")
-        pace = cast(tuple[int, int], tuple(self.facts["pace"]))
+        try:
+            pace = self.snapshot_pace()
+        except Misfit as misfit:
+            raise unfit(self.path, misfit) from None
         history = History.restored(optimizer.start, snapshots, pace, told.generations, endings)
         history.theta_of_best, history.adapts_rates = optimizer.theta_of_best, AdaptiveRates.__name__ in self.settings.parts
         return history
@@ -160,49 +178,39 @@ def unfit(path: Path, misfit: Misfit) -> StoreError:
 
 def restored(reading: Reading, optimizer: Optimizer, whole: bool = True) -> History:
     """Bring an optimizer that begins to where the stored one was, and its history; without what only driving needs unless `whole`."""
-    saved = reading.saved(optimizer, memory=whole)
-    nit, run = saved.facts["nit"], saved.facts["restarts"]
-    told = reading.told(nit if whole else None)
-    sizes, mine = told.sizes, told.generations.runs == run
-    if nit > len(sizes) or int(np.sum(sizes[:nit])) != saved.facts["nfev"]:
+    state = reading.run_state(optimizer, memory=whole)
+    try:
+        runs, endings = reading.finished_runs()
+        if len(runs) != state.restarts:
+            raise Misfit("its checkpoint contradicts itself")
+        rng_state = reading.rng_state(optimizer)
+    except Misfit as misfit:
+        raise unfit(reading.path, misfit) from None
+    told = reading.told(state.nit if whole else None)
+    sizes, mine = told.sizes, told.generations.runs == state.restarts
+    if state.nit > len(sizes) or int(np.sum(sizes[: state.nit])) != state.nfev:
         raise StoreError(f"{reading.path} is damaged: its generations have not as many evaluations as its checkpoint says.")
-    if whole:
-        optimizer.replay(saved)
-    optimizer.restore(saved, told.generations.table[mine, 2], told.medians[mine])
-    return reading.history(optimizer, told, saved.facts["endings"])
+    optimizer.resume_from(state, runs, endings, told.generations.table[mine, 2], told.medians[mine])
+    optimizer.rng.bit_generator.state = rng_state
+    return reading.history(optimizer, told, endings)
 
 
-def checked_facts(facts: dict[str, Any], optimizer: Optimizer) -> dict[str, Any]:
-    """The facts of a checkpoint, each of the type and in the range it must have."""
-    template = optimizer.rng.bit_generator.state
-    checked: dict[str, Any] = {name: _count(facts, name) for name in ("nfev", "nit", "restarts", "run_began", "best_run")}
-    checked["best_fun"] = _real(facts.get("best_fun"))
-    popsize, factor, budget, spares_leaders = _listed(facts, "run", 4)
-    size = _count({"popsize": popsize}, "popsize")
-    if size < 2 or 8 * size * optimizer.best_x.size > LARGEST_GENERATION:
+def check_run_state(state: RunState, d: int) -> None:
+    """Raise an error for numbers that no run of d variables can have."""
+    standing, size = state.standing, state.run.popsize
+    counts = (state.began, state.nfev, state.nit, state.restarts, state.best.run, standing.generations, standing.standing_for)
+    if min(counts) < 0 or max(counts) >= 2**53 or state.began > state.nfev or standing.generations > state.nit:
+        raise Misfit("its checkpoint has counts out of range")
+    if size < 2 or 8 * size * d > LARGEST_GENERATION:
         raise Misfit(f"its run has an impossible sample size of {size}")
-    checked["run"] = [size, _real(factor), _real(budget), spares_leaders is True]
-    checked["over"] = _reasons(facts.get("over"))
-    checked["watch"] = _checked_watch(facts.get("watch"))
-    checked["rng"] = state_like(template, facts.get("rng"))
-    has_pace = all(type(part) is int and part >= 0 for part in _listed(facts, "pace", 2))
-    if not has_pace or checked["best_run"] > checked["restarts"]:
+    has_ended = state.best.theta is not None
+    if state.best.run > state.restarts or has_ended != (state.best.run < state.restarts):
         raise Misfit("its checkpoint contradicts itself")
-    return checked
-
-
-def _checked_watch(watch: Any) -> dict[str, Any]:
-    if not isinstance(watch, dict):
+    if standing.standstill != -1 and NAMES.get(standing.standstill) not in PATIENCE:
         raise Misfit("its checkpoint has parts of another kind")
-    known = cast(dict[str, Any], watch)
-    checked: dict[str, Any] = {name: _count(known, name) for name in ("seen", "standing_for")}
-    checked |= {name: _real(known.get(name)) for name in ("lowest", "highest", "to_beat", "signal")}
-    standstill = known.get("standstill")
-    if standstill is not None and standstill not in MESSAGES:
-        raise Misfit("its checkpoint has parts of another kind")
-    if not isinstance(known.get("was_informed"), bool):
-        raise Misfit("its checkpoint has parts of another kind")
-    return checked | {"standstill": standstill, "was_informed": known["was_informed"]}
+    for theta in (state.search.theta, state.best.theta):
+        if theta is not None:
+            _check_theta(theta)
 
 
 def _loaded(text: str) -> Any:
@@ -214,16 +222,9 @@ def _loaded(text: str) -> Any:
 
 
 def _reasons(given: Any) -> dict[str, float]:
-    if not isinstance(given, dict) or not cast(dict[str, Any], given).keys() <= MESSAGES.keys():
+    if not isinstance(given, dict) or not cast(dict[str, Any], given).keys() <= KINDS.keys():
         raise Misfit("its reasons to stop are not ours")
     return {name: _real(number) for name, number in cast(dict[str, Any], given).items()}
-
-
-def _count(facts: dict[str, Any], name: str) -> int:
-    number = facts.get(name)
-    if type(number) is not int or not 0 <= number < 2**53:
-        raise Misfit(f"its {name} is not a whole number in range")
-    return number
 
 
 def _real(number: Any) -> float:
@@ -232,11 +233,14 @@ def _real(number: Any) -> float:
     return float(number)
 
 
-def _listed(facts: dict[str, Any], name: str, length: int | None = None) -> list[Any]:
-    given = facts.get(name)
-    if not isinstance(given, list) or (length is not None and len(cast(list[Any], given)) != length):
-        raise Misfit(f"its {name} is not as it should be")
-    return cast(list[Any], given)
+def _run(asked: Any) -> Run:
+    """A run from its numbers."""
+    if not isinstance(asked, list) or len(cast(list[Any], asked)) != 4:
+        raise Misfit("its restarts are not as they should be")
+    popsize, factor, budget, spares_leaders = cast(list[Any], asked)
+    if type(popsize) is not int or not 2 <= popsize < 2**53 or type(spares_leaders) is not bool:
+        raise Misfit("its restarts are not as they should be")
+    return Run(popsize, _real(factor), _real(budget), spares_leaders)
 
 
 def _check_theta(theta: Any) -> Any:

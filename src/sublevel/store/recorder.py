@@ -13,7 +13,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
+from sublevel.engine.method import State
 from sublevel.evaluation.failures import Failure
 from sublevel.run.history import History
-from sublevel.run.optimizer import Optimizer, Saved
+from sublevel.run.optimizer import Optimizer
+from sublevel.run.state import RunState
 from sublevel.store.environment import environment
 from sublevel.store.errors import StoreError
 from sublevel.store.file import LARGE_ROWS, LARGEST_BLOB, LONGEST_FACTS, Change, File, Row, beside, create, insertion
@@ -70,27 +72,35 @@ class Purse:
         return self.left > 0
 
 
-def checkpoint_rows(saved: Saved, history: History) -> list[Row]:
-    """The state of a run between two generations, as parts of its file. What is kept of its restarts is apart, in `restart_rows`."""
-    apart = ("sent", "endings")
-    facts = {name: fact for name, fact in saved.facts.items() if name not in apart}
-    facts |= {"rng": plain_state(saved.facts["rng"]), "pace": list(history.pace)}
-    arrays = {
-        "theta": saved.state.theta,
-        "initial_deviations": saved.initial_deviations,
-        "best_x": saved.best_x,
-        "theta_of_best": saved.theta_of_best,
+def checkpoint_rows(optimizer: Optimizer, history: History) -> list[Row]:
+    """The state of a run between two generations, as parts of its file. The runs before it are apart, in `restart_rows`."""
+    state = optimizer.run_state
+    facts = {
+        "rng": plain_state(optimizer.rng.bit_generator.state),
+        "pace": list(history.pace),
+        "has_theta_of_best": state.best.theta is not None,
     }
-    return [part("checkpoint", facts, arrays), part("memory", {}, saved.state.memory)]
+    return [part("checkpoint", facts, without_memory(state)), part("memory", {}, memory_of(state))]
 
 
-def restart_rows(saved: Saved, since: int) -> list[Row]:
-    """What is kept of the runs from number `since` on: the evaluations that the run before took and why it ended, and the generator."""
-    endings: list[Any] = [*([{}] if since == 0 else []), *saved.facts["endings"]]
-    return [
-        (since + place, -1 if spent is None else spent, json.dumps(ending), json.dumps(plain_state(state)))
-        for place, ((state, spent), ending) in enumerate(zip(saved.facts["sent"], endings, strict=True))
-    ]
+def without_memory(state: RunState) -> RunState:
+    """The state without what the parts of its method remember: what can be read without knowing the method."""
+    return replace(state, search=State(state.search.theta, ()))
+
+
+def memory_of(state: RunState) -> tuple[Any, ...]:
+    """What the parts of its method remember."""
+    return state.search.memory, state.search.ordering
+
+
+def restart_rows(optimizer: Optimizer, since: int) -> list[Row]:
+    """The runs that ended, from number `since` on: the evaluations each took, why it ended, and how it was asked for."""
+    rows: list[Row] = []
+    for number in range(since, len(optimizer.finished)):
+        run, nfev = optimizer.finished[number]
+        asked = [run.popsize, run.sigma_factor, run.maxfevals, run.spares_leaders]
+        rows.append((number, nfev, json.dumps(optimizer.endings[number]), json.dumps(asked)))
+    return rows
 
 
 def part(name: str, facts: Mapping[str, Any], arrays: Any = ()) -> Row:
@@ -145,16 +155,15 @@ def check_generation(optimizer: Optimizer) -> None:
 def record_new(path: Path, configuration: Row, optimizer: Optimizer, history: History) -> Recorder:
     """A recorder of a run that begins, into a new file."""
     check_storable(optimizer)
-    saved = optimizer.saved()
     tables = {
-        "parts": [configuration, *checkpoint_rows(saved, history), driver_row(), ending_row({})],
-        "restarts": restart_rows(saved, 0),
+        "parts": [configuration, *checkpoint_rows(optimizer, history), driver_row(), ending_row({})],
+        "restarts": restart_rows(optimizer, 0),
         "snapshots": snapshot_rows(history, set()),
     }
     create(path, tables, page_size=65536 if largest_row(optimizer) >= LARGE_ROWS else 4096)
     lock = Lock(path)
     try:
-        return Recorder(File(path, writing=True), lock, history, Stored(restarts=len(saved.facts["sent"])))
+        return Recorder(File(path, writing=True), lock, history, Stored())
     except BaseException:
         lock.close()
         raise
@@ -348,11 +357,11 @@ class Recorder:
         """Write the state with all that waits."""
         began = time.perf_counter()
         self._check_files()
-        saved, known = done.saved(self._restarts), {snapshot.nfev for snapshot in history.snapshots}
-        restarts = restart_rows(saved, self._restarts)
+        known = {snapshot.nfev for snapshot in history.snapshots}
+        restarts = restart_rows(done, self._restarts)
         self._write(
             [
-                self._insertion("parts", [*checkpoint_rows(saved, history), *ending], replacing=True),
+                self._insertion("parts", [*checkpoint_rows(done, history), *ending], replacing=True),
                 self._insertion("restarts", restarts),
                 (DELETE_SNAPSHOT, [(nfev,) for nfev in self._snapshots - known]),
                 self._insertion("snapshots", snapshot_rows(history, self._snapshots)),

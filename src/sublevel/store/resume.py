@@ -146,11 +146,9 @@ def _found(path: Path, again: Again) -> Found:
         except Misfit as misfit:
             raise unfit(path, misfit) from None
         history = restored(reading, optimizer)
-        if list(optimizer.tolerances) != reading.settings.tolerances:
-            optimizer.forget_convergence()
         failures = stored_failures(reading, reading.told().sizes, SampleForm.of(optimizer))
         generations, awaited = file.last("generations")[1], file.last("evaluations")[1]
-        stored = Stored(generations, awaited, restarts=optimizer.restarts + 1)
+        stored = Stored(generations, awaited, restarts=optimizer.restarts)
         _warn_of_differences(reading)
         return Found(reading.settings, optimizer, history, failures, stored, probe_of(file, awaited, SampleForm.of(optimizer)))
     finally:

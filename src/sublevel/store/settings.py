@@ -19,7 +19,7 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.engine.method import Method
 from sublevel.run.optimizer import Optimizer
-from sublevel.run.restarts import BIPOP, IPOP, Once, Restarts
+from sublevel.run.restarts import BIPOP, IPOP, STRATEGIES, Once, Restarts
 from sublevel.store.errors import StoreError
 from sublevel.store.file import SIDE_FILES
 from sublevel.store.rng_state import generator_like
@@ -27,7 +27,7 @@ from sublevel.store.serialize import Misfit, unpacked
 from sublevel.validation import RECIPES, as_flag, as_method, as_names, as_restarts, as_tolerance, short_repr
 
 FAMILIES: dict[str, Any] = {family.__name__: family for family in (FullGaussian, DiagonalGaussian, IsotropicGaussian, Bernoulli)}
-STRATEGIES: dict[str, Any] = {strategy.__name__: strategy for strategy in (IPOP, BIPOP)}
+STRATEGIES_BY_CLASS: dict[str, Any] = {strategy.__name__: strategy for strategy in STRATEGIES.values()}
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 LARGEST_GENERATION = 2**33
 """Bytes that the points of one generation may take."""
@@ -266,8 +266,8 @@ def stored_strategy(facts: Any) -> Restarts:
         return Once()
     if isinstance(facts, list) and len(cast(list[Any], facts)) == 3:
         name, restarts, factor = cast(list[Any], facts)
-        if name in STRATEGIES and type(restarts) is int and restarts >= 0 and type(factor) is float and 1e-3 < factor < 1e3:
-            return STRATEGIES[name](restarts, factor)
+        if name in STRATEGIES_BY_CLASS and type(restarts) is int and restarts >= 0 and type(factor) is float and 1e-3 < factor < 1e3:
+            return STRATEGIES_BY_CLASS[name](restarts, factor)
     raise Misfit(f"there are no restarts {short_repr(cast(Any, facts))}")
 
 

@@ -87,6 +87,11 @@ class FullGaussian:
         """Standard deviation of each coordinate, shape (..., d)."""
         return expand_trailing(self.scale, 1) * np.sqrt(np.vecdot(self.root, self.root))
 
+    def deviation(self, index: int) -> float:
+        """Standard deviation of a single run's coordinate."""
+        row = self.root[index]
+        return float(self.scale) * float(row.dot(row)) ** 0.5
+
     def principal_axes(self, units: Array | None = None) -> Array:
         """Standard deviations along the principal axes (..., d), the longest first, for coordinates in these units (d,)."""
         root = self.root if units is None else self.root / units[:, None]
@@ -105,7 +110,8 @@ class FullGaussian:
     def shortest_axis(self) -> Axis:
         """The shortest principal axis of a single run, by a singular value decomposition."""
         axes, lengths, _ = np.linalg.svd(self.root)
-        return Axis(axes[:, -1], self.scale * lengths[-1], float((lengths[0] / lengths[-1]) ** 2))
+        with np.errstate(divide="ignore", over="ignore"):
+            return Axis(axes[:, -1], self.scale * lengths[-1], float((lengths[0] / lengths[-1]) ** 2))
 
     def correlation(self, variables: NDArray[np.intp]) -> Array:
         """Correlation matrix (v, v) of some coordinates of a single run."""

@@ -92,6 +92,7 @@ class Family(Protocol):
     def stored_numbers(self) -> int: ...  # approximate size of the state of a single run
     @property
     def deviations(self) -> Array: ...  # (..., d)
+    def deviation(self, index: int) -> float: ...  # of a single run's coordinate
     def principal_axes(self, units: Array | None = None) -> Array: ...  # (..., d), standard deviations, the longest first
     def shortest_axis(self) -> Axis | None: ...  # of a single run; None if `coordinate_axes`
     @property
@@ -154,6 +155,10 @@ class IndependentCoordinates:
     def stored_numbers(self: MeanAndDeviations) -> int:
         """The size of the mean and the deviations."""
         return 2 * self.mean.shape[-1]
+
+    def deviation(self: MeanAndDeviations, index: int) -> float:
+        """Standard deviation of a single run's coordinate."""
+        return float(self.deviations[index])
 
     def principal_axes(self: MeanAndDeviations, units: Array | None = None) -> Array:
         """Standard deviations along the principal axes (..., d), the longest first, for coordinates in these units (d,)."""

@@ -1,0 +1,69 @@
+"""The state of a run as one frozen value: with the state of the generator, all that is needed to go on with the same bits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from sublevel.engine.arrays import Array, read_only, value_class
+from sublevel.engine.families import Family
+from sublevel.engine.method import Method, State
+from sublevel.engine.ordering import Ranking
+from sublevel.run.restarts import Run
+from sublevel.run.termination import Standing
+
+
+@value_class
+class Best:
+    """The best point so far."""
+
+    x: Array  # (d,); the start if there is no value yet
+    fun: float  # NaN if there is none yet
+    run: int  # that found it, 0 for the first one
+    theta: Family | None = None  # where that run ended; None if it is the current one
+
+    def after(self, points: Array, ranks: Ranking, run: int) -> Best:
+        """The best point after points (n, d) of a run, or the best of them (1, d). NaN is never the best."""
+        best = ranks.best
+        if self.fun <= best or best != best:
+            return self
+        return Best(read_only(points[ranks.order[0] if len(points) > 1 else 0].copy()), float(best), run)
+
+
+@value_class
+class RunState:
+    """A run between two generations, and what is known from earlier ones."""
+
+    search: State  # distribution and memories
+    run: Run  # as it was asked for
+    began: int  # evaluations before it
+    nfev: int
+    nit: int
+    restarts: int
+    best: Best
+    standing: Standing
+
+
+def first_state(method: Method, run: Run, theta: Family, x0: Array) -> RunState:
+    """The state at the start of the first run."""
+    search, best = method.init(theta, run.popsize), Best(x0, float("nan"), 0)
+    return RunState(search, replace(run, x0=None), 0, 0, 0, 0, best, Standing(theta.deviations))
+
+
+def next_state(before: RunState, method: Method, run: Run, theta: Family) -> RunState:
+    """The state at the start of the next run. A start that was evaluated alone is not a value to beat, and no run depends on it."""
+    best, standing = before.best, before.standing
+    if best.theta is None:
+        best = replace(best, theta=before.search.theta)
+    to_beat = float(np.fmin(standing.to_beat, standing.lowest))
+    return RunState(
+        method.init(theta, run.popsize),
+        replace(run, x0=None),
+        before.nfev,
+        before.nfev,
+        before.nit,
+        before.restarts + 1,
+        best,
+        Standing(theta.deviations, to_beat),
+    )
