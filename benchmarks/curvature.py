@@ -392,7 +392,7 @@ def draw(results: dict[tuple[str, str, int, float, bool], dict[str, list[Outcome
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    from sublevel.plots.run import STYLE
+    from sublevel.plots.style import STYLE
 
     dims = sorted({d for group, _, d, _, _ in results if group.startswith("ellipsoids")})
     d = 10 if 10 in dims else dims[-1]

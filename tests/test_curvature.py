@@ -9,8 +9,8 @@ from scipy.optimize import OptimizeResult, curve_fit, minimize, rosen, rosen_hes
 from scipy.special import expit
 
 import sublevel as sl
-from sublevel.hessian.design import INNER, Star, Values, extrapolated, fitted
-from sublevel.hessian.frame import Frame, found_place
+from sublevel.hessian.design import INNER, Star, Values, fit_extrapolated, fit_quadratic
+from sublevel.hessian.frame import Frame, find_place
 
 
 def turned(d, condition, rng):
@@ -65,7 +65,7 @@ def seen_values(star, rounds, centres, rng):
 def test_regression_in_parts_is_least_squares_over_all_coefficients(size, checks, rounds, centres, both, rng):
     star = Star(size, checks, both)
     values, rows, seen = seen_values(star, rounds, centres, rng)
-    fit, (coefficients, covariance) = fitted(star, values, exact=False), dense_fit(rows, seen)
+    fit, (coefficients, covariance) = fit_quadratic(star, values, exact=False), dense_fit(rows, seen)
     i, j = np.triu_indices(size)
     assert_allclose(fit.constant, coefficients[0], atol=1e-10)
     assert_allclose(fit.gradient, coefficients[1 : size + 1], atol=1e-10)
@@ -79,7 +79,7 @@ def test_regression_in_parts_is_least_squares_over_all_coefficients(size, checks
 
 def test_residuals_hold_the_noise(rng):
     star = Star(4, 4, both=True)
-    fits = [fitted(star, seen_values(star, 2, 3, rng)[0], exact=False) for _ in range(400)]
+    fits = [fit_quadratic(star, seen_values(star, 2, 3, rng)[0], exact=False) for _ in range(400)]
     for part in ("even", "odd"):
         squares = sum(getattr(fit, part)[0] for fit in fits) / sum(getattr(fit, part)[1] for fit in fits)
         # χ² with more than 10000 degrees of freedom: 5 standard deviations are 7 %
@@ -90,8 +90,8 @@ def test_an_exact_fit_takes_cubic_terms_out_of_the_gradient():
     star, slope = Star(3, 3, both=False), np.array([1.0, -2.0, 0.5])
     f = lambda z: 5.0 + z @ slope + np.vecdot(z, z) + z[:, 0] ** 3 - 2 * z[:, 2] ** 3  # noqa: E731
     values = Values(np.array([5.0]), *((f(rows)[None], f(-rows)[None]) for rows in (star.axis_rows, star.couple_rows)))
-    assert_allclose(fitted(star, values, exact=True).gradient, slope, atol=1e-14)
-    assert np.abs(fitted(star, values, exact=False).gradient - slope).max() > 0.1  # what least squares makes of them
+    assert_allclose(fit_quadratic(star, values, exact=True).gradient, slope, atol=1e-14)
+    assert np.abs(fit_quadratic(star, values, exact=False).gradient - slope).max() > 0.1  # what least squares makes of them
 
 
 def values_of(f, star, radius):
@@ -106,13 +106,13 @@ def test_extrapolation_takes_cubic_and_quartic_terms_out(rng):
     bent = lambda z: np.einsum("ni,ij,nj->n", z**2, cubic, z) + np.einsum("ni,ij,nj->n", z**2, quartic, z**2)  # noqa: E731
     f = lambda z: 7.0 + z @ slope + bowl(hessian, 0.0)(z) + bent(z)  # noqa: E731
     outer, inner = values_of(f, star, 1.0), values_of(f, star, INNER)
-    fit, plain = extrapolated(star, outer, inner), fitted(star, inner, exact=False)
+    fit, plain = fit_extrapolated(star, outer, inner), fit_quadratic(star, inner, exact=False)
     assert_allclose(fit.constant, 7.0, atol=1e-12)
     assert_allclose(fit.matrix, hessian, atol=1e-11)
     assert_allclose(fit.gradient, slope, atol=1e-12)
-    assert_allclose(fit.bend.change, 0.0, atol=1e-11)
+    assert_allclose(fit.lack_of_fit.change, 0.0, atol=1e-11)
     assert np.abs(plain.matrix / INNER**2 - hessian).max() > 0.1  # what is left at the inner radius alone
-    assert np.abs(plain.bend.change).max() > 0.01
+    assert np.abs(plain.lack_of_fit.change).max() > 0.01
 
 
 def test_errors_of_an_extrapolation_are_what_noise_in_each_value_makes_of_it(rng):
@@ -126,12 +126,12 @@ def test_errors_of_an_extrapolation_are_what_noise_in_each_value_makes_of_it(rng
     for i in range(total):  # coefficients are linear in values: the variance is the sum of squares over them
         numbers = iter(np.eye(total)[i])
         levels = [[np.reshape([next(numbers) for _ in range(int(np.prod(shape)))], shape) for shape in level] for level in sizes]
-        fit = extrapolated(star, *(Values(part[0], (part[1], part[2]), (part[3], part[4])) for part in levels))
+        fit = fit_extrapolated(star, *(Values(part[0], (part[1], part[2]), (part[3], part[4])) for part in levels))
         variance = variance + np.square(w.T @ fit.matrix @ w)
-        gradient, change = gradient + np.outer(fit.gradient, fit.gradient), change + np.square(fit.bend.change)
+        gradient, change = gradient + np.outer(fit.gradient, fit.gradient), change + np.square(fit.lack_of_fit.change)
     assert_allclose(fit.errors.of_form(w), variance, rtol=1e-10)
     assert_allclose(fit.errors.gradient, gradient, atol=1e-10)
-    assert_allclose(fit.bend.units, change, rtol=1e-10)
+    assert_allclose(fit.lack_of_fit.units, change, rtol=1e-10)
 
 
 # --- accuracy without noise ---------------------------------------------------------------------------------------------------------
@@ -395,7 +395,7 @@ def test_a_frame_that_noise_has_spoiled_is_not_used():
         hessian = turned(2, 1e6, rng)
         f = lambda X: bowl(hessian, np.ones(2))(X) + 0.01 * rng.standard_normal(len(X))  # noqa: B023, E731
         result = sl.minimize(f, np.zeros(2), 0.5, vectorized=True, maxfevals=10_000, rng=seed)
-        roots = [found_place(result, None, deviation).root for deviation in (0.01, 0.0)]
+        roots = [find_place(result, None, deviation).root for deviation in (0.01, 0.0)]
         conditions.append([np.linalg.cond(root.T @ hessian @ root) for root in roots])
         assert_allclose(relative(sl.curvature(f, result, vectorized=True), hessian), 1.0, atol=0.1)
     kept, last = np.median(conditions, axis=0)
@@ -450,12 +450,12 @@ def test_noise_that_is_told_is_not_measured(rng):
 # --- what it says about itself ------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_stands_against_a_plain_minimum(rng):
+def test_a_plain_minimum_has_no_warnings(rng):
     f = bowl(turned(3, 10.0, rng), np.ones(3), 1.0)
     found = sl.curvature(f, sl.minimize(f, np.zeros(3), 0.5, vectorized=True, rng=1), vectorized=True)
     assert found.problems == ()
     assert found.success
-    assert "nothing stands against" in found.summary()
+    assert "no warnings" in found.summary()
 
 
 def test_a_saddle_is_named():
@@ -635,9 +635,9 @@ def test_slopes_of_a_space_are_its_derivative():
 def test_a_frame_over_the_free_variables_has_their_covariance_given_the_others(rng):
     cov = turned(4, 100.0, rng)
     place = OptimizeResult(x=np.array([0.0, 1, 1, 1]), hess_inv=cov)
-    from sublevel.hessian.frame import found_place, free_frame
+    from sublevel.hessian.frame import find_place, free_frame
 
-    frame = free_frame(found_place(place, [(0, 5)] + [(None, None)] * 3), place.x)
+    frame = free_frame(find_place(place, [(0, 5)] + [(None, None)] * 3), place.x)
     assert isinstance(frame, Frame)
     given = cov[1:, 1:] - np.outer(cov[1:, 0], cov[0, 1:]) / cov[0, 0]
     assert_allclose((frame.root @ frame.root.T)[1:, 1:], given, rtol=1e-10)

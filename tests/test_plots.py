@@ -189,10 +189,10 @@ def test_no_letter_of_a_small_panel_is_cut_off(name, monkeypatch):
 
 def test_a_long_run_is_thinned_and_keeps_its_extremes():
     values = np.random.default_rng(1).standard_normal(50_000)
-    rows = run_plots._thinned(values)
+    rows = run_plots._thin_rows(values)
     assert rows.size <= run_plots.MOST_ROWS + 2
     assert {0, 49_999, values.argmin(), values.argmax()} <= {*rows.tolist()}
-    assert np.array_equal(run_plots._thinned(values[:100]), np.arange(100))
+    assert np.array_equal(run_plots._thin_rows(values[:100]), np.arange(100))
 
 
 def test_many_variables_are_drawn_as_quantiles(tmp_path):
@@ -285,12 +285,12 @@ def test_a_picture_for_a_file_leaves_pyplot_alone(tmp_path):
 
 
 def test_labels_stay_apart_and_near_their_curves():
-    places = run_plots._apart(np.array([0.5, 0.5, 0.5, 0.1, 0.99]), 0.05)
+    places = run_plots._separate(np.array([0.5, 0.5, 0.5, 0.1, 0.99]), 0.05)
     assert np.diff(np.sort(places)).min() > 0.05 - 1e-12
     np.testing.assert_allclose(places[:3].mean(), 0.5)
     np.testing.assert_allclose(places[3:], [0.1, 0.99])
-    assert run_plots._apart(np.full(4, 0.0), 0.1).min() == 0.0
-    assert run_plots._apart(np.full(4, 1.0), 0.1).max() == 1.0
+    assert run_plots._separate(np.full(4, 0.0), 0.1).min() == 0.0
+    assert run_plots._separate(np.full(4, 1.0), 0.1).max() == 1.0
 
 
 # ---------------------------------------------------------------------------------------------------- animation
@@ -394,7 +394,7 @@ def test_coarse_contour_lines_are_those_of_the_function(bounds):
     assert len(axis.collections) == 2
     grid = np.linspace(-1, 1, 69)
     fine = np.exp(np.sum([1.0, 3.0] * np.square(np.stack(np.meshgrid(grid, grid), axis=-1)), axis=-1))
-    refined = animation._refined(grid[::4], grid[::4], animation._ranks(fine[::4, ::4]), grid, grid)
+    refined = animation._refine(grid[::4], grid[::4], animation._ranks(fine[::4, ::4]), grid, grid)
     errors = animation._ranks(refined) - animation._ranks(fine)
     assert np.sqrt(np.mean(np.square(errors))) < 0.012  # half the least distance of two contour lines
 

@@ -15,7 +15,7 @@ from sublevel.engine.recipes import shape_only, xnes
 from sublevel.engine.transforms import ConstantVolume, DecreasingRates, ExponentialRates, FixedRates
 from sublevel.evaluation.evaluators import Compared, all_values
 from sublevel.rank_shape import average
-from sublevel.rank_shape.average import averaged, mean_variance
+from sublevel.rank_shape.average import average_shapes, mean_variance
 
 
 def hessian_root(d, condition, seed=5):
@@ -183,7 +183,7 @@ def wandering(phi, count, k, rng):
 def test_average_of_an_autoregressive_sequence_has_the_error_it_says(phi, rng):
     reported, true, found = [], [], []
     for _ in range(200):
-        got = averaged(wandering(phi, 60, 4, rng))
+        got = average_shapes(wandering(phi, 60, 4, rng))
         reported.append(got.error**2)
         found.append(got.correlation)
         true.append((got.root @ got.root.T)[np.triu_indices(4, 1)])
@@ -312,7 +312,7 @@ def test_iterations_that_told_nothing_are_counted():
 
 REFUSED = {
     "f has the same value, 1.0, at all points": {"fun": lambda x: 1.0},
-    r"f has no value but NaN or \+inf": {"fun": lambda x: np.nan},
+    r"f has no value except NaN or \+inf": {"fun": lambda x: np.nan},
     "at least 4 points per free direction, 8 here, got 7": {"popsize": 7},
     "`iterations` must be a whole number of at least 8": {"iterations": 7},
     "`sigma0` is missing": {"sigma0": None},
@@ -335,7 +335,7 @@ def test_what_cannot_work_is_refused(message):
 
 def test_a_result_has_its_own_deviations_and_bits_have_no_shape():
     found = sl.minimize(lambda x: x @ x, [1.0, 1.0], 0.5, rng=1)
-    with pytest.raises(ValueError, match="Enlarge them by `scale`"):
+    with pytest.raises(ValueError, match="Enlarge them with `scale`"):
         sl.shape_from_ranks(lambda x: x @ x, found, sigma0=1.0)
     with pytest.raises(ValueError, match="bits"):
         sl.shape_from_ranks(lambda x: x.sum(), sl.Optimizer([0.5, 0.5], None, method="pbil"))

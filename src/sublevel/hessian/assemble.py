@@ -1,4 +1,4 @@
-"""From a look through the frame to the user's coordinates."""
+"""Convert a probe from the whitened frame to user coordinates."""
 
 from __future__ import annotations
 
@@ -7,78 +7,78 @@ from typing import Any
 import numpy as np
 
 from sublevel.engine.arrays import Array
-from sublevel.hessian.findings import Evidence, Spectrum, found_problems, spectrum_of
+from sublevel.hessian.findings import Evidence, Spectrum, find_problems, spectrum_of
 from sublevel.hessian.frame import Frame, Place
 from sublevel.hessian.minimum import Minimum
-from sublevel.hessian.probing import Look
+from sublevel.hessian.probing import Probe
 from sublevel.hessian.result import Curvature
 from sublevel.run.diagnosis import Finding
 
 
-def described(look: Look, minimum: Minimum, names: tuple[str, ...], kind: str | None, n_residuals: int | None) -> Curvature:
-    """All there is to say, in the user's coordinates: those of a log-scaled variable move by x with those of the frame."""
-    frame, fit, spectrum = look.frame, look.fit, spectrum_of(look)
+def assemble_curvature(probe: Probe, minimum: Minimum, names: tuple[str, ...], kind: str | None, n_residuals: int | None) -> Curvature:
+    """The result in user coordinates; the derivative of a log-scaled variable with respect to its frame coordinate is x."""
+    frame, fit, spectrum = probe.frame, probe.fit, spectrum_of(probe)
     slopes = frame.slopes(minimum.x)
     b = frame.inverse / slopes
     hessian = b.T @ fit.matrix @ b
-    hess_inv, hess_inv_error = _inverse(look, spectrum, slopes)
-    curvatures, directions = _principal(look, spectrum, b, hessian)
+    hess_inv, hess_inv_error = _inverse(probe, spectrum, slopes)
+    curvatures, directions = _principal(probe, spectrum, b, hessian)
     return Curvature(
         x=minimum.x,
         fun=minimum.fun,
         centre=frame.centre,
         gradient=_whole(frame, b.T @ fit.gradient, np.nan),
-        gradient_error=_whole(frame, np.sqrt(look.odd_variance * np.diagonal(b.T @ fit.errors.gradient @ b)), np.nan),
+        gradient_error=_whole(frame, np.sqrt(probe.odd_variance * np.diagonal(b.T @ fit.errors.gradient @ b)), np.nan),
         hessian=_whole(frame, hessian, np.nan),
-        hessian_error=_whole(frame, np.sqrt(look.variance * fit.errors.of_form(b)), np.nan),
+        hessian_error=_whole(frame, np.sqrt(probe.variance * fit.errors.of_form(b)), np.nan),
         hess_inv=_whole(frame, hess_inv, 0.0),
         hess_inv_error=_whole(frame, hess_inv_error, 0.0),
         curvatures=curvatures,
-        curvatures_error=np.sqrt(look.variance * fit.errors.of_curvatures(b @ directions)),
+        curvatures_error=np.sqrt(probe.variance * fit.errors.of_curvatures(b @ directions)),
         directions=_rows(frame, directions),
         free=frame.free,
-        delta_f=look.delta,
-        noise=float(np.sqrt(look.scatter)),
+        delta_f=probe.delta,
+        noise=float(np.sqrt(probe.scatter)),
         dof=fit.even[1],
-        lack=float(np.max(look.lack, initial=0.0)),
-        nfev=look.nfev,
+        lack=float(np.max(probe.lack, initial=0.0)),
+        nfev=probe.nfev,
         kind=kind,
         n_residuals=n_residuals,
-        problems=found_problems(Evidence(look, spectrum, names)) + minimum.problems,
+        problems=find_problems(Evidence(probe, spectrum, names)) + minimum.problems,
         names=names,
         box=frame.box,
         is_log=frame.is_log,
-        is_noisy=look.ground.is_noisy,
+        is_noisy=probe.baseline.is_noisy,
     )
 
 
-def is_defined(look: Look) -> bool:
-    """Whether f was finite at all points of the look."""
-    return bool(np.isfinite(look.fit.matrix).all() and np.isfinite(look.fit.gradient).all())
+def is_defined(probe: Probe) -> bool:
+    """Whether f was finite at all points of the probe."""
+    return bool(np.isfinite(probe.fit.matrix).all() and np.isfinite(probe.fit.gradient).all())
 
 
-def _inverse(look: Look, spectrum: Spectrum, slopes: Array) -> tuple[Array, Array]:
-    """H⁻¹ (k, k) and its standard errors by the delta method; NaN for variables that a direction without curvature touches."""
-    root, sure, unit = slopes[:, None] * look.frame.root[look.frame.free], spectrum.is_sure, 2.0 * look.delta
+def _inverse(probe: Probe, spectrum: Spectrum, slopes: Array) -> tuple[Array, Array]:
+    """H⁻¹ (k, k) and its standard errors by the delta method; NaN for variables with a component along a direction without curvature."""
+    root, sure, unit = slopes[:, None] * probe.frame.root[probe.frame.free], spectrum.is_sure, 2.0 * probe.delta
     if spectrum.is_negative.any() or not sure.any():
         return np.full(root.shape, np.nan), np.full(root.shape, np.nan)
     vectors, values = spectrum.vectors[:, sure], unit * spectrum.values[sure]
     w = (vectors / values) @ (vectors.T @ root.T)
-    inverse, errors = root @ w, np.sqrt(look.variance * look.fit.errors.of_form(w))
+    inverse, errors = root @ w, np.sqrt(probe.variance * probe.fit.errors.of_form(w))
     least = np.maximum(spectrum.errors[~sure], 1e-12 * np.max(np.abs(spectrum.values)))
     added = np.sum(np.square(root @ spectrum.vectors[:, ~sure]) / (unit * least), axis=1)
-    touched = added > look.tuning.unknown_share * np.diagonal(inverse)
-    unknown = touched | touched[:, None]
+    is_unknown = added > probe.tuning.unknown_share * np.diagonal(inverse)
+    unknown = is_unknown | is_unknown[:, None]
     return np.where(unknown, np.nan, 0.5 * (inverse + inverse.T)), np.where(unknown, np.nan, errors)
 
 
-def _principal(look: Look, spectrum: Spectrum, b: Array, hessian: Array) -> tuple[Array, Array]:
+def _principal(probe: Probe, spectrum: Spectrum, b: Array, hessian: Array) -> tuple[Array, Array]:
     """Eigenvalues of the Hessian (k,), the largest first, and unit eigenvectors in columns (k, k).
 
-    Of a positive definite one by the singular values of a root, which keep twice as many digits of the small ones.
+    For a positive definite Hessian from the singular values of a root, which gives twice as many digits of the small ones.
     """
     if np.min(spectrum.values) > 0:
-        half = np.sqrt(2.0 * look.delta * spectrum.values)[:, None] * (spectrum.vectors.T @ b)
+        half = np.sqrt(2.0 * probe.delta * spectrum.values)[:, None] * (spectrum.vectors.T @ b)
         _, singular, rows = np.linalg.svd(half)
         return np.square(singular), _signed(rows.T)
     values, vectors = np.linalg.eigh(hessian)
@@ -86,7 +86,7 @@ def _principal(look: Look, spectrum: Spectrum, b: Array, hessian: Array) -> tupl
 
 
 def _signed(columns: Array) -> Array:
-    """Columns (k, m) whose largest part is positive."""
+    """Columns (k, m) with signs such that their largest component is positive."""
     largest = np.take_along_axis(columns, np.argmax(np.abs(columns), axis=0)[None], axis=0)
     return columns * np.where(largest < 0, -1.0, 1.0)
 
@@ -105,8 +105,8 @@ def _rows(frame: Frame, block: Array) -> Array:
     return whole
 
 
-def blank(frame: Frame, fun: float, fill: float, problem: Finding, **told: Any) -> Curvature:
-    """No curvature, and why; `fill` is what stands in the inverse Hessian."""
+def empty_curvature(frame: Frame, fun: float, fill: float, problem: Finding, **labels: Any) -> Curvature:
+    """A result without a curvature, with the reason; `fill` is the value in the inverse Hessian."""
     d, k = frame.free.size, frame.size
     vector, matrix = np.full(d, np.nan), np.full((d, d), np.nan)
     return Curvature(
@@ -129,25 +129,31 @@ def blank(frame: Frame, fun: float, fill: float, problem: Finding, **told: Any) 
         problems=(problem,),
         box=frame.box,
         is_log=frame.is_log,
-        **told,
+        **labels,
     )
 
 
-def undefined(look: Look, names: tuple[str, ...], kind: str | None, n_residuals: int | None) -> Curvature:
-    """f has no number somewhere around the centre."""
+def undefined_curvature(probe: Probe, names: tuple[str, ...], kind: str | None, n_residuals: int | None) -> Curvature:
+    """f is not finite somewhere around the centre."""
     sentence = (
-        f"f is not finite everywhere within a rise of {look.delta:.3g} around the point that was given, however near it was looked at: "
-        "return a finite value there, or give `bounds` that keep away from where there is none"
+        f"f is not finite everywhere around the given point (region: rise of {probe.delta:.3g}); return a finite value there, or pass "
+        "`bounds` that exclude points without one"
     )
-    problem = Finding("undefined", sentence, {"delta_f": look.delta})
-    return blank(
-        look.frame, look.ground.value, np.nan, problem, delta_f=look.delta, nfev=look.nfev, names=names, kind=kind, n_residuals=n_residuals
+    problem = Finding("undefined", sentence, {"delta_f": probe.delta})
+    return empty_curvature(
+        probe.frame,
+        probe.baseline.value,
+        np.nan,
+        problem,
+        delta_f=probe.delta,
+        nfev=probe.nfev,
+        names=names,
+        kind=kind,
+        n_residuals=n_residuals,
     )
 
 
-def nothing_free(place: Place, frame: Frame, names: tuple[str, ...], kind: str | None, n_residuals: int | None) -> Curvature:
+def fixed_curvature(place: Place, frame: Frame, names: tuple[str, ...], kind: str | None, n_residuals: int | None) -> Curvature:
     """No variable is free."""
-    problem = Finding(
-        "at_bound", "all variables are fixed or lie at a bound: there is no curvature to look at", {"variables": place.x.size}
-    )
-    return blank(frame, place.fun, 0.0, problem, delta_f=np.nan, nfev=0, names=names, kind=kind, n_residuals=n_residuals)
+    problem = Finding("at_bound", "all variables are fixed or lie at a bound: there is no free direction", {"variables": place.x.size})
+    return empty_curvature(frame, place.fun, 0.0, problem, delta_f=np.nan, nfev=0, names=names, kind=kind, n_residuals=n_residuals)

@@ -1,4 +1,4 @@
-"""How the objective of a curvature is called, kept for questions that come later."""
+"""The objective of a curvature and how to evaluate it, kept for later calls."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sublevel.validation import Workers, as_flag, as_on_error, as_timeout, as_wo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Calls:
-    """The objective of points alone, and how to evaluate it. Pickled, it is None: functions of a session often cannot be stored."""
+class ObjectiveCalls:
+    """The objective, without further arguments, and how to evaluate it. It is pickled as None: functions often cannot be stored."""
 
     fun: Callable[..., Any]
     vectorized: bool = False
@@ -24,15 +24,15 @@ class Calls:
     on_error: OnError = "raise"
 
     @classmethod
-    def checked(cls, fun: Any, args: Any, vectorized: Any, workers: Any, timeout: Any, on_error: Any) -> Calls:
-        """From what the user gave."""
+    def from_arguments(cls, fun: Any, args: Any, vectorized: Any, workers: Any, timeout: Any, on_error: Any) -> ObjectiveCalls:
+        """Validate the arguments of a public function."""
         validate_callable("fun", fun)
         how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
         return cls(with_args(fun, args), *how)
 
     @contextmanager
     def open(self, failures: Failures | None = None) -> Generator[Evaluator]:
-        """An evaluator, closed in the end; failed evaluations are noted in `failures`."""
+        """An evaluator that is closed at the end; failed evaluations are recorded in `failures`."""
         evaluate = evaluator(self.fun, self.vectorized, self.workers, self.timeout, self.on_error, failures)
         try:
             yield evaluate
@@ -40,11 +40,11 @@ class Calls:
             evaluate.close()
 
     def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
-        """None."""
+        """Pickle as None."""
         return _no_calls, ()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Calls:
-        """The same: there is nothing in it that could change."""
+    def __deepcopy__(self, memo: dict[int, Any]) -> ObjectiveCalls:
+        """The same object, which is immutable."""
         return self
 
 
@@ -52,23 +52,25 @@ def _no_calls() -> None:
     return None
 
 
-def calls_for(kept: Calls | None, fun: Any, **given: Any) -> Calls:
-    """Calls of `fun` if there is one, else those that were kept; what is `given` and not None replaces their settings."""
-    told = {name: setting for name, setting in given.items() if setting is not None}
+def resolve_calls(default: ObjectiveCalls | None, fun: Any, **given: Any) -> ObjectiveCalls:
+    """Calls of `fun` if given, else the `default` ones; settings in `given` that are not None replace theirs."""
+    settings = {name: setting for name, setting in given.items() if setting is not None}
     if fun is not None:
-        return Calls.checked(fun, **{"args": (), "vectorized": False, "workers": 1, "timeout": None, "on_error": "raise"} | told)
-    if kept is None:
-        raise ValueError(
-            "the objective is not at hand: a curvature that was pickled or loaded does not keep it. Give it again by `fun`, with `args`."
+        return ObjectiveCalls.from_arguments(
+            fun, **{"args": (), "vectorized": False, "workers": 1, "timeout": None, "on_error": "raise"} | settings
         )
-    if "args" in told:
-        raise ValueError(f"`args` belong to `fun`, got args={told['args']!r} without it. The objective that was kept has its own.")
-    how = {name: told.get(name, getattr(kept, name)) for name in ("vectorized", "workers", "timeout", "on_error")}
-    return Calls.checked(kept.fun, (), **how)
+    if default is None:
+        raise ValueError(
+            "the objective is not available: a pickled or loaded curvature does not keep it. Pass it again as `fun`, with its `args`."
+        )
+    if "args" in settings:
+        raise ValueError(f"`args` requires `fun`, got args={settings['args']!r} without it.")
+    how = {name: settings.get(name, getattr(default, name)) for name in ("vectorized", "workers", "timeout", "on_error")}
+    return ObjectiveCalls.from_arguments(default.fun, (), **how)
 
 
-def failed_calls(failures: Failures) -> tuple[Finding, ...]:
-    """A finding if evaluations failed otherwise than by returning NaN."""
+def failure_findings(failures: Failures) -> tuple[Finding, ...]:
+    """A finding if evaluations failed other than by returning NaN."""
     count = len(failures) - failures.counts[NAN]
     if not count:
         return ()

@@ -1,4 +1,4 @@
-"""Curvature from values of f: a quadratic regression in the whitened frame, at a scale where f tells most."""
+"""Curvature from values of f: a quadratic regression in the whitened frame, at the most informative scale."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sublevel.evaluation.failures import Failures, OnError
-from sublevel.hessian.assemble import described, is_defined, nothing_free, undefined
-from sublevel.hessian.calls import Calls, failed_calls
-from sublevel.hessian.extrapolation import extrapolated_smooth, seen_change, settled
+from sublevel.hessian.assemble import assemble_curvature, fixed_curvature, is_defined, undefined_curvature
+from sublevel.hessian.calls import ObjectiveCalls, failure_findings
+from sublevel.hessian.extrapolation import extrapolate_smooth, repeat_until_precise, significant_change
 from sublevel.hessian.findings import Spectrum, spectrum_of
-from sublevel.hessian.frame import Frame, Place, found_names, found_place, free_frame
-from sublevel.hessian.minimum import reported_minimum
+from sublevel.hessian.frame import Frame, Place, find_names, find_place, free_frame
+from sublevel.hessian.minimum import choose_minimum
 from sublevel.hessian.probing import (
-    Ground,
-    Look,
+    Baseline,
     Objective,
-    ground_at,
-    looked,
-    probed_curvature,
-    quadratic_axes,
-    scaled_axes,
-    telling_rise,
+    Probe,
+    choose_scale,
+    estimate_curvature,
+    fit_star,
+    informative_rise,
+    measure_baseline,
+    scale_axes,
 )
 from sublevel.hessian.result import Curvature
 from sublevel.hessian.tuning import Tuning
@@ -35,8 +35,8 @@ KINDS = ("nll", "least_squares")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked, checked."""
+class Options:
+    """The validated arguments of `curvature`."""
 
     delta: float | None
     noise: float | None
@@ -44,8 +44,8 @@ class Question:
     n_residuals: int | None
 
     @classmethod
-    def checked(cls, delta_f: Any, noise: Any, kind: Any, n_residuals: Any) -> Question:
-        """From what the user gave."""
+    def from_arguments(cls, delta_f: Any, noise: Any, kind: Any, n_residuals: Any) -> Options:
+        """Validate the arguments."""
         if kind is not None and kind not in KINDS:
             raise ValueError(f"`kind` must be None, {' or '.join(map(repr, KINDS))}, got {short_repr(kind)}.")
         if kind == "least_squares" and n_residuals is None:
@@ -61,13 +61,13 @@ class Question:
             n_residuals=None if n_residuals is None else as_count("n_residuals", n_residuals),
         )
 
-    def rise(self, ground: Ground, size: int) -> float | None:
-        """The rise of f to look at, None if any will do: the user's, or the one that means one standard deviation."""
+    def rise(self, baseline: Baseline, size: int) -> float | None:
+        """The rise of f over the region: `delta_f`, or that of one standard deviation; None if it is free."""
         if self.delta is not None or self.kind is None:
             return self.delta
-        unit = 1.0 if self.n_residuals is None else 2.0 * ground.value / (self.n_residuals - size)
-        tuning = ground.tuning
-        rise = float(np.clip(tuning.noise_signal * ground.noise, tuning.nll_rise * unit, tuning.max_nll_rise * unit))
+        unit = 1.0 if self.n_residuals is None else 2.0 * baseline.value / (self.n_residuals - size)
+        tuning = baseline.tuning
+        rise = float(np.clip(tuning.noise_signal * baseline.noise, tuning.nll_rise * unit, tuning.max_nll_rise * unit))
         return rise if rise > 0 else None
 
 
@@ -89,28 +89,50 @@ def curvature(
     timeout: float | None = None,
     on_error: OnError = "raise",
 ) -> Curvature:
-    """Hessian, inverse Hessian, error bars and principal directions of `fun` at a minimum that was found.
+    """Hessian, inverse Hessian, error bars and principal directions of `fun` at a minimum.
 
-    fun, args, vectorized, workers, timeout, on_error
-        As for `minimize`. Evaluations that fail are left out, and `problems` counts them.
-    result_or_optimizer
-        What `minimize` returned, an `Optimizer`, or any OptimizeResult with an `x`. The better the frame that the search has learned, the
-        fewer evaluations it takes: (d + 1)(d + 2) of them for a smooth function after a search with a full covariance.
-    delta_f
-        How much f rises over the region to look at. By default as little as rounding lets one see; a hundred times the noise if there is
-        noise, and from other radii where f bends; one standard deviation for a `kind`.
-    noise
-        Standard deviation of a value, 0 for none. By default it is measured if f does not return the same value at the same point.
-    kind, n_residuals
-        For `stderr`, `covariance` and `intervals()`: "nll" if f is a negative log-likelihood (a rise of 1/2 is one standard deviation),
-        "least_squares" if it is the sum of `n_residuals` squared residuals, whose variance is then estimated.
-    maxfevals, names
-        Evaluations that it may cost; under noise 500 + 10·(d + 1)(d + 2) by default. And what to call the variables in what is printed;
-        by default as `minimize` was told.
-    bounds, log_scaled
-        As for `minimize`; known already if the result is one of ours. Nothing outside is ever evaluated. Log-scaled variables are varied in
-        ln x; Hessian, covariance and standard errors are those of x, intervals are transformed back.
+    A quadratic is fitted to values of `fun` around the minimum, in the frame that the search has learned. This takes (d + 1)(d + 2)
+    evaluations of a smooth function after a search with a full covariance, and more if the frame is less accurate or `fun` is noisy.
 
+    Parameters
+    ----------
+    fun : callable
+        The objective, as for `minimize`.
+    result_or_optimizer : Result, Optimizer or OptimizeResult
+        The minimum: the return value of `minimize`, an `Optimizer`, or any object with an attribute ``x``.
+    delta_f : float, optional
+        Rise of f over the region in which the quadratic is fitted. By default the smallest rise that rounding allows; 100 times the noise
+        if there is noise (extrapolated from several radii if f is not quadratic); one standard deviation if `kind` is given.
+    noise : float, optional
+        Standard deviation of a value; 0 for none. By default it is estimated if f returns different values at the same point.
+    maxfevals : int, optional
+        Maximum number of evaluations. The default under noise is 500 + 10·(d + 1)(d + 2).
+    kind : {None, "nll", "least_squares"}
+        What f is, which defines `stderr`, `covariance` and `intervals()`: "nll" for a negative log-likelihood (a rise of 1/2 is one
+        standard deviation), "least_squares" for a sum of squared residuals, whose variance is estimated.
+    n_residuals : int, optional
+        Number of squared residuals, required with kind="least_squares".
+    names : sequence of str, optional
+        Names of the variables; by default those passed to `minimize`.
+    args : tuple, optional
+        Additional arguments of `fun`.
+    bounds, log_scaled : optional
+        As for `minimize`; taken from the result if it comes from this package. Points outside the bounds are never evaluated. Log-scaled
+        variables are varied in ln x; Hessian, covariance and standard errors refer to x, intervals are transformed back.
+    vectorized, workers, timeout, on_error : optional
+        As for `minimize`. Failed evaluations are left out and counted in `problems`.
+
+    Returns
+    -------
+    Curvature
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid, `maxfevals` is too small, or the search was over bits.
+
+    Examples
+    --------
     >>> import sublevel as sl
     >>> valley = lambda x: (x[0] - 1) ** 2 + 100 * (x[1] - x[0]) ** 2
     >>> found = sl.curvature(valley, sl.minimize(valley, [0, 0], 0.5, rng=1))
@@ -118,142 +140,148 @@ def curvature(
     array([[ 202., -200.],
            [-200.,  200.]])
     """
-    calls = Calls.checked(fun, args, vectorized, workers, timeout, on_error)
-    question = Question.checked(delta_f, noise, kind, n_residuals)
+    calls = ObjectiveCalls.from_arguments(fun, args, vectorized, workers, timeout, on_error)
+    options = Options.from_arguments(delta_f, noise, kind, n_residuals)
     tuning = Tuning()
-    place_under = partial(found_place, result_or_optimizer, bounds, log_scaled=log_scaled, tuning=tuning)
-    return _curvature_at(calls, place_under, question, maxfevals, found_names(result_or_optimizer) if names is None else names, tuning)
+    place_under = partial(find_place, result_or_optimizer, bounds, log_scaled=log_scaled, tuning=tuning)
+    return _curvature_at(calls, place_under, options, maxfevals, find_names(result_or_optimizer) if names is None else names, tuning)
 
 
 def _curvature_at(
-    calls: Calls, place_under: Callable[[float], Place], question: Question, maxfevals: Any, names: Any, tuning: Tuning
+    calls: ObjectiveCalls, place_under: Callable[[float], Place], options: Options, maxfevals: Any, names: Any, tuning: Tuning
 ) -> Curvature:
-    """The same of a place, which is another one `place_under` noise."""
+    """The curvature at a place, which depends on the noise: `place_under(noise)`."""
     place = place_under(0.0)
-    called = as_names(names, place.x.size)
+    variables = as_names(names, place.x.size)
     frame = free_frame(place, place.x)
     if not frame.size:
-        return replace(nothing_free(place, frame, called, question.kind, question.n_residuals), calls=calls)
-    _check_n_residuals(frame, question)
-    budget = _checked_evaluations(maxfevals, frame.size, tuning)
+        return replace(fixed_curvature(place, frame, variables, options.kind, options.n_residuals), calls=calls)
+    _check_n_residuals(frame, options)
+    budget = _evaluation_budget(maxfevals, frame.size, tuning)
     with calls.open(failures := Failures()) as evaluate:
         objective = Objective(evaluate, budget, tuning)
-        look = _looked_at(objective, place, place_under, frame, question)
-        told = called, question.kind, question.n_residuals
-        found = described(look, reported_minimum(objective, look), *told) if is_defined(look) else undefined(look, *told)
-    return replace(found, nfev=objective.nfev, calls=calls, problems=found.problems + failed_calls(failures))
+        probe = _probe_minimum(objective, place, place_under, frame, options)
+        labels = variables, options.kind, options.n_residuals
+        found = (
+            assemble_curvature(probe, choose_minimum(objective, probe), *labels)
+            if is_defined(probe)
+            else undefined_curvature(probe, *labels)
+        )
+    return replace(found, nfev=objective.nfev, calls=calls, problems=found.problems + failure_findings(failures))
 
 
-def _checked_evaluations(maxfevals: Any, size: int, tuning: Tuning) -> float:
+def _evaluation_budget(maxfevals: Any, size: int, tuning: Tuning) -> float:
     least = (size + 1) * (size + 2) + tuning.repeats + 4
     budget = np.inf if maxfevals is None else as_budget("maxfevals", maxfevals)
     if budget < least:
-        raise ValueError(f"`maxfevals` must allow {least} evaluations for {size} free variables, got {maxfevals!r}.")
+        raise ValueError(f"`maxfevals` must be at least {least} for {size} free variables, got {maxfevals!r}.")
     return budget
 
 
-def _check_n_residuals(frame: Frame, question: Question) -> None:
-    if question.n_residuals is not None and question.n_residuals <= frame.size:
-        raise ValueError(f"`n_residuals` must exceed the number of free variables, {frame.size}, got {question.n_residuals}.")
+def _check_n_residuals(frame: Frame, options: Options) -> None:
+    if options.n_residuals is not None and options.n_residuals <= frame.size:
+        raise ValueError(f"`n_residuals` must exceed the number of free variables, {frame.size}, got {options.n_residuals}.")
 
 
-def _looked_at(objective: Objective, place: Place, place_under: Callable[[float], Place], frame: Frame, question: Question) -> Look:
-    """The last of several looks, each in a frame that the one before made rounder; one is enough if the search has learned its frame.
+def _probe_minimum(objective: Objective, place: Place, place_under: Callable[[float], Place], frame: Frame, options: Options) -> Probe:
+    """Probe f in rounder and rounder frames; one probe is enough if the search has learned its frame.
 
-    The place is another one `place_under` noise, of which the search cannot have learned.
+    Under noise the place is chosen anew, `place_under(noise)`, because the best point is then the luckiest one.
     """
-    ground = ground_at(objective, frame, place.fun, question.noise)
-    if ground.is_noisy:  # the best point is the luckiest one
-        place = place_under(ground.noise)
+    baseline = measure_baseline(objective, frame, place.fun, options.noise)
+    if baseline.is_noisy:
+        place = place_under(baseline.noise)
         frame = free_frame(place, np.clip(place.mean, *place.box))
-        ground = ground_at(objective, frame, np.nan, ground.noise)
+        baseline = measure_baseline(objective, frame, np.nan, baseline.noise)
     size = frame.size
-    if ground.is_noisy and not np.isfinite(objective.maxfevals):
+    if baseline.is_noisy and not np.isfinite(objective.maxfevals):
         objective.maxfevals = objective.tuning.noisy_budget + 10 * (size + 1) * (size + 2)
-    asked = question.rise(ground, size)
-    seen = probed_curvature(objective, frame, ground, asked, place.curvature)
-    delta = asked or telling_rise(frame, ground, seen)
-    frame = frame.turned(np.sqrt(2.0 * delta / seen) * np.eye(size)) if seen > 0 else frame
-    is_fixed, turn = asked is not None or ground.is_noisy, 0
+    asked = options.rise(baseline, size)
+    seen = estimate_curvature(objective, frame, baseline, asked, place.curvature)
+    delta = asked or informative_rise(frame, baseline, seen)
+    frame = frame.transform(np.sqrt(2.0 * delta / seen) * np.eye(size)) if seen > 0 else frame
+    is_fixed, turn = asked is not None or baseline.is_noisy, 0
     while True:
-        axes = scaled_axes(objective, frame, ground, delta, size if is_fixed or turn else _checks(objective, size))
-        look = looked(objective, axes if is_fixed else quadratic_axes(objective, axes, ground), ground)
+        axes = scale_axes(objective, frame, baseline, delta, size if is_fixed or turn else _n_inner_axes(objective, size))
+        probe = fit_star(objective, axes if is_fixed else choose_scale(objective, axes, baseline), baseline)
         last = turn + 1 == objective.tuning.max_passes or objective.left < 2 * axes.star.evaluations
-        better = None if last else _better(look, moved=look.frame.centre is not place.x)
+        better = None if last else _next_region(probe, moved=probe.frame.centre is not place.x)
         if better is None:
-            return _finished(objective, look, question)
-        is_fixed |= better.delta > look.delta
-        if better.frame.centre is not look.frame.centre:
-            value, ground = ground.value, ground_at(objective, better.frame, np.nan, ground.noise)
-            if not ground.value < value:
-                return _finished(objective, look, question)
+            return _finish(objective, probe, options)
+        is_fixed |= better.delta > probe.delta
+        if better.frame.centre is not probe.frame.centre:
+            value, baseline = baseline.value, measure_baseline(objective, better.frame, np.nan, baseline.noise)
+            if not baseline.value < value:
+                return _finish(objective, probe, options)
         frame, delta, turn = better.frame, better.delta, turn + 1
 
 
-def _finished(objective: Objective, look: Look, question: Question) -> Look:
-    """The look repeated under noise; without, and with a `kind`, the limit of small radii, seen from one standard deviation."""
-    by_kind = question.kind is not None and question.delta is None
-    if look.ground.is_noisy:
-        finished = settled(objective, look, question.delta is not None)
+def _finish(objective: Objective, probe: Probe, options: Options) -> Probe:
+    """Repeat the probe under noise; without noise, and with a `kind`, extrapolate it to radius 0."""
+    by_kind = options.kind is not None and options.delta is None
+    if probe.baseline.is_noisy:
+        final = repeat_until_precise(objective, probe, options.delta is not None)
     else:
-        finished = _narrowed(objective, extrapolated_smooth(objective, look)) if by_kind else look
-    if not by_kind or finished is look or (look.ground.is_noisy and finished.inner is None):
-        return finished
-    return replace(finished, plain_lack=seen_change(look, look.tuning.not_quadratic), plain_delta=look.delta)
+        final = _narrow(objective, extrapolate_smooth(objective, probe)) if by_kind else probe
+    if not by_kind or final is probe or (probe.baseline.is_noisy and final.inner is None):
+        return final
+    return replace(final, plain_lack=significant_change(probe, probe.tuning.not_quadratic), plain_delta=probe.delta)
 
 
-def _narrowed(objective: Objective, look: Look) -> Look:
-    """A look nearer to the minimum while curvatures that change with the radius hide whether there is one."""
-    tuning = look.tuning
+def _narrow(objective: Objective, probe: Probe) -> Probe:
+    """Narrow the region while curvatures change too much with the radius to show whether there is a minimum."""
+    tuning = probe.tuning
     for _ in range(tuning.max_narrowings):
-        frame, size = look.frame, look.frame.size
-        is_good = not seen_change(look, tuning.not_quadratic) and spectrum_of(look).is_minimum
-        if is_good or not np.max(look.lack, initial=0.0) > tuning.min_change or not objective.can_spare(10 * size, size):
+        frame, size = probe.frame, probe.frame.size
+        is_good = not significant_change(probe, tuning.not_quadratic) and spectrum_of(probe).is_minimum
+        if is_good or not np.max(probe.lack, initial=0.0) > tuning.min_change or not objective.can_spare(10 * size, size):
             break
-        axes = scaled_axes(objective, frame.turned(tuning.narrowing * np.eye(size)), look.ground, tuning.narrowing**2 * look.delta, size)
-        nearer = extrapolated_smooth(objective, looked(objective, axes, look.ground))
+        axes = scale_axes(
+            objective, frame.transform(tuning.narrowing * np.eye(size)), probe.baseline, tuning.narrowing**2 * probe.delta, size
+        )
+        nearer = extrapolate_smooth(objective, fit_star(objective, axes, probe.baseline))
         if not np.isfinite(nearer.fit.matrix).all():
             break
-        look = nearer
-    return look
+        probe = nearer
+    return probe
 
 
-def _checks(objective: Objective, size: int) -> int:
-    """How many axes get inner points: all, but a few less where (d + 1)(d + 2) evaluations, with one for the minimum, would not do."""
+def _n_inner_axes(objective: Objective, size: int) -> int:
+    """Number of axes with inner points: all, or fewer if that would exceed (d + 1)(d + 2) evaluations including one at the minimum."""
     return int(np.clip(((size + 1) * (size + 2) - 1 - objective.nfev - 2 * size - size * (size - 1)) // 2, 1, size))
 
 
-class _Aim(NamedTuple):
-    """Where to look next."""
+class _Region(NamedTuple):
+    """Frame and rise of the next probe."""
 
     frame: Frame
     delta: float
 
 
-def _better(look: Look, moved: bool) -> _Aim | None:
-    """Where to look next, such that curvatures are equal and the minimum lies in the middle; None if it is so already, or hopeless.
+def _next_region(probe: Probe, moved: bool) -> _Region | None:
+    """A region in which curvatures are equal and the minimum is central; None if the present one is, or if there is no minimum.
 
-    Where the minimum lies outside, the centre is moved to it; if that was done before, f is not the quadratic it seemed: look wider.
+    If the minimum lies outside the region, the centre is moved to it; if that was done before, the region is widened instead.
     """
-    frame, size = look.frame, look.frame.size
-    if not np.isfinite(look.fit.matrix).all():
-        return _Aim(frame.turned(0.25 * np.eye(size)), look.delta / 16.0)
-    spectrum = spectrum_of(look)
+    frame, size = probe.frame, probe.frame.size
+    if not np.isfinite(probe.fit.matrix).all():
+        return _Region(frame.transform(0.25 * np.eye(size)), probe.delta / 16.0)
+    spectrum = spectrum_of(probe)
     sizes = np.abs(spectrum.values)
-    distance = float(np.linalg.norm(look.newton)) if spectrum.is_minimum else look.slope
-    if distance > look.tuning.trusted_radius and not look.ground.is_noisy:
+    distance = float(np.linalg.norm(probe.newton)) if spectrum.is_minimum else probe.slope
+    if distance > probe.tuning.trusted_radius and not probe.baseline.is_noisy:
         if spectrum.is_minimum and not moved:
-            return _Aim(replace(_rounder(look, spectrum), centre=frame.points(look.newton)), look.delta)
-        wider = look.tuning.recentre_factor * distance if moved else distance
-        return _Aim(frame.turned(wider * np.eye(size)), look.delta * wider**2)
-    roundness = look.tuning.roundness_for_noise if look.ground.is_noisy else look.tuning.roundness
+            return _Region(replace(_rounder_frame(probe, spectrum), centre=frame.points(probe.newton)), probe.delta)
+        wider = probe.tuning.recentre_factor * distance if moved else distance
+        return _Region(frame.transform(wider * np.eye(size)), probe.delta * wider**2)
+    roundness = probe.tuning.roundness_for_noise if probe.baseline.is_noisy else probe.tuning.roundness
     if spectrum.is_negative.any() or np.min(sizes) >= roundness * np.max(sizes):
         return None
-    return _Aim(_rounder(look, spectrum), look.delta)
+    return _Region(_rounder_frame(probe, spectrum), probe.delta)
 
 
-def _rounder(look: Look, spectrum: Spectrum) -> Frame:
-    """The frame in which the curvatures that were seen are equal."""
+def _rounder_frame(probe: Probe, spectrum: Spectrum) -> Frame:
+    """The frame in which the measured curvatures are equal."""
     sizes = np.abs(spectrum.values)
-    least = look.tuning.roundness**2 * np.max(sizes)
-    return look.frame.turned(spectrum.vectors / np.sqrt(np.maximum(sizes, np.maximum(spectrum.errors, least))))
+    least = probe.tuning.roundness**2 * np.max(sizes)
+    return probe.frame.transform(spectrum.vectors / np.sqrt(np.maximum(sizes, np.maximum(spectrum.errors, least))))

@@ -1,4 +1,4 @@
-"""A quadratic f₀ + gᵀz + ½zᵀQz from values at a star of antithetic points, and what its coefficients are worth.
+"""A quadratic f₀ + gᵀz + ½zᵀQz from values at a star of antithetic points, with the variances of its coefficients.
 
 The points are the centre, ±s·eᵢ at two radii s, and ±(eᵢ + eⱼ)/√2, under noise also ±(eᵢ − eⱼ)/√2. Half sums of antithetic values hold
 f₀ and Q, half differences hold g; each Qᵢⱼ has pairs of its own. So p = (d + 1)(d + 2)/2 coefficients cost O(d³) work instead of O(p³):
@@ -20,10 +20,10 @@ INNER = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Star:
-    """Which points to evaluate in k dimensions: pairs ±z of rows z (m, k), the centre not among them."""
+    """The points to evaluate in k dimensions: pairs ±z of rows z (m, k), without the centre."""
 
     size: int  # k
-    checks: int  # axes (the first so many) that have inner points too
+    checks: int  # number of axes, the first ones, that have inner points
     both: bool  # also the differences eᵢ − eⱼ
 
     @property
@@ -46,13 +46,13 @@ class Star:
 
     @property
     def evaluations(self) -> int:
-        """How many one round of them costs, with the centre."""
+        """Evaluations of one round, including the centre."""
         return 1 + 2 * (self.size + self.checks) + self.size * (self.size - 1) * (2 if self.both else 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What was seen: n values at the centre (n,), and m rounds of both ends of the axes and couples (m, rows)."""
+    """Values at the centre (n,), and m rounds at both ends of the axes and couples (m, rows)."""
 
     centre: Array
     axes: tuple[Array, Array]  # f(z), f(−z)
@@ -69,8 +69,8 @@ class Errors:
     """Variances of the coefficients, in units of the variance of one value."""
 
     block: Array  # (k + 1, k + 1), covariance of (f₀, Q₁₁ … Q_kk)
-    couple: float  # of what each Qᵢⱼ has for itself
-    both: bool  # if not, Qᵢⱼ also inherits −2f₀ − ½(Qᵢᵢ + Qⱼⱼ)
+    couple: float  # of the part of Qᵢⱼ that is measured independently
+    both: bool  # if not, Qᵢⱼ also contains −2f₀ − ½(Qᵢᵢ + Qⱼⱼ)
     gradient: Array  # (k, k), covariance of g
 
     def of_form(self, columns: Array) -> Array:
@@ -97,7 +97,7 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class Quadratic:
-    """The regression: coefficients, errors, and the scatter that is left, even and odd part apart."""
+    """The regression: coefficients, errors, and residuals, separately for the even and the odd part."""
 
     constant: float
     gradient: Array  # (k,)
@@ -106,20 +106,20 @@ class Quadratic:
     even: tuple[float, int]  # sum of squared residuals and their degrees of freedom: noise and quartic terms
     odd: tuple[float, int]  # noise and cubic terms
     pure: tuple[float, int]  # of values at the same points: noise alone
-    bend: Bend
+    lack_of_fit: LackOfFit
 
 
 @dataclass(frozen=True, slots=True)
-class Bend:
-    """What is not quadratic: rises of f (n,) along axes and couples beside what a quadratic lets expect."""
+class LackOfFit:
+    """Deviations from a quadratic: rises of f (n,) along axes and couples, less those expected of a quadratic."""
 
     change: Array  # (n,)
     units: Array  # (n,), their variances, in units of the variance of one value
-    lift: Array  # (n,), times that f₀ was counted in them
+    lift: Array  # (n,), coefficients of f₀ in them
 
-    def above(self, constant: float, unit: float) -> Bend:
+    def subtract_constant(self, constant: float, unit: float) -> LackOfFit:
         """With f₀ known, and its variance."""
-        return Bend(self.change - self.lift * constant, self.units + np.square(self.lift) * unit, np.zeros_like(self.lift))
+        return LackOfFit(self.change - self.lift * constant, self.units + np.square(self.lift) * unit, np.zeros_like(self.lift))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,65 +132,65 @@ class Halves:
     lift: float = 1.0
 
 
-def fitted(star: Star, values: Values, exact: bool) -> Quadratic:
+def fit_quadratic(star: Star, values: Values, exact: bool) -> Quadratic:
     """Least squares over all rounds; through the value at the centre if that is exact."""
     halves = _halves(values, float(values.centre.mean()))
     axes, k = halves.even[0], star.size
     unit = 0.5 * (1.0 + INNER**-4) * halves.units[0]
-    bend = _bend(star, halves, axes[: star.checks] - axes[k:] / INNER**2, unit, 1.0 - INNER**-2)
-    return _regression(star, halves, (values,), bend, exact)
+    lack_of_fit = _lack_of_fit(star, halves, axes[: star.checks] - axes[k:] / INNER**2, unit, 1.0 - INNER**-2)
+    return _regression(star, halves, (values,), lack_of_fit, exact)
 
 
-def extrapolated(star: Star, outer: Values, inner: Values, exact: bool = False) -> Quadratic:
-    """The same from stars of radius 1 and s = INNER, to which quartic terms of f, and cubic ones, make no difference.
+def fit_extrapolated(star: Star, outer: Values, inner: Values, exact: bool = False) -> Quadratic:
+    """The same from stars of radius 1 and s = INNER; cubic and quartic terms of f have no effect.
 
-    Even halves are f₀ + a + c outside and f₀ + s²a + s⁴c inside, of which (inner − s⁴·outer)/(s² − s⁴) = a + (1 + 1/s²)·f₀ is left; odd
-    ones a + c and sa + s³c, of which (inner − s³·outer)/(s − s³) = a is: Richardson's extrapolation to radius 0. Whether that depends
-    on the radius is seen along the axes, where there are points of radius s² too. The stars have `both` kinds of couples, or the value at
+    Even halves are f₀ + a + c outside and f₀ + s²a + s⁴c inside, from which (inner − s⁴·outer)/(s² − s⁴) = a + (1 + 1/s²)·f₀ follows; odd
+    ones a + c and sa + s³c, from which (inner − s³·outer)/(s − s³) = a follows: Richardson extrapolation to radius 0. Its dependence
+    on the radius is checked along the axes, which also have points of radius s². The stars have `both` kinds of couples, or the value at
     the centre is `exact`.
     """
     base = float(np.concatenate([outer.centre, inner.centre]).mean())
     wide, near = _halves(outer, base), _halves(inner, base)
     k, lift = star.size, 1.0 + INNER**-2
     halves = Halves(
-        even=(_without(wide.even[0][:k], near.even[0][:k], 2), _without(wide.even[1], near.even[1], 2)),
-        odd=(_without(wide.odd[0][:k], near.odd[0][:k], 1), _without(wide.odd[1], near.odd[1], 1)),
+        even=(_eliminate(wide.even[0][:k], near.even[0][:k], 2), _eliminate(wide.even[1], near.even[1], 2)),
+        odd=(_eliminate(wide.odd[0][:k], near.odd[0][:k], 1), _eliminate(wide.odd[1], near.odd[1], 1)),
         units=(extrapolated_unit(wide.units[0], near.units[0], 2), extrapolated_unit(wide.units[1], near.units[1], 1)),
         lift=lift,
     )
-    nearer = _without(near.even[0][: star.checks], near.even[0][k:], 2) / INNER**2
+    nearer = _eliminate(near.even[0][: star.checks], near.even[0][k:], 2) / INNER**2
     unit = 0.5 * extrapolated_unit(wide.units[0], ((1.0 + INNER**2) ** 2 + INNER**-4) * near.units[0], 2)
-    bend = _bend(star, halves, halves.even[0][: star.checks] - nearer, unit, lift * (1.0 - INNER**-2))
-    return _regression(replace(star, checks=0), halves, (outer, inner), bend, exact)
+    lack_of_fit = _lack_of_fit(star, halves, halves.even[0][: star.checks] - nearer, unit, lift * (1.0 - INNER**-2))
+    return _regression(replace(star, checks=0), halves, (outer, inner), lack_of_fit, exact)
 
 
-def _bend(star: Star, halves: Halves, change: Array, unit: float, lift: float) -> Bend:
-    """The change (checks,) along axes with its variance and times of f₀; under noise also what couples rise by beside half their axes."""
+def _lack_of_fit(star: Star, halves: Halves, change: Array, unit: float, lift: float) -> LackOfFit:
+    """The change (checks,) along axes with its variance and coefficient of f₀; under noise also couples less their axes."""
     units, lifts = np.full(len(change), unit), np.full(len(change), lift)
     if not star.both:
-        return Bend(change, units, lifts)
+        return LackOfFit(change, units, lifts)
     i, j = star.couples
     axes, couples = halves.even
     between = 0.5 * (couples[: i.size] + couples[i.size :]) - 0.5 * (axes[i] + axes[j])
-    return Bend(
+    return LackOfFit(
         np.concatenate([change, between]),
         np.concatenate([units, np.full(i.size, 0.5 * halves.units[0])]),
         np.concatenate([lifts, np.zeros(i.size)]),
     )
 
 
-def _without(outer: Array, inner: Array, power: int) -> Array:
-    """What goes with s^power in halves at radius 1 and s = INNER, without what goes with s^(power + 2)."""
+def _eliminate(outer: Array, inner: Array, power: int) -> Array:
+    """The part of halves at radius 1 and s = INNER proportional to s^power, with the term in s^(power + 2) eliminated."""
     return (inner - INNER ** (power + 2) * outer) / (INNER**power - INNER ** (power + 2))
 
 
 def extrapolated_unit(outer: float, inner: float, power: int) -> float:
-    """What that makes of the variances of the outer and the inner ones."""
+    """Variance of the extrapolated half from those of the outer and the inner one."""
     return (inner + INNER ** (2 * power + 4) * outer) / np.square(INNER**power - INNER ** (power + 2))
 
 
 def _halves(values: Values, base: float) -> Halves:
-    """Of values above a base."""
+    """Halves of values less a base value."""
     (axes_plus, axes_minus), (couples_plus, couples_minus) = values.axes, values.couples
     return Halves(
         even=((0.5 * (axes_plus + axes_minus) - base).mean(axis=0), (0.5 * (couples_plus + couples_minus) - base).mean(axis=0)),
@@ -199,17 +199,17 @@ def _halves(values: Values, base: float) -> Halves:
     )
 
 
-def _regression(star: Star, halves: Halves, seen: tuple[Values, ...], bend: Bend, exact: bool) -> Quadratic:
-    """All coefficients from the halves of what was seen."""
+def _regression(star: Star, halves: Halves, seen: tuple[Values, ...], lack_of_fit: LackOfFit, exact: bool) -> Quadratic:
+    """All coefficients from the halves of the values."""
     centre = np.concatenate([values.centre for values in seen])
     (even_unit, odd_unit), couples = halves.units, halves.even[1]
     design, rises, weight = _block_design(star, halves)
     weight[0] = centre.size * even_unit
-    coefficients, block = _solved(design, rises, weight, exact)
+    coefficients, block = _solve_block(design, rises, weight, exact)
     constant, diagonal = float(coefficients[0]), coefficients[1:]
     gradient, gradient_errors, odd_left = (_exact_odd_fit if exact else _odd_fit)(star, halves.odd)
     even_left = float(np.sum(weight * np.square(rises - design @ coefficients)))
-    at_centre, even, odd = _scatter([centre[:, None]], 1.0), _pure(seen, 1.0), _pure(seen, -1.0)
+    at_centre, even, odd = _scatter([centre[:, None]], 1.0), _pure_error(seen, 1.0), _pure_error(seen, -1.0)
     return Quadratic(
         constant=float(centre.mean()) + constant,
         gradient=gradient,
@@ -218,12 +218,12 @@ def _regression(star: Star, halves: Halves, seen: tuple[Values, ...], bend: Bend
         even=(even_left / even_unit + at_centre[0] + even[0], len(rises) - star.size - 1 + at_centre[1] + even[1]),
         odd=(odd_left[0] / odd_unit + odd[0], odd_left[1] + odd[1]),
         pure=(at_centre[0] + even[0] + odd[0], at_centre[1] + even[1] + odd[1]),
-        bend=bend.above(constant, even_unit * float(block[0, 0])),
+        lack_of_fit=lack_of_fit.subtract_constant(constant, even_unit * float(block[0, 0])),
     )
 
 
-def _solved(design: Array, seen: Array, weight: Array, exact: bool) -> tuple[Array, Array]:
-    """(f₀, Q₁₁ … Q_kk) and their covariance in units of the variance of one value; f₀ is 0 and sure if the centre is exact."""
+def _solve_block(design: Array, seen: Array, weight: Array, exact: bool) -> tuple[Array, Array]:
+    """(f₀, Q₁₁ … Q_kk) and their covariance in units of the variance of one value; f₀ is exactly 0 if the centre is exact."""
     unknown = slice(1 if exact else 0, None)
     part = design[:, unknown]
     block = np.zeros((design.shape[1], design.shape[1]))
@@ -241,7 +241,7 @@ def _matrix(star: Star, constant: float, diagonal: Array, couples: Array) -> Arr
 
 
 def _block_design(star: Star, halves: Halves) -> tuple[Array, Array, Array]:
-    """Design (n, k + 1), even halves (n,) and weights (n,) of what tells about f₀ and the diagonal of Q, the centre first."""
+    """Design (n, k + 1), even halves (n,) and weights (n,) of the equations for f₀ and the diagonal of Q, the centre first."""
     eye = np.eye(star.size)
     i, j = star.couples
     axes, couples = halves.even
@@ -266,7 +266,7 @@ def _odd_fit(star: Star, odd: tuple[Array, Array]) -> tuple[Array, Array, tuple[
 
 
 def _exact_odd_fit(star: Star, odd: tuple[Array, Array]) -> tuple[Array, Array, tuple[float, int]]:
-    """The same without noise, from the axes alone: of those with inner points the cubic term is taken out, s·g + s³·c at two radii s."""
+    """The same without noise, from the axes alone: with inner points the cubic term is eliminated, s·g + s³·c at two radii s."""
     gradient, variances = odd[0][: star.size].copy(), np.full(star.size, 0.5)
     inner = odd[0][star.size :] / INNER
     gradient[: star.checks] = (inner - INNER**2 * gradient[: star.checks]) / (1.0 - INNER**2)
@@ -275,7 +275,7 @@ def _exact_odd_fit(star: Star, odd: tuple[Array, Array]) -> tuple[Array, Array, 
     return gradient, np.diag(variances), (2.0 * float(np.sum(np.square(left))), len(left))
 
 
-def _pure(seen: tuple[Values, ...], sign: float) -> tuple[float, int]:
+def _pure_error(seen: tuple[Values, ...], sign: float) -> tuple[float, int]:
     """Squares of even (sign 1) or odd (sign −1) halves about the means of their points, in units of one value, and degrees of freedom."""
     return _scatter([0.5 * (plus + sign * minus) for values in seen for plus, minus in (values.axes, values.couples)], 2.0)
 

@@ -1,6 +1,6 @@
-"""Where the curvature is asked for, and the frame in which the valley is round: x = centre + root·z.
+"""The point at which the curvature is computed, and the frame in which f is round: x = centre + root·z.
 
-A log-scaled variable moves by factors instead: x = centre·exp(root·z). Its row of a root, and its room in the box, are in units of ln x.
+For a log-scaled variable x = centre·exp(root·z); its row of a root and its distances to bounds are in units of ln x.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from sublevel.validation import as_bounds, as_log_scaled, as_x0, short_repr
 
 EPS = float(np.finfo(np.float64).eps)
 MOST_VARIABLES = 10_000
-"""Variables up to which a Hessian fits into memory: 800 MB."""
+"""Largest number of variables: the Hessian then takes 800 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A minimum as somebody found it, in the user's coordinates."""
+    """A minimum in user coordinates, with the frame that the search has learned."""
 
     x: Array  # (d,), the best point
-    fun: float  # its value, NaN if not known
+    fun: float  # its value, NaN if unknown
     mean: Array  # (d,), the mean of the search: under noise a better estimate than the best point
     root: Array  # (d, k), of the learned covariance, C = root·rootᵀ
     box: tuple[Array, Array]  # (d,) each
     is_log: NDArray[np.bool_]  # (d,), log-scaled variables
-    span: Array | float = 0.0  # (d,), what the search took a box with an open end to be wide, if it had one
-    curvature: float = np.nan  # about what f″ is along a whitened direction, if the history tells
+    span: Array | float = 0.0  # (d,), the width that the search assumed for a half-open box
+    curvature: float = np.nan  # estimate of f″ along a whitened direction, from the history
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +61,26 @@ class Frame:
         return np.linalg.inv(self.root[self.free]).astype(np.float64)
 
     def points(self, z: Array) -> Array:
-        """The user's points (..., d), within the box whatever the rounding."""
+        """Points (..., d) in user coordinates, within the box in spite of rounding."""
         return np.clip(shift_where(self.is_log, self.centre, z @ self.root.T), *self.box)
 
     def slopes(self, x: Array) -> Array:
-        """How far the free variables (k,) move at x (d,) with the units of the root: 1, or x for log-scaled ones."""
+        """Derivatives (k,) of the free variables at x (d,) with respect to the units of the root: 1, or x for log-scaled ones."""
         return np.where(self.is_log, x, 1.0)[self.free]
 
     @property
     def magnitudes(self) -> Array:
-        """Sizes (k,) of the free variables that rounding is a part of, in the units of the root."""
+        """Magnitudes (k,) of the free variables, to which rounding is proportional, in the units of the root."""
         return np.where(self.is_log, 1.0, np.abs(self.centre))[self.free]
 
     @property
     def rounding(self) -> float:
-        """What rounding of x makes of z, at the points that two axes lead to."""
+        """Rounding error of z at the points that are reached by two axes."""
         largest = self.magnitudes + np.max(np.abs(self.root[self.free]), axis=1)
         return EPS * float(np.linalg.norm(self.inverse * largest))
 
-    def turned(self, matrix: Array) -> Frame:
-        """The frame with root·matrix for a root, matrix (k, k)."""
+    def transform(self, matrix: Array) -> Frame:
+        """The frame with root·matrix as its root, matrix (k, k)."""
         return replace(self, root=self.root @ matrix)
 
     def reach(self, rounding: float) -> Array:
@@ -94,40 +94,38 @@ class Frame:
 
 
 def in_search_units(is_log: NDArray[np.bool_], *points: Array) -> tuple[Array, ...]:
-    """Points (d,) or ends of a box, by their logarithms where variables are log-scaled; what is not positive is −inf there."""
+    """Points (d,) or ends of a box, as logarithms where variables are log-scaled; −inf there if not positive."""
     return tuple(log_where(is_log, np.where(is_log, np.maximum(point, 0.0), point)) for point in points)
 
 
-def found_place(found: Any, bounds: Any, noise: float = 0.0, log_scaled: Any = None, tuning: Tuning | None = None) -> Place:
-    """The place that an Optimizer, a result of `minimize`, or any other OptimizeResult stands for, if values scatter by so much."""
+def find_place(found: Any, bounds: Any, noise: float = 0.0, log_scaled: Any = None, tuning: Tuning | None = None) -> Place:
+    """The place of an Optimizer, a result of `minimize`, or any other OptimizeResult, for values with this noise."""
     if isinstance(found, Optimizer):
         _refuse_log_scaled(log_scaled)
-        return _searched_place(found.best_x, found.best_fun, found.theta_of_best, found.space, bounds)
+        return _place_of_search(found.best_x, found.best_fun, found.theta_of_best, found.space, bounds)
     if not hasattr(found, "x"):
-        raise TypeError(f"the curvature is asked at a result of `minimize` or at an Optimizer, got {short_repr(found)}.")
+        raise TypeError(f"expected a result of `minimize` or an Optimizer, got {short_repr(found)}.")
     if getattr(found, "history", None) is not None and hasattr(found, "mean"):
         _refuse_log_scaled(log_scaled)
         run = _best_run(found.history)
         least = _least_rise(found.history, noise, tuning or Tuning())
-        snapshots = _telling(found.history, run, least)
-        last, learned = (_searched_place(found.x, found.fun, seen[-1].theta, found.history.space, bounds) for seen in (run, snapshots))
-        return replace(last, root=learned.root, curvature=_seen_curvature(found.history, snapshots, least))
+        snapshots = _informative_snapshots(found.history, run, least)
+        last, learned = (_place_of_search(found.x, found.fun, seen[-1].theta, found.history.space, bounds) for seen in (run, snapshots))
+        return replace(last, root=learned.root, curvature=_curvature_of_history(found.history, snapshots, least))
     x = as_x0(found.x)
     box = _box(bounds, x.size)
     is_log = as_log_scaled(False if log_scaled is None else log_scaled, box[0], x)
-    root = _foreign_root(found, x, is_log)
+    root = _root_of_other_result(found, x, is_log)
     return Place(x, float(getattr(found, "fun", np.nan)), x, root, box, is_log)
 
 
 def _refuse_log_scaled(log_scaled: Any) -> None:
     if log_scaled is not None:
-        raise ValueError(
-            f"`log_scaled` is known from the search, got {short_repr(log_scaled)}. Leave it out: it is for points found by others."
-        )
+        raise ValueError(f"`log_scaled` is known from the search and must be left out, got {short_repr(log_scaled)}.")
 
 
-def found_names(found: Any) -> tuple[str, ...] | None:
-    """The names that the variables of an Optimizer or of a result of `minimize` were given; None if there are none."""
+def find_names(found: Any) -> tuple[str, ...] | None:
+    """The variable names of an Optimizer or of a result of `minimize`; None if there are none."""
     if isinstance(found, Optimizer):
         return found.start.names
     return getattr(getattr(found, "history", None), "given_names", None)
@@ -139,14 +137,14 @@ def _best_run(history: History) -> list[Snapshot]:
     return [snapshot for snapshot in history.snapshots if snapshot.run == best] or history.snapshots[-1:]
 
 
-def _telling(history: History, snapshots: list[Snapshot], least: float) -> list[Snapshot]:
-    """The snapshots up to the last at which values differed by more than rounding or noise: after that a search forgets its shape."""
+def _informative_snapshots(history: History, snapshots: list[Snapshot], least: float) -> list[Snapshot]:
+    """The snapshots up to the last one whose values differ by more than rounding or noise: after that the shape is forgotten."""
     is_clear = np.flatnonzero(_rises(history, snapshots, least)[1])
     return snapshots[: is_clear[-1] + 1] if is_clear.size else snapshots
 
 
 def _rises(history: History, snapshots: list[Snapshot], least: float) -> tuple[Array, NDArray[np.bool_]]:
-    """How far the best of a generation lay above the best of all at each snapshot (s,), and where that is more than rounding and noise."""
+    """The best value of each snapshot's generation less the best of all (s,), and where it exceeds `least`."""
     columns = history.arrays()
     rows = np.minimum(np.searchsorted(columns["nfev"], [snapshot.nfev for snapshot in snapshots]), len(history) - 1)
     rises = columns["generation_best"][rows] - _best_value(history)
@@ -162,11 +160,11 @@ def _least_rise(history: History, noise: float, tuning: Tuning) -> float:
     return max(tuning.history_clear * np.spacing(abs(_best_value(history))), tuning.history_clear_of_noise * noise)
 
 
-def _seen_curvature(history: History, snapshots: list[Snapshot], least: float) -> float:
-    """A guess at f″ in the last whitened frame, from how far the values of generations lay above the best while the frame shrank.
+def _curvature_of_history(history: History, snapshots: list[Snapshot], least: float) -> float:
+    """Estimate f″ in the last whitened frame from the values of generations above the best while the frame shrank.
 
-    The best of a generation lies about d/4 curvatures above the minimum; within a factor of ten is good enough here, so it is made a
-    power of two, which scales with f and x without rounding.
+    The best of a generation lies about d/4 curvatures above the minimum. A factor of ten is accurate enough, so the estimate is rounded to
+    a power of two, which scales with f and x exactly.
     """
     last, later = snapshots[-1].theta, snapshots[len(snapshots) // 2 :]
     rises, usable = _rises(history, later, least)
@@ -174,9 +172,9 @@ def _seen_curvature(history: History, snapshots: list[Snapshot], least: float) -
     return float(power_of_two_near(np.median((4.0 / last.dimension) * (rises * sizes)[usable]))) if usable.any() else np.nan
 
 
-def _searched_place(x: Array, fun: float, theta: Family, space: Space | None, bounds: Any) -> Place:
+def _place_of_search(x: Array, fun: float, theta: Family, space: Space | None, bounds: Any) -> Place:
     if not theta.continuous:
-        raise ValueError("bits have no curvature: the search was over 0 and 1.")
+        raise ValueError("a search over bits has no curvature.")
     check_number_of_variables(theta.dimension)
     root = theta.dense_root
     if space is None:
@@ -188,11 +186,11 @@ def _searched_place(x: Array, fun: float, theta: Family, space: Space | None, bo
 
 
 def check_number_of_variables(d: int) -> None:
-    """A Hessian of d variables can be computed."""
+    """Raise an error if d is too large for a Hessian."""
     if d > MOST_VARIABLES:
         raise ValueError(
-            f"the curvature of at most {MOST_VARIABLES} variables can be computed, got {d}: it has d² numbers and takes (d + 1)(d + 2) "
-            "evaluations. `result.std` has what a diagonal search learned."
+            f"the curvature of at most {MOST_VARIABLES} variables can be computed, got {d}: it has d² entries and takes (d + 1)(d + 2) "
+            "evaluations. `result.std` has the scales learned by a diagonal search."
         )
 
 
@@ -200,8 +198,8 @@ def _box(bounds: Any, d: int) -> tuple[Array, Array]:
     return as_bounds([(None, None)] * d if bounds is None else bounds, d)
 
 
-def _foreign_root(found: Any, x: Array, is_log: NDArray[np.bool_]) -> Array:
-    """A root of another method's `hess_inv` if that is one, else steps of a thousandth of x; in ln x for log-scaled variables."""
+def _root_of_other_result(found: Any, x: Array, is_log: NDArray[np.bool_]) -> Array:
+    """A root of another method's `hess_inv` if available, else steps of a thousandth of x; in ln x for log-scaled variables."""
     inverse: Any = getattr(found, "hess_inv", None)
     inverse = inverse.todense() if hasattr(inverse, "todense") else inverse
     if np.shape(inverse) == (x.size, x.size) and np.isfinite(inverse).all():

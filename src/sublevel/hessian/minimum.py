@@ -1,4 +1,4 @@
-"""The minimum that is reported: the lowest point that was evaluated, or under noise that of the fitted quadratic."""
+"""The minimum that is reported: the lowest point evaluated, or under noise the minimum of the fitted quadratic."""
 
 from __future__ import annotations
 
@@ -8,60 +8,60 @@ import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.hessian.findings import spectrum_of
-from sublevel.hessian.probing import Look, Objective
+from sublevel.hessian.probing import Objective, Probe
 from sublevel.run.diagnosis import Finding
 
 
 @dataclass(frozen=True, slots=True)
 class Minimum:
-    """A point of the user's, its value, and what is to be said about it."""
+    """A point in user coordinates, its value, and findings about it."""
 
     x: Array  # (d,)
     fun: float
     problems: tuple[Finding, ...] = ()
 
 
-def reported_minimum(objective: Objective, look: Look) -> Minimum:
-    """The minimum of the quadratic where f is not higher than at the centre, which may cost one evaluation; else the centre."""
-    is_trusted = spectrum_of(look).is_minimum and np.linalg.norm(look.newton) <= look.tuning.trusted_radius
-    z = look.newton if is_trusted else np.zeros(look.frame.size)
-    x = look.frame.points(z)
-    if look.ground.is_noisy:
-        return _minimum_under_noise(objective, look, z)
-    minimum = Minimum(look.frame.centre, look.ground.value)
-    if np.any(x != look.frame.centre) and objective.left >= 1:
+def choose_minimum(objective: Objective, probe: Probe) -> Minimum:
+    """The minimum of the quadratic if f is not higher there than at the centre (one evaluation at most), else the centre."""
+    is_trusted = spectrum_of(probe).is_minimum and np.linalg.norm(probe.newton) <= probe.tuning.trusted_radius
+    z = probe.newton if is_trusted else np.zeros(probe.frame.size)
+    x = probe.frame.points(z)
+    if probe.baseline.is_noisy:
+        return _minimum_under_noise(objective, probe, z)
+    minimum = Minimum(probe.frame.centre, probe.baseline.value)
+    if np.any(x != probe.frame.centre) and objective.left >= 1:
         value = float(objective.at(x[None].copy())[0])
-        minimum = Minimum(x, value) if value <= minimum.fun + look.ground.grain else minimum
-    return Minimum(minimum.x, minimum.fun, tuple(_lower_values(objective, look, minimum)))
+        minimum = Minimum(x, value) if value <= minimum.fun + probe.baseline.resolution else minimum
+    return Minimum(minimum.x, minimum.fun, tuple(_lower_values(objective, probe, minimum)))
 
 
-def _minimum_under_noise(objective: Objective, look: Look, z: Array) -> Minimum:
-    """The minimum z (k,) of the quadratic; the centre if it is far from there and a value shows that the quadratic does not hold."""
-    x, expected = look.frame.points(z), float(look.fit.constant + look.fit.gradient @ z + 0.5 * z @ look.fit.matrix @ z)
-    if np.linalg.norm(z) <= look.tuning.far or objective.left < 1:
+def _minimum_under_noise(objective: Objective, probe: Probe, z: Array) -> Minimum:
+    """The minimum z (k,) of the quadratic; the centre if z is far away and f there contradicts the quadratic."""
+    x, expected = probe.frame.points(z), float(probe.fit.constant + probe.fit.gradient @ z + 0.5 * z @ probe.fit.matrix @ z)
+    if np.linalg.norm(z) <= probe.tuning.far or objective.left < 1:
         return Minimum(x, expected)
     value = float(objective.at(x[None].copy())[0])
-    if value - expected <= max(look.tuning.clear_of_noise * look.ground.noise, look.tuning.missed * look.delta):
+    if value - expected <= max(probe.tuning.clear_of_noise * probe.baseline.noise, probe.tuning.missed * probe.delta):
         return Minimum(x, expected)
     sentence = (
-        f"the quadratic has its minimum where f is {value:.4g} instead of {expected:.4g}: f bends too much between there and the centre, "
-        "which is reported instead. Use a smaller `delta_f`, or `noise=` and more evaluations by `maxfevals`"
+        f"f is {value:.4g} instead of {expected:.4g} at the minimum of the quadratic, so the centre is reported: f is not quadratic "
+        "between the two. Decrease `delta_f`, or pass `noise` and increase `maxfevals`"
     )
-    return Minimum(look.frame.centre, look.ground.value, (Finding("off_minimum", sentence, {"excess": value - expected}),))
+    return Minimum(probe.frame.centre, probe.baseline.value, (Finding("off_minimum", sentence, {"excess": value - expected}),))
 
 
-def _lower_values(objective: Objective, look: Look, minimum: Minimum) -> list[Finding]:
-    """What was found below the point that was given, and below the one that is reported."""
-    least = max(look.tuning.clear * look.ground.grain, look.tuning.lower * look.delta)
+def _lower_values(objective: Objective, probe: Probe, minimum: Minimum) -> list[Finding]:
+    """Findings about values below that of the given point and below the reported minimum."""
+    least = max(probe.tuning.clear * probe.baseline.resolution, probe.tuning.lower * probe.delta)
     findings = list[Finding]()
     if (drop := objective.first - minimum.fun) > least:
         sentence = (
-            f"f is lower by {drop:.3g} at `x` than at the point that was given ({minimum.fun:.10g} instead of {objective.first:.10g}): the "
-            "search had not converged there, and all numbers belong to `x`"
+            f"f is lower by {drop:.3g} at `x` than at the given point ({minimum.fun:.10g} instead of {objective.first:.10g}): the search "
+            "had not converged. All numbers refer to `x`"
         )
         findings.append(Finding("better_point", sentence, {"drop": drop}))
     if (drop := minimum.fun - objective.best) > least and objective.best_x is not None:
         where = np.array2string(objective.best_x, threshold=20)
-        sentence = f"f is lower by {drop:.3g} at another evaluated point ({objective.best:.10g} at {where}): minimise again from there"
+        sentence = f"f is lower by {drop:.3g} at another point ({objective.best:.10g} at {where}); minimise again from there"
         findings.append(Finding("lower_point", sentence, {"drop": drop}))
     return findings

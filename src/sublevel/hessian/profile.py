@@ -1,4 +1,4 @@
-"""How far the quadratic holds: f along the principal directions."""
+"""How far the quadratic holds: values of f along the principal directions."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.evaluation.evaluators import all_values
-from sublevel.hessian.calls import Calls
+from sublevel.hessian.calls import ObjectiveCalls
 from sublevel.summaries import counted
 from sublevel.validation import as_numbers, as_positive, short_repr
 
 STEPS = (0.5, 1.0, 2.0, 3.0)
-"""Where f is looked at along a direction, in units of its standard deviation (of the step to a rise of 1/2, or of delta_f)."""
+"""Default steps along a direction, in units of the step at which the quadratic rises by `unit_rise`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
     """f along k principal directions, stiff to sloppy, at m steps to both sides.
 
-    `ratios` is how much f rises against what the quadratic says: 1 where that holds, NaN outside of the bounds.
+    `ratios` is the rise of f divided by that of the quadratic: 1 where the quadratic holds, NaN outside the bounds.
     """
 
     steps: Array  # (2m,), ascending, in units of the step that makes the quadratic rise by `unit`
@@ -31,7 +31,7 @@ class Profile:
     holds: Array  # (k, 2), the farthest step to the left and to the right up to which every ratio is within the tolerance of 1
     tolerance: float
     nfev: int
-    mainly: tuple[str, ...]  # what each direction is mainly made of
+    mainly: tuple[str, ...]  # the largest components of each direction
 
     def __str__(self) -> str:
         """A line for each direction."""
@@ -43,31 +43,31 @@ class Profile:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        """In one line."""
+        """One line."""
         return f"Profile({counted(len(self.mainly), 'direction')}, {counted(self.steps.size, 'step')}, {self.nfev} evaluations)"
 
 
-def profiled(found: Any, calls: Calls, steps: Any, tolerance: float, mainly: tuple[str, ...]) -> Profile:
-    """The profile of a curvature; directions along which f does not rise have NaN for ratios."""
-    at, tolerance = _checked_steps(steps), as_positive("tolerance", tolerance)
+def evaluate_profile(found: Any, calls: ObjectiveCalls, steps: Any, tolerance: float, mainly: tuple[str, ...]) -> Profile:
+    """The profile of a curvature; ratios are NaN along directions in which f does not rise."""
+    at, tolerance = _both_sides(steps), as_positive("tolerance", tolerance)
     unit = found.unit_rise
     with np.errstate(invalid="ignore", divide="ignore"):
         lengths = np.sqrt(2.0 * unit / np.where(found.curvatures > 0, found.curvatures, np.nan))
-    points = found.shifted(np.where(np.isnan(lengths), 0.0, lengths)[:, None, None] * at[:, None] * found.directions.T[:, None, :])
+    points = found.shift(np.where(np.isnan(lengths), 0.0, lengths)[:, None, None] * at[:, None] * found.directions.T[:, None, :])
     inside = np.all((points >= found.box[0]) & (points <= found.box[1]), axis=-1) & ~np.isnan(lengths)[:, None]
     values = np.full(inside.shape, np.nan)
-    asked = points[inside]
+    requested = points[inside]
     with calls.open() as evaluate:
-        values[inside] = all_values(evaluate, asked) if len(asked) else []
+        values[inside] = all_values(evaluate, requested) if len(requested) else []
     ratios = (values - found.fun) / (unit * np.square(at))
-    return Profile(at, unit, values, ratios, _holds(at, ratios, tolerance), tolerance, len(asked), mainly)
+    return Profile(at, unit, values, ratios, _holds(at, ratios, tolerance), tolerance, len(requested), mainly)
 
 
-def _checked_steps(steps: Any) -> Array:
+def _both_sides(steps: Any) -> Array:
     """Steps to both sides (2m,), ascending."""
     positive = np.unique(as_numbers("steps", steps))
     if not np.all(positive > 0):
-        raise ValueError(f"`steps` must be positive, got {short_repr(steps)}. They are taken to both sides.")
+        raise ValueError(f"`steps` must be positive, got {short_repr(steps)}. Steps are taken to both sides.")
     return np.concatenate([-positive[::-1], positive])
 
 

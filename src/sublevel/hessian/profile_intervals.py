@@ -1,4 +1,4 @@
-"""Profile-likelihood intervals: all ends at once, their evaluations side by side."""
+"""Profile-likelihood intervals; the evaluations of all ends are made together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array
 from sublevel.evaluation.evaluators import Evaluator, all_values
 from sublevel.evaluation.failures import Failures
-from sublevel.hessian.calls import Calls, failed_calls
+from sublevel.hessian.calls import ObjectiveCalls, failure_findings
 from sublevel.hessian.frame import in_search_units
 from sublevel.hessian.profile_path import Chart, End, Line, Target, climb
 from sublevel.hessian.report import WIDTH
@@ -26,30 +26,30 @@ from sublevel.validation import short_repr
 
 K = TypeVar("K")
 HARMLESS = frozenset({"at_bound", "failures"})
-"""Findings that leave the intervals as good as they are."""
+"""Findings that do not affect the intervals."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProfileIntervals:
-    """Profile-likelihood intervals of d variables: where f, minimised over the other variables, has risen by `rise`.
+    """Profile-likelihood intervals of d variables: the values at which f, minimised over the others, has risen by `rise`.
 
     Attributes
     ----------
     intervals : array, shape (d, 2)
-        Lower and upper ends: a bound where f rises too little within it, ±inf (0 below a log-scaled variable) where it rises too little
-        however far the variable goes, NaN where `problems` says why there is none and for variables that were not asked for.
+        Lower and upper ends: a bound if f rises too little before it, ±inf (0 for the lower end of a log-scaled variable) if f never rises
+        enough, NaN if `problems` gives the reason or the variable was not requested.
     at_bound : array of bool, shape (d, 2)
         Which ends are bounds.
     points : array, shape (d, 2, d)
-        The other variables at the ends.
+        All variables at each end.
     paths : tuple of array, shape (n, 2)
-        For each variable values that it took, ascending, and the rise of the profile there.
+        For each variable, its values in ascending order and the rise of the profile there.
     level, rise : float
-        The confidence level, and the rise of f that it stands for.
+        The confidence level and the corresponding rise of f.
     nfev : int
-        Evaluations that it took.
+        Number of evaluations.
     problems : tuple of Finding
-        A sentence for each end that is not a crossing, and for points below the minimum.
+        One for each end that is not a crossing, and for points below the minimum.
     """
 
     x: Array
@@ -68,15 +68,15 @@ class ProfileIntervals:
 
     @property
     def success(self) -> bool:
-        """Whether every end was found, be it a bound, and nothing lower than the minimum."""
+        """Whether every end was found (possibly a bound), and no point below the minimum."""
         return not {problem.name for problem in self.problems} - HARMLESS
 
     def plot(self, file: str | Path | None = None) -> Any:
-        """Draw each profile beside the parabola of the Hessian, into `file` if there is one. Returns the matplotlib Figure."""
+        """Draw each profile and the parabola of the Hessian, save the figure to `file` if given, and return it."""
         return curvature.profiles(self, file)
 
     def __str__(self) -> str:
-        """A line for each variable, and what to mind."""
+        """A line for each variable, and warnings."""
         rows = [["variable", "value", "− error", "+ error", f"{100 * self.level:.4g} % profile interval"]]
         for i in np.flatnonzero(np.isfinite(self.deviations)):
             (low, high), x = self.intervals[i], self.x[i]
@@ -88,15 +88,15 @@ class ProfileIntervals:
         return "\n".join([*aligned(rows), f"f rises by {self.rise:.4g} at the ends; {self.nfev} evaluations", *notes])
 
     def __repr__(self) -> str:
-        """In one line."""
+        """One line."""
         return f"ProfileIntervals({counted(self.x.size, 'variable')}, level {self.level:g}, {self.nfev} evaluations)"
 
 
 def profile_intervals(
-    found: Any, quantile: float, level: float, calls: Calls, variables: Any, maxfevals: float, tuning: ProfileTuning | None = None
+    found: Any, quantile: float, level: float, calls: ObjectiveCalls, variables: Any, maxfevals: float, tuning: ProfileTuning | None = None
 ) -> ProfileIntervals:
-    """The intervals of a curvature for a normal (or Student's t) quantile."""
-    wanted, unit = _wanted(variables, found), found.unit_rise
+    """Compute the intervals of a curvature for a normal or Student's t quantile."""
+    wanted, unit = _variable_indices(variables, found), found.unit_rise
     chart = _chart(found, tuning or ProfileTuning())
     target = _target(found, quantile, chart.tuning)
     failures = Failures()
@@ -104,15 +104,15 @@ def profile_intervals(
         values = _Values(evaluate, chart, found.fun, unit, _repeats(found, target), maxfevals)
         root = _root(found, chart, values)
         lines = {(i, side): _line(chart, root, found.free, i, side) for i in wanted for side in (0, 1) if i in chart.moving}
-        ends = _in_lockstep({key: climb(line, target) for key, line in lines.items() if line.limit > 1e-6}, values)
+        ends = _run_in_lockstep({key: climb(line, target) for key, line in lines.items() if line.limit > 1e-6}, values)
     for key, line in lines.items():
         if key not in ends:
             ends[key] = End(line.limit, "bound", line.offsets(line.limit, np.zeros(line.others.size)), 0.0)
-    return _assembled(found, chart, lines, ends, target, level, values, failed_calls(failures))
+    return _assemble(found, chart, lines, ends, target, level, values, failure_findings(failures))
 
 
-def _wanted(variables: Any, found: Any) -> list[int]:
-    """Indices of the variables that were asked for, by name or index; all if None."""
+def _variable_indices(variables: Any, found: Any) -> list[int]:
+    """Indices of the requested variables, given by name or index; all if None."""
     if variables is None:
         return list(range(found.x.size))
     given: list[Any] = [variables] if isinstance(variables, str | int) else list(variables)
@@ -124,20 +124,20 @@ def _wanted(variables: Any, found: Any) -> list[int]:
 
 
 def _target(found: Any, quantile: float, tuning: ProfileTuning) -> Target:
-    """The rise to find, in units of that of one standard deviation, with the noise that averaging will leave."""
+    """The rise to find, in units of that of one standard deviation, and the noise after averaging."""
     rise, noise = quantile**2, (found.noise if found.is_noisy else 0.0) / found.unit_rise
     repeats = int(np.ceil(max((noise / (tuning.precision * rise)) ** 2, 1.0)))
     if repeats > tuning.max_repeats:
         raise ValueError(
             f"noise of {found.noise:.3g} is too large for profile intervals: f rises by {rise * found.unit_rise:.3g} at their ends, which "
-            f'takes {repeats} evaluations of each point. Average in the objective, or use method="hessian".'
+            f'would take {repeats} evaluations of each point. Average in the objective, or use method="hessian".'
         )
     noise = noise / np.sqrt(repeats)
     return Target(rise, tuning.step_for_noise if noise else tuning.step, noise, max(tuning.accuracy * rise, 2.0 * noise))
 
 
 def _repeats(found: Any, target: Target) -> int:
-    """How often each point is evaluated."""
+    """Number of evaluations of each point."""
     return round((found.noise / found.unit_rise / target.noise) ** 2) if target.noise else 1
 
 
@@ -154,14 +154,14 @@ def _root(found: Any, chart: Chart, values: _Values) -> Array:
     free = found.free[chart.moving]
     inverse = found.hess_inv[np.ix_(chart.moving[free], chart.moving[free])]
     if not np.isfinite(inverse).all() or not np.all(np.diagonal(inverse) > 0):
-        reasons = "; ".join(str(problem) for problem in found.problems) or "the curvature has none"
-        raise ValueError(f"profile intervals need an inverse Hessian of all free variables to begin with, and there is none: {reasons}")
+        reasons = "; ".join(str(problem) for problem in found.problems) or "unknown reason"
+        raise ValueError(f"profile intervals need an inverse Hessian of all free variables, which is not available: {reasons}")
     root = np.zeros((chart.moving.size, chart.moving.size))
     slopes = np.where(found.is_log, found.x, 1.0)[chart.moving[free]]
     directions = found.directions[chart.moving[free]] / np.sqrt(found.curvatures)
     root[np.ix_(free, free)] = np.sqrt(2.0 * found.unit_rise) * directions / slopes[:, None]
     held = np.flatnonzero(~free)
-    scales = _in_lockstep({int(i): _probe_scale(chart, int(i)) for i in held}, values)
+    scales = _run_in_lockstep({int(i): _probe_scale(chart, int(i)) for i in held}, values)
     for i in held:
         root[i, i] = scale if isinstance(scale := scales[int(i)], float) else 1.0  # without evaluations left there is none
     return root
@@ -230,30 +230,30 @@ class _Values:
         return rises
 
 
-def _in_lockstep(climbs: dict[K, Generator[Array, Array, Any]], values: _Values) -> dict[K, Any]:
-    """What generators of offsets return, their requests evaluated together; those that cannot be paid for any more are closed."""
-    ends, asked = dict[K, Any](), {key: next(one) for key, one in climbs.items()}
-    while asked:
+def _run_in_lockstep(climbs: dict[K, Generator[Array, Array, Any]], values: _Values) -> dict[K, Any]:
+    """Run generators of offsets with their requests evaluated together, and return their results; those beyond the budget are closed."""
+    ends, requests = dict[K, Any](), {key: next(one) for key, one in climbs.items()}
+    while requests:
         paid = dict[K, Array]()
-        for key, offsets in asked.items():
+        for key, offsets in requests.items():
             if values.can_pay(len(offsets) + sum(map(len, paid.values()))):
                 paid[key] = offsets
             else:
                 climbs[key].close()
-                ends[key] = End(np.nan, "failed", offsets[0], np.nan, f"`maxfevals` = {values.maxfevals:g} did not suffice")
+                ends[key] = End(np.nan, "failed", offsets[0], np.nan, f"`maxfevals` = {values.maxfevals:g} was too small")
         if not paid:
             break
         rises = np.split(values(np.concatenate(list(paid.values()))), np.cumsum([len(offsets) for offsets in paid.values()])[:-1])
-        asked = {}
+        requests = {}
         for key, its in zip(paid, rises, strict=True):
             try:
-                asked[key] = climbs[key].send(its)
+                requests[key] = climbs[key].send(its)
             except StopIteration as stop:
                 ends[key] = stop.value
     return ends
 
 
-def _assembled(
+def _assemble(
     found: Any,
     chart: Chart,
     lines: dict[tuple[int, int], Line],
@@ -263,14 +263,14 @@ def _assembled(
     values: _Values,
     failed: tuple[Finding, ...],
 ) -> ProfileIntervals:
-    """The ends in the user's coordinates."""
+    """The ends in user coordinates."""
     d: int = found.x.size
     intervals, points, at_bound = np.full((d, 2), np.nan), np.full((d, 2, d), np.nan), np.zeros((d, 2), dtype=np.bool_)
     deviations, paths, problems = np.full(d, np.nan), [np.empty((0, 2))] * d, list[Finding]()
     fixed = np.setdiff1d(np.arange(d), chart.moving)
     intervals[fixed] = found.x[fixed, None]
     for i in sorted({i for i, _ in ends}):
-        deviations[i] = _own(lines[i, 1], i) * (found.x[i] if found.is_log[i] else 1.0)
+        deviations[i] = _scale_of_variable(lines[i, 1], i) * (found.x[i] if found.is_log[i] else 1.0)
         paths[i] = _path(chart, lines, ends, i, values.unit)
         for side in (0, 1):
             end, line = ends[i, side], lines[i, side]
@@ -279,20 +279,20 @@ def _assembled(
             problems += _end_problems(found, chart, end, i, side, target.rise * values.unit, values.unit)
     problems += _lower_point(values, target)
     rise = target.rise * values.unit
-    told = tuple(problems) + failed
+    findings = tuple(problems) + failed
     seen = tuple(paths), deviations, values.unit, found.is_log
-    return ProfileIntervals(found.x, intervals, at_bound, points, *seen, level, rise, values.nfev, told, found.names)
+    return ProfileIntervals(found.x, intervals, at_bound, points, *seen, level, rise, values.nfev, findings, found.names)
 
 
-def _own(line: Line, variable: int) -> float:
-    """What t = 1 makes of the variable itself, in offsets."""
+def _scale_of_variable(line: Line, variable: int) -> float:
+    """Offset of the variable itself at t = 1."""
     return float(line.direction[np.flatnonzero(line.chart.moving == variable)[0]])
 
 
 def _variable_at(chart: Chart, line: Line, variable: int, t: Array) -> Array:
-    """Values (n,) of a variable at t (n,), the others left aside."""
+    """Values (n,) of a variable at t (n,)."""
     offsets = np.zeros((t.size, chart.moving.size))
-    offsets[:, chart.moving == variable] = (t * _own(line, variable))[:, None]
+    offsets[:, chart.moving == variable] = (t * _scale_of_variable(line, variable))[:, None]
     return chart.points(offsets)[:, variable]
 
 
@@ -316,13 +316,13 @@ def _path(chart: Chart, lines: dict[tuple[int, int], Line], ends: dict[tuple[int
 
 
 def _end_problems(found: Any, chart: Chart, end: End, variable: int, side: int, rise: float, unit: float) -> list[Finding]:
-    """A sentence if an end is no crossing."""
+    """A finding if an end is not a crossing."""
     name, which = found.names[variable], ("lower", "upper")[side]
     where = f"{chart.points(end.offsets)[variable]:.6g}"
     sentences = {
-        "bound": f"the {which} end of {name} is its bound, {where}: f rises by {unit * end.rise:.3g} there, and {rise:.3g} is the level",
-        "open": f"{name} has no {which} end: f rises by {unit * end.rise:.3g} as far as {where}, and {rise:.3g} is the level",
-        "jump": f"the {which} end of {name} is where f jumps, at {where}",
+        "bound": f"the {which} end of {name} is its bound, {where}: f rises by {unit * end.rise:.3g} there, less than {rise:.3g}",
+        "open": f"{name} has no {which} end: f rises by {unit * end.rise:.3g} up to {where}, less than {rise:.3g}",
+        "jump": f"the {which} end of {name} is a jump of f at {where}",
         "failed": f"the {which} end of {name} was not found: near {name} = {where} {end.reason}",
     }
     names = {"bound": "at_bound", "open": "open", "jump": "jump", "failed": "failed"}
@@ -332,12 +332,12 @@ def _end_problems(found: Any, chart: Chart, end: End, variable: int, side: int, 
 
 
 def _lower_point(values: _Values, target: Target) -> list[Finding]:
-    """A sentence if a profile came below the minimum."""
+    """A finding if a profile fell below the minimum."""
     if -values.lowest <= max(values.chart.tuning.lower, 4.0 * target.noise):
         return []
     drop, where = -values.lowest * values.unit, np.array2string(values.lowest_x, threshold=20)
     sentence = (
-        f"f is lower by {drop:.3g} at x = {where} than at the minimum from which the profiles begin: minimise again from there, and repeat "
-        "the curvature and the intervals"
+        f"f is lower by {drop:.3g} at x = {where} than at the minimum; minimise again from there, and repeat the curvature and the "
+        "intervals"
     )
     return [Finding("lower_point", sentence, {"drop": drop})]

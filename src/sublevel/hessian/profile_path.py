@@ -1,7 +1,7 @@
-"""One end of a profile-likelihood interval: a variable is moved while the others are minimised over, until f has risen by a target.
+"""One end of a profile-likelihood interval: vary a variable, minimise over the others, until f has risen by a target.
 
-In units in which the quadratic rises by 1 at one standard deviation, F = (f − f_min)/unit, the quadratic says F = t² + |w|²: t is the
-variable in its standard deviations, w are the others in the whitened frame of what they vary given the variable (Venzon & Moolgavkar,
+In units in which the quadratic rises by 1 at one standard deviation, F = (f − f_min)/unit, the quadratic is F = t² + |w|²: t is the
+variable in its standard deviations, w are the others in the whitened frame of their conditional covariance (Venzon & Moolgavkar,
 Applied Statistics 37, 1988, solve the same equations with derivatives). Each step measures the gradient in w by differences, takes a
 quasi-Newton step in w within the bounds, and moves t along the secant of √F, which is a straight line for a quadratic.
 """
@@ -33,7 +33,7 @@ class Chart:
     tuning: ProfileTuning
 
     def points(self, offsets: Array) -> Array:
-        """The user's points (..., d), within the box whatever the rounding."""
+        """Points (..., d) in user coordinates, within the box in spite of rounding."""
         steps = np.zeros((*offsets.shape[:-1], self.x.size))
         steps[..., self.moving] = offsets
         return np.clip(shift_where(self.is_log, self.x, steps), *self.box)
@@ -41,14 +41,14 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What moves one variable to one side: o = t·direction, and A·w for the others."""
+    """The path of one variable to one side: o = t·direction, plus A·w for the others."""
 
     chart: Chart
     direction: Array  # (m,), where the quadratic has its minimum for t = 1
     others: NDArray[np.intp]  # (m − 1,)
     root: Array  # (m − 1, m − 1), A: of the covariance of the others given the variable
     limit: float  # t at the bound of the variable
-    is_guess: bool = False  # whether the curvature knows nothing of one of the others, because that lies at its bound
+    is_guess: bool = False  # whether the curvature is unknown for one of the others, which lies at its bound
 
     def offsets(self, t: float, w: Array) -> Array:
         """Offsets (m,), within the bounds."""
@@ -56,25 +56,25 @@ class Line:
         o[self.others] += self.root @ w
         return np.clip(o, self.chart.low, self.chart.high)
 
-    def held(self, offsets: Array) -> NDArray[np.bool_]:
+    def at_bounds(self, offsets: Array) -> NDArray[np.bool_]:
         """Which of the others (m − 1,) lie at a bound."""
         room = np.minimum(self.chart.high - offsets, offsets - self.chart.low)[self.others]
         return room <= self.chart.tuning.touching * np.linalg.norm(self.root, axis=1)
 
-    def is_new(self, before: Spot | None, spot: Spot) -> bool:
-        """Whether the curvature at a spot is not known from the one before, because another variable has left its bound."""
+    def is_unknown(self, before: Spot | None, spot: Spot) -> bool:
+        """Whether the curvature at a spot is unknown because another variable has reached or left its bound."""
         if not self.is_guess or before is None:
             return self.is_guess
-        return bool(np.any(self.held(self.offsets(before.t, before.w)) != self.held(self.offsets(spot.t, spot.w))))
+        return bool(np.any(self.at_bounds(self.offsets(before.t, before.w)) != self.at_bounds(self.offsets(spot.t, spot.w))))
 
-    def whitened(self, t: float, offsets: Array) -> Array:
+    def whiten(self, t: float, offsets: Array) -> Array:
         """w (m − 1,) of offsets (m,)."""
         return solve(self.root, (offsets - t * self.direction)[self.others])
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The rise to find, and how exactly."""
+    """The rise to find, and its tolerance."""
 
     rise: float  # of F: the square of a quantile
     step: float  # of differences, in standard deviations
@@ -86,12 +86,12 @@ class Target:
 class End:
     """Where a profile crosses the target, or why it does not."""
 
-    t: float  # in standard deviations; infinite if it never does, NaN if that is not known
+    t: float  # in standard deviations; infinite if it never does, NaN if unknown
     status: str  # "crossed", "bound", "open", "jump" or "failed"
     offsets: Array  # (m,), of the last point
     rise: float  # F there
     reason: str = ""
-    trail: tuple[tuple[float, float], ...] = ()  # t and F of the profile where it was looked at
+    trail: tuple[tuple[float, float], ...] = ()  # t and F of the evaluated points of the profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,29 +104,29 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Inner:
-    """What is known of F as a function of w: a Hessian, and the gradient at a spot.
+class InnerModel:
+    """A model of F as a function of w: a Hessian, and the gradient at a spot.
 
-    Gradients are one-sided differences, and the Hessian, that of the quadratic at first, is updated by them. Where f does not fall as
-    that predicts, `careful` ones are central differences, and the Hessian is measured by differences, too.
+    Gradients are one-sided differences; the Hessian, initially that of the quadratic, is updated from them. Where f does not decrease as
+    predicted, a `careful` model uses central differences and measures the Hessian by differences too.
     """
 
     model: Array  # (m − 1, m − 1)
     length: float  # of differences
     tuning: ProfileTuning
     gradient: Array = field(default_factory=lambda: np.zeros(0))  # (m − 1,)
-    spot: Spot | None = None  # where that was
-    is_other_t: bool = False  # whether t has changed since, and nothing can be learned from the gradient there
+    spot: Spot | None = None  # where the gradient was measured
+    is_other_t: bool = False  # whether t has changed since, so that the Hessian cannot be updated
     is_careful: bool = False
-    is_fresh: bool = False  # whether the Hessian is to be measured anew
-    is_measured: bool = False  # whether it was at the last spot
+    is_fresh: bool = False  # whether the Hessian must be measured
+    is_measured: bool = False  # whether it was measured at the last spot
 
-    def patience(self, at_limit: bool) -> float:
-        """Part of the target that a step must gain to be taken before the variable moves on, or at the limit before it ends there."""
+    def min_gain(self, at_limit: bool) -> float:
+        """Fraction of the target that an inner step must gain to be taken before t moves on, or ends at the limit."""
         return self.tuning.careful if self.is_careful else self.tuning.accuracy if at_limit else self.tuning.large
 
-    def careful(self) -> Inner:
-        """The same, not to be trusted."""
+    def careful(self) -> InnerModel:
+        """The same model, to be measured again."""
         return replace(self, is_careful=True, is_fresh=True, spot=None)
 
 
@@ -136,20 +136,20 @@ Climb = Generator[Array, Array, End]
 
 @dataclass(slots=True)
 class Trail:
-    """What is known of √F along t: it is 0 at 0, and at the target `root` it is to be found."""
+    """Known values of √F along t: 0 at t = 0; t is sought where it is `root`."""
 
     root: float
     tuning: ProfileTuning
     points: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, 0.0)])  # t and √F
-    others: list[tuple[float, Array, bool]] = field(default_factory=list[tuple[float, Array, bool]])  # t and w, and if that is a minimum
+    others: list[tuple[float, Array, bool]] = field(default_factory=list[tuple[float, Array, bool]])  # t, w, and whether w is a minimum
     low: float = 0.0  # the largest t below the crossing
     high: float = np.inf  # the smallest t above
     wall: float = np.inf  # the smallest t at which F is not finite
     is_undefined: bool = False  # whether it is NaN there
-    is_reset: bool = False  # whether a point above the crossing was forgotten
+    is_reset: bool = False  # whether a point above the crossing was dropped
 
     def add(self, spot: Spot, gain: float, is_sure: bool) -> None:
-        """Take note of the profile at t: where the others have their minimum, and by how much F is lower there."""
+        """Record the profile at t: the minimum over the others, and by how much F is lower there."""
         t = spot.t
         self.points.append((t, float(np.sqrt(max(spot.value - gain, 0.0)))))
         self.others = [*[(at, w, sure) for at, w, sure in self.others if at != t and sure], (t, spot.w, is_sure)]
@@ -160,7 +160,7 @@ class Trail:
 
     @property
     def crossing(self) -> float:
-        """Where the secant through the last point and its neighbour has the target."""
+        """t at which the secant through the last point and its neighbour reaches the target."""
         t, s = self.points[-1]
         near, its = min(self.points[:-1], key=lambda point: abs(point[0] - t) + (1e9 if point[0] == t else 0.0))
         overall = max(s, 1e-3 * self.root) / t
@@ -168,19 +168,19 @@ class Trail:
         return t + (self.root - s) / (slope if 0.2 * overall < slope < 5.0 * overall else overall)
 
     def reset(self, limit: float) -> float:
-        """Where to look next if what was taken for a point above the crossing is forgotten."""
+        """Drop the point above the crossing, and return the next t."""
         self.high, self.is_reset = np.inf, True
         return min(self.tuning.growth * self.low, limit)
 
-    def stop_at(self, spot: Spot) -> None:
-        """Take note of a spot if F is not finite there."""
+    def record_wall(self, spot: Spot) -> None:
+        """Record a spot if F is not finite there."""
         if spot.t < self.wall and not np.isfinite(spot.value):
             self.wall, self.is_undefined = spot.t, bool(np.isnan(spot.value))
 
-    def others_at(self, t: float) -> Array:
-        """Where the others (m − 1,) are to be expected: like t² at first, then as from a point about as far back as it goes forth.
+    def predict_others(self, t: float) -> Array:
+        """Predict the others (m − 1,) at t: proportional to t² at first, then along the line from a point about as far back as t is ahead.
 
-        Where a valley becomes straight, the minimum, t = 0, is not on its line: it is only used if no other point is far enough back.
+        The minimum, t = 0, is used only if no other point is far enough back: it is not on the line of a valley that becomes straight.
         """
         (at, w, _), before = self.others[-1], self.others[:-1]
         if not before:
@@ -190,13 +190,13 @@ class Trail:
         back, there, _ = min(known, key=lambda point: abs(np.log(abs(t - at) / abs(at - point[0]))))
         return w + (w - there) * (t - at) / (at - back)
 
-    def expected(self, t: float) -> float:
-        """F at t if √F goes on as to the last point."""
+    def predict_value(self, t: float) -> float:
+        """Predict F at t from the last point, with √F proportional to t."""
         at, s = self.points[-1]
         return (s * t / at) ** 2
 
     def next_t(self, limit: float) -> float | None:
-        """Where to look next; None if the target lies between two values of t that cannot be told apart."""
+        """The next t; None if the target lies between two values of t that are too close."""
         t = self.points[-1][0]
         upper = min(self.high, self.wall)
         if upper - self.low < self.tuning.jump * upper:
@@ -208,59 +208,61 @@ class Trail:
 
 
 def climb(line: Line, target: Target) -> Climb:
-    """Move a variable to one side until F has risen by the target."""
+    """Vary a variable to one side until F has risen by the target."""
     tuning, size = line.chart.tuning, line.others.size
     trail = Trail(np.sqrt(target.rise), tuning)
-    inner, last = Inner(2.0 * np.eye(size), target.step, tuning), Spot(0.0, np.zeros(size), 0.0)
+    inner, last = InnerModel(2.0 * np.eye(size), target.step, tuning), Spot(0.0, np.zeros(size), 0.0)
     spot, is_believed = (yield from _evaluate(line, min(trail.root, line.limit), np.zeros(size))), False
     for turn in range(tuning.max_steps):
         if not spot.value < tuning.hopeless * target.rise and spot.t - last.t > tuning.jump * trail.root:
-            trail.stop_at(spot)
+            trail.record_wall(spot)
             spot, is_believed = (yield from _evaluate(line, 0.5 * (last.t + spot.t), last.w)), False
             continue
         if not np.isfinite(spot.value):
-            trail.stop_at(spot)
-            return _wall(line, trail, last)
+            trail.record_wall(spot)
+            return _end_at_jump(line, trail, last)
         if is_believed and abs(spot.value - target.rise) <= target.tolerance:
             trail.add(spot, 0.0, True)
-            return _crossed(line, trail, spot)
-        inner = yield from _measured(line, spot, inner.careful() if turn == tuning.hasty_steps or line.is_new(inner.spot, spot) else inner)
+            return _end_at_crossing(line, trail, spot)
+        inner = yield from _measure_gradient(
+            line, spot, inner.careful() if turn == tuning.hasty_steps or line.is_unknown(inner.spot, spot) else inner
+        )
         if not np.isfinite(inner.gradient).all():
-            return _failed(line, trail, spot, "f is not finite around it")
+            return _end_as_failed(line, trail, spot, "f is not finite around it")
         (step, gain), last = _inner_step(line, spot, inner), spot
-        if spot.value - gain < tuning.far * target.rise and gain > inner.patience(spot.t == line.limit) * target.rise:
+        if spot.value - gain < tuning.far * target.rise and gain > inner.min_gain(spot.t == line.limit) * target.rise:
             lower = yield from _inner_move(line, spot, step, gain)
             if lower is not None or not inner.is_measured:
                 inner = inner if lower is not None and lower.value < spot.value - 0.5 * gain else inner.careful()
                 spot, is_believed = lower or spot, False
                 continue
             if gain > tuning.large * target.rise:
-                return _failed(line, trail, spot, "f does not fall along its gradient in the other variables")
+                return _end_as_failed(line, trail, spot, "f does not decrease along its gradient in the other variables")
             step, gain = np.zeros(size), 0.0
         trail.add(Spot(spot.t, spot.w + step, spot.value), gain, gain <= tuning.accuracy * target.rise)
-        end = _arrived(line, trail, target, spot, gain)
+        end = _check_end(line, trail, target, spot, gain)
         if end is not None:
             return end
         t = trail.next_t(line.limit)
         if t is None and (trail.is_reset or trail.wall < np.inf):
-            return _wall(line, trail, last)
+            return _end_at_jump(line, trail, last)
         spot, inner, is_believed = yield from _move_on(line, trail, target, inner, spot, t, gain)
-    return _failed(line, trail, spot, f"the minimum over the other variables was not found in {tuning.max_steps} steps")
+    return _end_as_failed(line, trail, spot, f"the minimum over the other variables was not found in {tuning.max_steps} steps")
 
 
 def _move_on(
-    line: Line, trail: Trail, target: Target, inner: Inner, spot: Spot, t: float | None, gain: float
-) -> Generator[Array, Array, tuple[Spot, Inner, bool]]:
-    """The spot at the next t, what is known of the others there, and whether their minimum is believed without a gradient.
+    line: Line, trail: Trail, target: Target, inner: InnerModel, spot: Spot, t: float | None, gain: float
+) -> Generator[Array, Array, tuple[Spot, InnerModel, bool]]:
+    """The spot at the next t, the inner model there, and whether its minimum is used without a gradient.
 
-    No t is left where a minimum over the others that was not one has misled the climb.
+    t is None if a wrong minimum over the others has misled the search; the model is then measured again.
     """
     tuning = trail.tuning
     if t is None:
         inner, t = inner.careful(), trail.reset(line.limit)
-    is_steady = abs(t / spot.t - 1.0) < tuning.near and not inner.is_careful and not line.held(line.offsets(spot.t, spot.w)).any()
-    there = yield from _evaluate(line, t, trail.others_at(t))
-    is_surprise = there.value > trail.expected(t) + max(gain, tuning.large * target.rise)
+    is_steady = abs(t / spot.t - 1.0) < tuning.near and not inner.is_careful and not line.at_bounds(line.offsets(spot.t, spot.w)).any()
+    there = yield from _evaluate(line, t, trail.predict_others(t))
+    is_surprise = there.value > trail.predict_value(t) + max(gain, tuning.large * target.rise)
     inner = inner.careful() if is_surprise else inner if is_steady else replace(inner, is_other_t=True)
     return there, inner, is_steady and gain <= tuning.accuracy * target.rise
 
@@ -269,45 +271,45 @@ def _evaluate(line: Line, t: float, w: Array) -> Generator[Array, Array, Spot]:
     """F at t and w, or as near as the bounds allow."""
     offsets = line.offsets(t, w)
     values = yield offsets[None]
-    return Spot(t, line.whitened(t, offsets), float(values[0]))
+    return Spot(t, line.whiten(t, offsets), float(values[0]))
 
 
-def _arrived(line: Line, trail: Trail, target: Target, spot: Spot, gain: float) -> End | None:
-    """The end if the climb is over."""
+def _check_end(line: Line, trail: Trail, target: Target, spot: Spot, gain: float) -> End | None:
+    """The end, if the search is finished."""
     tuning, rise = trail.tuning, spot.value - gain
     if gain <= tuning.accuracy * target.rise and abs(rise - target.rise) <= target.tolerance and trail.crossing <= line.limit:
-        return _crossed(line, trail, spot)
+        return _end_at_crossing(line, trail, spot)
     if spot.t == line.limit and rise < target.rise:
-        return _ended(line, trail, spot, spot.t, "bound")
+        return _make_end(line, trail, spot, spot.t, "bound")
     if spot.t >= tuning.max_t * trail.root and rise < target.rise:
-        return _ended(line, trail, spot, np.inf, "open")
+        return _make_end(line, trail, spot, np.inf, "open")
     return None
 
 
-def _ended(line: Line, trail: Trail, spot: Spot, t: float, status: str, reason: str = "") -> End:
+def _make_end(line: Line, trail: Trail, spot: Spot, t: float, status: str, reason: str = "") -> End:
     seen = tuple((t, s * s) for t, s in trail.points)
     return End(t, status, line.offsets(spot.t, spot.w), spot.value, reason, seen)
 
 
-def _crossed(line: Line, trail: Trail, spot: Spot) -> End:
-    """At the target, by the secant."""
+def _end_at_crossing(line: Line, trail: Trail, spot: Spot) -> End:
+    """An end at the target, by the secant."""
     t = min(trail.crossing, line.limit)
-    return _ended(line, trail, Spot(t, spot.w * (t / spot.t) ** 2, trail.root**2), t, "crossed")
+    return _make_end(line, trail, Spot(t, spot.w * (t / spot.t) ** 2, trail.root**2), t, "crossed")
 
 
-def _wall(line: Line, trail: Trail, last: Spot) -> End:
-    """Between two values of t that cannot be told apart F jumps above the target, or has no value."""
+def _end_at_jump(line: Line, trail: Trail, last: Spot) -> End:
+    """An end where F jumps above the target, or is undefined, between two close values of t."""
     if trail.is_undefined and trail.wall < trail.high:
-        return _failed(line, trail, last, "f returns NaN or fails beyond")
-    return _ended(line, trail, last, max(trail.low, last.t if trail.wall < np.inf else 0.0), "jump")
+        return _end_as_failed(line, trail, last, "f is NaN or fails beyond it")
+    return _make_end(line, trail, last, max(trail.low, last.t if trail.wall < np.inf else 0.0), "jump")
 
 
-def _failed(line: Line, trail: Trail, spot: Spot, reason: str) -> End:
-    return _ended(line, trail, spot, np.nan, "failed", reason)
+def _end_as_failed(line: Line, trail: Trail, spot: Spot, reason: str) -> End:
+    return _make_end(line, trail, spot, np.nan, "failed", reason)
 
 
 def _inner_move(line: Line, spot: Spot, step: Array, gain: float) -> Generator[Array, Array, Spot | None]:
-    """A lower point at the same t along an inner step; None if there is none."""
+    """A lower point at the same t along an inner step; None if none is found."""
     tuning = line.chart.tuning
     for _ in range(tuning.max_backtracks):
         tried = yield from _evaluate(line, spot.t, spot.w + step)
@@ -317,14 +319,14 @@ def _inner_move(line: Line, spot: Spot, step: Array, gain: float) -> Generator[A
     return None
 
 
-def _measured(line: Line, spot: Spot, inner: Inner) -> Generator[Array, Array, Inner]:
-    """With dF/dw (m − 1,) at a spot by differences along directions that are orthonormal in w, and an updated model."""
+def _measure_gradient(line: Line, spot: Spot, inner: InnerModel) -> Generator[Array, Array, InnerModel]:
+    """Measure dF/dw (m − 1,) at a spot by differences along directions that are orthonormal in w, and update the model."""
     if not spot.w.size:
         return inner
     chart, others, feasible = line.chart, line.others, inner.tuning.feasible * inner.length
     o = line.offsets(spot.t, spot.w)
     room_up, room_down = (chart.high - o)[others], (o - chart.low)[others]
-    columns = _columns(line.root, line.held(o))
+    columns = _columns(line.root, line.at_bounds(o))
     plus, minus = (inner.length * room for room in _rooms(inner.length * columns, room_up, room_down))
     both = np.where(inner.is_careful, np.minimum(plus, minus), 0.0)
     first = np.where((plus >= inner.length) | (plus >= minus), plus, -minus)
@@ -338,11 +340,11 @@ def _measured(line: Line, spot: Spot, inner: Inner) -> Generator[Array, Array, I
     rises[usable] = (yield np.clip(points, chart.low, chart.high)) - spot.value
     known = rises.reshape(2, -1), lengths.reshape(2, -1)
     couples = (yield from _couples(line, spot, columns, *known)) if inner.is_fresh else np.zeros((first.size, first.size))
-    return _updated(inner, spot, solve(line.root, columns), *known, couples)
+    return _update_inner(inner, spot, solve(line.root, columns), *known, couples)
 
 
 def _couples(line: Line, spot: Spot, columns: Array, rises: Array, lengths: Array) -> Generator[Array, Array, Array]:
-    """Mixed second differences (k, k) of F along columns (k, k), 0 on the diagonal and where the bounds leave no room."""
+    """Mixed second differences (k, k) of F along columns (k, k), 0 on the diagonal and where the bounds do not allow them."""
     steps, o = lengths[0] * columns, line.offsets(spot.t, spot.w)
     i, j = np.triu_indices(lengths.shape[1], 1)
     points = np.repeat(o[None], i.size, axis=0)
@@ -355,7 +357,7 @@ def _couples(line: Line, spot: Spot, columns: Array, rises: Array, lengths: Arra
     return mixed + mixed.T
 
 
-def _updated(inner: Inner, spot: Spot, directions: Array, rises: Array, lengths: Array, couples: Array) -> Inner:
+def _update_inner(inner: InnerModel, spot: Spot, directions: Array, rises: Array, lengths: Array, couples: Array) -> InnerModel:
     """The model and the gradient from rises (2, k) at signed lengths (2, k), 0 for none, along directions (columns of k, k).
 
     `couples` (k, k) are mixed second differences along them, for a fresh model.
@@ -387,18 +389,18 @@ def _fresh_model(directions: Array, hessian: Array, flattest: float) -> Array:
     return (axes * np.maximum(np.abs(values), flattest)) @ axes.T
 
 
-def _columns(root: Array, held: NDArray[np.bool_]) -> Array:
-    """Columns (k, k) of a root of root·rootᵀ of which only the first ones move variables that are `held` (k,)."""
-    if not held.any():
+def _columns(root: Array, at_bounds: NDArray[np.bool_]) -> Array:
+    """Columns (k, k) of a root of root·rootᵀ of which only the first ones move variables that are `at_bounds` (k,)."""
+    if not at_bounds.any():
         return root
-    order = np.argsort(~held, kind="stable")
+    order = np.argsort(~at_bounds, kind="stable")
     triangular = np.empty_like(root)
     triangular[order] = np.linalg.qr(root[order].T)[1].T
     return triangular
 
 
 def _rooms(steps: Array, room_up: Array, room_down: Array) -> tuple[Array, Array]:
-    """The part (k,), at most 1, of each step (a column of k, k), and of the opposite one, that fits into the room (k,)."""
+    """The fraction (k,), at most 1, of each step (a column of k, k), and of the opposite one, that stays within the bounds."""
     with np.errstate(divide="ignore", invalid="ignore"):
         up, down = room_up[:, None] / np.abs(steps), room_down[:, None] / np.abs(steps)
     plus = np.min(np.where(steps > 0, up, np.where(steps < 0, down, np.inf)), axis=0)
@@ -406,8 +408,8 @@ def _rooms(steps: Array, room_up: Array, room_down: Array) -> tuple[Array, Array
     return np.minimum(plus, 1.0), np.minimum(minus, 1.0)
 
 
-def _update_model(inner: Inner, spot: Spot, gradient: Array) -> Array:
-    """The damped BFGS update of the Hessian in w; along t, w and the gradient are taken to grow like t², as cubic terms make them."""
+def _update_model(inner: InnerModel, spot: Spot, gradient: Array) -> Array:
+    """The damped BFGS update of the Hessian in w; along t, w and the gradient are assumed to grow like t², due to cubic terms."""
     old, model, damping = inner.spot, inner.model, inner.tuning.damping
     if old is None or inner.is_other_t:
         return model
@@ -423,8 +425,8 @@ def _update_model(inner: Inner, spot: Spot, gradient: Array) -> Array:
     return model - np.outer(ms, ms) / bend + np.outer(y, y) / float(s @ y)
 
 
-def _inner_step(line: Line, spot: Spot, inner: Inner) -> tuple[Array, float]:
-    """The quasi-Newton step in w (m − 1,) within the bounds and `max_inner_step`, and by how much it lowers the model."""
+def _inner_step(line: Line, spot: Spot, inner: InnerModel) -> tuple[Array, float]:
+    """The quasi-Newton step in w (m − 1,) within the bounds and `max_inner_step`, and the decrease of the model."""
     gradient, model = inner.gradient, inner.model
     if not gradient.size:
         return gradient, 0.0

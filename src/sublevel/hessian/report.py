@@ -1,4 +1,4 @@
-"""A curvature in words."""
+"""Text summaries of a curvature."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from sublevel.engine.arrays import Array
 from sublevel.summaries import Summary, aligned, counted, listed
 
 WIDTH = 110
-"""Characters in a line."""
+"""Line width in characters."""
 MATRIX = 8
-"""Up to so many variables the correlations are shown as a matrix, of more the strongest pairs."""
+"""Number of variables up to which correlations are shown as a matrix; above it, the strongest pairs are listed."""
 MEANING = {
-    None: "± is where f has risen by 1/2, the other variables having followed",
+    None: "± marks a rise of f by 1/2 with the other variables re-optimised",
     "nll": "f is a negative log-likelihood: ± is one standard deviation",
-    "least_squares": "f is a sum of squares: ± is one standard deviation, the residual variance estimated",
+    "least_squares": "f is a sum of squares: ± is one standard deviation, with the residual variance estimated",
 }
 
 
 def summary(found: Any) -> str:
-    """One page of text: parameters, spectrum, correlations, and what to mind."""
+    """One page of text: parameters, spectrum, correlations and warnings."""
     parts = [_head(found), aligned(parameter_rows(found)), _spectrum(found), _correlations(found), _problems(found)]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
 def deviations(found: Any) -> Array:
-    """What stands behind ± (d,): standard deviations of the parameters if f has a kind, else of `hess_inv`."""
+    """The numbers after ± (d,): standard deviations of the parameters if f has a kind, else those of `hess_inv`."""
     with np.errstate(invalid="ignore"):
         return np.sqrt(np.diagonal(found.covariance if found.kind else found.hess_inv))
 
 
 def main_parts(found: Any, direction: int, most: int = 3) -> str:
-    """The variables that a principal direction is mainly made of."""
+    """The largest components of a principal direction."""
     parts = found.directions[:, direction]
     order = [i for i in np.argsort(-np.abs(parts), kind="stable")[:most] if abs(parts[i]) > 0.1]
     return " ".join(f"{parts[i]:+.2f}·{found.names[i]}" for i in order) + (" …" if np.count_nonzero(np.abs(parts) > 0.1) > most else "")
@@ -51,7 +51,7 @@ def strongest_pairs(found: Any) -> list[tuple[int, int]]:
 def _head(found: Any) -> list[str]:
     return [
         f"minimum  f = {found.fun:.10g}",
-        f"looked   where f rises by {found.delta_f:.3g}; values scatter by {found.noise:.2g} about a quadratic; {found.nfev} evaluations",
+        f"region   f rises by {found.delta_f:.3g}; residual scatter {found.noise:.2g}; {found.nfev} evaluations",
         f"errors   {MEANING[found.kind]}",
     ]
 
@@ -64,7 +64,7 @@ def short_summary(found: Any) -> Summary:
 
 
 def parameter_rows(found: Any) -> list[list[str]]:
-    """A header, and a row for each variable: name, value, error, interval; of many variables, the first and the last."""
+    """A header and a row for each variable: name, value, error, interval; with many variables, the first and the last ones."""
     errors = deviations(found)
     intervals = found.intervals() if found.kind else None
     rows = [["variable", "value", "± error", "95 % interval" if found.kind else ""]]
@@ -106,8 +106,8 @@ def _correlations(found: Any) -> list[str]:
 
 def _problems(found: Any) -> list[str]:
     if not found.problems:
-        return ["nothing stands against these numbers"]
-    lines = ["mind"]
+        return ["no warnings"]
+    lines = ["warnings"]
     for problem in found.problems:
         lines += textwrap.wrap(str(problem), WIDTH, initial_indent="  ", subsequent_indent="    ")
     return lines

@@ -1,4 +1,4 @@
-"""What `sublevel.curvature` returns."""
+"""The result of `sublevel.curvature`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from scipy.special import ndtri, stdtrit
 from sublevel.engine.arrays import Array
 from sublevel.evaluation.failures import OnError
 from sublevel.hessian import report
-from sublevel.hessian.calls import Calls, calls_for
-from sublevel.hessian.profile import STEPS, Profile, profiled
+from sublevel.hessian.calls import ObjectiveCalls, resolve_calls
+from sublevel.hessian.profile import STEPS, Profile, evaluate_profile
 from sublevel.hessian.profile_intervals import ProfileIntervals, profile_intervals
 from sublevel.plots import curvature
 from sublevel.run.diagnosis import Finding
@@ -24,52 +24,87 @@ from sublevel.run.search_space import shift_where
 from sublevel.validation import as_budget, short_repr
 
 HARMLESS = frozenset({"at_bound", "better_point", "failures"})
-"""Findings that leave the numbers of the free variables as good as they are."""
+"""Findings that do not affect the numbers of the free variables."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curvature:
-    """The minimum, its curvature, and how sure that is. d variables, k of them free (neither fixed nor at a bound).
+    """A minimum and its curvature, with errors. Of d variables k are free (neither fixed nor at a bound).
 
-    In `hessian`, `gradient` and their errors NaN stands for what belongs to a variable that is not free, in `hess_inv` and what follows
-    from it 0: such a variable does not vary. Where f has no curvature to invert, `hess_inv` is NaN and `problems` says why.
+    Entries of variables that are not free are NaN in `hessian`, `gradient` and their errors, and 0 in `hess_inv` and all that follows from
+    it. `hess_inv` is NaN where f has no curvature to invert; `problems` gives the reason.
+
+    Attributes
+    ----------
+    x : array, shape (d,)
+        The minimum: the lower of the given point and the minimum of the fitted quadratic; under noise the latter.
+    fun : float
+        The value at `x`; under noise that of the quadratic.
+    centre : array, shape (d,)
+        The centre of the region in which f was evaluated.
+    gradient, gradient_error : array, shape (d,)
+        Gradient at the centre and its standard errors.
+    hessian, hessian_error, hess_inv, hess_inv_error : array, shape (d, d)
+        Hessian, its inverse, and their standard errors.
+    curvatures, curvatures_error : array, shape (k,)
+        Eigenvalues of the Hessian of the free variables, largest (stiff) to smallest (sloppy), and their standard errors.
+    directions : array, shape (d, k)
+        The corresponding unit eigenvectors, in columns.
+    free : array of bool, shape (d,)
+        Which variables are free.
+    delta_f : float
+        Rise of f over the region in which f was evaluated.
+    noise : float
+        Standard deviation of the residuals of the quadratic.
+    dof : int
+        Degrees of freedom of `noise`.
+    lack : float
+        Lack of fit: the largest relative change of a curvature between half the radius and the radius, including noise.
+    nfev : int
+        Number of evaluations.
+    kind, n_residuals
+        As passed to `curvature`.
+    problems : tuple of Finding
+        Reasons not to trust the numbers, and remarks.
+    names : tuple of str
+        Names of the variables.
     """
 
-    x: Array  # (d,), the minimum: the lower of the point that was given and the minimum of the fitted quadratic; under noise the latter
-    fun: float  # the value there; under noise that of the quadratic
-    centre: Array  # (d,), where f was looked at
-    gradient: Array  # (d,), at the centre
-    gradient_error: Array  # (d,), standard errors
-    hessian: Array  # (d, d)
-    hessian_error: Array  # (d, d)
-    hess_inv: Array  # (d, d)
-    hess_inv_error: Array  # (d, d)
-    curvatures: Array  # (k,), eigenvalues of the Hessian of the free variables, stiff to sloppy
-    curvatures_error: Array  # (k,)
-    directions: Array  # (d, k), their directions in columns
-    free: NDArray[np.bool_]  # (d,)
-    delta_f: float  # rise of f over the region that was looked at
-    noise: float  # standard deviation of a value, as far as the quadratic does not explain it
-    dof: int  # degrees of freedom of that
-    lack: float  # largest relative change of a curvature between half the radius and the radius: what is not quadratic, and noise
+    x: Array
+    fun: float
+    centre: Array
+    gradient: Array
+    gradient_error: Array
+    hessian: Array
+    hessian_error: Array
+    hess_inv: Array
+    hess_inv_error: Array
+    curvatures: Array
+    curvatures_error: Array
+    directions: Array
+    free: NDArray[np.bool_]
+    delta_f: float
+    noise: float
+    dof: int
+    lack: float
     nfev: int
     kind: str | None = None
-    n_residuals: int | None = None  # number of residuals, for kind="least_squares"
+    n_residuals: int | None = None
     problems: tuple[Finding, ...] = ()
     names: tuple[str, ...] = ()
     box: tuple[Array, Array] = (np.array(-np.inf), np.array(np.inf))  # (d,) each
-    is_log: NDArray[np.bool_] = field(default_factory=lambda: np.array(False))  # (d,), variables that are log-scaled
+    is_log: NDArray[np.bool_] = field(default_factory=lambda: np.array(False))  # (d,), log-scaled variables
     is_noisy: bool = False  # whether f returned different values at the same point
-    calls: Calls | None = field(default=None, repr=False)  # how to evaluate f; None after pickling
+    calls: ObjectiveCalls | None = field(default=None, repr=False)  # how to evaluate f; None after pickling
 
     @property
     def success(self) -> bool:
-        """Whether nothing stands against taking `hess_inv` at its word."""
+        """Whether `hess_inv` can be trusted: no problem affects it."""
         return not {problem.name for problem in self.problems} - HARMLESS
 
     @property
     def correlation(self) -> Array:
-        """Correlations (d, d) of the variables in `hess_inv`; 0 for those that are not free, 1 on the diagonal."""
+        """Correlations (d, d) of the variables in `hess_inv`; 0 for variables that are not free, 1 on the diagonal."""
         deviations = np.sqrt(np.diagonal(self.hess_inv))
         safe = np.where(deviations == 0, 1.0, deviations)
         matrix = self.hess_inv / safe / safe[:, None]
@@ -78,7 +113,7 @@ class Curvature:
 
     @property
     def covariance(self) -> Array:
-        """Covariance (d, d) of the fitted parameters, 0 for those that are not free."""
+        """Covariance (d, d) of the fitted parameters, 0 for variables that are not free."""
         return self._variance * self.hess_inv
 
     @property
@@ -95,9 +130,9 @@ class Curvature:
         level : float
             Confidence level, between 0 and 1.
         method : "hessian" or "profile"
-            "hessian" takes f for a quadratic: normal quantiles for a likelihood, Student's t where the variance was estimated. "profile"
-            moves one variable at a time while f is minimised over the others, as MINOS does; see `profile_intervals`, which returns more
-            than the numbers. An end that is a bound, or that was not found, is named in a warning.
+            "hessian" assumes that f is quadratic: normal quantiles for a likelihood, Student's t if the variance was estimated.
+            "profile" varies one variable at a time while f is minimised over the others, like MINOS; see `profile_intervals`, which
+            returns more details. A warning names ends that are bounds or were not found.
         fun, **settings
             For "profile", as in `profile_intervals`.
 
@@ -114,9 +149,9 @@ class Curvature:
         if method != "hessian":
             raise ValueError(f'`method` must be "hessian" or "profile", got {short_repr(method)}.')
         if fun is not None or settings:
-            raise ValueError('`fun` and settings of evaluations belong to method="profile"; method="hessian" evaluates nothing.')
+            raise ValueError('`fun` and evaluation settings are only valid with method="profile"; method="hessian" evaluates nothing.')
         quantile = self._quantile(level)
-        return np.stack([self.shifted(sign * quantile * self.stderr) for sign in (-1.0, 1.0)], axis=-1)
+        return np.stack([self.shift(sign * quantile * self.stderr) for sign in (-1.0, 1.0)], axis=-1)
 
     def profile_intervals(
         self,
@@ -131,9 +166,9 @@ class Curvature:
         timeout: float | None = None,
         on_error: OnError | None = None,
     ) -> ProfileIntervals:
-        """Profile-likelihood intervals: where f, minimised over the other variables, has risen to the level.
+        """Profile-likelihood intervals: the values at which f, minimised over the other variables, has risen to the confidence level.
 
-        They need no quadratic, may be asymmetric, and do not depend on how a variable is scaled. The curvature serves as a first guess.
+        They do not assume a quadratic, may be asymmetric, and do not depend on the scale of a variable. The curvature is the first guess.
 
         Parameters
         ----------
@@ -141,12 +176,12 @@ class Curvature:
             Confidence level, between 0 and 1: f rises by half of the squared normal quantile for a likelihood, by s² times the squared
             quantile of Student's t for least squares.
         fun, args, vectorized, workers, timeout, on_error
-            The objective and how to call it, by default as `curvature` was told. A curvature that was pickled needs `fun` again. The
-            evaluations of all ends are made together, so that `workers` and `vectorized` help.
+            The objective and how to evaluate it, by default as passed to `curvature`. A pickled curvature needs `fun` again. The ends
+            are computed in parallel, so that `workers` and `vectorized` help.
         variables : names or indices, optional
             Which variables get an interval; all by default.
         maxfevals : int, optional
-            Evaluations at most.
+            Maximum number of evaluations.
 
         Returns
         -------
@@ -155,23 +190,23 @@ class Curvature:
         Raises
         ------
         ValueError
-            If f has no `kind`, if the objective is not at hand, if the curvature has no inverse, or if noise is too large.
+            If f has no `kind`, the objective is not available, the Hessian has no inverse, or noise is too large.
         """
         quantile = self._quantile(level)
         if not self._variance > 0:
             raise ValueError(f"profile intervals need a residual variance above 0, got {self._variance!r}: the fit is perfect.")
-        calls = calls_for(self.calls, fun, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error)
+        calls = resolve_calls(self.calls, fun, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error)
         budget = np.inf if maxfevals is None else as_budget("maxfevals", maxfevals)
         return profile_intervals(self, quantile, level, calls, variables, budget)
 
     def _quantile(self, level: float) -> float:
-        """How many standard deviations an interval reaches."""
+        """Half-width of an interval in standard deviations."""
         if not 0 < level < 1:
             raise ValueError(f"`level` must lie between 0 and 1, got {level!r}. 0.95 gives 95 % intervals.")
         return float(ndtri(0.5 + 0.5 * level) if self.n_residuals is None else stdtrit(self._residual_dof, 0.5 + 0.5 * level))
 
-    def shifted(self, steps: Array) -> Array:
-        """The user's points (..., d) at steps (..., d) from `x`: straight on, and in ln x for log-scaled variables, which stay positive."""
+    def shift(self, steps: Array) -> Array:
+        """Points (..., d) at steps (..., d) from `x`; log-scaled variables are shifted in ln x and stay positive."""
         return shift_where(self.is_log, self.x, steps / np.where(self.is_log, self.x, 1.0))
 
     @property
@@ -180,19 +215,19 @@ class Curvature:
 
     @property
     def _variance(self) -> float:
-        """What `hess_inv` is to be multiplied with to be a covariance of parameters."""
+        """Factor between `hess_inv` and the covariance of the parameters."""
         if self.kind == "nll":
             return 1.0
         if self.kind == "least_squares":
             return 2.0 * self.fun / self._residual_dof
         raise ValueError(
-            'what a rise of f means for the parameters depends on what f is: say kind="nll" for a negative log-likelihood, or '
-            'kind="least_squares" and n_residuals=n for a sum of n squared residuals. `hess_inv` is there without it.'
+            'standard errors depend on what f is: pass kind="nll" to `curvature` for a negative log-likelihood, or kind="least_squares" '
+            "and n_residuals=n for a sum of n squared residuals. `hess_inv` does not need it."
         )
 
     @property
     def unit_rise(self) -> float:
-        """The rise of f at one standard deviation if f has a kind; delta_f if not."""
+        """The rise of f at one standard deviation if f has a kind, else `delta_f`."""
         return self.delta_f if self.kind is None else 0.5 * self._variance
 
     def profile(
@@ -207,31 +242,49 @@ class Curvature:
         timeout: float | None = None,
         on_error: OnError | None = None,
     ) -> Profile:
-        """How far the quadratic holds: `fun` along each principal direction, against what the quadratic says.
+        """How far the quadratic holds: values of `fun` along each principal direction, compared with the quadratic.
 
-        `steps` are taken to both sides, in units in which the quadratic rises by `unit_rise`: one standard deviation if f has a kind. The
-        quadratic holds as far as the two rises differ by no more than `tolerance`. It costs 2 evaluations for each step and direction.
-        Log-scaled variables are stepped in ln x. `fun` and how to call it default to what `curvature` was given.
+        Parameters
+        ----------
+        steps : sequence of float
+            Steps taken to both sides, in units of the step at which the quadratic rises by `unit_rise` (one standard deviation if f has a
+            kind). Log-scaled variables are stepped in ln x. Each step costs 2 evaluations per direction.
+        tolerance : float
+            Largest relative difference of the two rises where the quadratic holds.
+        fun, args, vectorized, workers, timeout, on_error
+            The objective and how to evaluate it, by default as passed to `curvature`.
+
+        Returns
+        -------
+        Profile
         """
-        calls = calls_for(self.calls, fun, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error)
+        calls = resolve_calls(self.calls, fun, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error)
         mainly = tuple(report.main_parts(self, i) for i in range(self.curvatures.size))
-        return profiled(self, calls, steps, tolerance, mainly)
+        return evaluate_profile(self, calls, steps, tolerance, mainly)
 
     def summary(self) -> str:
-        """One page of text: parameters, spectrum, correlations, and what to mind."""
+        """One page of text: parameters, spectrum, correlations and warnings."""
         return report.summary(self)
 
     def plot(self, file: str | Path | None = None) -> Any:
-        """Draw parameters, spectrum, correlations and ellipses, into `file` if there is one. Returns the matplotlib Figure.
+        """Draw parameters, spectrum, correlations and confidence ellipses.
 
-        Its ``axes`` have the labels "parameters", "spectrum", "correlations" and, for up to four pairs of variables, "ellipse".
+        Parameters
+        ----------
+        file : path, optional
+            Where to save the figure.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Its ``axes`` are labelled "parameters", "spectrum", "correlations" and, for up to four pairs of variables, "ellipse".
         """
         return curvature.overview(self, file)
 
     __str__ = summary
 
     def __repr__(self) -> str:
-        """The minimum and its errors; `summary()` says more."""
+        """The minimum and its errors; see `summary()` for more."""
         return report.short_summary(self).text()
 
     def _repr_html_(self) -> str:

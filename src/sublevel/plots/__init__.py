@@ -1,4 +1,4 @@
-"""Pictures of runs and of curvature. They need matplotlib: `pip install 'sublevel[plot]'`.
+"""Figures of runs. They require matplotlib: `pip install 'sublevel[plot]'`.
 
 >>> import sublevel as sl
 >>> result = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1)

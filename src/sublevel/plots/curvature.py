@@ -1,5 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""A curvature in pictures. They need matplotlib: `pip install 'sublevel[plot]'`."""
+"""Figures of a curvature. They require matplotlib: `pip install 'sublevel[plot]'`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sublevel.plots.run import NAMED, matrix_panel
 from sublevel.plots.style import BLUE, CIRCLE, FAINT, INK, ORANGE, Target, label_log, new_figure, short_name, tidy
 
 PROFILES = 12
-"""Variables that get a profile."""
+"""Largest number of profiles in a figure."""
 ELLIPSES = 4
-"""Pairs of variables that get an ellipse."""
+"""Largest number of ellipses in a figure."""
 LEVELS = ((2.447746830680816, 0.12), (1.5095921854516636, 0.3))
-"""Radii of the ellipses that hold 95 % and 68 % of a two-dimensional normal distribution, √(−2 ln(1 − level)), and how dark they are."""
+"""Radii of the ellipses that contain 95 % and 68 % of a two-dimensional normal distribution, √(−2 ln(1 − level)), and their opacities."""
 
 
 def overview(found: Any, file: Target = None) -> Any:
-    """Parameters, stiff-to-sloppy spectrum, correlations and ellipses in one figure, whose axes have labels of these names. Returns it."""
+    """Draw parameters, stiff-to-sloppy spectrum, correlations and ellipses in one figure, and return it."""
     with new_figure(file, (11.0, 8.2)) as figure:
         upper, lower = figure.subfigures(2, 1, height_ratios=(0.85, 1.0))
         parameters, spectrum = upper.subplots(1, 2)
@@ -38,7 +38,7 @@ def overview(found: Any, file: Target = None) -> Any:
 
 
 def _parameters_panel(axis: Any, found: Any) -> None:
-    """How large each variable's error is, in units of the variable: which are well known, and which hardly."""
+    """Relative error of each variable."""
     free = np.flatnonzero(found.free)
     errors, x = deviations(found)[free], np.abs(found.x[free])
     known = np.isfinite(errors) & (x > 0)
@@ -55,24 +55,26 @@ def _parameters_panel(axis: Any, found: Any) -> None:
         axis.set_yticks(rows, labels, color=INK, parse_math=False)
     axis.set_ylim(free.size - 0.5, -0.5)
     axis.grid(False, axis="y")
-    axis.set_title("error of each variable as a part of its value" if found.kind else "distance to a rise of 1/2 as a part of the value")
+    axis.set_title("relative error of each variable" if found.kind else "relative distance to a rise of 1/2")
 
 
 def _spectrum_panel(axis: Any, found: Any) -> None:
-    """Curvatures from stiff to sloppy, with their standard errors; those that are not positive are marked below."""
+    """Curvatures from stiff to sloppy, with their standard errors; non-positive ones are marked at the bottom."""
     rank, values = np.arange(1, found.curvatures.size + 1), found.curvatures
-    shown = values > 0
+    visible = values > 0
     tidy(axis, log=True)
-    if shown.any():
-        low = np.minimum(found.curvatures_error[shown], 0.9 * values[shown])
-        axis.errorbar(rank[shown], values[shown], yerr=[low, found.curvatures_error[shown]], fmt="o", ms=4, color=BLUE, ecolor=FAINT, lw=1)
+    if visible.any():
+        low = np.minimum(found.curvatures_error[visible], 0.9 * values[visible])
+        axis.errorbar(
+            rank[visible], values[visible], yerr=[low, found.curvatures_error[visible]], fmt="o", ms=4, color=BLUE, ecolor=FAINT, lw=1
+        )
         label_log(axis.yaxis)
-    for i in rank[~shown]:
+    for i in rank[~visible]:
         axis.annotate("≤ 0", (i, 0.03), xycoords=("data", "axes fraction"), ha="center", color=ORANGE)
     if rank.size <= NAMED:
         axis.set_xticks(rank)
-        for i in {0, rank.size - 1} if shown.any() else set():
-            height = values[i] if shown[i] else np.min(values[shown])
+        for i in {0, rank.size - 1} if visible.any() else set():
+            height = values[i] if visible[i] else np.min(values[visible])
             side = {"xytext": (8, 4), "ha": "left", "va": "top"} if i == 0 else {"xytext": (-8, -4), "ha": "right", "va": "bottom"}
             parts = main_parts(found, i, 2).replace(" +", "\n+").replace(" -", "\n-")
             axis.annotate(parts, (rank[i], height), textcoords="offset points", fontsize=8, color=FAINT, parse_math=False, **side)
@@ -80,7 +82,7 @@ def _spectrum_panel(axis: Any, found: Any) -> None:
 
 
 def _ellipse_panels(figure: Any, found: Any) -> None:
-    """The most correlated pairs of variables, with the regions that hold 68 % and 95 %."""
+    """The most correlated pairs of variables, with the 68 % and 95 % regions."""
     cov = found.covariance if found.kind else found.hess_inv
     pairs = [pair for pair in strongest_pairs(found) if np.isfinite(cov[np.ix_(pair, pair)]).all()][:ELLIPSES]
     if not pairs:
@@ -93,7 +95,7 @@ def _ellipse_panels(figure: Any, found: Any) -> None:
         steps = np.zeros((CIRCLE.shape[1], found.x.size))
         steps[:, pair] = ellipse(cov[np.ix_(pair, pair)]).T
         for radius, alpha in LEVELS:
-            axis.fill(*found.shifted(radius * steps)[:, pair].T, color=BLUE, alpha=alpha, lw=0)
+            axis.fill(*found.shift(radius * steps)[:, pair].T, color=BLUE, alpha=alpha, lw=0)
         axis.plot(*found.x[list(pair)][:, None], "+", color=INK)
         axis.set_xlabel(short_name(found.names[pair[0]]), parse_math=False)
         axis.set_ylabel(short_name(found.names[pair[1]]), parse_math=False)
@@ -104,15 +106,15 @@ def _ellipse_panels(figure: Any, found: Any) -> None:
 
 
 def profiles(found: Any, file: Target = None) -> Any:
-    """The profile of each variable that has an interval, beside the parabola of the curvature. Returns the figure."""
-    shown = np.flatnonzero(np.isfinite(found.deviations))[:PROFILES]
-    columns = min(3, max(shown.size, 1))
-    rows = max(-(-shown.size // columns), 1)
+    """Draw the profile of each variable that has an interval, and the parabola of the Hessian; return the figure."""
+    visible = np.flatnonzero(np.isfinite(found.deviations))[:PROFILES]
+    columns = min(3, max(visible.size, 1))
+    rows = max(-(-visible.size // columns), 1)
     with new_figure(file, (3.8 * columns, 2.9 * rows)) as figure:
         axes = np.ravel(figure.subplots(rows, columns, squeeze=False))
-        for axis, i in zip(axes, shown, strict=False):
+        for axis, i in zip(axes, visible, strict=False):
             _profile_panel(axis, found, int(i))
-        for axis in axes[shown.size :]:
+        for axis in axes[visible.size :]:
             axis.set_axis_off()
         handles, labels = axes[0].get_legend_handles_labels()
         if handles:
@@ -121,7 +123,7 @@ def profiles(found: Any, file: Target = None) -> Any:
 
 
 def _profile_panel(axis: Any, found: Any, i: int) -> None:
-    """f minimised over the other variables, as a curve through what was evaluated, the parabola, and the interval."""
+    """f minimised over the other variables (a curve through the evaluated points), the parabola, and the interval."""
     from scipy.interpolate import PchipInterpolator
 
     x, (at, rise) = found.x[i], found.paths[i].T

@@ -1,5 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-"""A matplotlib Figure that a notebook shows once. Imported where figures are made, because it needs matplotlib."""
+"""A matplotlib Figure that a notebook shows once. Imported only when a figure is made, because it requires matplotlib."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 
 class NotebookFigure(Figure):
-    """A figure of pyplot's that is not shown a second time as the value of a cell.
+    """A pyplot figure that is not shown a second time as the value of a cell.
 
-    At the end of a cell Jupyter's inline backend shows, and closes, every open figure of pyplot's; the value of the cell's last line is
+    At the end of a cell Jupyter's inline backend shows and closes every open pyplot figure; the value of the cell's last line is
     shown before that. For a line such as `result.plot()` both are the same figure.
     """
 

@@ -1,5 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""Pictures of a run."""
+"""Figures of a run."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from sublevel.run.history import History, Trace
 from sublevel.run.search_space import log_where
 
 WIDE = 30
-"""Letters of names that a row of labels below a panel holds."""
+"""Total length of names in a row of horizontal tick labels."""
 TITLE_WIDTH = 42
-"""Letters of a title that a line above a panel holds."""
+"""Line width of a title, in characters."""
 NAMED = 12
-"""Up to so many curves are named one by one."""
+"""Largest number of curves that are labelled individually."""
 MOST_CURVES = 100
-"""Of more variables, quantiles are drawn."""
+"""Largest number of curves; with more variables, quantiles are drawn."""
 QUANTILES = {"smallest": 0.0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "largest": 1.0}
-"""What is drawn of many variables."""
+"""The quantiles that are drawn for many variables."""
 MOST_ROWS = 4000
-"""Generations that are drawn one by one; of more, the lowest and the highest of a few each."""
+"""Largest number of generations drawn individually; with more, the extremes of bins are drawn."""
 MOST_CORRELATIONS = 1000
-"""Variables up to which a matrix of correlations can be drawn."""
+"""Largest number of variables in a correlation matrix."""
 DIGITS = 7
-"""Digits that a label of f may have; with more, it says how far above the best value it is."""
+"""Largest number of digits of a label of f; beyond it, labels are differences from the best value."""
 PANEL = (4.9, 3.3)
-"""Inches of a single panel: its letters can be read on a telephone."""
+"""Size of a single panel in inches, legible on a phone."""
 
 
 def convergence(run: Any, file: Target = None) -> Any:
@@ -44,14 +44,14 @@ def convergence(run: Any, file: Target = None) -> Any:
     Parameters
     ----------
     run : Result or History
-        What to draw.
+        The run to draw.
     file : path, optional
-        Where to save the figure, by its ending as PNG, SVG, PDF. By default it is a figure of pyplot's, which notebooks show.
+        Where to save the figure, as PNG, SVG or PDF by its suffix. By default a pyplot figure is made, which notebooks show.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Its ``axes`` have the labels "values", "mean", "axes" and "deviations".
+        Its ``axes`` are labelled "values", "mean", "axes" and "deviations".
     """
     history = _history(run)
     trace = history.trace()
@@ -63,7 +63,7 @@ def convergence(run: Any, file: Target = None) -> Any:
 
 
 def panel_images(run: Any, file_format: str = "svg") -> dict[str, bytes]:
-    """Draw each panel of `convergence` as a picture of its own, which suits a narrow page. Returns the files' contents by label."""
+    """Draw each panel of `convergence` as a separate figure, for narrow pages. Returns the file contents by label."""
     history, images = _history(run), dict[str, bytes]()
     trace = history.trace()
     for name, draw in PANELS.items():
@@ -80,11 +80,11 @@ def correlation(run: Any, file: Target = None, file_format: str | None = None) -
     Parameters
     ----------
     run : Result or History
-        What to draw, of at most 1000 variables.
+        The run to draw; at most 1000 variables.
     file : path, optional
-        Where to save the figure. By default it is a figure of pyplot's, which notebooks show.
+        Where to save the figure. By default a pyplot figure is made, which notebooks show.
     file_format : str, optional
-        Such as "svg", if the file is a stream.
+        The format, such as "svg", if `file` is a stream.
 
     Returns
     -------
@@ -103,24 +103,26 @@ def correlation(run: Any, file: Target = None, file_format: str | None = None) -
 
 
 def matrix_size(names: list[str]) -> tuple[float, float]:
-    """Inches, across and up, that suit a matrix of variables of such names with its colour bar."""
+    """Width and height in inches of a correlation matrix with these variable names and its colour bar."""
     size = float(np.clip(1.9 + 0.36 * len(names), 2.8, 6.5))
     letters = max(len(short_name(name)) for name in names) if len(names) <= 2 * NAMED else 0
     return size + 0.9 + 0.05 * max(letters - 6, 0), size
 
 
 def matrix_panel(axis: Any, matrix: Array, names: list[str], title: str) -> None:
-    """Correlations (k, k) as colours, with names and numbers if there are few."""
+    """Draw correlations (k, k) as colours, with names and numbers if there are few variables."""
     places = np.arange(len(names))
-    cells = axis.pcolormesh(places, places, matrix, shading="nearest", cmap="RdBu_r", vmin=-1, vmax=1)  # an image would be pixels in an SVG
+    cells = axis.pcolormesh(
+        places, places, matrix, shading="nearest", cmap="RdBu_r", vmin=-1, vmax=1
+    )  # an image would be rasterised in an SVG
     axis.invert_yaxis()
     axis.spines[:].set_visible(False)
     axis.tick_params(length=0, colors=FAINT)
     if len(names) <= 2 * NAMED:
-        shown = [short_name(name) for name in names]
-        slant = {"rotation": 90} if len(names) > 6 else {"rotation": 30, "ha": "right"} if sum(map(len, shown)) > WIDE else {}
-        axis.set_xticks(range(len(names)), shown, parse_math=False, **slant)
-        axis.set_yticks(range(len(names)), shown, parse_math=False)
+        visible = [short_name(name) for name in names]
+        slant = {"rotation": 90} if len(names) > 6 else {"rotation": 30, "ha": "right"} if sum(map(len, visible)) > WIDE else {}
+        axis.set_xticks(range(len(names)), visible, parse_math=False, **slant)
+        axis.set_yticks(range(len(names)), visible, parse_math=False)
     if len(names) <= NAMED:
         for (row, column), value in np.ndenumerate(matrix):
             axis.text(column, row, f"{value:.2f}", ha="center", va="center", color="white" if abs(value) > 0.6 else INK, fontsize=8)
@@ -143,8 +145,8 @@ def animate(
 ) -> Any:
     """Animate the search distribution over contour lines of f, in the plane of two variables through the best point.
 
-    There are two views: a fixed one, and one that follows the distribution. Contour lines are spaced by rank, as the search sees f.
-    Log-scaled variables are shown by their logarithm.
+    There are two views: a fixed one, and one that follows the distribution. Contour lines are equally spaced in rank, because the search
+    depends on ranks only. Log-scaled variables are shown as logarithms.
 
     Parameters
     ----------
@@ -160,20 +162,20 @@ def animate(
     vectorized : bool
         Whether `fun` takes points (n, d) and returns values (n,).
     frames, fps : int
-        How many frames at most, and how many of them are shown in a second.
+        Maximum number of frames, and frames per second.
 
     Returns
     -------
     matplotlib.animation.FuncAnimation
-        It evaluates `fun` as it is drawn.
+        `fun` is evaluated while it is drawn.
     """
     from matplotlib.animation import FuncAnimation, PillowWriter
 
-    from sublevel.plots.animation import Plane, chosen_snapshots
+    from sublevel.plots.animation import Plane, choose_snapshots
 
     history = _history(run)
     through = history.trace().mean[-1] if isinstance(run, History) else run.x
-    chosen = chosen_snapshots(len(history.snapshots), frames)
+    chosen = choose_snapshots(len(history.snapshots), frames)
     plane = Plane(history, fun, through, variables, vectorized, views=len(chosen) + 1)
     with new_figure(file, (8.4, 4.5), None, save=False) as figure:
         axes = figure.subplots(1, 2, gridspec_kw={"left": 0.09, "right": 0.99, "bottom": 0.11, "top": 0.92, "wspace": 0.08})
@@ -193,13 +195,13 @@ def _history(run: Any) -> History:
 
 
 def _free_names(history: History) -> list[str]:
-    """Names of the variables that are searched (k,)."""
+    """Names of the searched variables (k,)."""
     names = history.names
     return [names[i] for i in history.free.tolist()]
 
 
 def _values_panel(axis: Any, history: History, trace: Trace) -> None:
-    """Values of f: the best so far, and the best of each generation. Labels are values of f, also where the axis is one of differences."""
+    """Best value so far and best value of each generation. Labels are values of f even if the axis shows differences."""
     columns = history.arrays()
     nfev, best, every = columns["nfev"], columns["best"], columns["generation_best"]
     finite = every[np.isfinite(every)]
@@ -208,11 +210,11 @@ def _values_panel(axis: Any, history: History, trace: Trace) -> None:
     floor = 0.0 if is_plain else lowest
     bottom = _bottom(finite - floor)
     for run in history.runs:
-        rows = _thinned(every[run.rows])
-        axis.plot(nfev[run.rows][rows], _raised(every[run.rows][rows] - floor, bottom), color=BLUE, lw=0.6, alpha=0.45)
-    rows = _thinned(best)
+        rows = _thin_rows(every[run.rows])
+        axis.plot(nfev[run.rows][rows], _clip_to_bottom(every[run.rows][rows] - floor, bottom), color=BLUE, lw=0.6, alpha=0.45)
+    rows = _thin_rows(best)
     marker = {"marker": "o", "ms": 4} if rows.size == 1 else {}
-    axis.plot(nfev[rows], _raised(best[rows] - floor, bottom), color=BLUE, lw=1.8, label="f", **marker)
+    axis.plot(nfev[rows], _clip_to_bottom(best[rows] - floor, bottom), color=BLUE, lw=1.8, label="f", **marker)
     tidy(axis, log=True)
     if is_plain:
         axis.set_ylabel("f")
@@ -224,19 +226,19 @@ def _values_panel(axis: Any, history: History, trace: Trace) -> None:
 
 
 def _bottom(differences: Array) -> float:
-    """Where a logarithmic axis shows a difference of 0: below the smallest positive one."""
+    """Position of a difference of 0 on a logarithmic axis: below the smallest positive one."""
     positive = differences[differences > 0]
     return 0.3 * float(positive.min()) if positive.size else 0.1
 
 
-def _raised(values: Array, bottom: float) -> Array:
-    """Values that a logarithmic axis can show: 0 at its bottom, NaN where a value is not finite."""
+def _clip_to_bottom(values: Array, bottom: float) -> Array:
+    """Values for a logarithmic axis: at least `bottom`, NaN where not finite."""
     with np.errstate(invalid="ignore"):
         return np.where(np.isfinite(values), np.maximum(values, bottom), np.nan)
 
 
-def _thinned(values: Array) -> NDArray[np.intp]:
-    """Rows of values (n,) to draw: all, or of many the lowest and the highest of a few each, in order."""
+def _thin_rows(values: Array) -> NDArray[np.intp]:
+    """Indices of the values (n,) to draw: all, or the extremes of bins if there are many."""
     if values.size <= MOST_ROWS:
         return np.arange(values.size)
     edges = np.linspace(0, values.size, MOST_ROWS // 2 + 1).astype(int)
@@ -246,7 +248,7 @@ def _thinned(values: Array) -> NDArray[np.intp]:
 
 
 def _label_values(axis: Any, lowest: float, bottom: float) -> None:
-    """Label a logarithmic axis of f − lowest by f itself, where that takes few digits, else by the difference."""
+    """Label a logarithmic axis of f − lowest with values of f if they have few digits, else with differences."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     high = axis.get_ylim()[1]
@@ -260,7 +262,7 @@ def _label_values(axis: Any, lowest: float, bottom: float) -> None:
 
 
 def _value_label(lowest: float, difference: float) -> str:
-    """lowest + difference with as many digits as tell it from `lowest`; "+1e-09" if these are too many."""
+    """lowest + difference with enough digits to distinguish it from `lowest`; "+1e-09" if that takes too many."""
     value, order = lowest + difference, int(np.floor(np.log10(difference)))
     digits = int(np.floor(np.log10(max(abs(value), difference)))) - order + 2
     if digits > DIGITS:
@@ -278,11 +280,11 @@ def _axes_panel(axis: Any, history: History, trace: Trace) -> None:
     """Standard deviations along the principal axes, their geometric mean σ, and the ratio of the longest to the shortest."""
     which = _curves(axis, trace, trace.axes, [], [VIOLET] * trace.axes.shape[1], log=True, lw=0.9, alpha=0.6)
     axis.plot([], [], color=VIOLET, lw=0.9, label=f"principal axes{which}")
-    _broken(axis, trace, trace.sigma, color=GREEN, lw=1.8, label="step size σ")
+    _plot_runs(axis, trace, trace.sigma, color=GREEN, lw=1.8, label="step size σ")
     label_log(axis.yaxis)
     other = axis.twinx()
     other.set_label("axis ratio")
-    _broken(other, trace, trace.axis_ratio, color=ORANGE, lw=1.3, ls=(0, (4, 1.5)), label="axis ratio (right)")
+    _plot_runs(other, trace, trace.axis_ratio, color=ORANGE, lw=1.3, ls=(0, (4, 1.5)), label="axis ratio (right)")
     tidy(other, log=True)
     other.grid(False)
     other.tick_params(axis="y", which="both", colors=ORANGE)
@@ -296,7 +298,7 @@ def _axes_panel(axis: Any, history: History, trace: Trace) -> None:
 
 
 def _deviations_panel(axis: Any, history: History, trace: Trace) -> None:
-    free, colours = history.free, _colours(len(history.names))  # a variable has its colour in all panels
+    free, colours = history.free, _colours(len(history.names))  # a variable has the same colour in all panels
     which = _curves(axis, trace, trace.deviations, _free_names(history), [colours[i] for i in free], log=True)
     label_log(axis.yaxis)
     _finish_panel(axis, trace, "standard deviations of the variables" + which)
@@ -312,7 +314,7 @@ PANELS: dict[str, Callable[[Any, History, Trace], None]] = {
 
 
 def _finish_panel(axis: Any, trace: Trace, title: str) -> None:
-    """Restarts, title and label below."""
+    """Mark restarts, and set title and x label."""
     begins = [trace.nfev[part.start] for part in _segments(trace)][1:]
     for nfev in begins if len(begins) <= 30 else []:
         axis.axvline(nfev, color=GRID, lw=0.8, zorder=0)
@@ -323,14 +325,14 @@ def _finish_panel(axis: Any, trace: Trace, title: str) -> None:
 def _curves(
     axis: Any, trace: Trace, columns: Array, names: list[str], colours: list[Any], log: bool = False, lw: float = 1.3, alpha: float = 1.0
 ) -> str:
-    """A curve for each column (s, k), in its colour, named at its end if there are few; of many columns, quantiles. Returns which."""
+    """Draw a curve for each column (s, k), labelled if there are few, or quantiles of many columns. Returns a note for the title."""
     which = ""
     if columns.shape[1] > MOST_CURVES:
         which = f": quantiles of {columns.shape[1]}"
         columns = np.quantile(columns, list(QUANTILES.values()), axis=1).T
         names, colours = list(QUANTILES) if names else [], _colours(len(QUANTILES)) if names else colours[: len(QUANTILES)]
     for column, colour in zip(columns.T, colours, strict=True):
-        _broken(axis, trace, column, color=colour, lw=lw, alpha=alpha)
+        _plot_runs(axis, trace, column, color=colour, lw=lw, alpha=alpha)
     tidy(axis, log)
     if len(names) > NAMED:
         which = f", {short_name(names[0])} dark … {short_name(names[-1])} light"
@@ -348,30 +350,30 @@ def _colours(count: int) -> list[Any]:
 
 
 def _segments(trace: Trace) -> Iterator[slice]:
-    """The snapshots of one run after the other."""
+    """The snapshots of each run."""
     cuts = [0, *(np.flatnonzero(np.diff(trace.run)) + 1).tolist(), trace.run.size]
     yield from (slice(begin, end) for begin, end in pairwise(cuts))
 
 
-def _broken(axis: Any, trace: Trace, column: Array, label: str | None = None, **style: Any) -> None:
-    """A curve that ends with each run."""
+def _plot_runs(axis: Any, trace: Trace, column: Array, label: str | None = None, **style: Any) -> None:
+    """Draw a curve that is interrupted between runs."""
     for part in _segments(trace):
         axis.plot(trace.nfev[part], column[part], label=label, **style)
         label = None
 
 
 def _name_ends(axis: Any, ends: Array, names: list[str], colours: list[Any]) -> None:
-    """Names at the right of the curves' ends, moved apart where they would overlap."""
+    """Write names to the right of the ends of the curves, moved apart where they would overlap."""
     axis.get_ylim()  # settles the limits
     to_axis = axis.transData + axis.transAxes.inverted()
     wanted = to_axis.transform(np.column_stack([np.ones(ends.size), ends]))[:, 1]
     beside = {"xycoords": "axes fraction", "xytext": (3, 0), "textcoords": "offset points", "va": "center", "parse_math": False}
-    for place, name, colour in zip(_apart(wanted, 0.065), names, colours, strict=True):
+    for place, name, colour in zip(_separate(wanted, 0.065), names, colours, strict=True):
         axis.annotate(short_name(name), (1.0, place), color=colour, fontsize=8.5, **beside)
 
 
-def _apart(wanted: Array, gap: float) -> Array:
-    """Places near the wanted ones (n,) in [0, 1], at least `gap` from each other: the least squares, by pooling what is too close."""
+def _separate(wanted: Array, gap: float) -> Array:
+    """Positions in [0, 1] at least `gap` apart that are nearest to the wanted ones (n,) in least squares, by pooling adjacent violators."""
     order, pools = np.argsort(wanted), list[list[float]]()
     for rank, place in enumerate(wanted[order]):
         pools.append([float(place) - gap * rank])

@@ -1,5 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""One palette and one style for all pictures, and figures made in it. Nothing here imports matplotlib before a figure is made."""
+"""The palette and style of all figures. matplotlib is imported when the first figure is made."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ STYLE: dict[Any, Any] = {
 CIRCLE = np.stack([np.cos(np.linspace(0, 2 * np.pi, 181)), np.sin(np.linspace(0, 2 * np.pi, 181))])
 """Points of the unit circle (2, 181)."""
 LONGEST_NAME = 24
-"""Characters of a variable's name that a picture shows."""
+"""Longest variable name in a figure, in characters."""
 SHORT_SPAN = 10.0
-"""Ratio of the ends of a logarithmic axis below which powers of ten alone are too few labels."""
+"""Range of a logarithmic axis, as a ratio, below which powers of ten are too few ticks."""
 
 Target = str | Path | IO[bytes] | None
-"""Where a picture goes: a file or a stream; None for a figure of pyplot's."""
+"""Where a figure is saved: a file or a stream; None for a pyplot figure."""
 
 
 @contextmanager
 def new_figure(
     file: Target, size: tuple[float, float], layout: Any = "constrained", *, file_format: str | None = None, save: bool = True
 ) -> Generator[Any]:
-    """A figure in our style, to `save` to `file` in the end; one of pyplot's, which a screen can show, if that is None.
+    """A figure in this style that is saved to `file` at the end; a pyplot figure if `file` is None.
 
-    The figure is made before matplotlib's settings change: the first figure of pyplot's loads a backend, which may change settings itself
-    (a notebook's switches `interactive` on), and the end of an rc_context would undo that.
+    The figure is made before the rc_context begins: the first pyplot figure loads a backend, which may change settings itself (that of a
+    notebook switches `interactive` on), and the end of the rc_context would undo that.
     """
     figure = _figure(file, size, layout)
     import matplotlib as mpl
@@ -74,7 +74,7 @@ def _figure(file: Target, size: tuple[float, float], layout: Any) -> Any:
 
 
 def tidy(axis: Any, log: bool = False) -> None:
-    """A grid behind the curves, little room beside them, and ticks that keep our colours when they are drawn later."""
+    """Draw a grid behind the curves, reduce the margins, and set the colours of the ticks."""
     if log:
         axis.set_yscale("log")
     axis.grid(True, color=GRID, lw=0.6)
@@ -84,7 +84,7 @@ def tidy(axis: Any, log: bool = False) -> None:
 
 
 def label_log(axis: Any) -> None:
-    """Labels on a logarithmic x- or y-axis, of which there are several however short it is."""
+    """Label a logarithmic x- or y-axis with several ticks, even if its range is short."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
     low, high = axis.get_view_interval()
@@ -96,5 +96,5 @@ def label_log(axis: Any) -> None:
 
 
 def short_name(name: str) -> str:
-    """A name of a variable, cut if it is long."""
+    """A variable name, truncated if it is long."""
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"

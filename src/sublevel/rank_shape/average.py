@@ -1,9 +1,9 @@
-"""The average of a sequence of shapes that a search wanders through, and what it is worth.
+"""The average of the shapes of successive iterations, and its error.
 
-Around C ∝ H⁻¹ the law of the wandering prefers no direction of the frame in which the valley is round: G = log(H^½·C·H^½), for C of
-determinant 1, has mean 0 by symmetry, and its entries are alike. Small steps make it an autoregressive process of order one with a single
-coefficient φ for all k(k + 1)/2 − 1 components, because symmetric matrices of trace 0 are one irreducible representation of the rotations.
-So φ and the variance are pooled over all components, and both are well known even from few iterations.
+Around C ∝ H⁻¹ the distribution of C is isotropic in the frame in which f is round: G = log(H^½·C·H^½), for C of determinant 1, has mean 0
+by symmetry. For small steps it is an autoregressive process of order one with a single coefficient φ for all k(k + 1)/2 − 1 components,
+because symmetric matrices of trace 0 are an irreducible representation of the rotations. So φ and the variance are pooled over all
+components and are accurate even for few iterations.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.linalg import cholesky, eigh
 
 STRONGEST = 0.999
-"""Correlation of successive shapes beyond which nothing has settled."""
+"""Correlation of successive shapes above which the sequence has not converged."""
 DRAWS, SEED = 4000, 1204
-"""Random matrices from which quantiles are read, always the same ones."""
+"""Number and seed of the random matrices from which quantiles are taken."""
 
 
 @dataclass(frozen=True, slots=True)
-class Averaged:
+class ShapeAverage:
     """An average shape in k dimensions, with its error E in C = R(I + E)Rᵀ: variance s² off the diagonal of E, and trace 0."""
 
     root: Array  # (k, k), R
     error: float  # s
     correlation: float  # φ, of successive shapes
-    dof: float  # about how many independent numbers s was estimated from
-    drift: float  # squared difference of the two halves, in units of what φ and s let expect
+    dof: float  # effective degrees of freedom of s
+    drift: float  # squared difference of the two halves, relative to its expectation under φ and s
 
     def spread(self, level: float) -> float:
-        """A bound on the condition number between the average and the truth that holds with probability `level`; inf if nothing settled."""
+        """A bound on Cond(C·H) of the average that holds with probability `level`; infinite without convergence."""
         if self.correlation >= STRONGEST:
             return np.inf
         widths = eigenvalue_widths(len(self.root)) * np.sqrt(self.dof / np.random.default_rng(SEED).chisquare(self.dof, DRAWS))
         return float(np.exp(self.error * np.quantile(widths, level)))
 
 
-def averaged(shapes: Array) -> Averaged:
+def average_shapes(shapes: Array) -> ShapeAverage:
     """The average of shapes (t, k, k) of determinant 1, one after the other; k ≥ 2 and t ≥ 4."""
     count, k = shapes.shape[:2]
     root, _ = cholesky(np.mean(shapes, axis=0))
@@ -53,11 +53,11 @@ def averaged(shapes: Array) -> Averaged:
     power = float(np.vdot(g, g)) / count
     phi = _coefficient(float(np.vdot(g[1:], g[:-1])) / (count * power) if power > 0 else 0.0, count)
     share = mean_variance(phi, count)
-    variance = power / (2.0 * components) / (1.0 - share)  # of an entry, what the subtracted mean took given back
+    variance = power / (2.0 * components) / (1.0 - share)  # of an entry, corrected for the subtracted mean
     half = count // 2
     gap: Array = np.mean(g[-half:], axis=0) - np.mean(g[:half], axis=0)
     expected = 4.0 * variance * (mean_variance(phi, half) - mean_variance(phi, 2 * half))
-    return Averaged(
+    return ShapeAverage(
         root=root,
         error=sqrt(variance * share),
         correlation=phi,
@@ -70,7 +70,7 @@ def _centred_logarithms(shapes: Array, root: Array) -> Array:
     """log(R⁻¹CR⁻ᵀ) (t, k, k) with trace 0, less their mean."""
     relative = np.linalg.solve(root, np.linalg.solve(root, shapes).mT)
     values, vectors = eigh(0.5 * (relative + relative.mT))
-    logarithms = np.log(np.maximum(values, np.finfo(np.float64).tiny))  # what ran off beyond 1e16 has none
+    logarithms = np.log(np.maximum(values, np.finfo(np.float64).tiny))  # eigenvalues beyond 1e16 may be negative
     logarithms -= np.mean(logarithms, axis=-1, keepdims=True)
     g = (vectors * logarithms[..., None, :]) @ vectors.mT
     return g - np.mean(g, axis=0)
@@ -83,14 +83,14 @@ def mean_variance(phi: float, count: int) -> float:
 
 
 def _expected_ratio(phi: float, count: int) -> float:
-    """What Σ gₜgₜ₊₁/Σ gₜ² of such values, less their mean, has for a ratio of expectations."""
+    """Ratio of the expectations of Σ gₜgₜ₊₁ and Σ gₜ² of such values, less their mean."""
     share = mean_variance(phi, count)
     with_first = (1.0 - phi**count) / (count * (1.0 - phi))  # covariance of the mean and an end
     return ((count - 1) * phi - (count + 1) * share + 2.0 * with_first) / (count * (1.0 - share))
 
 
 def _coefficient(ratio: float, count: int) -> float:
-    """φ ≥ 0 that lets expect the ratio that was seen."""
+    """φ ≥ 0 whose expected ratio is `ratio`."""
     if ratio <= _expected_ratio(0.0, count):
         return 0.0
     if ratio >= _expected_ratio(STRONGEST, count):
@@ -100,7 +100,7 @@ def _coefficient(ratio: float, count: int) -> float:
 
 @lru_cache(maxsize=16)
 def eigenvalue_widths(k: int) -> Array:
-    """λ_max − λ_min of random symmetric matrices (k, k) with entries of variance 1, 2 on the diagonal (DRAWS,), always the same ones.
+    """λ_max − λ_min of random symmetric matrices (k, k) with entries of variance 1, 2 on the diagonal (DRAWS,), from a fixed seed.
 
     By their tridiagonal form, which has entries N(0, 2) and χ_{k−1} … χ₁ (Dumitriu & Edelman, J. Math. Phys. 43, 2002).
     """

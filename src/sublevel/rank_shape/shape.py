@@ -1,4 +1,4 @@
-"""What `sublevel.shape_from_ranks` returns."""
+"""The result of `sublevel.shape_from_ranks`."""
 
 from __future__ import annotations
 
@@ -8,35 +8,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
-from sublevel.rank_shape.average import Averaged
+from sublevel.rank_shape.average import ShapeAverage
 from sublevel.run.diagnosis import Finding
 from sublevel.summaries import Summary, counted, short_array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankShape:
-    """The inverse Hessian up to a factor, and how sure that is. d variables, k of them free (neither fixed nor at a bound).
+    """Inverse Hessian up to a factor, with errors. Of d variables k are free (neither fixed nor at a bound).
 
-    The factor is such that the determinant over the free variables is 1: ranks know no units of f. Entries of variables that are not free
-    are NaN in `hessian` and 0 in `hess_inv`, as in a `Curvature`.
+    The determinant over the free variables is 1, because ranks do not depend on the units of f. Entries of variables that are not free are
+    NaN in `hessian` and 0 in `hess_inv`, as in a `Curvature`.
+
+    Attributes
+    ----------
+    x : array, shape (d,)
+        Average mean of the search: the minimum, as estimated from ranks.
+    root : array, shape (d, k)
+        Root of `hess_inv`.
+    free : array of bool, shape (d,)
+        Which variables are free.
+    names : tuple of str
+        Names of the variables.
+    scale : float
+        Factor by which the search distribution was enlarged.
+    signal : float
+        Rank correlation of f and the distance from the minimum; 1 for a quadratic without noise.
+    iterations, popsize, nfev : int
+        Number of iterations, points per iteration, and points in total.
+    comparisons : int
+        Number of comparisons, if `fun` compares points.
+    problems : tuple of Finding
+        Reasons not to trust the shape.
     """
 
-    x: Array  # (d,), where the mean of the search was on average: the minimum, as ranks see it
-    root: Array  # (d, k), of `hess_inv`
-    free: NDArray[np.bool_]  # (d,)
+    x: Array
+    root: Array
+    free: NDArray[np.bool_]
     names: tuple[str, ...] = field(repr=False)
-    average: Averaged | None = field(default=None, repr=False)  # None for k = 1, where there is nothing to learn
-    scale: float = 1.0  # by how much the search distribution that was found was enlarged
-    signal: float = 1.0  # rank correlation of f and distance, 1 in a round valley without noise
+    average: ShapeAverage | None = field(default=None, repr=False)  # None for k = 1, which has only one shape
+    scale: float = 1.0
+    signal: float = 1.0
     iterations: int = 0
     popsize: int = 0
-    nfev: int = 0  # points that were evaluated or compared
-    comparisons: int = 0  # questions, if f only compares
+    nfev: int = 0
+    comparisons: int = 0
     problems: tuple[Finding, ...] = ()
 
     @property
     def success(self) -> bool:
-        """Whether nothing stands against taking the shape at its word."""
+        """Whether there are no problems."""
         return not self.problems
 
     @property
@@ -61,12 +82,12 @@ class RankShape:
 
     @property
     def curvatures(self) -> Array:
-        """Eigenvalues (k,) of the Hessian of the free variables, stiff to sloppy; only their ratios mean something."""
+        """Eigenvalues (k,) of the Hessian of the free variables, largest (stiff) to smallest (sloppy); only their ratios are meaningful."""
         return 1.0 / np.square(self._singular[1])
 
     @property
     def curvatures_error(self) -> Array:
-        """Standard errors (k,), for eigenvalues that are further apart than these."""
+        """Standard errors (k,) of the curvatures, valid if these differ by more than their errors."""
         return self.curvatures * self.error * np.sqrt(2.0 - 2.0 / self.root.shape[1])
 
     @property
@@ -82,7 +103,7 @@ class RankShape:
 
     @property
     def correlation(self) -> Array:
-        """Correlations (d, d) of the variables in `hess_inv`; 0 for those that are not free, 1 on the diagonal."""
+        """Correlations (d, d) of the variables in `hess_inv`; 0 for variables that are not free, 1 on the diagonal."""
         deviations = np.sqrt(np.vecdot(self.root, self.root))
         rows = self.root / np.where(deviations == 0, 1.0, deviations)[:, None]
         matrix = rows @ rows.T
@@ -96,33 +117,33 @@ class RankShape:
 
     @property
     def error(self) -> float:
-        """Standard error s of an off-diagonal entry in the frame in which the valley is round; s√2 of a relative curvature, about."""
+        """Standard error s of an off-diagonal entry in the frame in which f is round; that of a relative curvature is about s√2."""
         return 0.0 if self.average is None else self.average.error
 
     def accuracy(self, level: float = 0.95) -> float:
-        """How far off the shape may be: Cond(hess_inv·H) is at most this with confidence `level`, from the spread between iterations."""
+        """Upper bound on Cond(hess_inv·H) with confidence `level`, from the variation between iterations."""
         if not 0 < level < 1:
             raise ValueError(f"`level` must lie between 0 and 1, got {level!r}. 0.95 is 95 % confidence.")
         return 1.0 if self.average is None else self.average.spread(level)
 
     def summary(self) -> str:
-        """The shape in words: spectrum, directions, how sure, and what to mind."""
+        """The shape as text: spectrum, directions, accuracy and warnings."""
         seen = f"{self.nfev} points" if not self.comparisons else f"{self.comparisons} comparisons of {self.nfev} points"
         curvatures, errors = self.curvatures, self.curvatures_error
         unit = curvatures[-1]
         lines = [
             f"shape from ranks: {self.iterations} iterations of {self.popsize}, {seen}",
             f"Cond(hess_inv·H) ≤ {self.accuracy():.4g} with 95 % confidence",
-            "curvature relative to the sloppiest, and its direction:",
+            "curvature relative to the smallest, and its direction:",
         ]
         for curvature, error, direction in zip(curvatures / unit, errors / unit, self.directions.T, strict=True):
-            lines.append(f"  {curvature:10.4g} ± {error:8.2g}   {_in_words(direction, self.names)}")
+            lines.append(f"  {curvature:10.4g} ± {error:8.2g}   {_describe_direction(direction, self.names)}")
         return "\n".join(lines + [f"! {problem}" for problem in self.problems])
 
     __str__ = summary
 
     def __repr__(self) -> str:
-        """The shape in a few lines; `summary()` says more."""
+        """The shape in a few lines; see `summary()` for more."""
         return self._summary().text()
 
     def _repr_html_(self) -> str:
@@ -139,8 +160,8 @@ class RankShape:
         return Summary(title, facts, notes=[str(problem) for problem in self.problems])
 
 
-def _in_words(direction: Array, names: tuple[str, ...], most: int = 4) -> str:
-    """The largest parts of a direction (d,), with a positive first one."""
+def _describe_direction(direction: Array, names: tuple[str, ...], most: int = 4) -> str:
+    """The largest components of a direction (d,), the first one positive."""
     order = np.argsort(-np.abs(direction), kind="stable")[:most]
     sign = 1.0 if direction[order[0]] >= 0 else -1.0
     return " ".join(f"{sign * direction[i]:+.2f}·{names[i]}" for i in order if abs(direction[i]) >= 0.005)
