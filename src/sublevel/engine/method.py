@@ -6,7 +6,7 @@ their arguments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -100,6 +100,10 @@ class Method:
     popsize: int | None = None
     family: type[Any] = FullGaussian
     ordering: Ordering = BY_VALUE
+    _adds_points: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_adds_points", any(transform.adds_points for transform in self.transforms))
 
     def init(self, theta: Family, sample_size: int) -> State:
         """The initial state of a search from θ."""
@@ -109,9 +113,10 @@ class Method:
     def ask(self, state: State, noise: Noise, sample_size: int) -> Sample:
         """Draw points (..., n, d) to evaluate."""
         sample = state.theta.sample(noise, sample_size)
-        for transform, memory in zip(self.transforms, state.memory, strict=True):
-            if transform.adds_points:
-                sample = state.theta.sample_at(transform.add_points(memory, sample.z))
+        if self._adds_points:
+            for transform, memory in zip(self.transforms, state.memory, strict=True):
+                if transform.adds_points:
+                    sample = state.theta.sample_at(transform.add_points(memory, sample.z))
         return sample
 
     def tell(self, state: State, sample: Sample, values: Array, constraints: Array | None = None) -> tuple[State, Info]:
@@ -141,7 +146,7 @@ class Method:
         all_taken = all_trials(taken)
         if not all_taken and not any_trial(taken):
             return state, taken
-        after = State(move.theta, tuple([part.transport(move) for part in memory]), ordering)
+        after = State(move.theta, tuple([part if part is NO_MEMORY else part.transport(move) for part in memory]), ordering)
         return (after if all_taken else select(taken, after, state)), taken
 
 

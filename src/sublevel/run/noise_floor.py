@@ -31,8 +31,13 @@ A covariance is learned in about d^1.5/n generations, but rates differ by method
 
 def window_length(dimension: int, sample_size: int, generations: int) -> int:
     """Generations from which the noise floor is judged, in a run of so many generations until now."""
-    least, factor, part, most = WINDOW
-    return max(least + int(factor * dimension**1.5 / sample_size), min(int(part * generations), most))
+    least, factor, _, _ = WINDOW
+    return longer_window(least + int(factor * dimension**1.5 / sample_size), generations)
+
+
+def longer_window(least: int, generations: int) -> int:
+    """Generations from which the noise floor is judged, at least `least`, in a run of so many generations until now."""
+    return max(least, min(int(WINDOW[2] * generations), WINDOW[3]))
 
 
 def rank_scores(dimension: int, sample_size: int) -> Array:

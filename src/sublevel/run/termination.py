@@ -12,7 +12,7 @@ import numpy as np
 from sublevel.engine.arrays import Array, value_class
 from sublevel.engine.families import Family
 from sublevel.engine.method import Info, Outcome
-from sublevel.run.noise_floor import INFORMATIVE, NARROW, UNINFORMATIVE, is_falling, rank_scores, rank_signal, window_length
+from sublevel.run.noise_floor import INFORMATIVE, NARROW, UNINFORMATIVE, is_falling, longer_window, rank_scores, rank_signal, window_length
 
 TOLX = 1e-11
 """A run has converged when every standard deviation is this fraction of its initial one."""
@@ -188,6 +188,8 @@ class Lengths(NamedTuple):
     patience: float  # for stagnation, at least
     earliest: float  # generation in which stagnation may be found first
     kept: int  # values that are kept
+    floor: int  # from which the noise floor is judged, at least
+    scores: Array  # (n,), centred ranks
 
 
 @lru_cache(maxsize=64)
@@ -195,13 +197,8 @@ def lengths(d: int, n: int) -> Lengths:
     """The lengths for d variables and n points."""
     recent = 10 + -(-30 * d // n)
     kept = max(STAGNATION[1], recent, window_length(d, n, STAGNATION[1]))
-    return Lengths(recent, 100 + 100 * d**1.5 / n, max(500, d * (5 + 100 / n)), kept)
-
-
-@lru_cache(maxsize=64)
-def scores(d: int, n: int) -> Array:
-    """Centred ranks (n,), made once."""
-    return rank_scores(d, n)
+    earliest = max(500, d * (5 + 100 / n))
+    return Lengths(recent, 100 + 100 * d**1.5 / n, earliest, kept, window_length(d, n, 0), rank_scores(d, n))
 
 
 class Window:
@@ -252,8 +249,9 @@ class Standing:
             highest = best if not best <= highest else highest
         generations = self.generations + 1
         if squares is not None:
-            signal += (rank_signal(scores(d, n), ranks, squares) - signal) * 2 / window_length(d, n, generations)
-        was_informed = self.was_informed or (signal >= INFORMATIVE and self.is_narrow(theta))
+            limits = lengths(d, n)
+            signal += (rank_signal(limits.scores, ranks, squares) - signal) * 2 / longer_window(limits.floor, generations)
+        was_informed = self.was_informed or (generations % 4 == 0 and signal >= INFORMATIVE and self.is_narrow(theta))
         standstill, standing_for = self.standstill, self.standing_for
         if info.outcome or standstill >= 0:
             standstill = _standstill(info.outcome, points) if info.outcome else -1

@@ -45,11 +45,14 @@ class GaussianSample:
     x: Array
     images: Array | None = None
     degrees_of_freedom: int | None = None
+    _squares: Array | None = None
 
     @property
     def squares(self) -> Array:
-        """‖zᵢ‖² (..., n)."""
-        return np.vecdot(self.z, self.z)
+        """‖zᵢ‖² (..., n), computed once."""
+        if self._squares is None:
+            self._squares = np.vecdot(self.z, self.z)  # pyright: ignore[reportAttributeAccessIssue]
+        return self._squares
 
     @property
     def surprise(self) -> Array:

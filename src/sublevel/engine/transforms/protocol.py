@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from sublevel.engine.arrays import Array, value_class
+from sublevel.engine.constants import CmaConstants, cma_constants
 from sublevel.engine.families.protocol import Family, Sample
 from sublevel.engine.memory import NO_MEMORY
 from sublevel.engine.ordering.ranks import Ranking
@@ -20,6 +21,15 @@ class Generation:
     values: Array  # (..., n)
     ranks: Ranking
     weighting: Weighting
+    _constants: CmaConstants | None = None
+
+    @property
+    def constants(self) -> CmaConstants:
+        """The constants of CMA-ES for this sample, looked up once."""
+        if self._constants is None:
+            *_, n, d = self.sample.z.shape
+            self._constants = cma_constants(d, n, self.theta.degrees_of_freedom)  # pyright: ignore[reportAttributeAccessIssue]
+        return self._constants
 
 
 class Transform:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sublevel.engine.constants import cma_constants
 from sublevel.engine.memory import NoMemory
 from sublevel.engine.tangent import Tangent
 from sublevel.engine.transforms.protocol import Generation, Transform
@@ -19,5 +18,4 @@ class RankMu(Transform):
 
     def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
         """The tangent at these rates."""
-        c = cma_constants(tangent.mean.shape[-1], tangent.cloud.size, generation.theta.degrees_of_freedom)
-        return tangent.with_covariance(tangent.cloud, c.c_mu), memory
+        return tangent.with_covariance(tangent.cloud, generation.constants.c_mu), memory

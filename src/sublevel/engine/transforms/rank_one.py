@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from sublevel.engine.arrays import Array, expand_trailing, value_class
-from sublevel.engine.constants import cma_constants
 from sublevel.engine.families.protocol import Family, Move
 from sublevel.engine.memory import Memory
 from sublevel.engine.tangent import ONE, PathReading, Tangent, is_thin
@@ -53,7 +52,7 @@ class RankOne(Transform):
     def __call__(self, tangent: Tangent, memory: CovariancePath, generation: Generation, /) -> tuple[Tangent, CovariancePath]:
         """The tangent with the path added to its covariance part."""
         cloud, step = tangent.cloud, tangent.mean
-        c = cma_constants(step.shape[-1], cloud.size, generation.theta.degrees_of_freedom)
+        c = generation.constants
         advances = (tangent.path or ALWAYS).advances
         gain = expand_trailing(c.gain_c * advances, 1)
         path = c.keep_c * memory.path

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from sublevel.engine.arrays import Array, PerTrial, as_number, expand_trailing, value_class
-from sublevel.engine.constants import CmaConstants, cma_constants
+from sublevel.engine.constants import CmaConstants
 from sublevel.engine.families.protocol import Family
 from sublevel.engine.linalg import combination, inner
 from sublevel.engine.memory import Memory
@@ -43,7 +43,7 @@ class Cumulation(Transform):
     def __call__(self, tangent: Tangent, memory: StepPath, generation: Generation, /) -> tuple[Tangent, StepPath]:
         """The tangent with the reading of the path."""
         step = tangent.mean
-        c = cma_constants(step.shape[-1], tangent.cloud.size, generation.theta.degrees_of_freedom)
+        c = generation.constants
         path = c.keep_sigma * memory.path
         path += c.gain_sigma * step if generation.weighting.mu_eff is not None else _attracting_step(c, generation)
         fading = memory.fading * c.fade

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sublevel.engine.arrays import minimum
-from sublevel.engine.constants import cma_constants
 from sublevel.engine.memory import NoMemory
 from sublevel.engine.tangent import Tangent
 from sublevel.engine.transforms.protocol import Generation, Transform
@@ -22,5 +21,5 @@ class CSA(Transform):
         """The tangent with a change of scale."""
         if tangent.path is None:
             raise ValueError("`CSA` reads the step-size path: put `Cumulation()` before it in `transforms`.")
-        c = cma_constants(tangent.mean.shape[-1], tangent.cloud.size, generation.theta.degrees_of_freedom)
+        c = generation.constants
         return tangent.with_log_scale(minimum(c.c_sigma / c.d_sigma * (tangent.path.length - 1.0), 1.0)), memory
