@@ -1,17 +1,22 @@
-"""The tables that contracts and laws run over: a new family or method gets all of them by one line here."""
+"""The tables that contracts and laws run over. Families and step-size rules are read from their registries; add other parts here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from sublevel.engine.families import FAMILIES as CONTINUOUS
 from sublevel.engine.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.engine.method import Method
 from sublevel.engine.recipes import cma, ngd, pbil, rank_mu, shape_only, with_adapted_rates, xnes
+from sublevel.engine.transforms import STEP_SIZES, SpectralRates
+from sublevel.engine.weights import LogLinear, Quantile
 
-GAUSSIANS = [FullGaussian, DiagonalGaussian, IsotropicGaussian]
+GAUSSIANS = list(CONTINUOUS.values())
+ANALYSED = [FullGaussian, DiagonalGaussian, IsotropicGaussian]
+"""Families that the theory makes predictions for."""
 FAMILIES = [*GAUSSIANS, Bernoulli]
 
 
@@ -85,8 +90,17 @@ def lra_xnes(**parts):
 # Fewer points than dimensions, more of them, and the range where the engine goes through k×k matrices (d > 64).
 SIZES = [(5, 4), (5, 12), (70, 8)]
 RECIPES = [ngd, rank_mu, cma, xnes, lra_cma, lra_xnes]
+# Parts that no recipe uses by default: add yours.
+WEIGHTS = [Quantile(LogLinear())]
+ORDERINGS = []
+PARTS = [
+    *(Method(type(rule).__name__.lower(), rule, (SpectralRates(),)) for rule in WEIGHTS),
+    *(replace(cma(), name=f"cma-{type(ordering).__name__.lower()}", ordering=ordering) for ordering in ORDERINGS),
+    *(cma(step_size=rule) for rule in STEP_SIZES if rule != "csa"),
+]
 SHAPES = [Case(shape_only(span=5.0, constant_from=10), d, n) for d, n in SIZES]
 SEARCHES = [*(Case(recipe(family=family), d, n) for recipe in RECIPES for family in GAUSSIANS for d, n in SIZES), *SHAPES]
+SEARCHES += [Case(method, d, n) for method in PARTS for d, n in SIZES]
 BITS = [Case(pbil(), 12, 20)]
 METHODS = [*SEARCHES, *BITS]
 

@@ -81,7 +81,7 @@ def log_scale_of(state, sample, values):
 
 
 @pytest.mark.parametrize("d", DIMENSIONS)
-@pytest.mark.parametrize("family", GAUSSIANS, ids=lambda family: family.__name__)
+@pytest.mark.parametrize("family", PROJECTIONS, ids=lambda family: family.__name__)
 def test_engine_takes_the_tutorials_steps(family, d):
     worst, waits = disagreement(family, d)
     assert worst <= AGREEMENT

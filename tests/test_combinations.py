@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from sublevel.validation import RECIPES
+from sublevel.engine.families import FAMILIES
+from sublevel.validation import RECIPES, STRATEGIES
 
 NAMES = [name for name in RECIPES if name != "pbil"]
 BOUNDS = {
@@ -16,7 +17,7 @@ BOUNDS = {
     "box": [(-2, 3)] * 4,
     "mixed": [(0, None), (None, 3), (0.5, 0.5), (None, None)],  # half open, fixed, open
 }
-RESTARTS = {"once": None, "ipop": "ipop", "bipop": "bipop"}
+RESTARTS = {"once": None} | {name: name for name in STRATEGIES}
 
 
 def terraces(x):
@@ -36,7 +37,7 @@ class Counted:
 
 
 def test_the_names_are_those_of_every_family_with_every_method():
-    families, methods = ("", "sep-", "iso-"), ("cma", "xnes", "ngd", "rank-mu")
+    families, methods = {"", "sep-", "iso-", *FAMILIES}, ("cma", "xnes", "ngd", "rank-mu")
     assert set(NAMES) == {lra + family + method for lra, family, method in product(("", "lra-"), families, methods)}
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
+from cases import GAUSSIANS
 from functions import sphere
 from sublevel.engine.arrays import Streams
 from sublevel.engine.ordering import ranking
@@ -16,7 +17,6 @@ from sublevel.engine.tangent import natural_gradient
 from sublevel.engine.transforms import PSR, STEP_SIZES, TPA, Generation
 
 RECIPES = {"cma": sl.cma, "xnes": sl.xnes, "ngd": sl.ngd, "rank_mu": sl.rank_mu}
-FAMILIES = [sl.FullGaussian, sl.DiagonalGaussian, sl.IsotropicGaussian]
 
 
 def log_scales(rule, fun, *, d=10, n=12, steps=200, seed=1):
@@ -93,7 +93,7 @@ def test_the_two_points_of_tpa_lie_along_the_last_step():
 # With everything else
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
+@pytest.mark.parametrize("family", GAUSSIANS, ids=lambda family: family.__name__)
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("rule", STEP_SIZES)
 def test_every_rule_finds_the_minimum_with_every_method_and_family(rule, recipe, family):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from cases import GAUSSIANS, distance
+from cases import distance
 from sublevel import FullGaussian, Outcome, minimize, xnes
 from sublevel.engine.constants import default_popsize
 from sublevel.engine.families import DiagonalGaussian, IsotropicGaussian
@@ -63,7 +63,7 @@ def disagreement(family, d, n=None, iterations=100, **changed):
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 20, 70])  # beyond 64 few points go another way
-@pytest.mark.parametrize("family", GAUSSIANS, ids=lambda family: family.__name__)
+@pytest.mark.parametrize("family", PROJECTIONS, ids=lambda family: family.__name__)
 def test_engine_takes_the_steps_of_xnes(family, d):
     assert disagreement(family, d) <= AGREEMENT
 
@@ -78,7 +78,7 @@ def test_comparison_would_notice_a_linear_step():
 
 
 @pytest.mark.parametrize(("d", "n"), [(5, 12), (70, 8)])
-@pytest.mark.parametrize("family", GAUSSIANS, ids=lambda family: family.__name__)
+@pytest.mark.parametrize("family", PROJECTIONS, ids=lambda family: family.__name__)
 def test_a_step_from_selected_extremes_never_leaves_the_family(family, d, n):
     """The worst of all points are the nearest, and by far: a linear step of this size would take more variance than there is."""
     method = xnes(family=family)

@@ -21,7 +21,7 @@ from scipy.optimize import Bounds
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.constants import default_popsize
-from sublevel.engine.families import Bernoulli, DiagonalGaussian, Family, FullGaussian, IsotropicGaussian
+from sublevel.engine.families import FAMILIES, Bernoulli, Family
 from sublevel.engine.families.protocol import SCALE_RANGE, in_range
 from sublevel.engine.linalg import cholesky
 from sublevel.engine.method import Method
@@ -32,7 +32,6 @@ from sublevel.run.restarts import IPOP, STRATEGIES, Once, Restarts
 
 Workers = Any
 """Who evaluates: a number of processes, an Executor, a Dask client, or a function like `map`."""
-FAMILIES = {"": FullGaussian, "sep-": DiagonalGaussian, "iso-": IsotropicGaussian}
 
 
 def _named(recipe: Callable[..., Method], family: type[Any], adapted: bool) -> Callable[[], Method]:

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from sublevel.engine.arrays import Array
-from sublevel.engine.families import Family
+from sublevel.engine.families import FAMILIES, Family
 from sublevel.evaluation.failures import Failures
 from sublevel.run import termination
 from sublevel.run.history import History, RunSummary, axis_ratio
 from sublevel.run.search_space import log_where
-from sublevel.validation import FAMILIES
 
 ILL_CONDITIONED = 1e5
 """Condition number of the covariance, in units of the initial standard deviations, from which on a problem counts as ill-conditioned."""

@@ -22,7 +22,7 @@ from sublevel.store.file import File
 from sublevel.store.reader import Evaluations, Reading, ending, evaluations, first_row, restored, unfit
 from sublevel.store.samples import SampleForm
 from sublevel.store.serialize import Misfit
-from sublevel.store.settings import FAMILIES, Again, Settings, checked_path, rebuilt
+from sublevel.store.settings import FAMILY_TYPES, Again, Settings, checked_path, rebuilt
 from sublevel.summaries import Summary, counted, short_array
 
 
@@ -138,7 +138,7 @@ def _is_open(reading: Reading, found: Evaluations) -> bool:
 def sketch(reading: Reading) -> Optimizer:
     """An optimizer with the distribution and the space of a stored one, whatever its method is."""
     settings = reading.settings
-    method = Method("stored", Active(), (), None, FAMILIES[settings.family])
+    method = Method("stored", Active(), (), None, FAMILY_TYPES[settings.family])
     plain: dict[str, Any] = {name: getattr(settings, name) for name in settings.__slots__}
     plain |= {"method": None, "parts": "", "restarts": None, "draws_x0": False}
     try:

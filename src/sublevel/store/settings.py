@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import Bounds
 
 from sublevel.engine.arrays import Array
-from sublevel.engine.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
+from sublevel.engine.families import FAMILIES, Bernoulli, FullGaussian
 from sublevel.engine.method import Method
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.restarts import BIPOP, IPOP, STRATEGIES, Once, Restarts
@@ -26,7 +26,7 @@ from sublevel.store.rng_state import generator_like
 from sublevel.store.serialize import Misfit, unpacked
 from sublevel.validation import RECIPES, as_flag, as_method, as_names, as_restarts, as_tolerance, short_repr
 
-FAMILIES: dict[str, Any] = {family.__name__: family for family in (FullGaussian, DiagonalGaussian, IsotropicGaussian, Bernoulli)}
+FAMILY_TYPES: dict[str, Any] = {family.__name__: family for family in (*FAMILIES.values(), Bernoulli)}
 STRATEGIES_BY_CLASS: dict[str, Any] = {strategy.__name__: strategy for strategy in STRATEGIES.values()}
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 LARGEST_GENERATION = 2**33
@@ -113,7 +113,7 @@ class Given:
     def settings(self, optimizer: Optimizer, command: Mapping[str, Any] | None) -> Settings:
         """All that can be stored of what was given but arrays."""
         family = optimizer.method.family.__name__
-        if FAMILIES.get(family) is not optimizer.method.family:
+        if FAMILY_TYPES.get(family) is not optimizer.method.family:
             raise StoreError(f"a run on a family of your own cannot be stored, got {described(optimizer.method.family)}.")
         return Settings(
             method=self.method if isinstance(self.method, str) else None,
@@ -235,7 +235,7 @@ def checked_settings(facts: dict[str, Any]) -> Settings:
         raise Misfit("its variables have names that are no text")
     if not isinstance(facts["restarts"], str):
         stored_strategy(facts["restarts"])
-    if facts["family"] not in FAMILIES or not (facts["method"] is None or facts["method"] in RECIPES):
+    if facts["family"] not in FAMILY_TYPES or not (facts["method"] is None or facts["method"] in RECIPES):
         raise Misfit(f"there is no method {short_repr(facts['method'])} or family {short_repr(facts['family'])}")
     return Settings(**facts)
 
@@ -333,7 +333,7 @@ def rebuilt(settings: Settings, problem: Problem, rng_state: Any, again: Again) 
         raise TypeError("`x0` must be given again, because the run began with a function that draws starting points.")
     method = again.as_method(settings)
     tolerances: dict[str, Any] = again.checked_tolerances(settings)
-    if method.family is not FAMILIES[settings.family]:
+    if method.family is not FAMILY_TYPES[settings.family]:
         raise Misfit(f"its method does not search with a {settings.family}")
     optimizer = Optimizer(
         problem.x0,

@@ -1,4 +1,6 @@
-"""Families of distributions to search with."""
+"""Families of search distributions."""
+
+from collections.abc import Mapping
 
 from sublevel.engine.families.bernoulli import Bernoulli
 from sublevel.engine.families.diagonal import DiagonalGaussian
@@ -6,4 +8,11 @@ from sublevel.engine.families.full import FullGaussian
 from sublevel.engine.families.isotropic import IsotropicGaussian
 from sublevel.engine.families.protocol import Family, GaussianSample, Sample
 
-__all__ = ["Bernoulli", "DiagonalGaussian", "Family", "FullGaussian", "GaussianSample", "IsotropicGaussian", "Sample"]
+FAMILIES: Mapping[str, type[Family]] = {
+    "": FullGaussian,
+    "sep-": DiagonalGaussian,
+    "iso-": IsotropicGaussian,
+}
+"""Registry: families of real vectors by the prefix of method names."""
+
+__all__ = ["FAMILIES", "Bernoulli", "DiagonalGaussian", "Family", "FullGaussian", "GaussianSample", "IsotropicGaussian", "Sample"]

@@ -43,6 +43,8 @@ class Transform:
     """Whether the transform uses the points of a sample if the weights are not `Weights.normalized`; a sharded run has no points."""
     adds_points: ClassVar[bool] = False
     """Whether the transform replaces points of a sample by `add_points` before it is evaluated."""
+    compares_generations: ClassVar[bool] = False
+    """Whether the transform compares values of different generations, not only within one."""
     reduces_rates: ClassVar[bool] = False
     """Whether the transform reduces learning rates, so that slow progress does not end a run."""
 

@@ -34,6 +34,7 @@ class PSR(Transform):
     """
 
     needs_spectrum: ClassVar[bool] = False
+    compares_generations: ClassVar[bool] = True
     target: float = 0.25
     rate: float = 0.3
     damping: float = 1.0
