@@ -131,8 +131,8 @@ def work_seconds(n: int, d: int) -> float:
     shard, weights = sharded.Shard((1,), 0, 0, 0, n, d), np.full(n, 1.0 / n)
 
     def both() -> None:
-        sharded.seen(ellipsoid, None, optimizer.theta, True, shard)
-        sharded.sums(shard, weights, None)
+        sharded.evaluate_shard(ellipsoid, None, optimizer.theta, True, shard)
+        sharded.sum_shard(shard, weights, None)
 
     return seconds_of(both)
 
@@ -142,7 +142,7 @@ def driver_seconds(n: int) -> float:
     rng = np.random.default_rng(1)
     values, squares = rng.standard_normal(n), rng.chisquare(50, n)
     weights = sl.ngd().weights
-    return seconds_of(lambda: weights(sharded.ranking(values), sharded.Whereabouts.of(squares, n, 50)))
+    return seconds_of(lambda: weights(sharded.ranking(values), sharded.RemoteSample.of(squares, n, 50)))
 
 
 def task_seconds(client: Client, count: int, size: int, serial: list[int]) -> float:
@@ -152,7 +152,7 @@ def task_seconds(client: Client, count: int, size: int, serial: list[int]) -> fl
         serial[0] += 1
         numbers = np.zeros(size)
         names = [f"cost-{serial[0]}-{k}" for k in range(count)]
-        dask_backend.gathered(client, np.negative, [(numbers,)] * count, names, [""] * count)
+        dask_backend.run_calls(client, np.negative, [(numbers,)] * count, names, [""] * count)
 
     return seconds_of(once)
 

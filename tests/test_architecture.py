@@ -29,7 +29,7 @@ LAYERS = [
     {"engine.method"},
     {"engine"},
     {"run.restarts", "run.search_space"},
-    {"evaluation.failures", "evaluation.dask_backend"},
+    {"evaluation.failures", "evaluation.dask_backend", "evaluation.values", "evaluation.objective", "evaluation.worker"},
     {"run.arguments", "validation", "run.initial", "run.termination", "run.noise_floor", "run.state", "run.optimizer", "run.history"}
     | {"evaluation.processes", "evaluation.evaluators"},
     {"store"},

@@ -303,7 +303,7 @@ def test_a_keyword_is_never_explained_by_one_that_does_not_exist():
 
 
 def test_a_warning_points_at_the_line_of_the_user():
-    with pytest.warns(UserWarning, match="`workers` wins over `vectorized`") as warned:
+    with pytest.warns(UserWarning, match="`vectorized` is ignored because `workers` is given") as warned:
         sl.minimize(sphere, np.ones(2), 0.5, vectorized=True, workers=map, maxfevals=20)
     assert warned[0].filename == __file__
 

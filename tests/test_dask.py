@@ -93,58 +93,60 @@ def test_a_sharded_run_gives_the_bits_of_the_run_alone(client, method):
 
 def test_sums_are_made_where_the_points_are(client):
     addresses = set(client.scheduler_info()["workers"])
-    assert dask_backend.place() == ""
+    assert dask_backend.worker_address() == ""
     names = [f"place-{k}" for k in range(6)]
     first, again = sorted(addresses)[0], sorted(addresses)[1]
-    assert set(dask_backend.gathered(client, dask_backend.place, [()] * 6, names, [""] * 6)) <= addresses
-    assert dask_backend.gathered(client, dask_backend.place, [()] * 2, ["a", "b"], [first, again]) == [first, again]
-    assert dask_backend.gathered(client, dask_backend.place, [()], ["c"], ["inproc://nobody/1/1"])[0] in addresses  # gone: anywhere else
+    assert set(dask_backend.run_calls(client, dask_backend.worker_address, [()] * 6, names, [""] * 6)) <= addresses
+    assert dask_backend.run_calls(client, dask_backend.worker_address, [()] * 2, ["a", "b"], [first, again]) == [first, again]
+    assert (
+        dask_backend.run_calls(client, dask_backend.worker_address, [()], ["c"], ["inproc://nobody/1/1"])[0] in addresses
+    )  # gone: anywhere else
 
 
 def test_a_timeout_is_refused(client):
-    with pytest.raises(ValueError, match="`timeout` ends the process"):
+    with pytest.raises(ValueError, match="`timeout` needs worker processes"):
         run(sphere, workers=client, timeout=1.0)
 
 
 def test_a_cluster_that_is_gone_is_named():
     future = SimpleNamespace(status="cancelled")
-    with pytest.raises(dask_backend.ClusterLost, match="Is its scheduler still there"):
-        dask_backend.answered(future, None)
+    with pytest.raises(dask_backend.ClusterLost, match="Is its scheduler still running"):
+        dask_backend.get_answer(future, None)
 
 
 def test_a_point_that_dask_gave_up_counts_as_failed():
     future = SimpleNamespace(status="error")
     killed = distributed.KilledWorker("key", SimpleNamespace(address="tcp://somewhere"), 3)
-    assert dask_backend.answered(future, (type(killed), killed, None)).kind == "worker lost"
+    assert dask_backend.get_answer(future, (type(killed), killed, None)).kind == "worker lost"
     error = ValueError("no")
-    assert dask_backend.answered(future, (ValueError, error, None)) is error
+    assert dask_backend.get_answer(future, (ValueError, error, None)) is error
 
 
 def test_what_dask_gave_up_gets_a_second_chance(client, monkeypatch):
-    given_up, answered = [], dask_backend.answered
+    given_up, answered = [], dask_backend.get_answer
 
     def giving_up(future, answer):
         """The first two are given up, and one of them again."""
         given_up.append(future.key)
         return Failure("worker lost", "") if len(given_up) in (1, 2, 7) else answered(future, answer)
 
-    monkeypatch.setattr(dask_backend, "answered", giving_up)
+    monkeypatch.setattr(dask_backend, "get_answer", giving_up)
     result = run(sphere, maxiter=1, workers=client)
     assert len(given_up) == 8
     assert (result.nfev, result.failures.counts) == (6, {"worker lost": 1})
     given_up.clear()
     names = [f"chance-{k}" for k in range(6)]
     with pytest.raises(dask_backend.ClusterLost):
-        dask_backend.gathered(client, abs, [(k,) for k in range(6)], names, [""] * 6)
+        dask_backend.run_calls(client, abs, [(k,) for k in range(6)], names, [""] * 6)
     given_up[:] = [""] * 7
-    assert dask_backend.gathered(client, abs, [(-k,) for k in range(6)], names, [""] * 6) == list(range(6))
+    assert dask_backend.run_calls(client, abs, [(-k,) for k in range(6)], names, [""] * 6) == list(range(6))
 
 
 def test_nothing_is_a_client_before_dask_is_imported(monkeypatch, client):
     assert dask_backend.is_client(client)
     monkeypatch.delitem(sys.modules, "distributed")
     assert not dask_backend.is_client(client)
-    assert dask_backend.place() == ""
+    assert dask_backend.worker_address() == ""
 
 
 def test_all_that_listens_here_does_so_on_loopback(client):
@@ -205,8 +207,8 @@ def test_deaths_during_a_sharded_run_change_no_bit(tmp_path, method):
 
 
 def test_a_cluster_without_workers_is_an_error_after_a_while(monkeypatch):
-    monkeypatch.setattr(dask_backend, "LOOK", 0.05)
-    monkeypatch.setattr(dask_backend, "PATIENCE", 0.2)
+    monkeypatch.setattr(dask_backend, "POLL_INTERVAL", 0.05)
+    monkeypatch.setattr(dask_backend, "OUTAGE_TIMEOUT", 0.2)
     with (
         distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=LOOPBACK) as local,
         distributed.Client(local) as client,
@@ -232,7 +234,7 @@ def test_a_client_that_is_closed_is_named():
     with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=LOOPBACK) as local:
         client = distributed.Client(local)
         client.close()
-        with pytest.raises(dask_backend.ClusterLost, match="client of `workers` is closed"):
+        with pytest.raises(dask_backend.ClusterLost, match="client passed as `workers` is closed"):
             run(sphere, workers=client)
 
 
@@ -261,8 +263,8 @@ def scheduler():
 
 
 def test_a_scheduler_that_is_stopped_is_an_error_after_a_while(scheduler, monkeypatch):
-    monkeypatch.setattr(dask_backend, "LOOK", 0.1)
-    monkeypatch.setattr(dask_backend, "PATIENCE", 0.3)
+    monkeypatch.setattr(dask_backend, "POLL_INTERVAL", 0.1)
+    monkeypatch.setattr(dask_backend, "OUTAGE_TIMEOUT", 0.3)
     process, address = scheduler
     with distributed.Client(address) as client:
         process.send_signal(signal.SIGSTOP)
@@ -274,12 +276,12 @@ def test_a_scheduler_that_is_stopped_is_an_error_after_a_while(scheduler, monkey
 
 
 def test_a_scheduler_that_is_killed_is_an_error(scheduler, monkeypatch):
-    monkeypatch.setattr(dask_backend, "LOOK", 0.1)
-    monkeypatch.setattr(dask_backend, "PATIENCE", 0.3)
+    monkeypatch.setattr(dask_backend, "POLL_INTERVAL", 0.1)
+    monkeypatch.setattr(dask_backend, "OUTAGE_TIMEOUT", 0.3)
     process, address = scheduler
     with distributed.Client(address, timeout="1s") as client:
         process.kill()
-        with pytest.raises(dask_backend.ClusterLost, match=r"(?i)scheduler|client of `workers` is closed"):
+        with pytest.raises(dask_backend.ClusterLost, match=r"(?i)scheduler|client passed as `workers` is closed"):
             run(sphere, workers=client)
 
 

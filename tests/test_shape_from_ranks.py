@@ -13,7 +13,7 @@ from sublevel.engine.arrays import MirroredFrames
 from sublevel.engine.families import FullGaussian
 from sublevel.engine.recipes import shape_only, xnes
 from sublevel.engine.transforms import ConstantVolume, DecreasingRates, ExponentialRates, FixedRates
-from sublevel.evaluation.evaluators import Compared, all_values
+from sublevel.evaluation.evaluators import ComparisonEvaluator, evaluate_all
 from sublevel.rank_shape import average
 from sublevel.rank_shape.average import average_shapes, mean_variance
 
@@ -353,20 +353,20 @@ def test_comparisons_are_about_n_log_n(rng):
         asked.append(1)
         return x[0] < y[0]
 
-    ranks = all_values(Compared(better), points)
+    ranks = evaluate_all(ComparisonEvaluator(better), points)
     assert np.array_equal(ranks, np.argsort(np.argsort(points[:, 0])))
     assert len(asked) <= 500 * np.log2(500) + 500
 
 
 def test_points_of_which_none_is_better_share_a_rank(rng):
     points = rng.integers(0, 4, (50, 2)).astype(float)
-    ranks = all_values(Compared(lambda x, y: bool(x[0] < y[0])), points)
+    ranks = evaluate_all(ComparisonEvaluator(lambda x, y: bool(x[0] < y[0])), points)
     assert np.array_equal(ranks, points[:, 0])
 
 
 def test_an_error_of_a_judge_comes_with_both_points(rng):
     with pytest.raises(ZeroDivisionError) as caught:
-        all_values(Compared(lambda x, y: 1 / 0), rng.standard_normal((3, 2)))
+        evaluate_all(ComparisonEvaluator(lambda x, y: 1 / 0), rng.standard_normal((3, 2)))
     assert caught.value.sublevel_x.shape == (2, 2)
 
 

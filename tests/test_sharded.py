@@ -32,8 +32,8 @@ def facts(result):
     return result.x.tobytes(), result.mean.tobytes(), result.cov.tobytes(), result.fun, result.nfev, result.nit, dict(result.reasons)
 
 
-def sharding(optimizer, count, everyone=sharded._one_by_one, fun=ellipsoid):
-    return sharded.Sharding(fun, everyone, count, (1, 2, 3, 4), "test", Failures())
+def sharding(optimizer, count, run_calls=sharded._run_serially, fun=ellipsoid):
+    return sharded.Sharding(fun, run_calls, count, (1, 2, 3, 4), "test", Failures())
 
 
 # ---------------------------------------------------------------------------------------------------- the same steps
@@ -44,7 +44,7 @@ def steps_apart(method, turn, d=6, n=100, steps=12):
     here, there = (sl.Optimizer(np.ones(d), 0.5, method=method, popsize=n, rng=1) for _ in range(2))
     make = sharding(there, 3)
     for _ in range(steps):
-        z = np.concatenate([shard.drawn() for shard in make.shards(there)])
+        z = np.concatenate([shard.draw() for shard in make.shards(there)])
         make(there)
         sample = here.theta.sample_at(np.roll(z, turn, axis=1))
         here.state, _ = here.method.tell(here.state, sample, ellipsoid(sample.x))
@@ -126,40 +126,40 @@ def test_threads_give_the_bits_of_the_run_alone(method):
 
 
 def test_points_that_were_not_kept_are_drawn_again_to_the_bit(monkeypatch):
-    drawn, draw = [], sharded.Shard.drawn
-    monkeypatch.setattr(sharded.Shard, "drawn", lambda shard: drawn.append(shard) or draw(shard))
+    drawn, draw = [], sharded.Shard.draw
+    monkeypatch.setattr(sharded.Shard, "draw", lambda shard: drawn.append(shard) or draw(shard))
     kept = facts(run())
     assert len(drawn) == len(set(drawn)) == 45
-    monkeypatch.setattr(sharded, "MEMORY", sharded.Memory(0))
+    monkeypatch.setattr(sharded, "CACHE", sharded.PointCache(0))
     assert facts(run()) == kept
     assert len(drawn) == 3 * 45
 
 
 def test_memory_holds_no_more_than_it_has_room_for_and_forgets_earlier_generations():
-    memory = sharded.Memory(2000)
+    memory = sharded.PointCache(2000)
     old, new, other = (sharded.Shard((seed,), 0, iteration, 0, 10, 10) for seed, iteration in ((1, 0), (1, 1), (2, 0)))
     for shard in (old, other, new):
-        memory.keep(shard, shard.drawn())
-    assert memory._kept.keys() == {other, new}
+        memory.keep(shard, shard.draw())
+    assert memory._points.keys() == {other, new}
     third = sharded.Shard((3,), 0, 0, 0, 10, 10)
-    memory.keep(third, third.drawn())
-    assert third not in memory._kept
-    assert memory.points(third).tobytes() == third.drawn().tobytes()
+    memory.keep(third, third.draw())
+    assert third not in memory._points
+    assert memory.points(third).tobytes() == third.draw().tobytes()
     memory.points(new)
-    assert memory._kept.keys() == {other}
+    assert memory._points.keys() == {other}
 
 
 def bytes_sent(n, d, shards, method):
     """All that goes to the shards and comes back in a generation, as it would go over a wire."""
     sizes = []
 
-    def everyone(function, calls, names, places):
+    def run_calls(function, calls, names, addresses):
         answers = [function(*call) for call in calls]
         sizes.extend(len(ForkingPickler.dumps(thing)) for thing in (*calls, *answers))
         return answers
 
     optimizer = sl.Optimizer(np.ones(d), 0.5, method=method, popsize=n, rng=1)
-    sharding(optimizer, shards, everyone, sphere)(optimizer)
+    sharding(optimizer, shards, run_calls, sphere)(optimizer)
     return sum(sizes)
 
 
@@ -204,7 +204,7 @@ def test_ctrl_c_returns_the_best_so_far(sign):
 @pytest.mark.parametrize(
     ("settings", "kind", "words"),
     [
-        ({"method": "pbil", "x0": np.full(6, 0.5), "sigma0": None}, ValueError, "method on Gaussians"),
+        ({"method": "pbil", "x0": np.full(6, 0.5), "sigma0": None}, ValueError, "binary methods"),
         ({"workers": 2}, ValueError, "`workers` of a sharded run"),
         ({"workers": map}, ValueError, "`workers` of a sharded run"),
         ({"workers": "two"}, TypeError, "`workers`"),

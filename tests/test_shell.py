@@ -112,8 +112,8 @@ def test_what_cannot_be_sent_to_a_process_is_refused_before_the_first_evaluation
 def test_minus_one_is_a_process_on_each_core(monkeypatch):
     asked = []
     monkeypatch.setattr(evaluators, "available_cores", lambda: 7)
-    monkeypatch.setattr(evaluators, "Processes", lambda fun, count, *_: asked.append(count))
-    evaluators.evaluator(sphere, False, -1)
+    monkeypatch.setattr(evaluators, "ProcessPool", lambda fun, count, *_: asked.append(count))
+    evaluators.make_evaluator(sphere, False, -1)
     assert asked == [7]
 
 
@@ -123,15 +123,15 @@ def test_workers_that_make_no_sense_are_refused(workers, kind):
         sl.minimize(sphere, np.zeros(2), 0.5, workers=workers)
 
 
-def test_workers_win_over_vectorized_and_say_so():
+def test_vectorized_is_ignored_with_workers():
     seen = []
-    with pytest.warns(UserWarning, match="`workers` wins"):
+    with pytest.warns(UserWarning, match="`vectorized` is ignored"):
         sl.minimize(lambda x: seen.append(x.shape) or sphere(x), np.zeros(2), 0.5, vectorized=True, workers=map, maxiter=1)
     assert set(seen) == {(2,)}
 
 
 def test_a_map_that_loses_values_is_refused_with_the_sample():
-    with pytest.raises(ValueError, match="one number per point") as caught:
+    with pytest.raises(ValueError, match="must return 7 values") as caught:
         sl.minimize(sphere, np.zeros(2), 0.5, workers=lambda fun, points: [fun(point) for point in points[1:]])
     assert caught.value.sublevel_x.shape == (7, 2)  # the start and six others
 

@@ -21,10 +21,10 @@ import pytest
 
 import sublevel as sl
 from objectives import Deadly, HangingFloat, Once, hanging_error, hanging_float, number, sphere
-from sublevel.evaluation import processes
-from sublevel.evaluation.evaluators import evaluator
+from sublevel.evaluation import processes, worker
+from sublevel.evaluation.evaluators import make_evaluator
 from sublevel.evaluation.failures import KEPT, Failure, Failures
-from sublevel.validation import as_value
+from sublevel.evaluation.values import as_value
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs process groups and signals")
 START = {"x0": np.ones(3), "sigma0": 0.5, "popsize": 6, "rng": 1}
@@ -115,7 +115,7 @@ def test_arrival_in_any_order_changes_no_bit(rng):
 
 
 def test_answers_come_as_they_are_completed():
-    evaluate = evaluator(Delayed(), False, 2)
+    evaluate = make_evaluator(Delayed(), False, 2)
     try:
         arrivals = [index for index, _ in evaluate(np.array([[1.0], [0.0], [0.0], [0.0]]))]
     finally:
@@ -169,10 +169,10 @@ def test_workers_killed_from_outside_at_any_time_change_no_bit(tmp_path):
         import sys
         from pathlib import Path
         import sublevel as sl
-        from sublevel import workers
+        from sublevel.evaluation import processes
         from objectives import Slow
         if __name__ == "__main__":
-            workers.STRIKES = 10
+            processes.MAX_DEATHS = 10
             start = {"x0": [1.0, 1.0, 1.0], "sigma0": 0.5, "popsize": 6, "rng": 1, "evaluate_x0": False}
             result = sl.minimize(Slow(Path(sys.argv[1]), 0.02), **start, maxiter=100, workers=2)
             print(result.x.tobytes().hex(), result.nfev, len(result.failures))
@@ -213,13 +213,13 @@ def check_failure(folder, what, kind, **settings):
 
 
 def test_a_death_is_noticed_within_two_seconds_and_the_second_one_is_a_failure_even_if_a_child_lives_on(tmp_path, monkeypatch):
-    noticed, is_final = [], processes.Processes._is_final
+    noticed, is_final = [], processes.ProcessPool._is_given_up
 
     def noticing(self, *facts):
         noticed.append(time.time())
         return is_final(self, *facts)
 
-    monkeypatch.setattr(processes.Processes, "_is_final", noticing)
+    monkeypatch.setattr(processes.ProcessPool, "_is_given_up", noticing)
     check_failure(tmp_path, "vanish", "worker lost", workers=2)
     died = sorted((tmp_path / str(pid)).stat().st_mtime for pid in noted(tmp_path))
     assert len(died) == len(noticed) == 2
@@ -259,18 +259,18 @@ def test_workers_that_cannot_start_are_an_error_at_once(tmp_path, monkeypatch):
 
 
 def test_workers_killed_while_they_start_are_replaced_but_not_for_ever(monkeypatch):
-    pool = processes.Processes(sphere, 1)
+    pool = processes.ProcessPool(sphere, 1)
     worker = processes.Worker(Ended(-9), None, None, 0.0)
-    for _ in range(processes.LOST_STARTS):
-        pool._note_start(worker, Failure("worker lost", ""))
-    with pytest.raises(processes.WorkerLost, match="before it could begin"):
-        pool._note_start(worker, Failure("worker lost", ""))
+    for _ in range(processes.MAX_KILLED_STARTS):
+        pool._handle_start(worker, Failure("worker lost", ""))
+    with pytest.raises(processes.WorkerLost, match="before it was ready"):
+        pool._handle_start(worker, Failure("worker lost", ""))
     ready = processes.Worker(Ended(-9), None, None, 0.0)
-    pool._note_start(ready, True)
+    pool._handle_start(ready, True)
     assert ready.is_ready
-    pool._note_start(worker, Failure("worker lost", ""))  # counts from the last that was ready
+    pool._handle_start(worker, Failure("worker lost", ""))  # counts from the last that was ready
     with pytest.raises(processes.WorkerLost):
-        pool._note_start(worker, Failure("timeout", ""))
+        pool._handle_start(worker, Failure("timeout", ""))
 
 
 class Ended:
@@ -284,7 +284,7 @@ def test_an_executor_that_lost_a_process_is_named():
     point = tuple(sampled(1)[2])
     with (
         ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
-        pytest.raises(processes.WorkerLost, match=r"takes no more work.*`workers` as a number") as caught,
+        pytest.raises(processes.WorkerLost, match=r"accepts no more work.*a number as `workers`") as caught,
     ):
         run(Once(point, "die"), workers=pool)
     assert caught.value.sublevel_result.nfev <= 2
@@ -301,7 +301,7 @@ def test_an_executor_that_is_shut_down_in_mid_run_is_an_error_and_what_was_evalu
                 threads.shutdown(wait=False, cancel_futures=True)
             return sphere(x)
 
-        with pytest.raises(processes.WorkerLost, match=r"was shut down during the run, with 4 evaluations cancelled") as caught:
+        with pytest.raises(processes.WorkerLost, match=r"was shut down during the run; 4 evaluations were cancelled") as caught:
             makes(fun, workers=threads)
     assert set(calls.values()) == {1}
     assert caught.value.sublevel_result.nfev == (8 if makes is run else 6)  # an unfinished generation of shards does not count
@@ -310,7 +310,7 @@ def test_an_executor_that_is_shut_down_in_mid_run_is_an_error_and_what_was_evalu
 def test_an_executor_that_was_shut_down_is_named():
     with ThreadPoolExecutor(1) as threads:
         pass
-    with pytest.raises(processes.WorkerLost, match=r"executor of `workers` takes no more work: cannot schedule"):
+    with pytest.raises(processes.WorkerLost, match=r"executor passed as `workers` accepts no more work: cannot schedule"):
         run(sphere, workers=threads)
 
 
@@ -323,7 +323,7 @@ def test_an_objective_that_closes_all_files_loses_its_process_and_writes_nothing
     point = tuple(sampled(1)[3])
     result = run(Once(point, "close_files", tmp_path), maxiter=1, workers=2)
     assert result.failures.counts == {"worker lost": 1}
-    assert "closed files" in result.failures.last[0].what
+    assert "closed file descriptors" in result.failures.last[0].detail
     assert (tmp_path / "mine").read_bytes() == b""
 
 
@@ -350,7 +350,7 @@ def test_copies_of_a_process_that_the_objective_forks_end_and_deaths_are_seen_wi
     said, complained = started(tmp_path, FORKS).communicate(timeout=120)
     expected = run(sphere, maxiter=2)
     same = f"{expected.x.tobytes().hex()} {expected.nfev}"
-    score = [str(float(processes.OOM_SCORE))] if sys.platform == "linux" else []
+    score = [str(float(worker.OOM_SCORE))] if sys.platform == "linux" else []
     assert said.splitlines() == [same, same, "1 worker lost", *score], complained
 
 
@@ -393,7 +393,7 @@ def heard(*messages, raw=b""):
     for message in messages:
         there.send_bytes(message)
     os.write(there.fileno(), raw)
-    return processes.Worker(Gone(), here, None, np.inf).news()
+    return processes.Worker(Gone(), here, None, np.inf).poll()
 
 
 class Leaves(Exception):
@@ -404,14 +404,14 @@ class Leaves(Exception):
 
 
 def test_what_a_worker_sends_cannot_end_or_stop_the_run():
-    raised = ForkingPickler.dumps(processes.Raised("its traceback"))
-    assert "its traceback" in str(heard(raised, processes._packed(Leaves())))
-    assert "its traceback" in str(heard(raised, processes._packed(ValueError("x" * 2 * processes.LARGEST_ERROR))))
-    assert isinstance(heard(raised, processes._packed(ValueError("x"))), ValueError)
+    raised = ForkingPickler.dumps(worker.Raised("its traceback"))
+    assert "its traceback" in str(heard(raised, worker.pickle_exception(Leaves())))
+    assert "its traceback" in str(heard(raised, worker.pickle_exception(ValueError("x" * 2 * worker.MAX_EXCEPTION))))
+    assert isinstance(heard(raised, worker.pickle_exception(ValueError("x"))), ValueError)
     assert heard(raw=b"garbage that says it is 1.7 GB long").kind == "worker lost"
     assert heard(b"no pickle").kind == "worker lost"
-    assert len(processes._shortened("x" * 10**6)) < 1.1 * processes.LONGEST_TEXT
-    assert processes._shortened("short") == "short"
+    assert len(worker._shorten("x" * 10**6)) < 1.1 * worker.MAX_TRACEBACK
+    assert worker._shorten("short") == "short"
 
 
 def test_a_subclass_of_float_is_sent_as_a_plain_float():
@@ -432,7 +432,7 @@ def test_an_exception_that_hangs_when_it_is_unpickled_is_ended_by_the_timeout():
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [(-9, "SIGKILL, which the system also sends when memory runs out"), (-11, "SIGSEGV"), (3, "exit code 3"), (0, "exit code 0")],
+    [(-9, "SIGKILL, possibly because the system ran out of memory"), (-11, "SIGSEGV"), (3, "exit code 3"), (0, "exit code 0")],
 )
 def test_the_death_of_a_worker_is_described(code, said):
     assert said in processes._describe_death(code)
@@ -467,7 +467,7 @@ def test_an_exception_counts_as_failed_if_so_wished(way):
     result = way(Once(point, "refuse"), maxiter=4, on_error="nan")
     assert facts(result) == facts(run(Once(point, "nan"), maxiter=4))
     assert result.failures.counts == {"error": 1}
-    assert result.failures.last[0].what == f"ArithmeticError: not at {point[0]}"
+    assert result.failures.last[0].detail == f"ArithmeticError: not at {point[0]}"
     assert tuple(result.failures.last[0].x) == point
 
 
@@ -484,7 +484,7 @@ def test_an_exception_without_a_text_counts_as_failed_too():
 
     result = run(fun, maxiter=1, on_error="nan")
     assert result.failures.counts == {"error": 6}
-    assert result.failures.last[0].what == "Silent: (its text cannot be made: RuntimeError)"
+    assert result.failures.last[0].detail == "Silent: (its __str__ raised RuntimeError)"
 
 
 @pytest.mark.parametrize("way", WAYS[:3])
@@ -568,7 +568,7 @@ def test_failures_are_all_counted_but_only_the_last_are_kept():
     for k in range(2 * KEPT):
         assert np.isnan(failures.add(Failure("error", str(k)), np.zeros(1)))
     assert len(failures) == 2 * KEPT
-    assert [failure.what for failure in failures.last] == [str(k) for k in range(KEPT, 2 * KEPT)]
+    assert [failure.detail for failure in failures.last] == [str(k) for k in range(KEPT, 2 * KEPT)]
     assert repr(failures) == f"{2 * KEPT} error"
     assert repr(Failures()) == "none"
     assert not Failures()
@@ -578,7 +578,7 @@ def test_failures_are_all_counted_but_only_the_last_are_kept():
     "settings", [{"workers": map}, {"workers": ThreadPoolExecutor(1)}, {"vectorized": True}], ids=["map", "executor", "all"]
 )
 def test_a_timeout_that_could_not_be_kept_is_refused(settings):
-    with pytest.raises(ValueError, match=r"`timeout` ends the process.*`workers` must be a number"):
+    with pytest.raises(ValueError, match=r"`timeout` needs worker processes.*`workers` must be a number"):
         run(sphere, timeout=1.0, **settings)
 
 
@@ -737,3 +737,16 @@ def test_the_interpreter_ends_while_a_daemon_thread_has_workers_and_they_end_too
         process.kill()
     assert (said, complained, process.returncode) == ("over\n", "", 0)
     assert wait_until(lambda: not any(map(is_running, noted(tmp_path))), 2)
+
+
+def test_a_worker_imports_numpy_and_the_modules_of_evaluation_only(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nimport sublevel as sl\ndef fun(x):\n    raise RuntimeError(' '.join(sys.modules))\n"
+        "if __name__ == '__main__':\n"
+        "    try:\n        sl.minimize(fun, [1.0], 0.3, workers=2)\n    except RuntimeError as error:\n        print(error)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=True)
+    names = {name for name in done.stdout.split() if name.startswith(("sublevel", "scipy", "sqlite3", "matplotlib", "distributed"))}
+    evaluation = {f"sublevel.evaluation.{name}" for name in ("failures", "objective", "values", "worker")}
+    assert names == {"sublevel", "sublevel.engine", "sublevel.engine.arrays", "sublevel.evaluation", "sublevel.summaries"} | evaluation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -15,6 +16,9 @@ MOST_NUMBERS = 8
 """Numbers of an array that are shown; of more, the first and the last three."""
 LONGEST = 500
 """Characters of a note."""
+BRIEF = reprlib.Repr()
+BRIEF.maxother = BRIEF.maxstring = 200
+BRIEF.maxlist = BRIEF.maxtuple = 10
 CELL = "text-align:left;vertical-align:top;padding:.15em .8em .15em 0"
 
 
@@ -73,6 +77,11 @@ def listed(count: int, most: int = MOST_ROWS) -> Iterator[int | None]:
     yield from range(most // 2)
     yield None
     yield from range(count - most // 2, count)
+
+
+def short_repr(given: object) -> str:
+    """A `repr` for error messages: one line of limited length."""
+    return " ".join(BRIEF.repr(given).split())
 
 
 def short_array(numbers: Any) -> str:

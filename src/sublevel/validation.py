@@ -7,17 +7,15 @@ import functools
 import inspect
 import operator
 import os
-import reprlib
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
-from contextlib import suppress
 from functools import cache
 from numbers import Real
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.constants import default_popsize
@@ -28,7 +26,9 @@ from sublevel.engine.method import Method
 from sublevel.engine.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
 from sublevel.evaluation.dask_backend import is_client, validate_client
 from sublevel.evaluation.failures import ATTEMPTS, OnError
+from sublevel.evaluation.values import as_float64, plain_array
 from sublevel.run.restarts import IPOP, STRATEGIES, Once, Restarts
+from sublevel.summaries import short_repr
 
 Workers = Any
 """Who evaluates: a number of processes, an Executor, a Dask client, or a function like `map`."""
@@ -48,14 +48,6 @@ RECIPES: dict[str, Callable[[], Method]] = {
 
 FLOAT_BYTES = 8
 ABOUT_SIGMA0 = "It is the initial standard deviation; start with about a third of the search range."
-BRIEF = reprlib.Repr()
-BRIEF.maxother = BRIEF.maxstring = 200
-BRIEF.maxlist = BRIEF.maxtuple = 10
-
-
-def short_repr(given: object) -> str:
-    """What was given, as an error message may repeat it: in one line, and not a million numbers."""
-    return " ".join(BRIEF.repr(given).split())
 
 
 P = ParamSpec("P")
@@ -342,21 +334,6 @@ def default_name(index: int) -> str:
     return f"x[{index}]"
 
 
-def plain_array(name: str, given: Any) -> NDArray[Any]:
-    """`given` as an array without a mask: what was masked is NaN."""
-    try:
-        array: Any = np.asanyarray(given)
-    except ValueError as error:  # ragged nesting
-        raise ValueError(f"`{name}` must be an array of numbers, got {short_repr(given)}: {error}") from None
-    return array.astype(np.float64).filled(np.nan) if np.ma.is_masked(array) else np.asarray(array)
-
-
-def as_float64(array: NDArray[Any]) -> Array:
-    """Real numbers as float64; a long double beyond its range becomes ±inf."""
-    with np.errstate(over="ignore"):
-        return array.astype(np.float64, copy=False)
-
-
 def as_numbers(name: str, given: Any) -> Array:
     """Real, finite float64 numbers of any shape, in an array of our own."""
     array = plain_array(name, given)
@@ -399,8 +376,9 @@ def as_bounds(bounds: Any, d: int) -> tuple[Array, Array]:
 
 def _lower_and_upper(bounds: Any, d: int) -> list[Array]:
     """Lower and upper bounds (d,), not yet compared; an error if there are none to be found."""
-    if isinstance(bounds, Bounds):
-        given: list[Any] = [getattr(cast(Any, bounds), end) for end in ("lb", "ub")]
+    scipy_optimize = sys.modules.get("scipy.optimize")  # if it was never imported, `bounds` is no `Bounds`
+    if scipy_optimize is not None and isinstance(bounds, scipy_optimize.Bounds):
+        given: list[Any] = [getattr(bounds, end) for end in ("lb", "ub")]
         return [np.broadcast_to(np.asarray(end, dtype=np.float64), (d,)) for end in given]
     pairs: list[Any] = list(bounds)
     if len(pairs) == 2 and all(np.ndim(end) == 0 for end in pairs):
@@ -493,43 +471,3 @@ def _as_bernoulli(probabilities: Array, sigma0: Any, cov0: Any) -> Family:
             f"`x0` must hold probabilities in [0, 1] for a method on bits, got {short_repr(probabilities)}. Start with 0.5 for each bit."
         )
     return Bernoulli.start(probabilities)
-
-
-def as_values(values: Any, size: int) -> Array:
-    """f-values (size,) as float64; NaN and ±inf are values, anything that is not a real number is an error."""
-    array = values if type(values) is np.ndarray else plain_array("values", values)
-    if array.shape != (size,):
-        hint = " Did you forget `return`?" if values is None else ""
-        raise (TypeError if values is None else ValueError)(
-            f"`values` must be one number per point, shape ({size},), got {short_repr(values)} of shape {array.shape}.{hint}"
-        )
-    if array.dtype.char == "d":
-        return array
-    if array.dtype.kind in "fiub":
-        return as_float64(array)
-    if array.dtype.kind != "O":
-        raise TypeError(f"`values` must be real numbers, got {short_repr(values)} (dtype {array.dtype}).")
-    return np.array([as_value(value) for value in array.tolist()])
-
-
-def as_value(value: Any) -> float:
-    """One f-value as a float: any real number, or an array that holds one."""
-    if isinstance(value, float):
-        return float.__pos__(value)  # also of a subclass, whose own `__float__` or `__reduce__` may do anything
-    array = plain_array("value", value)
-    if array.size == 1 and array.dtype.kind in "fiub":
-        return float(array.item())
-    if array.size == 1 and array.dtype.kind == "O":
-        return _as_float(array.item())
-    hint = " Did you forget `return`?" if value is None else ""
-    kind = ValueError if array.dtype.kind in "fiub" else TypeError
-    raise kind(f"the objective must return one real number per point, got {short_repr(value)} of type {type(value).__name__}.{hint}")
-
-
-def _as_float(number: Any) -> float:
-    """A Decimal, Fraction, large int or the like as a float."""
-    if not isinstance(number, str | bytes) and not np.iscomplexobj(number):
-        with suppress(TypeError, ValueError, OverflowError):
-            return float(number)
-    hint = " Did you forget `return`?" if number is None else ""
-    raise TypeError(f"the objective must return one real number per point, got {short_repr(number)} of type {type(number).__name__}.{hint}")

@@ -1,4 +1,4 @@
-"""Dask, where the user brings a client of it. Never imported unless it is loaded already."""
+"""Evaluation with a client of `dask.distributed`, which is only imported if the user has imported it."""
 
 from __future__ import annotations
 
@@ -13,145 +13,145 @@ from sublevel.engine.arrays import Array
 from sublevel.evaluation.failures import LOST, Failure
 
 ATTEMPTS = 2
-"""How often a task is submitted that Dask gives up."""
-PAUSES = (0.0005, 0.005)
-"""Seconds between two looks for results, at first and at most."""
-LOOK, PATIENCE = 5.0, 120.0
-"""Seconds between two looks for workers while there are no results, and how long there may be none of them, or no answer."""
-BLOCKING = (
-    "`workers` must be a synchronous Dask client, got one of this thread's event loop, which the run would block. Use "
-    "Client(..., asynchronous=False), or call from another thread: `await asyncio.to_thread(sublevel.minimize, ...)`."
+"""Number of times that a task is submitted if Dask gives it up."""
+SLEEPS = (0.0005, 0.005)
+"""Seconds between two checks for results, initially and at most."""
+POLL_INTERVAL, OUTAGE_TIMEOUT = 5.0, 120.0
+"""Seconds between two checks of the cluster while there are no results, and the longest time without workers or scheduler."""
+ASYNCHRONOUS = (
+    "`workers` must be a synchronous Dask client, got an asynchronous one, whose event loop the run would block. Use "
+    "Client(..., asynchronous=False), or call it in another thread: `await asyncio.to_thread(sublevel.minimize, ...)`."
 )
 
 
 class ClusterLost(RuntimeError):
-    """The cluster takes no more work."""
+    """The cluster accepts no more work."""
 
 
-def is_client(thing: Any) -> bool:
-    """Whether this is a `dask.distributed.Client`; if that was never imported, nothing is one."""
+def is_client(given: Any) -> bool:
+    """Whether this is a `dask.distributed.Client`."""
     distributed = sys.modules.get("distributed")
-    return distributed is not None and isinstance(thing, distributed.Client)
+    return distributed is not None and isinstance(given, distributed.Client)
 
 
 def validate_client(client: Any) -> None:
-    """A client that can be waited for in this thread."""
+    """Raise ValueError if the client cannot be used synchronously in this thread."""
     if client.asynchronous:
-        raise ValueError(BLOCKING)
+        raise ValueError(ASYNCHRONOUS)
 
 
-def answers(client: Any, fun: Callable[[Array], Any], points: Array) -> Generator[tuple[int, Any]]:
-    """What `fun` returns or raises for each of the points (n, d) by its index, or how that failed, as it comes in.
+def evaluate_points(client: Any, fun: Callable[[Array], Any], points: Array) -> Generator[tuple[int, Any]]:
+    """Yield (index, value, exception or failure) for each of the points (n, d) as the answers arrive.
 
-    What a dead worker had to do is done by another: that is Dask's business. It gives up what was on more workers that died than the
-    cluster's `distributed.scheduler.allowed-failures`, be it the cause or not; such points get a second chance before they count as failed.
+    Dask repeats the tasks of a dead worker on another one. It gives up tasks, even innocent ones, that were on more dead workers than
+    `distributed.scheduler.allowed-failures`; these points are submitted once more before they count as failed.
     """
 
-    def submitted(indices: Sequence[int], attempt: int) -> list[Any]:
+    def submit(indices: Sequence[int], attempt: int) -> list[Any]:
         return client.map(fun, [points[index] for index in indices], pure=False)
 
-    return _tried(client, submitted, len(points))
+    return _submit_with_retry(client, submit, len(points))
 
 
-def _tried(client: Any, submitted: Callable[[Sequence[int], int], list[Any]], count: int) -> Generator[tuple[int, Any]]:
-    """Answers to `count` tasks, by their index, as they come in; those that Dask gave up are submitted once more."""
+def _submit_with_retry(client: Any, submit: Callable[[Sequence[int], int], list[Any]], count: int) -> Generator[tuple[int, Any]]:
+    """Yield (index, answer) of `count` tasks as they arrive. Tasks that Dask gave up are submitted once more."""
     left: Sequence[int] = range(count)
     if client.status in ("closing", "closed"):
-        raise ClusterLost("the Dask client of `workers` is closed. Close it after the run, or make a new one.")
+        raise ClusterLost("the Dask client passed as `workers` is closed. Close it after the run, or create a new one.")
     for attempt in range(ATTEMPTS):
-        futures, again = submitted(left, attempt), list[int]()
+        futures, again = submit(left, attempt), list[int]()
         indices: dict[Any, int] = {future.key: index for future, index in zip(futures, left, strict=True)}
         try:
-            for future, answer in _completed(client, futures):
-                index, answer = indices[future.key], answered(future, answer)
+            for future, answer in _as_completed(client, futures):
+                index, answer = indices[future.key], get_answer(future, answer)
                 if isinstance(answer, Failure) and answer.kind == LOST and attempt + 1 < ATTEMPTS:
                     again.append(index)
                 else:
                     yield index, answer
         finally:
-            _cancel_the_rest(client, futures)
+            _cancel_unfinished(client, futures)
         left = again
 
 
-def _completed(client: Any, futures: Sequence[Any]) -> Generator[tuple[Any, Any]]:
-    """Futures as they are done, with their results. A cluster that has had no workers for long is an error."""
+def _as_completed(client: Any, futures: Sequence[Any]) -> Generator[tuple[Any, Any]]:
+    """Yield futures with their results as they are done. Raises ClusterLost after a long time without workers."""
     import distributed
 
     completed: Any = distributed.as_completed(futures, loop=client.loop, with_results=True, raise_errors=False)
-    pause, look, until = PAUSES[0], time.monotonic() + LOOK, inf
+    pause, next_check, until = SLEEPS[0], time.monotonic() + POLL_INTERVAL, inf
     while completed.count():
         if completed.has_ready():
-            pause = PAUSES[0]
+            pause = SLEEPS[0]
             yield next(completed)
-        elif time.monotonic() < look:
+        elif time.monotonic() < next_check:
             time.sleep(pause)
-            pause = min(2 * pause, PAUSES[1])
+            pause = min(2 * pause, SLEEPS[1])
         else:
-            look = time.monotonic() + LOOK
-            missing = _missing(client)
-            until = min(until, time.monotonic() + PATIENCE) if missing else inf
-            if look > until:
-                raise ClusterLost(f"{missing} for {PATIENCE:.0f} s. Start the cluster again, and then the run.")
+            next_check = time.monotonic() + POLL_INTERVAL
+            outage = _find_outage(client)
+            until = min(until, time.monotonic() + OUTAGE_TIMEOUT) if outage else inf
+            if next_check > until:
+                raise ClusterLost(f"{outage} for {OUTAGE_TIMEOUT:.0f} s. Restart the cluster, then the run.")
 
 
-def _missing(client: Any) -> str:
-    """What the cluster lacks that results could come from; "" if nothing."""
+def _find_outage(client: Any) -> str:
+    """What is wrong with the cluster; "" if nothing."""
     try:
-        threads = client.sync(client.scheduler.ncores, callback_timeout=LOOK)
-    except (OSError, TimeoutError):  # closed connections are OSErrors of Dask's
+        threads = client.sync(client.scheduler.ncores, callback_timeout=POLL_INTERVAL)
+    except (OSError, TimeoutError):  # Dask reports closed connections as OSError
         return "the scheduler of the Dask cluster has not answered"
     return "" if threads else "the Dask cluster has had no workers"
 
 
-def _cancel_the_rest(client: Any, futures: Sequence[Any]) -> None:
-    """Nobody goes on with what nobody waits for."""
-    with contextlib.suppress(Exception):  # of a cluster that is gone
+def _cancel_unfinished(client: Any, futures: Sequence[Any]) -> None:
+    """Cancel the futures that are not done."""
+    with contextlib.suppress(Exception):  # the cluster may be gone
         client.cancel([future for future in futures if not future.done()])
 
 
-def answered(future: Any, answer: Any) -> Any:
-    """The answer of a future that is done: a result, an exception, or the failure that a point is which ended its workers."""
+def get_answer(future: Any, answer: Any) -> Any:
+    """The result or exception of a future that is done, or a failure if the point ended its workers."""
     from distributed import KilledWorker
 
     if future.status == "finished":
         return answer
     if future.status != "error":
-        raise ClusterLost(f"the Dask cluster cancelled an evaluation: {answer!r}. Is its scheduler still there?")
+        raise ClusterLost(f"the Dask cluster cancelled an evaluation: {answer!r}. Is its scheduler still running?")
     error = answer[1]
-    return Failure(LOST, f"the evaluation ended its Dask workers: {error}") if isinstance(error, KilledWorker) else error
+    return Failure(LOST, f"the Dask workers died during the evaluation: {error}") if isinstance(error, KilledWorker) else error
 
 
-def gathered(
-    client: Any, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], names: Sequence[str], places: Sequence[str]
+def run_calls(
+    client: Any, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], names: Sequence[str], addresses: Sequence[str]
 ) -> list[Any]:
-    """What a pure function returns for each of the calls, whose names say what they are; best computed at these places ("" for anywhere).
+    """Results of a pure function for each tuple of arguments, with task names and preferred worker addresses ("" for any).
 
-    If a worker dies, Dask computes again what it held.
+    If a worker dies, Dask repeats its tasks.
     """
 
-    def submitted(indices: Sequence[int], attempt: int) -> list[Any]:
-        return [client.submit(function, *calls[k], key=f"{names[k]}-{attempt}", **_preferred(places[k])) for k in indices]
+    def submit(indices: Sequence[int], attempt: int) -> list[Any]:
+        return [client.submit(function, *calls[k], key=f"{names[k]}-{attempt}", **_worker_preference(addresses[k])) for k in indices]
 
-    results = {index: _result(answer) for index, answer in _tried(client, submitted, len(calls))}
+    results = {index: _raise_or_return(answer) for index, answer in _submit_with_retry(client, submit, len(calls))}
     return [results[index] for index in range(len(calls))]
 
 
-def _preferred(place: str) -> dict[str, Any]:
-    """How Dask is told of a place that is the best one, if there is."""
-    return {"workers": [place], "allow_other_workers": True} if place else {}
+def _worker_preference(address: str) -> dict[str, Any]:
+    """Keyword arguments of `Client.submit` for a preferred worker."""
+    return {"workers": [address], "allow_other_workers": True} if address else {}
 
 
-def _result(answer: Any) -> Any:
-    """An answer that is neither an exception nor a failure."""
+def _raise_or_return(answer: Any) -> Any:
+    """Return a result; raise an exception or failure."""
     if isinstance(answer, Failure):
-        raise ClusterLost(answer.what)
+        raise ClusterLost(answer.detail)
     if isinstance(answer, BaseException):
         raise answer
     return answer
 
 
-def place() -> str:
-    """In a task: the address of the worker that it runs on; "" if this is none."""
+def worker_address() -> str:
+    """The address of the Dask worker that runs the current task; "" outside of a task."""
     if "distributed" not in sys.modules:
         return ""
     import distributed

@@ -1,56 +1,56 @@
-"""Calling the user's objective."""
+"""Evaluators: the objective as a map from points to values, in this process, in others or on a cluster."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass
-from functools import cmp_to_key, partial
+from functools import cmp_to_key
 from itertools import pairwise
 from queue import SimpleQueue
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.evaluation import dask_backend
-from sublevel.evaluation.failures import ATTEMPTS, NAN, Failure, Failures, OnError, annotate_exception
-from sublevel.evaluation.processes import Processes, WorkerLost, available_cores
-from sublevel.validation import Workers, as_args, as_flag, as_value, as_values, short_repr, user_level
+from sublevel.evaluation.failures import ATTEMPTS, NAN, Failure, Failures, OnError
+from sublevel.evaluation.objective import GuardedObjective, annotate_point, annotate_sample, call_objective
+from sublevel.evaluation.processes import ProcessPool, WorkerLost, available_cores
+from sublevel.evaluation.values import as_value, as_values
+from sublevel.validation import Workers, as_flag, short_repr, user_level
 
-BROKEN = (
-    "the executor of `workers` lost a process and takes no more work. The objective may have ended it, perhaps for lack of memory; "
-    "`workers` as a number starts processes that are replaced when they die"
+EXECUTOR_BROKEN = (
+    "the executor passed as `workers` lost a process and accepts no more work. The objective may have ended it, or memory ran out. With "
+    "a number as `workers`, processes that die are replaced"
 )
 
-SHUT_DOWN = (
-    "the executor of `workers` was shut down during the run, with {left} evaluations cancelled. Shut it down after the run; the "
-    "evaluations that were finished are in `sublevel_result` of this error"
+EXECUTOR_SHUT_DOWN = (
+    "the executor passed as `workers` was shut down during the run; {left} evaluations were cancelled. Shut it down after the run. The "
+    "finished evaluations are in `sublevel_result` of this error"
 )
 
 RETURNED_NAN = Failure(NAN, "the objective returned NaN")
 
 Arrivals = Iterator[tuple[int | slice, float | Array]]
-"""Values as they arrive: of one point by its index, or of all by a slice."""
+"""Values as they arrive: (index, value) of one point, or (slice, values) of all."""
 
 
 class Evaluator(Protocol):
-    """The objective as a map from points to values. What it raises goes through, with the point attached as `sublevel_x`."""
+    """A map from points to values. Exceptions of the objective propagate, with the point attached as `sublevel_x`."""
 
     def __call__(self, points: Array, /) -> Arrivals:
-        """The value of each of the points (n, d), in any order. The points are read-only: the objective cannot change them."""
+        """The values of the points (n, d), in any order. The objective gets read-only points."""
         ...
 
     def close(self) -> None:
-        """End what works for it."""
+        """Release workers that the evaluator started."""
         ...
 
 
-def evaluator(
+def make_evaluator(
     fun: Callable[..., Any],
     vectorized: bool,
     workers: Workers,
@@ -58,232 +58,195 @@ def evaluator(
     on_error: OnError = "raise",
     failures: Failures | None = None,
 ) -> Evaluator:
-    """One point after the other, all at once, or by `workers`; failed evaluations are noted in `failures`, and their values are NaN."""
+    """The evaluator for these settings. Failed evaluations have the value NaN and are recorded in `failures`."""
     failures = Failures() if failures is None else failures
     if vectorized and workers != 1:
-        warnings.warn("`workers` wins over `vectorized`: the objective gets one point at a time, as in SciPy.", stacklevel=user_level())
+        warnings.warn(
+            "`vectorized` is ignored because `workers` is given: the objective gets one point at a time, as in SciPy.",
+            stacklevel=user_level(),
+        )
     if timeout is not None and (not isinstance(workers, int) or (vectorized and workers == 1)):
         raise ValueError(
-            f"`timeout` ends the process that evaluates a point, so `workers` must be a number, and `vectorized` must be left out, "
-            f"got timeout={timeout!r}, vectorized={vectorized!r} and workers={short_repr(workers)}."
+            f"`timeout` needs worker processes: `workers` must be a number and `vectorized` must be False, got timeout={timeout!r}, "
+            f"vectorized={vectorized!r} and workers={short_repr(workers)}."
         )
     if vectorized and workers == 1:
-        return AtOnce(fun, on_error, failures)
-    guarded = Guarded(fun, on_error)
+        return VectorizedEvaluator(fun, on_error, failures)
+    objective = GuardedObjective(fun, on_error)
     if isinstance(workers, Executor):
-        return Submitted(guarded, workers, failures)
+        return ExecutorEvaluator(objective, workers, failures)
     if dask_backend.is_client(workers):
-        return Clustered(guarded, workers, failures)
+        return DaskEvaluator(objective, workers, failures)
     if not isinstance(workers, int):
-        return Mapped(guarded, workers, failures)
+        return MapEvaluator(objective, workers, failures)
     if workers == 1 and timeout is None:
-        return OneByOne(guarded, failures)
-    processes = Processes(guarded, available_cores() if workers == -1 else workers, timeout, ATTEMPTS[on_error])
-    return InProcesses(processes, failures)
+        return SerialEvaluator(objective, failures)
+    pool = ProcessPool(objective, available_cores() if workers == -1 else workers, timeout, ATTEMPTS[on_error])
+    return ProcessEvaluator(pool, failures)
 
 
 @dataclass(frozen=True, slots=True)
-class Guarded:
-    """The objective at a point, wherever that is evaluated: its value, or how it failed. What it raises knows its point."""
-
-    fun: Callable[..., Any]
-    on_error: OnError
-
-    def __call__(self, point: Array) -> float | Failure:
-        """The value at a point (d,), which the objective cannot change."""
-        point.setflags(write=False)
-        failure = None
-        for _ in range(ATTEMPTS[self.on_error]):
-            try:
-                return as_value(call(self.fun, point))
-            except BaseException as error:
-                if self.on_error == "raise" or not isinstance(error, Exception):
-                    _name_point(error, point)
-                    raise
-                failure = Failure.of(error)
-        return cast(Failure, failure)
-
-
-@dataclass(frozen=True, slots=True)
-class AtOnce:
-    """All points in one call. If that fails, all values are NaN."""
+class VectorizedEvaluator:
+    """All points in one call. If it fails, all values are NaN."""
 
     fun: Callable[..., Any]
     on_error: OnError
     failures: Failures
 
     def __call__(self, points: Array) -> Arrivals:
-        """Values (n,) of points (n, d), all at once."""
+        """The values (n,) of points (n, d)."""
         for attempt in range(1, ATTEMPTS[self.on_error] + 1):
             try:
-                values = as_values(call(self.fun, points[...]), len(points))
+                values = as_values(call_objective(self.fun, points[...]), len(points))
             except BaseException as error:
                 if self.on_error == "raise" or not isinstance(error, Exception):
-                    _name_sample(error, points)
+                    annotate_sample(error, points)
                     raise
                 if attempt == ATTEMPTS[self.on_error]:
-                    yield slice(None), self.failures.add(Failure.of(error), points, len(points))
+                    yield slice(None), self.failures.add(Failure.from_exception(error), points, len(points))
             else:
-                self.failures.add_missing(points, values, RETURNED_NAN.what)
+                self.failures.add_nan_values(points, values, RETURNED_NAN.detail)
                 yield slice(None), values
                 return
 
     def close(self) -> None:
-        """Nobody works for it."""
+        """Nothing to release."""
 
 
 @dataclass(frozen=True, slots=True)
-class OneByOne:
-    """A call for each point."""
+class SerialEvaluator:
+    """One point after another, in this process."""
 
-    guarded: Guarded
+    objective: GuardedObjective
     failures: Failures
 
     def __call__(self, points: Array) -> Arrivals:
-        """The values of points (n, d), the first one first."""
+        """The values of points (n, d), in order."""
         for index, point in enumerate(points):
-            yield index, _value(self.guarded(point), point, self.failures)
+            yield index, _record_answer(self.objective(point), point, self.failures)
 
     def close(self) -> None:
-        """Nobody works for it."""
+        """Nothing to release."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
-    """The user's own `map`, be it of threads, processes or a cluster."""
+class MapEvaluator:
+    """A function like `map`, passed by the user."""
 
-    guarded: Guarded
+    objective: GuardedObjective
     map: Callable[..., Iterable[Any]]
     failures: Failures
 
     def __call__(self, points: Array) -> Arrivals:
-        """The values of points (n, d), in the order of the map, each as soon as the map has it."""
+        """The values of points (n, d), in order, as the map returns them."""
         count = 0
         try:
-            answers = iter(self.map(self.guarded, list(points)))
+            answers = iter(self.map(self.objective, list(points)))
             for point, answer in zip(points, answers, strict=False):
-                value = _value(answer, point, self.failures)
+                value = _record_answer(answer, point, self.failures)
                 yield count, value
                 count += 1
             if count < len(points) or next(answers, self) is not self:
                 raise ValueError(
-                    f"the map must give one number per point, {len(points)} of them, got {count if count < len(points) else 'more'}."
+                    f"the map passed as `workers` must return {len(points)} values, got {count if count < len(points) else 'more'}."
                 )
         except GeneratorExit:
             raise
         except BaseException as error:
             if not hasattr(error, "sublevel_x"):
-                _name_sample(error, points)
+                annotate_sample(error, points)
             raise
 
     def close(self) -> None:
-        """The user's workers are the user's to end."""
+        """Nothing to release: the workers belong to the user."""
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
-    """An executor of the user's: threads, processes, MPI."""
+class ExecutorEvaluator:
+    """An executor passed by the user: threads, processes or MPI."""
 
-    guarded: Guarded
+    objective: GuardedObjective
     executor: Executor
     failures: Failures
 
     def __call__(self, points: Array) -> Arrivals:
         """The values of points (n, d), as they are completed."""
-        with contextlib.closing(submit_all(self.executor, self.guarded, [(point,) for point in points])) as answers:
+        with contextlib.closing(submit_all(self.executor, self.objective, [(point,) for point in points])) as answers:
             for index, answer in answers:
-                yield index, _value(answer, points[index], self.failures)
+                yield index, _record_answer(answer, points[index], self.failures)
 
     def close(self) -> None:
-        """The user's workers are the user's to end."""
+        """Nothing to release: the workers belong to the user."""
 
 
 @dataclass(frozen=True, slots=True)
-class Clustered:
-    """A Dask cluster of the user's, which has its own ways to recover from the death of a worker."""
+class DaskEvaluator:
+    """A Dask client passed by the user. Dask itself recovers from the death of a worker."""
 
-    guarded: Guarded
+    objective: GuardedObjective
     client: Any
     failures: Failures
 
     def __call__(self, points: Array) -> Arrivals:
         """The values of points (n, d), as they are completed."""
-        with contextlib.closing(dask_backend.answers(self.client, self.guarded, points)) as answers:
+        with contextlib.closing(dask_backend.evaluate_points(self.client, self.objective, points)) as answers:
             for index, answer in answers:
-                yield index, _value(answer, points[index], self.failures)
+                yield index, _record_answer(answer, points[index], self.failures)
 
     def close(self) -> None:
-        """The user's cluster is the user's to end."""
+        """Nothing to release: the cluster belongs to the user."""
 
 
 @dataclass(frozen=True, slots=True)
-class InProcesses:
-    """Worker processes, each point to the next that is free."""
+class ProcessEvaluator:
+    """A pool of worker processes."""
 
-    processes: Processes
+    pool: ProcessPool
     failures: Failures
 
     def __call__(self, points: Array) -> Arrivals:
-        """The values of points (n, d), as the processes answer."""
-        with contextlib.closing(self.processes.answers(points)) as answers:
+        """The values of points (n, d), as they are completed."""
+        with contextlib.closing(self.pool.evaluate(points)) as answers:
             for index, answer in answers:
-                yield index, _value(answer, points[index], self.failures)
+                yield index, _record_answer(answer, points[index], self.failures)
 
     def close(self) -> None:
-        """End the processes."""
-        self.processes.close()
+        """End the worker processes."""
+        self.pool.close()
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """A function better(x, y) that only says whether one point is better than another: a point's value is its rank among the others.
+class ComparisonEvaluator:
+    """A function better(x, y) that tells whether x is better than y; the value of a point is its rank.
 
-    About n·log₂n questions. Points of which none is better share a rank.
+    Needs about n·log₂n comparisons. Points of which none is better share a rank.
     """
 
     better: Callable[..., Any]
 
     def __call__(self, points: Array) -> Arrivals:
-        """Ranks (n,) of points (n, d), all at once."""
+        """The ranks (n,) of points (n, d)."""
 
-        def wins(i: int, j: int) -> bool:
+        def is_better(i: int, j: int) -> bool:
             try:
-                return as_flag("the answer of a comparison", call(self.better, points[i], points[j]))
+                return as_flag("the result of a comparison", call_objective(self.better, points[i], points[j]))
             except BaseException as error:
-                _name_sample(error, points[[i, j]])
+                annotate_sample(error, points[[i, j]])
                 raise
 
-        order = sorted(range(len(points)), key=cmp_to_key(lambda i, j: -wins(i, j)))
+        order = sorted(range(len(points)), key=cmp_to_key(lambda i, j: -is_better(i, j)))
         ranks = np.zeros(len(points))
-        ranks[order[1:]] = np.cumsum([wins(i, j) or wins(j, i) for i, j in pairwise(order)])
+        ranks[order[1:]] = np.cumsum([is_better(i, j) or is_better(j, i) for i, j in pairwise(order)])
         yield slice(None), ranks
 
     def close(self) -> None:
-        """Nobody works for it."""
-
-
-def call(fun: Callable[..., Any], *points: Array) -> Any:
-    """What the objective returns or raises. If it forked this process and the copy comes back as well, the copy ends here."""
-    here = os.getpid()
-    try:
-        return fun(*points)
-    finally:
-        if os.getpid() != here:
-            _end_copy()
-
-
-def _end_copy() -> None:
-    """End a copy of the process that the objective left behind: the run continues in the original alone."""
-    error = sys.exc_info()
-    if error[0] is not None:
-        sys.excepthook(*cast(Any, error))
-    os._exit(0 if error[0] is None else 1)
+        """Nothing to release."""
 
 
 def submit_all(executor: Executor, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Generator[tuple[int, Any]]:
-    """What a function returns for each of the calls, by its index, as they are completed by an executor of the user's.
+    """Yield (index, result) of a function for each tuple of arguments as an executor completes them.
 
-    If somebody shuts the executor down, that is an error once all calls that were not cancelled have returned.
+    If the executor is shut down, WorkerLost is raised after the calls that were not cancelled have returned.
     """
     futures: dict[Future[Any], int] = {}
     done, cancelled = SimpleQueue[Future[Any]](), 0
@@ -291,7 +254,7 @@ def submit_all(executor: Executor, function: Callable[..., Any], calls: Sequence
         for index, arguments in enumerate(calls):
             futures[_submit(executor, function, arguments)] = index
         for future in futures:
-            future.add_done_callback(done.put)  # also called at once when the future is cancelled, unlike `as_completed`
+            future.add_done_callback(done.put)  # unlike `as_completed`, this is also called for a cancelled future
         for _ in futures:
             future = done.get()
             if future.cancelled():
@@ -299,9 +262,9 @@ def submit_all(executor: Executor, function: Callable[..., Any], calls: Sequence
             else:
                 yield futures[future], future.result()
         if cancelled:
-            raise WorkerLost(SHUT_DOWN.format(left=cancelled))
+            raise WorkerLost(EXECUTOR_SHUT_DOWN.format(left=cancelled))
     except BrokenExecutor as error:
-        raise WorkerLost(f"{BROKEN} ({type(error).__name__}: {error})") from error
+        raise WorkerLost(f"{EXECUTOR_BROKEN} ({type(error).__name__}: {error})") from error
     finally:
         for future in futures:
             future.cancel()
@@ -313,25 +276,25 @@ def _submit(executor: Executor, function: Callable[..., Any], arguments: tuple[A
     except BrokenExecutor:
         raise
     except RuntimeError as error:
-        raise WorkerLost(f"the executor of `workers` takes no more work: {error}. Shut it down after the run, not before.") from error
+        raise WorkerLost(f"the executor passed as `workers` accepts no more work: {error}. Shut it down after the run.") from error
 
 
-def _value(answer: Any, point: Array, failures: Failures) -> float:
-    """The value that an answer is, NaN for a failure; an exception is raised here."""
+def _record_answer(answer: Any, point: Array, failures: Failures) -> float:
+    """The value of an answer. Failures are recorded and have the value NaN; exceptions are raised."""
     if isinstance(answer, float):
         return answer if answer == answer else failures.add(RETURNED_NAN, point)
     if isinstance(answer, Failure):
         return failures.add(answer, point)
     if isinstance(answer, BaseException):
         if not hasattr(answer, "sublevel_x"):
-            _name_point(answer, point)
+            annotate_point(answer, point)
         raise answer
     value = as_value(answer)
     return value if value == value else failures.add(RETURNED_NAN, point)
 
 
-def all_values(evaluate: Evaluator, points: Array) -> Array:
-    """The values (n,) of points (n, d), once all have arrived; the points become read-only."""
+def evaluate_all(evaluate: Evaluator, points: Array) -> Array:
+    """The values (n,) of points (n, d), which become read-only."""
     points.setflags(write=False)
     values = np.empty(len(points))
     for index, arrived in evaluate(points):
@@ -339,24 +302,6 @@ def all_values(evaluate: Evaluator, points: Array) -> Array:
     return values
 
 
-def with_args(fun: Callable[..., Any], args: Any) -> Callable[..., Any]:
-    """The objective of points alone."""
-    further = as_args(args)
-    return partial(_called_with, fun, further) if further else fun
-
-
-def _called_with(fun: Callable[..., Any], args: tuple[Any, ...], *points: Array) -> Any:
-    return fun(*points, *args)
-
-
-def _name_point(error: BaseException, point: Array) -> None:
-    annotate_exception(error, f"sublevel: raised at x = {np.array2string(point, threshold=20)}", sublevel_x=point)
-
-
-def _name_sample(error: BaseException, points: Array) -> None:
-    annotate_exception(error, f"sublevel: raised for the sample in `sublevel_x`, shape {points.shape}", sublevel_x=points)
-
-
-def as_raised(error: BaseException) -> BaseException:
-    """The exception as the objective raised it: a StopIteration comes out of a generator as the cause of a RuntimeError."""
+def unwrap_stop_iteration(error: BaseException) -> BaseException:
+    """The exception that the objective raised: a generator turns StopIteration into the cause of a RuntimeError."""
     return error.__cause__ if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration) else error

@@ -1,7 +1,7 @@
-"""Populations too large for one process: each shard of the sample is drawn, evaluated and summed up where it is, and never sent.
+"""Samples that are too large for one process. Each shard of a sample is drawn, evaluated and summed by a worker and never sent.
 
-A shard's points are a pure function of (seed, run, iteration, shard). What comes back from a shard are its values and ‖z‖²; what goes
-out are its weights; and what comes back then are its sums Σ wz and Σ wzzᵀ: O(n + shards·d²) numbers, never n·d.
+The points of a shard are a pure function of (seed, run, iteration, shard). A worker returns the values and ‖z‖² of a shard, then
+receives its weights and returns the sums Σ wz and Σ wzzᵀ: O(n + shards·d²) numbers are sent instead of n·d.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from sublevel.engine.method import Method
 from sublevel.engine.tangent import Dense, Diagonal, Tangent, Weighting, weighted_moment
 from sublevel.engine.transforms import Generation
 from sublevel.evaluation import dask_backend
-from sublevel.evaluation.evaluators import RETURNED_NAN, AtOnce, call, submit_all, with_args
+from sublevel.evaluation.evaluators import RETURNED_NAN, VectorizedEvaluator, submit_all
 from sublevel.evaluation.failures import Failures, annotate_exception
-from sublevel.evaluation.processes import TerminationsAsInterrupts
+from sublevel.evaluation.objective import bind_args, call_objective
+from sublevel.evaluation.processes import SigtermAsInterrupt
+from sublevel.evaluation.values import as_values
 from sublevel.run.history import History
 from sublevel.run.minimize import Limits, Search
 from sublevel.run.optimizer import Optimizer
@@ -37,7 +39,6 @@ from sublevel.validation import (
     as_callback,
     as_count,
     as_flag,
-    as_values,
     as_workers,
     explain_keywords,
     short_repr,
@@ -45,16 +46,16 @@ from sublevel.validation import (
 )
 
 SHARD = 1 << 18
-"""Points of a shard, at most, unless the number of shards is given."""
-REMEMBERED = 1 << 30
-"""Bytes of points that a process keeps between their evaluation and their summation; what is beyond is drawn a second time."""
+"""Most points of a shard if the number of shards is not given."""
+CACHE_BYTES = 1 << 30
+"""Most bytes of points that a process keeps between evaluation and summation; other points are drawn again."""
 
-Everyone = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]], Sequence[str], Sequence[str]], list[Any]]
-"""Calls a function with each of some arguments; the calls have names and places where they are best done."""
+RunCalls = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]], Sequence[str], Sequence[str]], list[Any]]
+"""Calls a function with each tuple of arguments; the calls have task names and preferred workers."""
 
 
 class Shard(NamedTuple):
-    """A part of a sample, by all that decides its points."""
+    """A part of a sample, described by everything that determines its points."""
 
     seed: tuple[int, ...]
     run: int  # 0 is the first, then the restarts
@@ -65,98 +66,100 @@ class Shard(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the iteration and the part of it."""
+        """A name that is unique within a search."""
         return f"{self.run}-{self.iteration}-{self.part}"
 
-    def drawn(self) -> Array:
+    def draw(self) -> Array:
         """The whitened points z (size, d)."""
         stream = np.random.SeedSequence(self.seed, spawn_key=(self.run, self.iteration, self.part))
         return np.random.Generator(np.random.SFC64(stream)).standard_normal((self.size, self.dimension))
 
 
-class Seen(NamedTuple):
-    """What is known of a shard's points after their evaluation."""
+class ShardReport(NamedTuple):
+    """What a worker returns after the evaluation of a shard."""
 
     values: Array  # (size,)
-    squares: Array | None  # (size,), ‖z‖² if that is wanted
+    squares: Array | None  # (size,), ‖z‖² if requested
     best_x: Array  # (d,), the user's point with the best value
     ends: Array  # (2, k), the first and the last search point
     missing: Array  # (1, d), the last of the user's points whose value is NaN, or (0, d)
-    place: str  # where that was
+    address: str  # of the worker, "" if unknown
 
 
-class Sums(NamedTuple):
-    """What the weights make of a shard's points."""
+class ShardSums(NamedTuple):
+    """Weighted sums of the points of a shard."""
 
     mean: Array  # (d,), Σ wᵢzᵢ
-    cov: Array  # (d, d), Σ wᵢzᵢzᵢᵀ, or its diagonal (d,) if that is enough
+    cov: Array  # (d, d), Σ wᵢzᵢzᵢᵀ, or only its diagonal (d,)
 
 
-class Memory:
-    """Points that were drawn in this process and will be summed up here soon, if there is room for them."""
+class PointCache:
+    """Points that were drawn in this process and will probably be summed here, up to a number of bytes."""
 
     def __init__(self, room: int) -> None:
         self.room = room
-        self._kept: dict[Shard, Array] = {}
+        self._points: dict[Shard, Array] = {}
 
     def keep(self, shard: Shard, z: Array) -> None:
-        """Keep a shard's points; those of earlier generations of its run will not be wanted any more."""
-        for other in [other for other in tuple(self._kept) if other.seed == shard.seed and other[1:3] != shard[1:3]]:
-            self._kept.pop(other, None)
-        if z.nbytes + sum(kept.nbytes for kept in tuple(self._kept.values())) <= self.room:
-            self._kept[shard] = z
+        """Keep the points of a shard and drop those of earlier generations of the same search."""
+        for other in [other for other in tuple(self._points) if other.seed == shard.seed and other[1:3] != shard[1:3]]:
+            self._points.pop(other, None)
+        if z.nbytes + sum(kept.nbytes for kept in tuple(self._points.values())) <= self.room:
+            self._points[shard] = z
 
     def points(self, shard: Shard) -> Array:
-        """The shard's points, for the last time: as they were kept, or drawn again to the same bits."""
-        z = self._kept.pop(shard, None)
-        return shard.drawn() if z is None else z
+        """Remove and return the points of a shard; they are drawn again, to the same bits, if they were not kept."""
+        z = self._points.pop(shard, None)
+        return shard.draw() if z is None else z
 
 
-MEMORY = Memory(REMEMBERED)
+CACHE = PointCache(CACHE_BYTES)
 
 
-def seen(fun: Callable[..., Any], space: Space | None, theta: Family, wants_squares: bool, shard: Shard) -> Seen:
+def evaluate_shard(fun: Callable[..., Any], space: Space | None, theta: Family, wants_squares: bool, shard: Shard) -> ShardReport:
     """Draw and evaluate a shard."""
-    z = shard.drawn()
+    z = shard.draw()
     u = theta.sample_at(z).x
     x = u if space is None else space.points(u)
     x.setflags(write=False)
     try:
-        values = as_values(call(fun, x), shard.size)
+        values = as_values(call_objective(fun, x), shard.size)
     except BaseException as error:
         annotate_exception(error, f"sublevel: raised in shard {shard.part} of iteration {shard.iteration}, points of shape {x.shape}")
         raise
-    MEMORY.keep(shard, z)
+    CACHE.keep(shard, z)
     best = 0 if np.isnan(values).all() else int(np.nanargmin(values))
     missing = x[np.isnan(values)][-1:].copy()
-    return Seen(values, np.vecdot(z, z) if wants_squares else None, x[best].copy(), u[[0, -1]], missing, dask_backend.place())
+    return ShardReport(
+        values, np.vecdot(z, z) if wants_squares else None, x[best].copy(), u[[0, -1]], missing, dask_backend.worker_address()
+    )
 
 
-def sums(shard: Shard, mean_weights: Array, cov_weights: Array | None, wants_matrix: bool) -> Sums:
-    """Sum up a shard with its weights (size,) for the mean and for the covariance (None: the same). Points of weight 0 are left out."""
-    z, cov_weights = MEMORY.points(shard), mean_weights if cov_weights is None else cov_weights
+def sum_shard(shard: Shard, mean_weights: Array, cov_weights: Array | None, wants_matrix: bool) -> ShardSums:
+    """Sum a shard with weights (size,) for the mean and for the covariance (None: the same). Points of weight 0 are skipped."""
+    z, cov_weights = CACHE.points(shard), mean_weights if cov_weights is None else cov_weights
     matters = np.flatnonzero(cov_weights)
     if 2 * matters.size < shard.size:
         z, mean_weights, cov_weights = z[matters], mean_weights[matters], cov_weights[matters]
     cov = weighted_moment(z, cov_weights) if wants_matrix else combination(cov_weights, np.square(z))
-    return Sums(combination(mean_weights, z), cov)
+    return ShardSums(combination(mean_weights, z), cov)
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
-    """What weight rules ask of a sample whose points are elsewhere: of z and x (n, d) only the shape is here."""
+class RemoteSample:
+    """A sample for weight rules whose points are on the workers: of z and x (n, d) only the shapes are known."""
 
-    squares: Array  # (n,), ‖z‖²; nowhere if the rule does not need it
+    squares: Array  # (n,), ‖z‖²; unknown if the rule does not need it
     z: Array
     x: Array
     degrees_of_freedom: int
     images: None = None
 
     @classmethod
-    def of(cls, squares: Array | None, size: int, theta: Family) -> Whereabouts:
+    def of(cls, squares: Array | None, size: int, theta: Family) -> RemoteSample:
         """Squares (size,), if they are known, of points drawn from θ."""
-        nowhere = np.broadcast_to(np.nan, (size, theta.dimension))
-        return cls(nowhere[:, 0] if squares is None else squares, nowhere, nowhere, theta.degrees_of_freedom)
+        unknown = np.broadcast_to(np.nan, (size, theta.dimension))
+        return cls(unknown[:, 0] if squares is None else squares, unknown, unknown, theta.degrees_of_freedom)
 
     @property
     def surprise(self) -> Array:
@@ -166,17 +169,17 @@ class Whereabouts:
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """How generations are made of shards, and by whom."""
+    """Makes generations from shards, with the runner of their calls."""
 
     fun: Callable[..., Any]
-    everyone: Everyone
+    run_calls: RunCalls
     count: int
     seed: tuple[int, ...]
     name: str
     failures: Failures
 
     def __call__(self, optimizer: Optimizer) -> None:
-        """One generation."""
+        """Run one generation."""
         theta, method = optimizer.theta, optimizer.method
         shards = self.shards(optimizer)
         reports = self._reports(shards, optimizer)
@@ -186,33 +189,33 @@ class Sharding:
         values = np.concatenate([report.values for report in reports])
         known = [report.squares for report in reports if report.squares is not None]
         squares = np.concatenate(known) if known else None
-        sample = Whereabouts.of(squares, values.size, theta)
+        sample = RemoteSample.of(squares, values.size, theta)
         ranks, kept = method.ordering(values, None, optimizer.state.ordering)
         weighting = method.weights(ranks, sample)
-        tangent = self._tangent(shards, weighting, [report.place for report in reports], _wants_matrix(theta, method))
+        tangent = self._tangent(shards, weighting, [report.address for report in reports], _wants_matrix(theta, method))
         state, info = method.apply_gradient(optimizer.state, Generation(theta, sample, values, ranks, weighting), tangent, kept)
-        part = int(np.argmax(_ends(shards) > ranks.order[0]))
+        part = int(np.argmax(_stops(shards) > ranks.order[0]))
         ends = np.concatenate([report.ends for report in reports])
         optimizer.tell_elsewhere(state, info, values, ends, reports[part].best_x, squares)
 
     def shards(self, optimizer: Optimizer) -> list[Shard]:
-        """The shards of the next generation, as equal in size as can be."""
+        """The shards of the next generation, of nearly equal size."""
         n, d, count = optimizer.popsize, optimizer.theta.dimension, min(self.count, optimizer.popsize)
         sizes = [n // count + (part < n % count) for part in range(count)]
         return [Shard(self.seed, optimizer.restarts, optimizer.nit, part, size, d) for part, size in enumerate(sizes)]
 
-    def _reports(self, shards: Sequence[Shard], optimizer: Optimizer) -> list[Seen]:
+    def _reports(self, shards: Sequence[Shard], optimizer: Optimizer) -> list[ShardReport]:
         wants_squares = optimizer.method.weights.needs_squares
         calls = [(self.fun, optimizer.space, optimizer.theta, wants_squares, shard) for shard in shards]
-        return self.everyone(seen, calls, self._names("seen", shards), [""] * len(shards))
+        return self.run_calls(evaluate_shard, calls, self._names("evaluate", shards), [""] * len(shards))
 
-    def _tangent(self, shards: Sequence[Shard], weighting: Weighting, places: Sequence[str], wants_matrix: bool) -> Tangent:
-        """The natural gradient from the sums of the shards, in their order."""
-        same, ends = weighting.cov is weighting.mean, _ends(shards)[:-1]
+    def _tangent(self, shards: Sequence[Shard], weighting: Weighting, addresses: Sequence[str], wants_matrix: bool) -> Tangent:
+        """The natural gradient from the sums of the shards, added in their order."""
+        same, ends = weighting.cov is weighting.mean, _stops(shards)[:-1]
         mean = np.split(weighting.mean, ends)
         cov: Sequence[Array | None] = [None] * len(shards) if same else np.split(weighting.cov, ends)
         calls = [(*call, wants_matrix) for call in zip(shards, mean, cov, strict=True)]
-        parts: list[Sums] = self.everyone(sums, calls, self._names("sums", shards), places)
+        parts: list[ShardSums] = self.run_calls(sum_shard, calls, self._names("sum", shards), addresses)
         total, kind = np.sum([part.cov for part in parts], axis=0), Dense if wants_matrix else Diagonal
         return Tangent(np.sum([part.mean for part in parts], axis=0), kind(total, weighting.decay, weighting.cov.size))
 
@@ -221,11 +224,11 @@ class Sharding:
 
 
 def _wants_matrix(theta: Family, method: Method) -> bool:
-    """Whether a step needs Σ wᵢzᵢzᵢᵀ and not its diagonal alone: for a full covariance, or for rates that depend on the spectrum."""
+    """Whether a step needs the full Σ wᵢzᵢzᵢᵀ: for a full covariance, or for rates that depend on the spectrum."""
     return not theta.coordinate_axes or any(transform.needs_spectrum for transform in method.transforms)
 
 
-def _ends(shards: Sequence[Shard]) -> NDArray[np.intp]:
+def _stops(shards: Sequence[Shard]) -> NDArray[np.intp]:
     """The index after the last point of each shard (shards,)."""
     return np.cumsum([shard.size for shard in shards], dtype=np.intp)
 
@@ -257,16 +260,31 @@ def minimize_sharded(
     callback: Callable[[OptimizeResult], Any] | None = None,
     progress: bool = False,
 ) -> Result:
-    """Minimise with a sample so large that it is drawn, evaluated and summed up in shards, by others if there are any.
+    """Minimize a function with samples so large that they are drawn, evaluated and summed in parts, by workers if there are any.
 
-    fun: ``fun(X, *args)`` of the points of a shard (m, d) to their values (m,), called where the shard is.
-    popsize, shards: points of a generation, and into how many parts they are split (default: as many as have 262144 points at most). The
-        shards decide which points are drawn; who works on them changes nothing.
-    workers: 1 for this process, a `dask.distributed.Client`, or an Executor such as a ThreadPoolExecutor.
+    Parameters
+    ----------
+    fun : callable
+        ``fun(X, *args)`` returns the values (m,) of the points of a shard (m, d). It is called on the worker that draws the shard.
+    popsize : int
+        Number of points per generation.
+    shards : int, optional
+        Number of parts of a sample. The default limits a shard to 262144 points. The points depend on this number, but not on `workers`.
+    workers : 1, Executor or dask.distributed.Client
+        1 evaluates all shards in this process.
+    x0, sigma0, args, method, cov0, bounds, log_scaled, restarts, rng, maxfevals, maxiter, maxtime, ftarget, tolfun, tolx, names, \
+    callback, progress
+        As for `minimize`; `method` must not be binary, and `maxtime` is checked between generations.
+    noise_floor : bool
+        As for `minimize`, for the methods "cma" and "ngd"; without effect for others.
 
-    All else is as for `minimize`, with any method on Gaussians. A generation that an exception or Ctrl-C ends does not count, and
-    `maxtime` is looked at between generations. `noise_floor` is judged for "cma" and "ngd", whose shards return what it needs.
+    Returns
+    -------
+    Result
+        As of `minimize`. A generation that is interrupted by an exception or Ctrl-C does not count.
 
+    Examples
+    --------
     >>> import numpy as np, sublevel as sl
     >>> result = sl.minimize_sharded(lambda X: np.sum(X**2, axis=1), np.ones(5), 0.5, popsize=1000, shards=4, rng=1, maxiter=30)
     >>> result.nfev, bool(result.fun < 1e-2)
@@ -278,45 +296,47 @@ def minimize_sharded(
     shape |= {"tolfun": tolfun, "tolx": tolx, "noise_floor": noise_floor}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
     if not optimizer.theta.continuous:
-        raise ValueError(f"`minimize_sharded` needs a method on Gaussians, got {short_repr(method)}.")
-    check_shardable(optimizer.method)
+        raise ValueError(f"`minimize_sharded` does not support binary methods, got {short_repr(method)}.")
+    validate_shardable(optimizer.method)
     limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime)
     show = Progress(maxfevals) if as_flag("progress", progress) else None
     count = -(-optimizer.popsize // SHARD) if shards is None else as_count("shards", shards)
     seed = tuple(int(word) for word in optimizer.rng.integers(1 << 32, size=4))
-    sharding = Sharding(with_args(fun, args), everyone(workers), count, seed, uuid.uuid4().hex, failures := Failures())
-    nobody = AtOnce(fun, "raise", failures)  # is never asked
-    with TerminationsAsInterrupts():
-        return Search(optimizer, nobody, limits, hears, show, History(optimizer), failures, sharding).to_the_end()
+    sharding = Sharding(bind_args(fun, args), make_runner(workers), count, seed, uuid.uuid4().hex, failures := Failures())
+    unused = VectorizedEvaluator(fun, "raise", failures)  # never called
+    with SigtermAsInterrupt():
+        return Search(optimizer, unused, limits, hears, show, History(optimizer), failures, sharding).to_the_end()
 
 
-def check_shardable(method: Method) -> None:
-    """A method whose parts need no single points, which exist on the workers only."""
+def validate_shardable(method: Method) -> None:
+    """Raise ValueError if a part of the method needs single points, which only the workers have."""
     for part in method.transforms:
         if part.adds_points or (part.reads_points and not method.weights.normalized):
             raise ValueError(
-                f"`minimize_sharded` cannot use {type(part).__name__}, which needs the points of a sample, with {method.name}."
+                f"`minimize_sharded` cannot use {type(part).__name__}, which needs the points of a sample, got method {method.name}."
             )
 
 
-def everyone(workers: Any) -> Everyone:
-    """Those who work on shards."""
+def make_runner(workers: Any) -> RunCalls:
+    """The function that runs calls with `workers`."""
     workers = as_workers(workers)
     if dask_backend.is_client(workers):
-        return partial(dask_backend.gathered, workers)
+        return partial(dask_backend.run_calls, workers)
     if isinstance(workers, Executor):
-        return partial(_submitted, workers)
+        return partial(_run_in_executor, workers)
     if workers == 1:
-        return _one_by_one
+        return _run_serially
     raise ValueError(f"`workers` of a sharded run must be 1, an Executor or a dask.distributed.Client, got {short_repr(workers)}.")
 
 
-def _one_by_one(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], names: Sequence[str], places: Sequence[str]) -> list[Any]:
+def _run_serially(
+    function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], names: Sequence[str], addresses: Sequence[str]
+) -> list[Any]:
     return [function(*call) for call in calls]
 
 
-def _submitted(
-    executor: Executor, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], names: Sequence[str], places: Sequence[str]
+def _run_in_executor(
+    executor: Executor, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], names: Sequence[str], addresses: Sequence[str]
 ) -> list[Any]:
     results = dict(submit_all(executor, function, calls))
     return [results[index] for index in range(len(calls))]

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sublevel.evaluation.evaluators import Evaluator, evaluator, with_args
+from sublevel.evaluation.evaluators import Evaluator, make_evaluator
 from sublevel.evaluation.failures import NAN, Failures, OnError
+from sublevel.evaluation.objective import bind_args
 from sublevel.run.diagnosis import Finding
 from sublevel.validation import Workers, as_flag, as_on_error, as_timeout, as_workers, validate_callable
 
@@ -28,12 +29,12 @@ class ObjectiveCalls:
         """Validate the arguments of a public function."""
         validate_callable("fun", fun)
         how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
-        return cls(with_args(fun, args), *how)
+        return cls(bind_args(fun, args), *how)
 
     @contextmanager
     def open(self, failures: Failures | None = None) -> Generator[Evaluator]:
         """An evaluator that is closed at the end; failed evaluations are recorded in `failures`."""
-        evaluate = evaluator(self.fun, self.vectorized, self.workers, self.timeout, self.on_error, failures)
+        evaluate = make_evaluator(self.fun, self.vectorized, self.workers, self.timeout, self.on_error, failures)
         try:
             yield evaluate
         finally:
@@ -75,5 +76,5 @@ def failure_findings(failures: Failures) -> tuple[Finding, ...]:
     if not count:
         return ()
     last = [failure for failure in failures.last if failure.kind != NAN][-1]
-    sentence = f"{count} evaluations failed and were left out ({failures!r}); the last one: {last.what}"
+    sentence = f"{count} evaluations failed and were left out ({failures!r}); the last one: {last.detail}"
     return (Finding("failures", sentence, {"evaluations": count}),)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sublevel.engine.arrays import Array
-from sublevel.evaluation.evaluators import Evaluator, all_values
+from sublevel.evaluation.evaluators import Evaluator, evaluate_all
 from sublevel.hessian.design import INNER, Quadratic, Star, Values, fit_quadratic
 from sublevel.hessian.frame import EPS, Frame
 from sublevel.hessian.tuning import Tuning
@@ -32,7 +32,7 @@ class Objective:
         if not len(points):
             return np.empty(0)
         self.nfev += len(points)
-        values = all_values(self.evaluate, points)
+        values = evaluate_all(self.evaluate, points)
         values = np.where(np.abs(values) < LARGEST_VALUE, values, np.nan)
         self.first = float(values[0]) if np.isnan(self.first) else self.first
         if np.min(values, initial=np.inf, where=~np.isnan(values)) < self.best:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sublevel.engine.arrays import Array
-from sublevel.evaluation.evaluators import all_values
+from sublevel.evaluation.evaluators import evaluate_all
 from sublevel.hessian.calls import ObjectiveCalls
 from sublevel.summaries import counted
 from sublevel.validation import as_numbers, as_positive, short_repr
@@ -58,7 +58,7 @@ def evaluate_profile(found: Any, calls: ObjectiveCalls, steps: Any, tolerance: f
     values = np.full(inside.shape, np.nan)
     requested = points[inside]
     with calls.open() as evaluate:
-        values[inside] = all_values(evaluate, requested) if len(requested) else []
+        values[inside] = evaluate_all(evaluate, requested) if len(requested) else []
     ratios = (values - found.fun) / (unit * np.square(at))
     return Profile(at, unit, values, ratios, _holds(at, ratios, tolerance), tolerance, len(requested), mainly)
 

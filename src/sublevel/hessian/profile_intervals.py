@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
-from sublevel.evaluation.evaluators import Evaluator, all_values
+from sublevel.evaluation.evaluators import Evaluator, evaluate_all
 from sublevel.evaluation.failures import Failures
 from sublevel.hessian.calls import ObjectiveCalls, failure_findings
 from sublevel.hessian.frame import in_search_units
@@ -222,7 +222,7 @@ class _Values:
             return np.empty(0)
         points = self.chart.points(offsets)
         self.nfev += self.repeats * len(points)
-        values = all_values(self.evaluate, np.repeat(points, self.repeats, axis=0)).reshape(len(points), self.repeats)
+        values = evaluate_all(self.evaluate, np.repeat(points, self.repeats, axis=0)).reshape(len(points), self.repeats)
         rises = (np.mean(values, axis=1) - self.fun) / self.unit
         if np.min(rises, initial=np.inf, where=~np.isnan(rises)) < self.lowest:
             best = int(np.nanargmin(rises))

@@ -17,8 +17,9 @@ from sublevel.engine.families.full import FullGaussian, power_of_two_near
 from sublevel.engine.linalg import solve_lower
 from sublevel.engine.method import Outcome, State
 from sublevel.engine.recipes import shape_only
-from sublevel.evaluation.evaluators import Compared, Evaluator, all_values, evaluator, with_args
+from sublevel.evaluation.evaluators import ComparisonEvaluator, Evaluator, evaluate_all, make_evaluator
 from sublevel.evaluation.failures import OnError
+from sublevel.evaluation.objective import bind_args
 from sublevel.hessian.frame import Frame, Place, find_names, find_place, free_frame
 from sublevel.rank_shape.average import STRONGEST, ShapeAverage, average_shapes
 from sublevel.rank_shape.shape import RankShape
@@ -133,7 +134,7 @@ def shape_from_ranks(
     )
     if frame.size == 1:
         return _make_shape(frame, variables, np.zeros(1), np.eye(1))  # every shape of one dimension is the same
-    comparisons = _Comparisons(with_args(fun, args))
+    comparisons = _Comparisons(bind_args(fun, args))
     settings = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
     evaluate = _evaluator(comparisons, as_flag("comparison", comparison), settings)
     ranker = _Ranker(evaluate)
@@ -146,13 +147,13 @@ def shape_from_ranks(
 
 def _evaluator(comparisons: _Comparisons, is_comparison: bool, settings: tuple[bool, Workers, float | None, OnError]) -> Evaluator:
     if not is_comparison:
-        return evaluator(comparisons.better, *settings)
+        return make_evaluator(comparisons.better, *settings)
     if settings != (False, 1, None, "raise"):
         raise ValueError(
             "comparisons are evaluated one pair of points at a time: leave out `vectorized`, `workers`, `timeout` and `on_error`, or pass "
             "comparison=False."
         )
-    return Compared(comparisons)
+    return ComparisonEvaluator(comparisons)
 
 
 def _frame(found: Any, sigma0: Any, bounds: Any) -> Frame:
@@ -201,7 +202,7 @@ class _Ranker:
     def __call__(self, frame: Frame, z: Array) -> Array:
         """Numbers (n,) that are ordered like f at whitened points (n, k)."""
         self.nfev += len(z)
-        return all_values(self.evaluate, frame.points(z))
+        return evaluate_all(self.evaluate, frame.points(z))
 
 
 @dataclass(frozen=True, slots=True)

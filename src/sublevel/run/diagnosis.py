@@ -121,7 +121,7 @@ def failed(facts: Facts) -> Finding | None:
     where = np.array2string(np.asarray(last.x), threshold=20, separator=", ")
     sentence = (
         f"{len(failures)} of {nfev} evaluations failed ({failures!r}) and counted as worse than all others; "
-        f"the last at x = {where}: {last.what}"
+        f"the last at x = {where}: {last.detail}"
     )
     return Finding("failed", sentence, {"failed": len(failures), "nfev": nfev, **failures.counts})
 

@@ -19,9 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.method import Method
-from sublevel.evaluation.evaluators import RETURNED_NAN, Evaluator, as_raised, evaluator, with_args
+from sublevel.evaluation.evaluators import RETURNED_NAN, Evaluator, make_evaluator, unwrap_stop_iteration
 from sublevel.evaluation.failures import Failure, Failures, OnError, annotate_exception
-from sublevel.evaluation.processes import TerminationsAsInterrupts
+from sublevel.evaluation.objective import bind_args
+from sublevel.evaluation.processes import SigtermAsInterrupt
 from sublevel.hessian.curvature import curvature as curvature_at
 from sublevel.hessian.frame import check_number_of_variables
 from sublevel.run.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
@@ -141,9 +142,9 @@ def minimize(
     how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
     batch = popsize if how[0] and isinstance(how[1], int) and how[1] == 1 else None
     extra = _checked_start(evaluate_x0, optimizer, limits, batch)
-    evaluate = evaluator(with_args(fun, args), *how, failures := Failures())
+    evaluate = make_evaluator(bind_args(fun, args), *how, failures := Failures())
     search = Search(optimizer, evaluate, limits, hears, show, History(optimizer), failures, x0=extra)
-    with TerminationsAsInterrupts():
+    with SigtermAsInterrupt():
         if store is not None:
             asked = (maxfevals, maxiter, ftarget, maxtime)
             search = search.stored(store, Given(method, fun, as_args(args), asked, *how, log_scaled, extra is not None))
@@ -340,7 +341,7 @@ class Search:
                     self.check_time(known)
         except BaseException as error:
             self.optimizer.note(points[known], values[known])
-            raise as_raised(error)  # noqa: B904
+            raise unwrap_stop_iteration(error)  # noqa: B904
         return values
 
     def stored_values(self, recorder: Recorder, points: Array, values: Array, known: NDArray[np.bool_]) -> None:

@@ -16,6 +16,7 @@ from sublevel.engine.constants import longest_run
 from sublevel.engine.families import Family, Sample
 from sublevel.engine.method import Info, Method, State
 from sublevel.engine.ordering import ranking
+from sublevel.evaluation.values import as_values, plain_array
 from sublevel.run.initial import checked_beginning
 from sublevel.run.restarts import FinishedRuns, Once, Run
 from sublevel.run.search_space import Space
@@ -29,10 +30,8 @@ from sublevel.validation import (
     as_popsize,
     as_restarts,
     as_tolerance,
-    as_values,
     default_name,
     explain_keywords,
-    plain_array,
     short_repr,
     validate_memory,
 )

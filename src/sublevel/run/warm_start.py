@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sublevel.engine.arrays import Array
+from sublevel.evaluation.values import as_values
 from sublevel.run.search_space import exp_where, log_where
-from sublevel.validation import as_numbers, as_values, short_repr
+from sublevel.validation import as_numbers, short_repr
 
 LARGEST_MATRIX = 10_000
 """Variables of which correlations are computed at most: 800 MB."""

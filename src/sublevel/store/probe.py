@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sublevel.engine.arrays import Array
-from sublevel.evaluation.evaluators import Arrivals, Evaluator, all_values
+from sublevel.evaluation.evaluators import Arrivals, Evaluator, evaluate_all
 from sublevel.evaluation.failures import Failures
 from sublevel.store.errors import StoreError
 from sublevel.store.file import File, Row
@@ -121,7 +121,7 @@ class Probing:
     def evaluate(self) -> float:
         """The value at the stored point; if that fails, it is NaN and not counted."""
         before = self.failures.copy()
-        value = all_values(self.inner, self.probe.point[None].copy())[0]
+        value = evaluate_all(self.inner, self.probe.point[None].copy())[0]
         self.failures.counts, self.failures.last = before.counts, before.last
         return float(value)
 

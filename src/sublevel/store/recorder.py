@@ -494,7 +494,7 @@ class Recorder:
 def failure_rows(generation: Generation, places: Any, failure: Failure) -> list[Row]:
     """A row for each stretch of places: those of their values that are NaN failed in this way."""
     parts = stretches([places], len(generation.values))
-    return [(generation.iteration, begin, end - begin, failure.kind, failure.what) for begin, end in parts]
+    return [(generation.iteration, begin, end - begin, failure.kind, failure.detail) for begin, end in parts]
 
 
 def stored_values(file: File, form: SampleForm, iteration: int, n: int) -> Iterator[tuple[slice, Array, Array]]:

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from sublevel.evaluation.evaluators import evaluator, with_args
+from sublevel.evaluation.evaluators import make_evaluator
 from sublevel.evaluation.failures import Failures, OnError
-from sublevel.evaluation.processes import TerminationsAsInterrupts
+from sublevel.evaluation.objective import bind_args
+from sublevel.evaluation.processes import SigtermAsInterrupt
 from sublevel.run.history import History
 from sublevel.run.minimize import Limits, Search
 from sublevel.run.optimizer import Optimizer
@@ -109,7 +110,7 @@ def resume(
         limits = _limits(found.settings, found.optimizer, (maxfevals, maxiter, ftarget, maxtime))
         show = Progress(limits.maxfevals) if as_flag("progress", progress) else None
         how = _how(found.settings, vectorized, workers, timeout, on_error)
-        evaluate = evaluator(with_args(fun, args), *how, found.failures)
+        evaluate = make_evaluator(bind_args(fun, args), *how, found.failures)
         opened.callback(evaluate.close)
         recorder = Recorder(File(path, writing=True), lock, found.history, found.stored)
         opened.callback(recorder.abandon)
@@ -118,7 +119,7 @@ def resume(
     if check and found.probe is not None:
         evaluate = Probing(evaluate, found.probe, found.failures, path)
     LOGGER.info("resume %s at generation %d, after %d evaluations", ascii(str(path))[1:-1], found.optimizer.nit, found.optimizer.nfev)
-    with TerminationsAsInterrupts():
+    with SigtermAsInterrupt():
         start = found.optimizer.start.x0 if found.settings.evaluate_x0 else None
         search = Search(found.optimizer, evaluate, limits, hears, show, found.history, found.failures, recorder=recorder, x0=start)
         return search.to_the_end()

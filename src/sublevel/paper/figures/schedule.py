@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sublevel.evaluation.processes import available_cores, end_when_told, interrupts_ignored
+from sublevel.evaluation.processes import available_cores, ignore_interrupts
+from sublevel.evaluation.worker import exit_with_parent
 from sublevel.paper.figures import store
 from sublevel.paper.figures.workbar import WorkBar
 
@@ -85,7 +86,7 @@ def _workers(count: int) -> Generator[ProcessPoolExecutor]:
     """Processes that end at once when the work is stopped, and by themselves when this process is killed."""
     context = multiprocessing.get_context("spawn")
     listening, telling = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=end_when_told, initargs=(listening,))
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=exit_with_parent, initargs=(listening,))
     try:
         yield pool
         pool.shutdown()
@@ -101,7 +102,7 @@ def _environment_of_workers() -> Generator[None]:
     before = {name: os.environ.get(name) for name in ENVIRONMENT}
     os.environ.update(ENVIRONMENT)
     try:
-        with interrupts_ignored():
+        with ignore_interrupts():
             yield
     finally:
         for name, value in before.items():

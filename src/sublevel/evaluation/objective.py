@@ -1,0 +1,76 @@
+"""Calls of the user's objective. Worker processes import this module, so it must stay light."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+
+from sublevel.engine.arrays import Array
+from sublevel.evaluation.failures import ATTEMPTS, Failure, OnError, annotate_exception
+from sublevel.evaluation.values import as_value
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedObjective:
+    """The objective at one point: its value or, if `on_error` permits, its failure. An exception gets the point attached."""
+
+    fun: Callable[..., Any]
+    on_error: OnError
+
+    def __call__(self, point: Array) -> float | Failure:
+        """The value at a point (d,), which becomes read-only."""
+        point.setflags(write=False)
+        failure = None
+        for _ in range(ATTEMPTS[self.on_error]):
+            try:
+                return as_value(call_objective(self.fun, point))
+            except BaseException as error:
+                if self.on_error == "raise" or not isinstance(error, Exception):
+                    annotate_point(error, point)
+                    raise
+                failure = Failure.from_exception(error)
+        return cast(Failure, failure)
+
+
+def call_objective(fun: Callable[..., Any], *points: Array) -> Any:
+    """Call the objective. If it forks this process and the copy returns too, the copy ends here."""
+    pid = os.getpid()
+    try:
+        return fun(*points)
+    finally:
+        if os.getpid() != pid:
+            _exit_forked_copy()
+
+
+def _exit_forked_copy() -> None:
+    """End a copy of the process that the objective left behind; the run continues in the original."""
+    error = sys.exc_info()
+    if error[0] is not None:
+        sys.excepthook(*cast(Any, error))
+    os._exit(0 if error[0] is None else 1)
+
+
+def bind_args(fun: Callable[..., Any], args: Any) -> Callable[..., Any]:
+    """The objective as a function of the point alone; `args` is a tuple or, as in SciPy, a single argument."""
+    further = cast("tuple[Any, ...]", args) if isinstance(args, tuple) else (args,)
+    return partial(_call_with_args, fun, further) if further else fun
+
+
+def _call_with_args(fun: Callable[..., Any], args: tuple[Any, ...], *points: Array) -> Any:
+    return fun(*points, *args)
+
+
+def annotate_point(error: BaseException, point: Array) -> None:
+    """Attach the point (d,) to an exception."""
+    annotate_exception(error, f"sublevel: raised at x = {np.array2string(point, threshold=20)}", sublevel_x=point)
+
+
+def annotate_sample(error: BaseException, points: Array) -> None:
+    """Attach the points (n, d) to an exception."""
+    annotate_exception(error, f"sublevel: raised for the sample in `sublevel_x`, shape {points.shape}", sublevel_x=points)

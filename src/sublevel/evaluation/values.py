@@ -1,0 +1,71 @@
+"""Values of the objective as float64. Worker processes import this module, so it must stay light."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.engine.arrays import Array
+from sublevel.summaries import short_repr
+
+
+def plain_array(name: str, given: Any) -> NDArray[Any]:
+    """`given` as an array without a mask: masked elements become NaN."""
+    try:
+        array: Any = np.asanyarray(given)
+    except ValueError as error:  # ragged nesting
+        raise ValueError(f"`{name}` must be an array of numbers, got {short_repr(given)}: {error}") from None
+    return array.astype(np.float64).filled(np.nan) if np.ma.is_masked(array) else np.asarray(array)
+
+
+def as_float64(array: NDArray[Any]) -> Array:
+    """Real numbers as float64; a long double outside its range becomes ±inf."""
+    with np.errstate(over="ignore"):
+        return array.astype(np.float64, copy=False)
+
+
+def as_values(values: Any, size: int) -> Array:
+    """f-values (size,) as float64. NaN and ±inf are accepted; anything but real numbers is an error."""
+    array = values if type(values) is np.ndarray else plain_array("values", values)
+    if array.shape != (size,):
+        raise (TypeError if values is None else ValueError)(
+            f"`values` must be one number per point, shape ({size},), got {short_repr(values)} of shape {array.shape}.{_hint(values)}"
+        )
+    if array.dtype.char == "d":
+        return array
+    if array.dtype.kind in "fiub":
+        return as_float64(array)
+    if array.dtype.kind != "O":
+        raise TypeError(f"`values` must be real numbers, got {short_repr(values)} (dtype {array.dtype}).")
+    return np.array([as_value(value) for value in array.tolist()])
+
+
+def as_value(value: Any) -> float:
+    """One f-value as a float, from any real number or an array with one element."""
+    if isinstance(value, float):
+        return float.__pos__(value)  # a plain float: `__float__` and `__reduce__` of a subclass can do anything
+    array = plain_array("value", value)
+    if array.size == 1 and array.dtype.kind in "fiub":
+        return float(array.item())
+    if array.size == 1 and array.dtype.kind == "O":
+        return _as_float(array.item())
+    raise (ValueError if array.dtype.kind in "fiub" else TypeError)(_wrong_value(value))
+
+
+def _as_float(number: Any) -> float:
+    """A Decimal, a Fraction, a large int or a similar object as a float."""
+    if not isinstance(number, str | bytes) and not np.iscomplexobj(number):
+        with suppress(TypeError, ValueError, OverflowError):
+            return float(number)
+    raise TypeError(_wrong_value(number))
+
+
+def _wrong_value(value: Any) -> str:
+    return f"the objective must return one real number per point, got {short_repr(value)} of type {type(value).__name__}.{_hint(value)}"
+
+
+def _hint(value: Any) -> str:
+    return " Did you forget `return`?" if value is None else ""
