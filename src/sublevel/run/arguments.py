@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Concatenate, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import Bounds
 
 from sublevel.engine.arrays import Array
 from sublevel.run.restarts import Restarts
+
+if TYPE_CHECKING:
+    from scipy.optimize import Bounds
 
 Value = float | np.floating[Any] | np.integer[Any] | NDArray[Any]
 """What an objective returns: a number, or an array with one number for each point."""
@@ -19,7 +21,7 @@ Objective = Callable[[Array], Value] | Callable[Concatenate[Array, ...], Value]
 """f(x) of a point (d,), with further arguments if there are `args`; of (n, d) to (n,) if `vectorized`."""
 StartingPoint = ArrayLike | Callable[[np.random.Generator], ArrayLike]
 """A point (d,), or a function that draws one."""
-Box = Bounds | Sequence[float | None] | Sequence[Sequence[float | None]] | NDArray[Any]
+Box: TypeAlias = "Bounds | Sequence[float | None] | Sequence[Sequence[float | None]] | NDArray[Any]"
 """A (low, high) pair for all variables or for each of them, None where there is no bound."""
 RestartRule = int | Literal["ipop", "bipop"] | Restarts
 """A number of restarts, the name of a strategy, or a strategy."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,16 +23,10 @@ from sublevel.evaluation.evaluators import RETURNED_NAN, Evaluator, make_evaluat
 from sublevel.evaluation.failures import Failure, Failures, OnError, annotate_exception
 from sublevel.evaluation.objective import bind_args
 from sublevel.evaluation.processes import SigtermAsInterrupt
-from sublevel.hessian.curvature import curvature as curvature_at
-from sublevel.hessian.frame import check_number_of_variables
 from sublevel.run.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
 from sublevel.run.history import History
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.progress import Progress
-from sublevel.run.result import Result, result_of
-from sublevel.store.errors import StoreError
-from sublevel.store.recorder import Recorder, configuration_row, record_new
-from sublevel.store.settings import Given, Target
 from sublevel.validation import (
     as_args,
     as_budget,
@@ -48,6 +42,11 @@ from sublevel.validation import (
     validate_memory,
 )
 
+if TYPE_CHECKING:
+    from sublevel.run.result import Result
+    from sublevel.store.recorder import Recorder
+    from sublevel.store.settings import Given, Target
+
 EVALUATIONS_PER_DIMENSION = 100_000
 """Default budget: enough for `ngd` to learn a condition number of 1e6 in 20 dimensions."""
 GENERATIONS = 1000
@@ -60,7 +59,7 @@ class NamedCallback(Protocol):
     def __call__(self, *, intermediate_result: Result) -> object: ...
 
 
-Callback = Callable[[Result], object] | NamedCallback
+Callback: TypeAlias = "Callable[[Result], object] | NamedCallback"
 """Called with the result so far after each generation; True or StopIteration ends the run."""
 
 
@@ -147,6 +146,8 @@ def minimize(
     with SigtermAsInterrupt():
         if store is not None:
             asked = (maxfevals, maxiter, ftarget, maxtime)
+            from sublevel.store.settings import Given
+
             search = search.stored(store, Given(method, fun, as_args(args), asked, *how, log_scaled, extra is not None))
         return _with_curvature(search.to_the_end(), fun, args, *how) if wants_curvature else search.to_the_end()
 
@@ -156,6 +157,8 @@ def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
     if wanted and not optimizer.theta.continuous:
         raise ValueError("a method on bits has no `curvature`, got curvature=True.")
     if wanted:
+        from sublevel.hessian.frame import check_number_of_variables
+
         check_number_of_variables(optimizer.theta.dimension)
     return wanted
 
@@ -181,6 +184,8 @@ def _with_curvature(
     if "interrupted" in result.reasons or not np.isfinite(result.fun):
         return result
     try:
+        from sublevel.hessian.curvature import curvature as curvature_at
+
         found = curvature_at(fun, result, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error)
     except KeyboardInterrupt:
         return result
@@ -260,6 +265,9 @@ class Search:
     def stored(self, store: Any, given: Given) -> Search:
         """The search with a recorder into a new file."""
         try:
+            from sublevel.store.recorder import configuration_row, record_new
+            from sublevel.store.settings import Target
+
             target = Target.of(store)
             configuration = configuration_row(given.settings(self.optimizer, target.command), given.problem(self.optimizer))
             return replace(self, recorder=record_new(target.path, configuration, self.optimizer, self.history))
@@ -283,6 +291,8 @@ class Search:
             self.put_away(reasons)
         except BaseException as error:
             annotate_exception(error, sublevel_result=self.final(self.interrupted))
+            from sublevel.store.errors import StoreError
+
             with suppress(StoreError):  # the first error is the one to tell
                 self.put_away(self.interrupted)
             raise
@@ -379,10 +389,14 @@ class Search:
         self.history.end(self.optimizer, reasons)
         if self.progress is not None:
             self.progress.end(self.optimizer)
+        from sublevel.run.result import result_of
+
         return result_of(self.optimizer, self.history, reasons, self.failures)
 
     def result(self, reasons: dict[str, float]) -> Result:
         """All there is to say at this point, in arrays of the user's own; what happens later does not change it."""
+        from sublevel.run.result import result_of
+
         return result_of(self.optimizer, self.history.freeze(), reasons, self.failures.copy())
 
 

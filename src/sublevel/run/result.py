@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from sublevel import plots
 from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.families import Family
 from sublevel.evaluation.failures import Failures
@@ -116,6 +115,8 @@ class Result(OptimizeResult):
 
     def plot(self, file: str | Path | None = None) -> Any:
         """Draw the four panels of `sublevel.plots.convergence`, into `file` if there is one. Returns the matplotlib Figure."""
+        from sublevel import plots
+
         return plots.convergence(self, file)
 
     def entries(self) -> dict[str, Any]:
