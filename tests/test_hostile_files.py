@@ -19,7 +19,7 @@ import pytest
 
 import sublevel as sl
 from sublevel.store import recorder
-from sublevel.store.file import APPLICATION, SCHEMA, VERSION, summed
+from sublevel.store.file import APPLICATION, SCHEMA, VERSION, with_checksum
 from sublevel.store.reader import fingerprint
 
 SETTINGS = {"rng": 5, "restarts": "ipop", "maxfevals": 160, "popsize": 6}
@@ -146,7 +146,7 @@ def test_a_checksum_sees_what_it_guards(runs, folder):
     with pytest.raises(sl.StoreError, match="'3' of evaluations does not have its checksum"):
         sl.load(path)
     columns = row(path, "evaluations", "WHERE iteration = 3")
-    put(path, "UPDATE evaluations SET crc = ? WHERE iteration = 3", (summed(*columns[:-1])[-1],))
+    put(path, "UPDATE evaluations SET crc = ? WHERE iteration = 3", (with_checksum(*columns[:-1])[-1],))
     assert sl.load(path).values.size
 
 
@@ -177,7 +177,7 @@ def forged_part(name, **changes):
             layout = json.dumps(changes["layout"](json.loads(layout)))
         if "data" in changes:
             data = changes["data"](data)
-        put(path, "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?, ?)", summed(name, facts, layout, data, origin))
+        put(path, "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?, ?)", with_checksum(name, facts, layout, data, origin))
 
     return forge
 
@@ -190,7 +190,7 @@ def forged_row(table, change):
         origin = row(path, "parts", "LIMIT 1")[-2]
         columns = change(None if found is None else found[:-2])
         places = ", ".join("?" * (len(columns) + 2))
-        put(path, f"INSERT OR REPLACE INTO {table} VALUES ({places})", summed(*columns, origin))
+        put(path, f"INSERT OR REPLACE INTO {table} VALUES ({places})", with_checksum(*columns, origin))
 
     return forge
 

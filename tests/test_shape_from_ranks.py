@@ -229,7 +229,8 @@ def test_linear_maps_of_the_space_map_the_shape(rng):
     inverse = np.linalg.inv(turn)
     start, other = sl.Optimizer(np.zeros(4), 1.0), sl.Optimizer(np.zeros(4), 1.0)
     theta = start.theta
-    other.state = replace(other.state, theta=FullGaussian(theta.mean, turn @ theta.root, theta.scale))
+    turned = replace(other.state, theta=FullGaussian(theta.mean, turn @ theta.root, theta.scale))
+    other.run_state = replace(other.run_state, search=turned)
     one = sl.shape_from_ranks(quadratic(root), start, vectorized=True, iterations=30, rng=1)
     mapped = sl.shape_from_ranks(quadratic(root @ inverse), other, vectorized=True, iterations=30, rng=1)
     np.testing.assert_allclose(turn @ one.hess_inv @ turn.T, mapped.hess_inv, rtol=1e-6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from multiprocessing.reduction import ForkingPickler
 
@@ -47,7 +48,8 @@ def steps_apart(method, turn, d=6, n=100, steps=12):
         z = np.concatenate([shard.draw() for shard in make.shards(there)])
         make(there)
         sample = here.theta.sample_at(np.roll(z, turn, axis=1))
-        here.state, _ = here.method.tell(here.state, sample, ellipsoid(sample.x))
+        state, _ = here.method.tell(here.state, sample, ellipsoid(sample.x))
+        here.run_state = replace(here.run_state, search=state)
     step = np.max(np.abs(here.mean - there.mean) / there.deviations)
     return step, np.max(np.abs(here.cov - there.cov)) / np.max(np.abs(there.cov))
 

@@ -25,7 +25,7 @@ from sublevel.run.history import Generations, History
 from sublevel.run.restarts import Restarts, Run
 from sublevel.store import environment, reader, recorder, samples, serialize
 from sublevel.store.errors import store_error
-from sublevel.store.file import File, summed
+from sublevel.store.file import File, with_checksum
 from sublevel.store.reader import fingerprint
 
 METHODS = [f"{lra}{family}{name}" for lra in ("", "lra-") for family in ("", "sep-", "iso-") for name in ("cma", "ngd", "rank-mu", "xnes")]
@@ -269,7 +269,7 @@ def test_where_no_file_can_be(wrong, words, tmp_path):
 
 def full_disk(self, changes, sync):
     """What writing does when there is no room."""
-    with self.complaining():
+    with self.translate_errors():
         raise sqlite3.OperationalError("database or disk is full")
 
 
@@ -520,7 +520,7 @@ def shift_points(file, factor):
     with sqlite3.connect(file) as connection:
         query = "SELECT * FROM evaluations WHERE place = 0 ORDER BY iteration DESC"
         iteration, place, run, points, values, origin, _ = connection.execute(query).fetchone()
-        row = summed(iteration, place, run, (np.frombuffer(points) * factor).tobytes(), values, origin)
+        row = with_checksum(iteration, place, run, (np.frombuffer(points) * factor).tobytes(), values, origin)
         connection.execute("INSERT OR REPLACE INTO evaluations VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     connection.close()
 
@@ -922,7 +922,7 @@ def change_sample(file, change):
         *columns, layout, data, origin, _ = connection.execute("SELECT * FROM samples ORDER BY iteration DESC").fetchone()
         arrays = serialize.unpacked({"theta": theta, "first": np.empty(3), "checksum": np.int64(0)}, layout, data)
         change(columns, arrays)
-        row = summed(*columns, *serialize.packed(arrays), origin)
+        row = with_checksum(*columns, *serialize.packed(arrays), origin)
         connection.execute("INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     connection.close()
 
@@ -1183,7 +1183,7 @@ def driven_with(file, **facts):
     """Make a file say that it was driven on something else."""
     with sqlite3.connect(file) as connection:
         name, text, layout, data, origin, _ = connection.execute("SELECT * FROM parts WHERE name = 'driver'").fetchone()
-        row = summed(name, json.dumps(json.loads(text) | facts), layout, data, origin)
+        row = with_checksum(name, json.dumps(json.loads(text) | facts), layout, data, origin)
         connection.execute("INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?, ?)", row)
     connection.close()
 

@@ -12,7 +12,7 @@ import numpy as np
 import sublevel as sl
 from faults.library import ALL, BUDGET, Given, Library, Stepper, keeping, threads
 from faults.verdict import Answer
-from sublevel.store.file import summed
+from sublevel.store.file import with_checksum
 
 
 def answer_of(result: Any) -> Answer:
@@ -57,6 +57,6 @@ class Sublevel(Library):
         """The pickle instead of all arrays of the state; if `well`, with checksums that fit."""
         with sqlite3.connect(file) as connection:
             for *row, origin, crc in connection.execute("SELECT name, facts, layout, origin, crc FROM parts").fetchall():
-                fitting = summed(*row, payload, origin)[-1] if well else crc
+                fitting = with_checksum(*row, payload, origin)[-1] if well else crc
                 connection.execute("UPDATE parts SET data = ?, crc = ? WHERE name = ?", (payload, fitting, row[0]))
         connection.close()

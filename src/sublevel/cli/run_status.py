@@ -11,7 +11,7 @@ import numpy as np
 
 from sublevel.run.progress import duration
 from sublevel.store.file import File
-from sublevel.store.lock import is_driven
+from sublevel.store.lock import is_locked
 from sublevel.store.reader import Reading, ending
 from sublevel.store.settings import Settings
 
@@ -74,7 +74,7 @@ def read_status(path: Path) -> RunStatus:
 def is_run_active(path: Path) -> bool:
     """Whether a process is running the stored run now. Raises StoreError if the file is not a stored run."""
     File(path).close()
-    return is_driven(path)
+    return is_locked(path)
 
 
 def status_line(status: RunStatus) -> str:

@@ -22,7 +22,7 @@ def environment() -> dict[str, str]:
     """Versions, BLAS and its threads, processor and host, as text by name."""
     import scipy
 
-    numpy_config, scipy_config = _dicts(np.show_config), _dicts(scipy.show_config)
+    numpy_config, scipy_config = _read_config(np.show_config), _read_config(scipy.show_config)
     facts = {
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         "NumPy": np.__version__,
@@ -38,7 +38,7 @@ def environment() -> dict[str, str]:
     return {name: text[:LONGEST] for name, text in facts.items()}
 
 
-def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def describe_differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """What bits depend on and is not as it was, in words."""
     names = [name for name in now if name != HOST and before.get(name) != now[name]]
     return [f"{name}: {before.get(name, 'unknown')}, now {now[name]}" for name in names]
@@ -49,12 +49,12 @@ def blas_threads() -> int:
     try:
         import threadpoolctl
     except ModuleNotFoundError:
-        return _threads_by_environment()
+        return _threads_from_environment()
     pools = cast(list[dict[str, Any]], cast(Any, threadpoolctl).threadpool_info())
-    return max((int(pool["num_threads"]) for pool in pools if pool.get("user_api") == "blas"), default=_threads_by_environment())
+    return max((int(pool["num_threads"]) for pool in pools if pool.get("user_api") == "blas"), default=_threads_from_environment())
 
 
-def _threads_by_environment() -> int:
+def _threads_from_environment() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for name in THREAD_VARIABLES:
         text = os.environ.get(name, "")
@@ -63,7 +63,7 @@ def _threads_by_environment() -> int:
     return cores
 
 
-def _dicts(show_config: Any) -> Any:
+def _read_config(show_config: Any) -> Any:
     """What a library was built with and has found."""
     return show_config(mode="dicts")
 

@@ -21,7 +21,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from sublevel.store.errors import StoreError, store_error
-from sublevel.store.lock import check_lockable
+from sublevel.store.lock import validate_locks_available
 
 APPLICATION = int.from_bytes(b"subl")
 VERSION = 6
@@ -71,7 +71,7 @@ Change = tuple[str, Sequence[Row]]
 """A statement and the rows that it is executed for."""
 
 
-def summed(*columns: Any) -> Row:
+def with_checksum(*columns: Any) -> Row:
     """A row with its checksum: the CRC-32 of its numbers and of the lengths of the others (bytes, characters), then of these."""
     crc = zlib.crc32(struct.pack(f"<{len(columns)}q", *[column if type(column) is int else len(column) for column in columns]))
     for column in columns:
@@ -80,11 +80,11 @@ def summed(*columns: Any) -> Row:
     return (*columns, crc)
 
 
-def insertion(table: str, rows: Sequence[Row], origin: int, replacing: bool = False) -> Change:
+def insert_rows(table: str, rows: Sequence[Row], origin: int, replacing: bool = False) -> Change:
     """Add rows to a table, with the number of their run; those that are there already stay as they are unless `replacing`."""
     places = ", ".join("?" * (len(COLUMNS[table]) + 2))
     statement = f"INSERT OR {'REPLACE' if replacing else 'IGNORE'} INTO {table} VALUES ({places})"
-    return statement, [summed(*row, origin) for row in rows]
+    return statement, [with_checksum(*row, origin) for row in rows]
 
 
 class File:
@@ -92,48 +92,48 @@ class File:
 
     def __init__(self, path: Path, writing: bool = False) -> None:
         self.path = path = path.absolute()  # the objective may change the working directory
-        with self.complaining():
-            self._connection = _connected(path, writing)
+        with self.translate_errors():
+            self._connection = _connect(path, writing)
             try:
                 self._check()
                 self.origin = self._origin()
                 if writing:
-                    self._begin_log()
+                    self._start_log()
             except BaseException:
                 self._connection.close()
                 raise
 
-    def _begin_log(self) -> None:
+    def _start_log(self) -> None:
         """Write ahead, with a log that is there from now on."""
-        (page_size,) = self._one("PRAGMA page_size")
+        (page_size,) = self._fetch_one("PRAGMA page_size")
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute(f"PRAGMA wal_autocheckpoint = {LONGEST_LOG // page_size}")
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.execute("COMMIT")
-        self._log = os.stat(beside(self.path, "-wal"))
+        self._log = os.stat(side_file(self.path, "-wal"))
 
     def has_lost_log(self) -> bool:
         """Whether the log that this is writing to is not there any more, or another one is."""
         try:
-            return not os.path.samestat(os.stat(beside(self.path, "-wal")), self._log)
+            return not os.path.samestat(os.stat(side_file(self.path, "-wal")), self._log)
         except OSError:
             return True
 
     def reopen(self) -> bool:
         """Move what is in the log into the file, and begin another log; False if a reader is in the way."""
-        with self.complaining():
-            (is_busy, _, _) = self._one("PRAGMA wal_checkpoint(FULL)")
+        with self.translate_errors():
+            (is_busy, _, _) = self._fetch_one("PRAGMA wal_checkpoint(FULL)")
             if is_busy:
                 return False
             self._connection.close()
-            self._connection = _connected(self.path, writing=True)
+            self._connection = _connect(self.path, writing=True)
             self._check()
-            self._begin_log()
+            self._start_log()
         return True
 
     def _check(self) -> None:
         """It is ours, of this version, and has our tables and nothing else."""
-        (application,), (version,) = (self._one(f"PRAGMA {name}") for name in ("application_id", "user_version"))
+        (application,), (version,) = (self._fetch_one(f"PRAGMA {name}") for name in ("application_id", "user_version"))
         if application != APPLICATION:
             raise StoreError(f"{self.path} is not a stored run of sublevel.")
         if version != VERSION:
@@ -146,16 +146,16 @@ class File:
 
     def _origin(self) -> int:
         """The number of the run that the file is of."""
-        found = self._one("SELECT origin FROM parts WHERE name = 'configuration'")
+        found = self._fetch_one("SELECT origin FROM parts WHERE name = 'configuration'")
         if found is None or type(found[0]) is not int:
             raise StoreError(f"{self.path} is damaged: its configuration is missing.")
         return found[0]
 
-    def _one(self, query: str) -> Any:
+    def _fetch_one(self, query: str) -> Any:
         return self._connection.execute(query).fetchone()
 
     @contextlib.contextmanager
-    def complaining(self) -> Generator[None]:
+    def translate_errors(self) -> Generator[None]:
         """SQLite's complaints as ours."""
         try:
             yield
@@ -164,18 +164,18 @@ class File:
 
     def check_structure(self) -> None:
         """SQLite's own look at every page: before anything is written into a file."""
-        with self.complaining():
-            (verdict,) = self._one("PRAGMA quick_check(1)")
+        with self.translate_errors():
+            (verdict,) = self._fetch_one("PRAGMA quick_check(1)")
         if verdict != "ok":
             raise StoreError(f"{self.path} is damaged: {str(verdict)[:200]}")
 
     def rows(self, table: str, condition: str = "", arguments: Sequence[Any] = ()) -> Iterator[Row]:
         """The rows of a table that meet a condition, without their checksums, which are right."""
         types = COLUMNS[table]
-        with self.complaining():
+        with self.translate_errors():
             for row in self._connection.execute(f"SELECT * FROM {table} {condition}", arguments):
                 columns, origin = row[:-2], row[-2]
-                if tuple(map(type, row[:-1])) != (*types, int) or summed(*columns, origin)[-1] != row[-1]:
+                if tuple(map(type, row[:-1])) != (*types, int) or with_checksum(*columns, origin)[-1] != row[-1]:
                     raise StoreError(f"{self.path} is damaged: the row {str(row[0])[:40]!r} of {table} does not have its checksum.")
                 if origin != self.origin:
                     raise StoreError(
@@ -186,31 +186,31 @@ class File:
 
     def part(self, name: str) -> tuple[dict[str, Any], str, bytes]:
         """Facts, layout and bytes of a part."""
-        with self.complaining():
-            sizes = self._one(f"SELECT length(facts) + length(layout) FROM parts WHERE name = '{name}'")
+        with self.translate_errors():
+            sizes = self._fetch_one(f"SELECT length(facts) + length(layout) FROM parts WHERE name = '{name}'")
         if sizes is None or not isinstance(sizes[0], int) or sizes[0] > LONGEST_FACTS:
             raise StoreError(f"{self.path} is damaged: its {name} is missing or far too long.")
         for _, facts, layout, data in self.rows("parts", "WHERE name = ?", (name,)):
-            return parsed(facts, self.path, name), layout, data
+            return parse_json(facts, self.path, name), layout, data
         raise StoreError(f"{self.path} is damaged: its {name} is missing.")
 
     def last(self, table: str) -> tuple[int, int]:
         """How many iterations a table has rows of, and the last one (0 if none): equal, unless rows are missing."""
         rows = "*" if table == "generations" else "DISTINCT iteration"
-        with self.complaining():
-            count, last = self._one(f"SELECT count({rows}), max(iteration) FROM {table}")
+        with self.translate_errors():
+            count, last = self._fetch_one(f"SELECT count({rows}), max(iteration) FROM {table}")
         return count, 0 if last is None else last
 
     def evaluations_after(self, iteration: int) -> int:
         """How many evaluations there are of the generations after one."""
-        with self.complaining():
-            (size,) = self._one(f"SELECT sum(length(vals)) FROM evaluations WHERE iteration > {int(iteration)}")
+        with self.translate_errors():
+            (size,) = self._fetch_one(f"SELECT sum(length(vals)) FROM evaluations WHERE iteration > {int(iteration)}")
         return 0 if size is None else int(size) // 8
 
     def write(self, changes: Sequence[Change], sync: bool) -> None:
         """Statements, each for its rows, in one transaction, which reaches the disk before this returns if `sync`."""
         connection = self._connection
-        with self.complaining():
+        with self.translate_errors():
             if connection.in_transaction:  # an interrupt came in between
                 connection.execute("ROLLBACK")
             connection.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
@@ -238,13 +238,13 @@ class File:
 
 def create(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int = 4096) -> None:
     """A new file with these rows: it is there with all of them or not at all, and no file that was there is touched."""
-    _check_machine()
+    _validate_platform()
     unfinished = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     try:
         _check_new(path)
         os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
         _write_new(unfinished, tables, page_size)
-        _give_name(unfinished, path)
+        _publish(unfinished, path)
         _sync(path.resolve().parent)
     except FileExistsError:
         raise StoreError(
@@ -262,7 +262,7 @@ def _check_new(path: Path) -> None:
     if os.path.lexists(path):
         raise FileExistsError
     for end in SIDE_FILES:
-        if os.path.lexists(side := beside(path, end)):
+        if os.path.lexists(side := side_file(path, end)):
             raise StoreError(
                 f"{side} is left over from another run whose file {path} is gone; SQLite would mix its contents into the new file. "
                 f"Delete {side}, or choose another name. (It may hold the last evaluations of that run: if you still have its file, put "
@@ -270,7 +270,7 @@ def _check_new(path: Path) -> None:
             )
 
 
-def beside(path: Path, end: str) -> Path:
+def side_file(path: Path, end: str) -> Path:
     """One of SQLite's files beside a file, which may be a link."""
     target = path.resolve()
     return target.with_name(target.name + end)
@@ -289,7 +289,7 @@ def _write_new(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int) 
         for statement in SCHEMA.values():
             connection.execute(statement)
         for table, rows in tables.items():
-            connection.executemany(*insertion(table, rows, origin))
+            connection.executemany(*insert_rows(table, rows, origin))
         connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = WAL")
     finally:
@@ -297,7 +297,7 @@ def _write_new(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int) 
     _sync(path)
 
 
-def _give_name(unfinished: Path, path: Path) -> None:
+def _publish(unfinished: Path, path: Path) -> None:
     """The name, if nobody has it."""
     try:
         os.link(unfinished, path)
@@ -317,15 +317,15 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _check_machine() -> None:
-    check_lockable()
+def _validate_platform() -> None:
+    validate_locks_available()
     if sys.byteorder != "little":  # pragma: no cover
         raise StoreError("stored runs hold little-endian numbers, and this machine has others.")
 
 
-def _connected(path: Path, writing: bool) -> sqlite3.Connection:
+def _connect(path: Path, writing: bool) -> sqlite3.Connection:
     """A connection to a file that is there, in which nothing of the file's own is ever run."""
-    _check_machine()
+    _validate_platform()
     try:
         is_file = stat.S_ISREG(os.stat(path).st_mode)
     except OSError as error:
@@ -333,7 +333,7 @@ def _connected(path: Path, writing: bool) -> sqlite3.Connection:
     if not is_file:
         raise StoreError(f"{path} is not a file.")
     address = f"file:{quote(os.fsencode(path.resolve()))}?mode={'rw' if writing else 'ro'}"
-    if not writing and not os.access(path.resolve().parent, os.W_OK) and not beside(path, "-wal").exists():
+    if not writing and not os.access(path.resolve().parent, os.W_OK) and not side_file(path, "-wal").exists():
         address += "&immutable=1"  # nobody can write there, and SQLite could not put its own files beside it
     connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=BUSY / 1000, check_same_thread=False)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_BLOB)
@@ -343,7 +343,7 @@ def _connected(path: Path, writing: bool) -> sqlite3.Connection:
     return connection
 
 
-def parsed(text: str, path: Path, name: str) -> dict[str, Any]:
+def parse_json(text: str, path: Path, name: str) -> dict[str, Any]:
     """JSON text as a dict."""
     try:
         facts: Any = json.loads(text)

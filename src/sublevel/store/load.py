@@ -21,7 +21,7 @@ from sublevel.store.export import column_names, export
 from sublevel.store.file import File
 from sublevel.store.reader import Evaluations, Reading, ending, evaluations, first_row, restored, unfit
 from sublevel.store.samples import SampleForm
-from sublevel.store.serialize import Misfit
+from sublevel.store.serialize import FormatError
 from sublevel.store.settings import FAMILY_TYPES, Again, Settings, checked_path, rebuilt
 from sublevel.summaries import Summary, counted, short_array
 
@@ -143,5 +143,5 @@ def sketch(reading: Reading) -> Optimizer:
     plain |= {"method": None, "parts": "", "restarts": None, "draws_x0": False}
     try:
         return rebuilt(Settings(**plain), reading.problem, reading.facts.get("rng"), Again(method, checked=False))
-    except Misfit as misfit:
+    except FormatError as misfit:
         raise unfit(reading.path, misfit) from None

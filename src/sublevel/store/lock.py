@@ -23,7 +23,7 @@ class Lock:
         """Take it at once or raise."""
         self._file = os.open(path, os.O_RDONLY)  # not inherited by programs that are started
         until = time.monotonic() + PATIENCE
-        while not _taken(self._file, exclusive=True):
+        while not _try_lock(self._file, exclusive=True):
             if time.monotonic() > until:
                 self.close()
                 raise StoreError(
@@ -31,9 +31,9 @@ class Lock:
                     "what it does."
                 )
             time.sleep(0.005)
-        os.register_at_fork(after_in_child=partial(_left, self))
+        os.register_at_fork(after_in_child=partial(_close_in_child, self))
         try:
-            _check_one_name(path, self._file)
+            _validate_single_name(path, self._file)
         except BaseException:
             self.close()
             raise
@@ -53,15 +53,15 @@ class Lock:
                 os.close(file)
 
 
-def _left(lock: Lock) -> None:
+def _close_in_child(lock: Lock) -> None:
     """In a forked child: it must not keep the lock when the driver is gone."""
     lock.close()
 
 
-def _check_one_name(path: Path, file: int) -> None:
+def _validate_single_name(path: Path, file: int) -> None:
     """The file has no other name: SQLite keeps a log beside each name, and what is in one log is missing from the other."""
     if os.fstat(file).st_nlink > 1:
-        _remove_unfinished(path.resolve(), file)
+        _remove_temporary_name(path.resolve(), file)
     if (names := os.fstat(file).st_nlink) > 1:
         raise StoreError(
             f"{path} is one of {names} names (hard links) of a file, and writing under one name would damage it for the others. "
@@ -70,7 +70,7 @@ def _check_one_name(path: Path, file: int) -> None:
         )
 
 
-def _remove_unfinished(path: Path, file: int) -> None:
+def _remove_temporary_name(path: Path, file: int) -> None:
     """Remove the name that the file had before it was complete, if its creator was killed before it could do so."""
     unfinished = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}")
     for entry in os.scandir(path.parent):
@@ -78,22 +78,22 @@ def _remove_unfinished(path: Path, file: int) -> None:
             os.unlink(entry.path)
 
 
-def is_driven(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Whether some process drives the file now."""
     file = os.open(path, os.O_RDONLY)
     try:
-        return not _taken(file, exclusive=False)
+        return not _try_lock(file, exclusive=False)
     finally:
         os.close(file)
 
 
-def check_lockable() -> None:
+def validate_locks_available() -> None:
     """There are locks that die with their process."""
     if importlib.util.find_spec("fcntl") is None:  # pragma: no cover
         raise StoreError("stored runs need `flock`, which this operating system does not have.")
 
 
-def _taken(file: int, exclusive: bool) -> bool:
+def _try_lock(file: int, exclusive: bool) -> bool:
     import fcntl
 
     try:

@@ -33,7 +33,7 @@ def check_output(path: Path, force: bool) -> None:
     """Raise a StoreError if a file must not be written; `force` allows to replace an ordinary file."""
     if path.is_symlink():
         raise StoreError(f"{path} is a symbolic link, which is not followed. Choose another name, or remove the link.")
-    if is_stored_run(path) or any(path.name.endswith(end) and is_stored_run(_run_of(path, end)) for end in COMPANIONS):
+    if is_stored_run(path) or any(path.name.endswith(end) and is_stored_run(_owner(path, end)) for end in COMPANIONS):
         raise StoreError(f"{path} belongs to a stored run, which is never overwritten. Choose another name.")
     if os.path.lexists(path) and not path.is_file():
         raise StoreError(f"{path} is not a regular file. Choose another name.")
@@ -43,7 +43,7 @@ def check_output(path: Path, force: bool) -> None:
         raise StoreError(f"cannot write {path}: there is no directory {path.absolute().parent}.")
 
 
-def _run_of(path: Path, end: str) -> Path:
+def _owner(path: Path, end: str) -> Path:
     return path.with_name(path.name.removesuffix(end)) if path.name != end else path
 
 

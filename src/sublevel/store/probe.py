@@ -30,7 +30,7 @@ ROUNDED = 1e-12
 """Difference, as a part of the values of the first generation, that rounding may make."""
 TOO_FAR = 100.0
 """Spreads by which a noisy objective cannot differ from a stored value."""
-HOW_TO_GO_ON = "Give the objective that the run began with, with the same `args`; or pass check=False to go on with this one (--no-check)."
+REMEDY = "Give the objective that the run began with, with the same `args`; or pass check=False to go on with this one (--no-check)."
 
 
 class Probe(NamedTuple):
@@ -47,7 +47,7 @@ class Probe(NamedTuple):
         return max(SAME * abs(self.value), CANCELLED * self.spread, ROUNDED * self.size)
 
 
-def probe_of(file: File, last: int, form: SampleForm) -> Probe | None:
+def choose_probe(file: File, last: int, form: SampleForm) -> Probe | None:
     """An evaluation of the last generations that has a finite value; None if there is none."""
     for iteration in range(last, max(last - 10, 0), -1):
         rows, values = _stored_generation(file, iteration)
@@ -78,7 +78,7 @@ def _stored_point(stored: StoredPoints, rows: list[Row], number: int) -> Array:
 
 
 @dataclass(slots=True)
-class Probing:
+class ProbingEvaluator:
     """An evaluator that evaluates the stored point again before its first points, and raises if the objective is another one."""
 
     inner: Evaluator
@@ -105,11 +105,11 @@ class Probing:
         if np.isnan(first) or np.isnan(second):
             warnings.warn(f"{told} and {second!r}. Whether it is the one that the run began with is not known.", stacklevel=2)
         elif first == second:
-            raise StoreError(f"{told}, twice: it is not the objective that the run began with. {HOW_TO_GO_ON}")
+            raise StoreError(f"{told}, twice: it is not the objective that the run began with. {REMEDY}")
         elif apart > TOO_FAR * max(probe.spread, abs(first - second)):
             raise StoreError(
                 f"{told} and {second!r}. That is too far off for noise, because the values of a generation differ by {probe.spread:.3g}: "
-                f"it is not the objective that the run began with. {HOW_TO_GO_ON}"
+                f"it is not the objective that the run began with. {REMEDY}"
             )
         elif apart > max(probe.spread, abs(first - second)):
             warnings.warn(

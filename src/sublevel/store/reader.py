@@ -30,7 +30,7 @@ from sublevel.store.file import File, Row
 from sublevel.store.recorder import memory_of, without_memory
 from sublevel.store.rng_state import state_like
 from sublevel.store.samples import SampleForm, StoredPoints
-from sublevel.store.serialize import Misfit, unpacked
+from sublevel.store.serialize import FormatError, unpacked
 from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings, check_size, checked_settings, unpacked_problem
 
 NUMBERS = 6
@@ -72,7 +72,7 @@ class Reading:
             problem = unpacked_problem(layout, data)
             reading = cls(file, checked_settings(settings), problem, facts, form, arrays)
             check_size(reading.settings, problem, len(reading.data))
-        except Misfit as misfit:
+        except FormatError as misfit:
             raise unfit(file.path, misfit) from None
         return reading
 
@@ -92,7 +92,7 @@ class Reading:
             if memory:
                 search = State(state.search.theta, *unpacked(memory_of(template), *self.file.part("memory")[1:]))
             check_run_state(state, optimizer.best_x.size)
-        except Misfit as misfit:
+        except FormatError as misfit:
             raise unfit(self.path, misfit) from None
         return replace(state, search=search)
 
@@ -101,11 +101,11 @@ class Reading:
         runs, endings = list[tuple[Run, int]](), list[dict[str, float]]()
         for number, nfev, reasons, asked in self.file.rows("restarts", "ORDER BY number"):
             if number != len(runs) or nfev < 0:
-                raise Misfit("its restarts are not as they should be")
+                raise FormatError("its restarts are not as they should be")
             runs.append((_run(_loaded(asked)), nfev))
             endings.append(_reasons(_loaded(reasons)))
             if len(endings[-1]) != 1:
-                raise Misfit("its restarts are not as they should be")
+                raise FormatError("its restarts are not as they should be")
         return runs, endings
 
     def rng_state(self, optimizer: Optimizer) -> Any:
@@ -120,7 +120,7 @@ class Reading:
             or len(cast(list[Any], pace)) != 2
             or not all(type(n) is int and n >= 0 for n in cast(list[Any], pace))
         ):
-            raise Misfit("its checkpoint contradicts itself")
+            raise FormatError("its checkpoint contradicts itself")
         return cast(tuple[int, int], tuple(cast(list[Any], pace)))
 
     def told(self, until: int | None = None) -> Told:
@@ -154,7 +154,7 @@ class Reading:
                 Snapshot(nfev, run, _check_theta(unpacked(theta, layout, data)))
                 for nfev, run, layout, data in self.file.rows("snapshots", "ORDER BY nfev")
             ]
-        except Misfit as misfit:
+        except FormatError as misfit:
             raise unfit(self.path, misfit) from None
 
     def history(self, optimizer: Optimizer, told: Told, endings: list[Any]) -> History:
@@ -164,14 +164,14 @@ class Reading:
             raise StoreError(f"{self.path} is damaged: its snapshots are missing.")
         try:
             pace = self.snapshot_pace()
-        except Misfit as misfit:
+        except FormatError as misfit:
             raise unfit(self.path, misfit) from None
         history = History.restored(optimizer.start, snapshots, pace, told.generations, endings)
         history.theta_of_best, history.adapts_rates = optimizer.theta_of_best, AdaptiveRates.__name__ in self.settings.parts
         return history
 
 
-def unfit(path: Path, misfit: Misfit) -> StoreError:
+def unfit(path: Path, misfit: FormatError) -> StoreError:
     """A file whose parts do not have the form they must have."""
     return StoreError(f"{path} is damaged or forged: {misfit}.")
 
@@ -182,9 +182,9 @@ def restored(reading: Reading, optimizer: Optimizer, whole: bool = True) -> Hist
     try:
         runs, endings = reading.finished_runs()
         if len(runs) != state.restarts:
-            raise Misfit("its checkpoint contradicts itself")
+            raise FormatError("its checkpoint contradicts itself")
         rng_state = reading.rng_state(optimizer)
-    except Misfit as misfit:
+    except FormatError as misfit:
         raise unfit(reading.path, misfit) from None
     told = reading.told(state.nit if whole else None)
     sizes, mine = told.sizes, told.generations.runs == state.restarts
@@ -200,14 +200,14 @@ def check_run_state(state: RunState, d: int) -> None:
     standing, size = state.standing, state.run.popsize
     counts = (state.began, state.nfev, state.nit, state.restarts, state.best.run, standing.generations, standing.standing_for)
     if min(counts) < 0 or max(counts) >= 2**53 or state.began > state.nfev or standing.generations > state.nit:
-        raise Misfit("its checkpoint has counts out of range")
+        raise FormatError("its checkpoint has counts out of range")
     if size < 2 or 8 * size * d > LARGEST_GENERATION:
-        raise Misfit(f"its run has an impossible sample size of {size}")
+        raise FormatError(f"its run has an impossible sample size of {size}")
     has_ended = state.best.theta is not None
     if state.best.run > state.restarts or has_ended != (state.best.run < state.restarts):
-        raise Misfit("its checkpoint contradicts itself")
+        raise FormatError("its checkpoint contradicts itself")
     if standing.standstill != -1 and NAMES.get(standing.standstill) not in PATIENCE:
-        raise Misfit("its checkpoint has parts of another kind")
+        raise FormatError("its checkpoint has parts of another kind")
     for theta in (state.search.theta, state.best.theta):
         if theta is not None:
             _check_theta(theta)
@@ -218,28 +218,28 @@ def _loaded(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise Misfit("its restarts cannot be read") from None
+        raise FormatError("its restarts cannot be read") from None
 
 
 def _reasons(given: Any) -> dict[str, float]:
     if not isinstance(given, dict) or not cast(dict[str, Any], given).keys() <= KINDS.keys():
-        raise Misfit("its reasons to stop are not ours")
+        raise FormatError("its reasons to stop are not ours")
     return {name: _real(number) for name, number in cast(dict[str, Any], given).items()}
 
 
 def _real(number: Any) -> float:
     if type(number) not in (int, float):
-        raise Misfit("its checkpoint has parts of another kind")
+        raise FormatError("its checkpoint has parts of another kind")
     return float(number)
 
 
 def _run(asked: Any) -> Run:
     """A run from its numbers."""
     if not isinstance(asked, list) or len(cast(list[Any], asked)) != 4:
-        raise Misfit("its restarts are not as they should be")
+        raise FormatError("its restarts are not as they should be")
     popsize, factor, budget, spares_leaders = cast(list[Any], asked)
     if type(popsize) is not int or not 2 <= popsize < 2**53 or type(spares_leaders) is not bool:
-        raise Misfit("its restarts are not as they should be")
+        raise FormatError("its restarts are not as they should be")
     return Run(popsize, _real(factor), _real(budget), spares_leaders)
 
 
@@ -248,7 +248,7 @@ def _check_theta(theta: Any) -> Any:
     with np.errstate(all="ignore"):
         deviations = theta.deviations
         if not (np.all(np.isfinite(theta.mean)) and np.all(np.isfinite(deviations)) and np.all(deviations > 0)):
-            raise Misfit("its search distribution is none")
+            raise FormatError("its search distribution is none")
     return theta
 
 
@@ -256,7 +256,7 @@ def ending(file: File) -> dict[str, float]:
     """Why the last driver ended; empty if it did not, or not by itself."""
     try:
         return _reasons(file.part("ending")[0].get("reasons"))
-    except Misfit as misfit:
+    except FormatError as misfit:
         raise unfit(file.path, misfit) from None
 
 

@@ -28,11 +28,11 @@ from sublevel.run.optimizer import Optimizer
 from sublevel.run.state import RunState
 from sublevel.store.environment import environment
 from sublevel.store.errors import StoreError
-from sublevel.store.file import LARGE_ROWS, LARGEST_BLOB, LONGEST_FACTS, Change, File, Row, beside, create, insertion
+from sublevel.store.file import LARGE_ROWS, LARGEST_BLOB, LONGEST_FACTS, Change, File, Row, create, insert_rows, side_file
 from sublevel.store.lock import Lock
 from sublevel.store.rng_state import KINDS, plain_state
-from sublevel.store.samples import ROUNDING, Sample, SampleForm, StoredPoints, is_drawn_again
-from sublevel.store.serialize import Misfit, packed, size_of
+from sublevel.store.samples import ROUNDING, Sample, SampleForm, StoredPoints, is_redrawn
+from sublevel.store.serialize import FormatError, packed, size_of
 from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings
 
 WRITING = 0.05
@@ -133,7 +133,7 @@ def check_storable(optimizer: Optimizer) -> None:
         raise StoreError(f"`rng` must be one of NumPy's own generators to be stored, {', '.join(KINDS)}, got {kind}.")
     try:
         size = size_of(optimizer.state)
-    except Misfit as misfit:
+    except FormatError as misfit:
         raise StoreError(f"the method {optimizer.method.name} cannot be stored: {misfit}.") from None
     if 2 * size > LARGEST_BLOB:
         raise StoreError(
@@ -172,7 +172,7 @@ def record_new(path: Path, configuration: Row, optimizer: Optimizer, history: Hi
 def largest_row(optimizer: Optimizer) -> int:
     """Bytes of the largest row that a run writes again and again: a distribution, values, or points with them."""
     popsize, d = optimizer.popsize, optimizer.best_x.size
-    is_drawn = is_drawn_again(optimizer.method, optimizer.theta, popsize, d)
+    is_drawn = is_redrawn(optimizer.method, optimizer.theta, popsize, d)
     return max(size_of(optimizer.theta), 8 * popsize * (1 if is_drawn else d))
 
 
@@ -269,7 +269,7 @@ class Recorder:
         self._snapshots = {snapshot.nfev for snapshot in history.snapshots}
         self._writing, self._syncing = Purse(WRITING), Purse(SYNCING)
         self._state: Any = None  # of the generator, before a large sample
-        self._own, self._left, self._kept_at, self._cost = 0.0, time.perf_counter(), time.perf_counter(), 0.0
+        self._own, self._close_in_child, self._kept_at, self._cost = 0.0, time.perf_counter(), time.perf_counter(), 0.0
         self._trouble: BaseException | None = None
         self._over = self._is_lost = False
         self._thread = threading.Thread(target=self._write_what_waits, name="sublevel-store", daemon=True)
@@ -281,7 +281,7 @@ class Recorder:
 
     def before_ask(self, done: Optimizer) -> None:
         """Note the state of the generator if the next sample is large and is stored as what it was drawn with."""
-        is_large = is_drawn_again(done.method, done.theta, done.popsize, done.best_x.size)
+        is_large = is_redrawn(done.method, done.theta, done.popsize, done.best_x.size)
         self._state = done.rng.bit_generator.state if is_large else None
 
     def recall(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> bool:
@@ -298,8 +298,8 @@ class Recorder:
             self._open.in_file = bool(known.any())
             _check_same(self._file.path, iteration, points[known], stored[known])
         now = time.perf_counter()
-        self._own += now - self._left
-        self._left = now
+        self._own += now - self._close_in_child
+        self._close_in_child = now
         return self._open.in_file
 
     def arrived(self, places: Any, failure: Failure | None = None) -> None:
@@ -316,12 +316,12 @@ class Recorder:
                 self._waiting.failures += failure_rows(generation, places, failure)
         if self._writing.allows(now):
             self._write(patient=False)
-        self._left = time.perf_counter()
+        self._close_in_child = time.perf_counter()
 
     def finished(self, done: Optimizer, history: History) -> None:
         """Keep the generation that was told, and the state if it is time to."""
         now = time.perf_counter()
-        self._own += now - self._left
+        self._own += now - self._close_in_child
         with self._guard:
             self._raise_trouble()
             if done.nit > self._stored:
@@ -331,7 +331,7 @@ class Recorder:
             self._keep(done, history)
         elif is_much or self._writing.allows(now):
             self._write(patient=is_much)
-        self._left = time.perf_counter()
+        self._close_in_child = time.perf_counter()
 
     def _note_wait(self, now: float, size: int) -> None:
         if not self._waiting and (self._open is None or not self._open.waiting):
@@ -372,7 +372,7 @@ class Recorder:
         self._own, self._cost = 0.0, self._kept_at - began
 
     def _insertion(self, table: str, rows: Sequence[Row], replacing: bool = False) -> Change:
-        return insertion(table, rows, self._file.origin, replacing)
+        return insert_rows(table, rows, self._file.origin, replacing)
 
     def _write(self, more: Sequence[Change] = (), patient: bool = True) -> None:
         """All that waits, in one transaction; nothing, unless `patient`, if the other thread is writing."""
@@ -460,7 +460,7 @@ class Recorder:
                 if not self._file.reopen():
                     return
             warnings.warn(
-                f"{beside(path, '-wal')} was deleted while the run goes on. Nothing is lost, because this process still had it open; do "
+                f"{side_file(path, '-wal')} was deleted while the run goes on. Nothing is lost, because this process still had it open; do "
                 f"not delete files beside {path}.",
                 stacklevel=2,
             )

@@ -21,14 +21,14 @@ from sublevel.run.minimize import Limits, Search
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.progress import Progress
 from sublevel.run.result import Result
-from sublevel.store.environment import HOST, differences, environment
+from sublevel.store.environment import HOST, describe_differences, environment
 from sublevel.store.file import File
 from sublevel.store.lock import Lock
-from sublevel.store.probe import Probe, Probing, probe_of
+from sublevel.store.probe import Probe, ProbingEvaluator, choose_probe
 from sublevel.store.reader import Reading, driver, ending, restored, stored_failures, unfit
 from sublevel.store.recorder import Recorder, Stored
 from sublevel.store.samples import SampleForm
-from sublevel.store.serialize import Misfit
+from sublevel.store.serialize import FormatError
 from sublevel.store.settings import Again, Settings, checked_path, rebuilt
 from sublevel.validation import (
     Workers,
@@ -117,7 +117,7 @@ def resume(
         recorder.reopen()
         opened.pop_all()
     if check and found.probe is not None:
-        evaluate = Probing(evaluate, found.probe, found.failures, path)
+        evaluate = ProbingEvaluator(evaluate, found.probe, found.failures, path)
     LOGGER.info("resume %s at generation %d, after %d evaluations", ascii(str(path))[1:-1], found.optimizer.nit, found.optimizer.nfev)
     with SigtermAsInterrupt():
         start = found.optimizer.start.x0 if found.settings.evaluate_x0 else None
@@ -144,14 +144,14 @@ def _found(path: Path, again: Again) -> Found:
         reading = Reading.of(file)
         try:
             optimizer = rebuilt(reading.settings, reading.problem, reading.facts.get("rng"), again)
-        except Misfit as misfit:
+        except FormatError as misfit:
             raise unfit(path, misfit) from None
         history = restored(reading, optimizer)
         failures = stored_failures(reading, reading.told().sizes, SampleForm.of(optimizer))
         generations, awaited = file.last("generations")[1], file.last("evaluations")[1]
         stored = Stored(generations, awaited, restarts=optimizer.restarts)
         _warn_of_differences(reading)
-        return Found(reading.settings, optimizer, history, failures, stored, probe_of(file, awaited, SampleForm.of(optimizer)))
+        return Found(reading.settings, optimizer, history, failures, stored, choose_probe(file, awaited, SampleForm.of(optimizer)))
     finally:
         file.close()
 
@@ -159,7 +159,7 @@ def _found(path: Path, again: Again) -> Found:
 def _warn_of_differences(reading: Reading) -> None:
     """Tell if the bits may come out differently, and if another host may still drive the run."""
     before, now = driver(reading.file), environment()
-    if apart := differences(before, now):
+    if apart := describe_differences(before, now):
         warnings.warn(
             f"{reading.path}: the run goes on in another environment, so its results may differ in the last digits from those of a run "
             f"that was not stopped ({'; '.join(apart)}).",

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from sublevel.store.serialize import Misfit
+from sublevel.store.serialize import FormatError
 
 KINDS: dict[str, Any] = {
     kind.__name__: kind for kind in (np.random.PCG64, np.random.PCG64DXSM, np.random.SFC64, np.random.Philox, np.random.MT19937)
@@ -27,7 +27,7 @@ def generator_like(state: Any) -> np.random.Generator:
     """A generator of the kind that a plain state is of."""
     name = cast(dict[str, Any], state).get("bit_generator") if isinstance(state, dict) else None
     if not isinstance(name, str) or name not in KINDS:
-        raise Misfit(f"its random generator must be one of NumPy's, {', '.join(KINDS)}")
+        raise FormatError(f"its random generator must be one of NumPy's, {', '.join(KINDS)}")
     return np.random.Generator(KINDS[name](0))
 
 
@@ -36,21 +36,21 @@ def state_like(template: Any, plain: Any) -> Any:
     if isinstance(template, dict):
         known = cast(dict[str, Any], template)
         if not isinstance(plain, dict) or cast(dict[str, Any], plain).keys() != known.keys():
-            raise Misfit("the state of its random generator has other parts")
+            raise FormatError("the state of its random generator has other parts")
         return {key: state_like(part, plain[key]) for key, part in known.items()}
     if isinstance(template, str):
         if plain != template:
-            raise Misfit("its random generator is of another kind")
+            raise FormatError("its random generator is of another kind")
         return template
     if isinstance(template, np.ndarray):
         array = cast(Any, template)
         if not isinstance(plain, list) or len(cast(list[Any], plain)) != array.size:
-            raise Misfit("the state of its random generator has another length")
+            raise FormatError("the state of its random generator has another length")
         return np.array([_within(number, 8 * array.itemsize) for number in cast(list[Any], plain)], dtype=array.dtype)
     return _within(plain, 128)
 
 
 def _within(number: Any, bits: int) -> int:
     if type(number) is not int or not 0 <= number < 2**bits:
-        raise Misfit("the state of its random generator is out of range")
+        raise FormatError("the state of its random generator is out of range")
     return number

@@ -22,7 +22,7 @@ from sublevel.run.search_space import Space
 from sublevel.store.errors import StoreError
 from sublevel.store.file import File, Row
 from sublevel.store.rng_state import generator_like, plain_state, state_like
-from sublevel.store.serialize import Misfit, packed, size_of, unpacked
+from sublevel.store.serialize import FormatError, packed, size_of, unpacked
 from sublevel.store.settings import LARGEST_GENERATION
 
 SMALLEST = 2**16
@@ -51,7 +51,7 @@ class Sample:
         return iteration, self.place, len(drawn), json.dumps(plain_state(self.state)), *packed(arrays)
 
 
-def is_drawn_again(method: Method, theta: Family, popsize: int, d: int) -> bool:
+def is_redrawn(method: Method, theta: Family, popsize: int, d: int) -> bool:
     """Whether points (popsize, d) are stored as what they were drawn with: not if parts of the method add points of their own."""
     size = 8 * popsize * d
     adds_points = any(transform.adds_points for transform in method.transforms)
@@ -83,7 +83,7 @@ class StoredPoints:
 
     def __init__(self, file: File, form: SampleForm) -> None:
         self._file, self._form = file, form
-        self._iteration, self._place, self._drawn = 0, 0, np.empty((0, form.dimension))  # of the last sample
+        self._iteration, self._place, self._points_of_sample = 0, 0, np.empty((0, form.dimension))  # of the last sample
 
     def of_row(self, row: Row) -> Array:
         """The points (m, d) of a row."""
@@ -91,12 +91,12 @@ class StoredPoints:
         if points:
             return np.frombuffer(points).reshape(-1, self._form.dimension)
         if iteration != self._iteration:
-            self._place, self._drawn = self._draw(iteration, place + len(values) // 8)
+            self._place, self._points_of_sample = self._draw(iteration, place + len(values) // 8)
             self._iteration = iteration
         begin, end = place - self._place, place - self._place + len(values) // 8
-        if not 0 <= begin <= end <= len(self._drawn):
-            raise self._without_points(iteration)
-        return self._drawn[begin:end]
+        if not 0 <= begin <= end <= len(self._points_of_sample):
+            raise self._missing_points_error(iteration)
+        return self._points_of_sample[begin:end]
 
     def _draw(self, iteration: int, end: int) -> tuple[int, Array]:
         """The index of the first point of a sample in its generation, and its points (n, d), which reach to the index `end` at least."""
@@ -105,19 +105,19 @@ class StoredPoints:
             if not 2 <= size <= LARGEST_GENERATION // (8 * form.dimension) or place not in (0, 1):
                 raise StoreError(f"{path} is damaged: the sample of generation {iteration} has an impossible size of {size}.")
             if place + size < end:
-                raise self._without_points(iteration)
+                raise self._missing_points_error(iteration)
             first, number = np.empty(min(form.dimension, WITNESSES)), np.int64(0)
             try:
                 found = unpacked({"theta": form.theta, "first": first, "checksum": number}, layout, data)
                 points = self._points(found["theta"], self._generator(state), size)
-            except Misfit as misfit:
+            except FormatError as misfit:
                 raise StoreError(f"{path} is damaged or forged: {misfit}.") from None
             if checksum(points) != found["checksum"]:
                 self._check_rounding(iteration, points, found["first"])
             return place, points
         raise StoreError(f"{path} is damaged: the sample of generation {iteration} is missing.")
 
-    def _without_points(self, iteration: int) -> StoreError:
+    def _missing_points_error(self, iteration: int) -> StoreError:
         return StoreError(f"{self._file.path} is damaged: generation {iteration} has values without points.")
 
     def _points(self, theta: Family, generator: np.random.Generator, size: int) -> Array:
@@ -130,7 +130,7 @@ class StoredPoints:
         try:
             facts: Any = json.loads(text)
         except (ValueError, RecursionError):
-            raise Misfit("the state of its random generator cannot be read") from None
+            raise FormatError("the state of its random generator cannot be read") from None
         state = state_like(self._form.state, facts)
         generator = generator_like(state)
         generator.bit_generator.state = state

@@ -20,7 +20,7 @@ Form = tuple[str, str, tuple[int, ...], str]
 """Path, type, shape and order in memory (C or F) of a leaf."""
 
 
-class Misfit(ValueError):
+class FormatError(ValueError):
     """What was stored does not have the form that is expected."""
 
 
@@ -42,14 +42,14 @@ def unpacked(template: Any, layout: str, data: bytes) -> Any:
     try:
         given: Any = json.loads(layout)
     except (ValueError, RecursionError):
-        raise Misfit("its layout cannot be read") from None
+        raise FormatError("its layout cannot be read") from None
     expected = [_form(path, leaf) for path, leaf in _leaves(template)]
     if not isinstance(given, list) or len(cast(list[Any], given)) != len(expected):
-        raise Misfit(f"it must hold {len(expected)} arrays")
+        raise FormatError(f"it must hold {len(expected)} arrays")
     orders = [_order(form, wanted) for form, wanted in zip(cast(list[Any], given), expected, strict=True)]
     size = sum(int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize for _, dtype, shape, _ in expected)
     if len(data) != size:
-        raise Misfit(f"its arrays must be {size} bytes, it holds {len(data)}")
+        raise FormatError(f"its arrays must be {size} bytes, it holds {len(data)}")
     return _poured(template, _arrays(expected, orders, data))
 
 
@@ -71,7 +71,7 @@ def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _leaves(part, f"{path}.{name}")
     elif tree is not None:
         if np.asarray(tree).dtype not in DTYPES:
-            raise Misfit(f"{path.lstrip('.')} is a {type(tree).__name__}, and only numbers can be stored")
+            raise FormatError(f"{path.lstrip('.')} is a {type(tree).__name__}, and only numbers can be stored")
         yield path.lstrip("."), tree
 
 
@@ -85,7 +85,7 @@ def _order(given: Any, expected: Form) -> str:
     """The order in memory of a leaf, which may be either; all else must be as expected."""
     path, dtype, shape, _ = expected
     if not isinstance(given, list) or given not in ([path, dtype, list(shape), "C"], [path, dtype, list(shape), "F"]):
-        raise Misfit(f"it must hold {path} of shape {shape} and type {dtype}")
+        raise FormatError(f"it must hold {path} of shape {shape} and type {dtype}")
     return cast(str, given[3])
 
 

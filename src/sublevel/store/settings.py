@@ -23,7 +23,7 @@ from sublevel.run.restarts import BIPOP, IPOP, STRATEGIES, Once, Restarts
 from sublevel.store.errors import StoreError
 from sublevel.store.file import SIDE_FILES
 from sublevel.store.rng_state import generator_like
-from sublevel.store.serialize import Misfit, unpacked
+from sublevel.store.serialize import FormatError, unpacked
 from sublevel.validation import RECIPES, as_flag, as_method, as_names, as_restarts, as_tolerance, short_repr
 
 FAMILY_TYPES: dict[str, Any] = {family.__name__: family for family in (*FAMILIES.values(), Bernoulli)}
@@ -177,7 +177,7 @@ def problem_like(layout: Any, size: int) -> Problem:
         sizes: dict[str, tuple[int, ...]] = {path: tuple(map(int, shape)) for path, _, shape, _ in layout}
         (d,) = sizes["x0"]
     except (TypeError, ValueError, KeyError):
-        raise Misfit("its problem cannot be read") from None
+        raise FormatError("its problem cannot be read") from None
     allowed: dict[str, list[tuple[int, ...]]] = {
         "x0": [(d,)],
         "sigma0": [(), (1,), (d,)],
@@ -186,9 +186,9 @@ def problem_like(layout: Any, size: int) -> Problem:
         "log_scaled": [(d,)],
     }
     if d < 1 or any(shape not in allowed.get(name, []) for name, shape in sizes.items()):
-        raise Misfit("its problem has parts that do not belong together")
+        raise FormatError("its problem has parts that do not belong together")
     if sum((1 if name == "log_scaled" else 8) * prod(shape) for name, shape in sizes.items()) != size:
-        raise Misfit(f"its problem declares other sizes than the {size} bytes it holds")
+        raise FormatError(f"its problem declares other sizes than the {size} bytes it holds")
     arrays = {name: np.empty(shape, np.bool_ if name == "log_scaled" else np.float64) for name, shape in sizes.items()}
     return Problem(*(cast(Any, arrays.get(name)) for name in allowed))
 
@@ -221,22 +221,22 @@ SETTINGS: dict[str, Any] = {
 def checked_settings(facts: dict[str, Any]) -> Settings:
     """Settings from a file, each of the type it must have."""
     if facts.keys() != SETTINGS.keys() or not all(isinstance(facts[name], kinds) for name, kinds in SETTINGS.items()):
-        raise Misfit("its settings are not those of a run")
+        raise FormatError("its settings are not those of a run")
     limits: list[Any] = facts["limits"]
     if len(limits) != 4 or not all(limit is None or isinstance(limit, int | float) for limit in limits):
-        raise Misfit("its limits are not four numbers")
+        raise FormatError("its limits are not four numbers")
     tolerances: list[Any] = facts["tolerances"]
     if len(tolerances) != 3 or not all(isinstance(tolerance, float) and 0 <= tolerance < np.inf for tolerance in tolerances[:2]):
-        raise Misfit("its tolerances are not two numbers of at least 0 and a flag")
+        raise FormatError("its tolerances are not two numbers of at least 0 and a flag")
     if not isinstance(tolerances[2], bool):
-        raise Misfit("its flag for the noise floor is neither true nor false")
+        raise FormatError("its flag for the noise floor is neither true nor false")
     names: list[Any] = facts["names"] or []
     if not all(isinstance(name, str) for name in names):
-        raise Misfit("its variables have names that are no text")
+        raise FormatError("its variables have names that are no text")
     if not isinstance(facts["restarts"], str):
         stored_strategy(facts["restarts"])
     if facts["family"] not in FAMILY_TYPES or not (facts["method"] is None or facts["method"] in RECIPES):
-        raise Misfit(f"there is no method {short_repr(facts['method'])} or family {short_repr(facts['family'])}")
+        raise FormatError(f"there is no method {short_repr(facts['method'])} or family {short_repr(facts['family'])}")
     return Settings(**facts)
 
 
@@ -245,7 +245,7 @@ def unpacked_problem(layout: str, data: bytes) -> Problem:
     try:
         rows = json.loads(layout)
     except (ValueError, RecursionError):
-        raise Misfit("its problem cannot be read") from None
+        raise FormatError("its problem cannot be read") from None
     return unpacked(problem_like(rows, len(data)), layout, data)
 
 
@@ -255,9 +255,11 @@ def check_size(settings: Settings, problem: Problem, state_bytes: int) -> None:
     if settings.family == FullGaussian.__name__:
         free = d if problem.bounds is None else int(np.count_nonzero(problem.bounds[0] < problem.bounds[1]))
         if 8 * free * free > state_bytes:
-            raise Misfit(f"it has {free} free variables and a state of {state_bytes} bytes")
+            raise FormatError(f"it has {free} free variables and a state of {state_bytes} bytes")
     if not settings.popsize >= 2 or 8 * settings.popsize * d > LARGEST_GENERATION:
-        raise Misfit(f"a generation of {settings.popsize} points with {d} variables is beyond the {LARGEST_GENERATION} bytes it may have")
+        raise FormatError(
+            f"a generation of {settings.popsize} points with {d} variables is beyond the {LARGEST_GENERATION} bytes it may have"
+        )
 
 
 def stored_strategy(facts: Any) -> Restarts:
@@ -268,7 +270,7 @@ def stored_strategy(facts: Any) -> Restarts:
         name, restarts, factor = cast(list[Any], facts)
         if name in STRATEGIES_BY_CLASS and type(restarts) is int and restarts >= 0 and type(factor) is float and 1e-3 < factor < 1e3:
             return STRATEGIES_BY_CLASS[name](restarts, factor)
-    raise Misfit(f"there are no restarts {short_repr(cast(Any, facts))}")
+    raise FormatError(f"there are no restarts {short_repr(cast(Any, facts))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +326,7 @@ def _checked_names(names: list[str] | None, d: int) -> tuple[str, ...] | None:
     try:
         return None if names is None else as_names(names, d)
     except (TypeError, ValueError):
-        raise Misfit(f"it has no names for its {d} variables") from None
+        raise FormatError(f"it has no names for its {d} variables") from None
 
 
 def rebuilt(settings: Settings, problem: Problem, rng_state: Any, again: Again) -> Optimizer:
@@ -334,7 +336,7 @@ def rebuilt(settings: Settings, problem: Problem, rng_state: Any, again: Again) 
     method = again.as_method(settings)
     tolerances: dict[str, Any] = again.checked_tolerances(settings)
     if method.family is not FAMILY_TYPES[settings.family]:
-        raise Misfit(f"its method does not search with a {settings.family}")
+        raise FormatError(f"its method does not search with a {settings.family}")
     optimizer = Optimizer(
         problem.x0,
         problem.sigma0,
