@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from sublevel.paper.figures.schedule import ENVIRONMENT
+from sublevel.paper.runner import ENVIRONMENT
 
 if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):  # what a worker has; it is only read at the start
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ENVIRONMENT})
@@ -24,7 +24,8 @@ import numpy as np
 
 from sublevel.engine.tangent import weighted_moment
 from sublevel.paper.figures.compute import compute
-from sublevel.paper.figures.config import SEED, Chunk, Setting, chunks, hessian_diagonal
+from sublevel.paper.figures.config import Chunk, Setting, chunks, hessian_diagonal
+from sublevel.paper.streams import SEED
 
 SETTING = Setting("ngd", 8000, 0.1, 0.0)
 TARGET = 1.6

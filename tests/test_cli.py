@@ -16,8 +16,7 @@ from paper_results import paper_results
 from sublevel.cli.common import join_negative_values
 from sublevel.cli.completion import collect_commands
 from sublevel.cli.main import COMMANDS, main, make_parser
-from sublevel.paper import figures
-from sublevel.paper.figures import schedule
+from sublevel.paper import figures, runner
 from sublevel.paper.figures.statements import statements
 from sublevel.paper.theory import verify
 
@@ -45,7 +44,7 @@ def test_reproduce_runs_the_paper_by_default(pretended, capsys):
     assert main(["reproduce"]) == 0
     plan = asked["plan"]
     assert (plan.figures, plan.trials, plan.d, str(plan.out)) == ((1, 2, 3), 50, 20, "reproduction")
-    assert asked["jobs"] == schedule.available_cores()
+    assert asked["jobs"] == runner.available_cores()
     said = capsys.readouterr().out
     assert "All 19 statements of the paper were found." in said
     assert "report.html" in said.splitlines()[-1]
@@ -113,7 +112,7 @@ def test_missing_matplotlib_is_said_before_anything_is_computed(tmp_path, capsys
     ("error", "status", "words"),
     [
         (KeyboardInterrupt(), 130, "the same command continues"),
-        (schedule.WorkerLost("a worker process ended"), 2, "the same command continues"),
+        (runner.WorkerLost("a worker process ended"), 2, "the same command continues"),
         (OSError("disk full"), 2, "disk full"),
     ],
 )

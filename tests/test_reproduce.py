@@ -17,14 +17,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from paper_results import made_up, ngd, paper_results, rank_mu
-from sublevel.paper.figures import Plan, compute, reproduce, schedule, store
-from sublevel.paper.figures.config import Chunk, Setting, all_settings, chunks, figure_settings, hessian_diagonal
+from sublevel.paper import cache, runner
+from sublevel.paper.figures import Plan, compute, reproduce
+from sublevel.paper.figures.config import CODE, Chunk, Setting, all_settings, chunks, figure_settings, hessian_diagonal
 from sublevel.paper.figures.page import Facts, page
-from sublevel.paper.figures.reproduce import finished
 from sublevel.paper.figures.results import summary_row
 from sublevel.paper.figures.statements import statements
 from sublevel.paper.figures.table import table, verdict_line
-from sublevel.paper.figures.workbar import WorkBar
+from sublevel.paper.progress_bar import ProgressBar
 from sublevel.paper.theory.curves import predicted_times
 from sublevel.paper.theory.measure import condition_number, expected_objective
 from sublevel.run.progress import duration
@@ -36,7 +36,7 @@ KEYS = ["figure", "method", "n", "c_C", "m0", "trials", "failed", "iterations", 
 
 def silent():
     """Progress that nobody sees."""
-    return WorkBar("test", io.StringIO())
+    return ProgressBar("test", io.StringIO())
 
 
 # --- what is run ---------------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def test_collapse_of_a_small_sample_at_a_large_rate_is_named():
 
 def test_trial_that_can_select_nothing_is_named():
     arrays = compute.compute(Chunk(Setting("rank-mu", 3, None, 0.0, 4), 1, 0, 2))  # µ = ⌊3/4⌋ = 0
-    assert list(arrays["ending"]) == ["unselective"] * 2
+    assert list(arrays["ending"]) == ["no_selection"] * 2
     assert list(arrays["iterations"]) == [compute.PATIENCE] * 2
 
 
@@ -159,13 +159,13 @@ def test_failed_trials_are_counted_and_in_no_average():
 def kept(tmp_path):
     """A file with a stamp, and the arrays in it."""
     path, arrays = tmp_path / "kept.npz", {"numbers": np.arange(5.0), "names": np.array(["a", "bc"])}
-    store.save(path, "stamp", arrays)
+    cache.save(path, "stamp", arrays)
     return path, arrays
 
 
 def test_file_gives_back_what_was_saved(kept):
     path, arrays = kept
-    loaded = store.load(path, "stamp")
+    loaded = cache.load(path, "stamp")
     assert loaded.keys() == arrays.keys()
     for name in arrays:
         assert_array_equal(loaded[name], arrays[name])
@@ -184,13 +184,13 @@ DAMAGES = {
 def test_damaged_file_is_not_used(kept, damage):
     path, _ = kept
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
-    assert store.load(path, "stamp") is None
+    assert cache.load(path, "stamp") is None
 
 
 def test_file_of_another_run_is_not_used(kept):
     path, _ = kept
-    assert store.load(path, "another stamp") is None
-    assert store.load(path.with_name("missing.npz"), "stamp") is None
+    assert cache.load(path, "another stamp") is None
+    assert cache.load(path.with_name("missing.npz"), "stamp") is None
 
 
 def imported(file, package):
@@ -202,28 +202,27 @@ def imported(file, package):
 
 
 def test_stamp_covers_all_code_that_decides_the_data():
-    package = Path(store.__file__).parents[1]
-    rooms = [package / room for room in store.ROOMS]
-    reached, waiting = set(), {package / "experiments" / "compute.py"}
+    package = Path(cache.__file__).parents[1]
+    reached, waiting = set(), {package / "paper" / "figures" / "compute.py"}
     while waiting:
         reached |= waiting
         waiting = {needed for file in waiting for needed in imported(file, package)} - reached
-    assert package / "weights" / "volume.py" in reached
-    assert not [file for file in reached if file not in rooms and file.parent not in rooms]
+    assert package / "engine" / "weights" / "volume.py" in reached
+    assert not reached - set(cache.source_files(CODE))
 
 
 def test_unfinished_files_are_cleared_away_and_others_left(tmp_path):
-    (tmp_path / (store.UNFINISHED + "abc")).touch()
+    (tmp_path / (cache.UNFINISHED + "abc")).touch()
     (tmp_path / "mine.tmp").touch()
-    store.prepare(tmp_path)
+    cache.prepare(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.tmp"]
 
 
 def test_failure_to_write_leaves_the_old_file(kept):
     path, arrays = kept
     with pytest.raises(ValueError, match="Object arrays"):
-        store.save(path, "stamp", {"objects": np.array([object()])})
-    assert_array_equal(store.load(path, "stamp")["numbers"], arrays["numbers"])
+        cache.save(path, "stamp", {"objects": np.array([object()])})
+    assert_array_equal(cache.load(path, "stamp")["numbers"], arrays["numbers"])
 
 
 # --- interrupted, killed, in parallel ------------------------------------------------------------------------------------
@@ -232,9 +231,9 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from sublevel.paper.figures import Plan, reproduce
-from sublevel.paper.figures.workbar import WorkBar
+from sublevel.paper.progress_bar import ProgressBar
 if __name__ == "__main__":
-    reproduce(Plan(Path(sys.argv[1]), figures=(3,), trials=2, d=3), int(sys.argv[2]), WorkBar("test"))
+    reproduce(Plan(Path(sys.argv[1]), figures=(3,), trials=2, d=3), int(sys.argv[2]), ProgressBar("test"))
 """
 
 
@@ -272,7 +271,7 @@ def test_killed_run_continues_to_the_same_summary(tmp_path, undisturbed, jobs):
     done = {path: path.stat().st_mtime_ns for path in out.glob("data/parts/*.npz")}
     assert done
     with started(out, jobs, script) as process:
-        assert "are there from an earlier run" in process.stderr.read()
+        assert "were computed by an earlier run" in process.stderr.read()
     assert process.returncode == 0
     assert (out / "summary.json").read_bytes() == (undisturbed / "summary.json").read_bytes()
 
@@ -286,23 +285,23 @@ def test_number_of_jobs_does_not_change_the_data(tmp_path, undisturbed):
             assert here.files == there.files
             for name in here.files:
                 assert_array_equal(here[name], there[name])
-    assert not list(tmp_path.rglob(store.UNFINISHED + "*"))
+    assert not list(tmp_path.rglob(cache.UNFINISHED + "*"))
 
 
 def test_finished_run_is_not_computed_again(undisturbed):
     plan = Plan(undisturbed, figures=(3,), trials=2, d=3)
     before = {path: path.stat().st_mtime_ns for path in plan.data.glob("*.npz")}
     summary, said = (undisturbed / "summary.json").read_bytes(), io.StringIO()
-    reproduce(plan, 1, WorkBar("test", said))
+    reproduce(plan, 1, ProgressBar("test", said))
     assert {path: path.stat().st_mtime_ns for path in plan.data.glob("*.npz")} == before
     assert (undisturbed / "summary.json").read_bytes() == summary
-    assert said.getvalue() == "test: 8 of 8 settings are there from an earlier run\n"
+    assert said.getvalue() == "test: 8 of 8 data files were computed by an earlier run\n"
 
 
 def test_vanished_part_is_not_taken_for_a_result(tmp_path):
     plan = Plan(tmp_path, figures=(3,), trials=2, d=3)
     with pytest.raises(OSError, match="vanished"):
-        finished(plan, SMALL, plan.tasks(SMALL))
+        plan.data_file(SMALL).finish()
 
 
 def test_interrupt_ends_a_run_at_once_and_its_workers_too(tmp_path):
@@ -326,24 +325,24 @@ def vanish(argument):
     os._exit(1)
 
 
-@pytest.mark.parametrize(("task", "error"), [(refuse, ArithmeticError), (vanish, schedule.WorkerLost)])
+@pytest.mark.parametrize(("task", "error"), [(refuse, ArithmeticError), (vanish, runner.WorkerLost)])
 def test_failure_of_a_task_is_not_lost(tmp_path, task, error):
     with pytest.raises(error):
-        schedule.run([schedule.Task(tmp_path / "never.npz", "stamp", 1.0, task, "argument")], 1, silent())
+        runner.run_tasks([runner.Task(tmp_path / "never.npz", "stamp", 1.0, task, "argument")], 1, silent())
 
 
 def test_workers_leave_the_environment_of_others_alone(tmp_path):
     before = dict(os.environ)
-    task = schedule.Task(tmp_path / "threads.npz", "stamp", 1.0, threads, None)
-    assert not schedule.run([task], 1, silent())
+    task = runner.Task(tmp_path / "threads.npz", "stamp", 1.0, threads, None)
+    assert not runner.run_tasks([task], 1, silent())
     assert task.load()["threads"] == "1"
     assert dict(os.environ) == before
-    assert schedule.run([task], 1, silent())
+    assert runner.run_tasks([task], 1, silent())
 
 
 def test_task_leaves_its_result_in_its_file(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
-    task = schedule.Task(tmp_path / "threads.npz", "stamp", 1.0, threads, None)
+    task = runner.Task(tmp_path / "threads.npz", "stamp", 1.0, threads, None)
     assert task.load() is None
     task.run()
     assert task.load() == {"threads": "3"}
@@ -382,9 +381,9 @@ def test_data_carries_configuration_seed_and_version(undisturbed):
 
 @pytest.mark.parametrize("figure", [1, 2, 3])
 def test_figures_are_drawn_from_any_results(tmp_path, figure):
-    from sublevel.paper.figures.draw import drawn
+    from sublevel.paper.figures.draw import draw_figures
 
-    paths = drawn((figure,), paper_results(), 20, tmp_path)
+    paths = draw_figures((figure,), paper_results(), 20, tmp_path)
     assert b"<svg" in paths[figure].read_bytes()[:1000]
     assert paths[figure].with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
 
@@ -506,22 +505,22 @@ class Terminal(io.StringIO):
 
 def test_bar_shows_part_done_and_time_left():
     stream = Terminal()
-    progress = WorkBar("reproduce", stream)
+    progress = ProgressBar("reproduce", stream)
     progress.begin([3.0, 1.0], [False, True])
     progress.advance(1.5)
-    progress.tick()
+    progress.refresh()
     progress.end()
-    assert "1 of 2 parts are there from an earlier run" in stream.getvalue()
+    assert "1 of 2 parts were computed by an earlier run" in stream.getvalue()
     assert re.search(r"62 %.*left", stream.getvalue())
 
 
 def test_lines_take_the_place_of_a_bar_without_a_terminal():
     stream = io.StringIO()
-    progress = WorkBar("reproduce", stream, interval=0.0)
+    progress = ProgressBar("reproduce", stream, interval=0.0)
     progress.begin([3.0, 1.0], [False, False])
-    progress.tick()
+    progress.refresh()
     progress.advance(3.0)
-    progress.tick()
+    progress.refresh()
     assert re.fullmatch(r"reproduce: 0 % done, no estimate yet\nreproduce: 75 % done, about \d+ s left\n", stream.getvalue())
 
 

@@ -14,15 +14,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sublevel.cli.common import CommandError
 from sublevel.cli.main import main
 from sublevel.cli.study import add_study, run_study
-from sublevel.paper.figures import schedule
-from sublevel.paper.figures.workbar import WorkBar
-from sublevel.paper.studies import STUDIES, Request, consistency, run, runner
-from sublevel.paper.studies.common import streams
+from sublevel.paper import runner
+from sublevel.paper.progress_bar import ProgressBar
+from sublevel.paper.streams import streams
+from sublevel.paper.studies import STUDIES, Request, consistency, run
 from sublevel.paper.studies.consistency import Errors, compute, relative_error
 from sublevel.paper.studies.dimension import theory_iterations
 from sublevel.paper.studies.methods import MATCHES, VARIANTS, matched_rate, method_of
 from sublevel.paper.studies.ngd_vs_rank_mu import Comparison, Result, compared, results
 from sublevel.paper.studies.problems import PROBLEMS
+from sublevel.paper.studies.request import compute_data
 from sublevel.paper.studies.restricted import speeds
 from sublevel.paper.studies.runs import trials_of
 from sublevel.paper.studies.statistics import bootstrap, log_rank, median_time, running_time, wilson
@@ -39,12 +40,12 @@ def at_home(monkeypatch):
             done.append(task.path.name)
         return False
 
-    monkeypatch.setattr(schedule, "run", run_here)
+    monkeypatch.setattr(runner, "run_tasks", run_here)
     return done
 
 
 def quiet(name):
-    return WorkBar(name, stream=io.StringIO())
+    return ProgressBar(name, stream=io.StringIO())
 
 
 def data_of(request):
@@ -78,11 +79,11 @@ def test_study_is_planned_at_every_scale_without_two_pieces_of_one_name(name):
 def test_same_seed_gives_the_same_data_in_processes_and_at_home(tmp_path, monkeypatch):
     def made(out, seed, jobs):
         request = Request("consistency", tmp_path / out, seed=seed, scale="tiny")
-        runner.computed(request, STUDIES["consistency"].pieces("tiny", seed), jobs, quiet("consistency"))
+        compute_data(request, STUDIES["consistency"].pieces("tiny", seed), jobs, quiet("consistency"))
         return {key: value for key, value in data_of(request).items() if key != "config"}
 
     in_processes = made("two", 3, 2)
-    monkeypatch.setattr(schedule, "run", lambda tasks, jobs, progress: [task.run() for task in tasks])
+    monkeypatch.setattr(runner, "run_tasks", lambda tasks, jobs, progress: [task.run() for task in tasks])
     at_home, other = made("home", 3, 1), made("other", 4, 1)
     for key, array in at_home.items():
         assert_array_equal(array, in_processes[key])
@@ -91,9 +92,9 @@ def test_same_seed_gives_the_same_data_in_processes_and_at_home(tmp_path, monkey
 
 def test_finished_data_is_used_again(tmp_path, at_home, monkeypatch):
     request, pieces = Request("consistency", tmp_path, scale="tiny"), consistency.STUDY.pieces("tiny", 7)
-    made = runner.computed(request, pieces, 1, quiet("consistency"))
-    monkeypatch.setattr(schedule, "run", None)  # nobody may call it
-    found = runner.computed(request, pieces, 1, quiet("consistency"))
+    made = compute_data(request, pieces, 1, quiet("consistency"))
+    monkeypatch.setattr(runner, "run_tasks", None)  # it must not be called
+    found = compute_data(request, pieces, 1, quiet("consistency"))
     assert found.keys() == made.keys()
     assert_array_equal(found["slope-d2-cond10"]["errors"], made["slope-d2-cond10"]["errors"])
 
@@ -146,7 +147,7 @@ def test_error_of_the_estimate_is_the_formula():
 
 def test_exact_algorithm_has_the_predicted_speed(tmp_path, at_home):
     request = Request("restricted", tmp_path, scale="tiny")
-    data = runner.computed(request, STUDIES["restricted"].pieces("tiny", 7), 1, quiet("restricted"))
+    data = compute_data(request, STUDIES["restricted"].pieces("tiny", 7), 1, quiet("restricted"))
     exact = [speed for speed in speeds(data) if speed.n == 0]
     assert {speed.family for speed in exact} == {"full", "diagonal", "isotropic"}
     for speed in exact:

@@ -105,7 +105,7 @@ def printable(text: str) -> str:
 @contextlib.contextmanager
 def resumable_errors(out: Path) -> Generator[None]:
     """Turn errors of a computation that saves its progress in `out` into messages."""
-    from sublevel.paper.figures.schedule import WorkerLost
+    from sublevel.paper.runner import WorkerLost
 
     try:
         yield

@@ -12,8 +12,8 @@ import numpy as np
 from sublevel import plots
 from sublevel.cli.common import describe_objective, printable
 from sublevel.cli.result_output import user_deviations
-from sublevel.paper.figures.page import STYLE
 from sublevel.plots.run import panel_images
+from sublevel.plots.style import HTML_STYLE
 from sublevel.run import termination
 from sublevel.store.load import StoredRun
 from sublevel.summaries import listed
@@ -63,7 +63,7 @@ def report_page(run: StoredRun) -> str:
     name = escape(printable(run.path.name))
     head = (
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{name}</title><style>{STYLE}{PAGE_STYLE}</style>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{name}</title><style>{HTML_STYLE}{PAGE_STYLE}</style>'
     )
     body = [
         f"<h1>{name}</h1>",

@@ -25,18 +25,20 @@ def add_reproduce(commands: Subparsers) -> None:
 
 def run_reproduce(given: argparse.Namespace) -> int:
     """Compute, draw and check; 1 if a statement was not confirmed."""
-    from sublevel.paper.figures import Plan, config, reproduce, schedule
+    from sublevel.paper.figures import Plan, config, reproduce
     from sublevel.paper.figures.table import table, verdict_line
-    from sublevel.paper.figures.workbar import WorkBar
+    from sublevel.paper.progress_bar import ProgressBar
+    from sublevel.paper.runner import available_cores
+    from sublevel.paper.streams import SEED
 
     plan = Plan(
         out=given.out or Path("reproduction-quick" if given.quick else "reproduction"),
         figures=given.figures,
         trials=given.trials or (None if given.quick else config.TRIALS),
-        seed=config.SEED if given.seed is None else given.seed,
+        seed=SEED if given.seed is None else given.seed,
     )
     with resumable_errors(plan.out):
-        page, rows = reproduce(plan, given.jobs or schedule.available_cores(), WorkBar("reproduce"))
+        page, rows = reproduce(plan, given.jobs or available_cores(), ProgressBar("reproduce"))
     print(table(rows))
     print(f"\n{verdict_line(rows)}\nreport: {page.resolve()}")
     return 0 if all(row.found for row in rows) else 1

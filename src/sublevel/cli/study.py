@@ -24,9 +24,8 @@ def add_study(commands: Subparsers) -> None:
 
 def run_study(given: argparse.Namespace) -> int:
     """Compute, draw and print the summary."""
-    from sublevel.paper import studies
-    from sublevel.paper.figures import schedule
-    from sublevel.paper.figures.workbar import WorkBar
+    from sublevel.paper import runner, studies
+    from sublevel.paper.progress_bar import ProgressBar
 
     if given.name not in studies.STUDIES:
         raise CommandError(f"unknown study {given.name!r}; choose one of {', '.join(studies.STUDIES)}.")
@@ -37,7 +36,7 @@ def run_study(given: argparse.Namespace) -> int:
         scale="quick" if given.quick else "full",
     )
     with resumable_errors(request.out):
-        lines = studies.run(request, given.jobs or schedule.available_cores(), WorkBar(given.name))
+        lines = studies.run(request, given.jobs or runner.available_cores(), ProgressBar(given.name))
     print("\n".join(lines))
     print(f"\nfigure: {request.path.with_suffix('.png').resolve()}\ndata:   {request.path.resolve()}")
     return 0

@@ -31,6 +31,26 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "svg.hashsalt": "sublevel",
 }
+HTML_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #22262b; max-width: 68rem; margin: 2.5rem auto; padding: 0 1.2rem; }
+h1 { font-size: 1.7rem; margin-bottom: .2rem; }
+h2 { font-size: 1.2rem; margin-top: 2.6rem; }
+.lead, figcaption, th { color: #6b727b; }
+.lead { margin-top: 0; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .88rem; }
+th, td { text-align: left; vertical-align: top; padding: .45rem .7rem; border-bottom: 1px solid #e4e6e9; }
+.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.name { white-space: nowrap; }
+.verdict { font-weight: 600; white-space: nowrap; }
+.yes .verdict { color: #15803d; }
+.no .verdict { color: #b91c1c; }
+.no { background: #fef2f2; }
+figure { margin: 1.6rem 0; }
+figure img { width: 100%; max-width: 54rem; display: block; margin: auto; }
+figcaption { font-size: .88rem; max-width: 54rem; margin: .6rem auto 0; }
+"""
+"""The style sheet of all HTML reports."""
 CIRCLE = np.stack([np.cos(np.linspace(0, 2 * np.pi, 181)), np.sin(np.linspace(0, 2 * np.pi, 181))])
 """Points of the unit circle (2, 181)."""
 LONGEST_NAME = 24

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import sha256
 from math import isqrt
 from typing import Any
 
@@ -13,7 +12,10 @@ from sublevel.engine.arrays import Array, Streams
 from sublevel.engine.families import FullGaussian
 from sublevel.engine.method import Method
 from sublevel.engine.recipes import ngd, rank_mu
+from sublevel.paper.streams import streams
 
+CODE = ("paper/figures/compute.py", "paper/figures/config.py", "paper/theory/measure.py")
+"""The code that determines the data, besides the engine."""
 DIMENSION = 20
 CONDITION = 1e6
 """Of the Hessian: its eigenvalues range over [1, 10⁶]."""
@@ -22,8 +24,6 @@ TARGET = 1e-10
 TRIALS = 50
 QUICK_TRIALS, QUICK_SECONDS, QUICK_LEAST = 8, 4.0, 2
 """A quick run takes 8 trials of a setting, or as many as fit into about 4 seconds, but at least 2."""
-SEED = 12044141
-"""The default seed: the paper's number on arXiv."""
 RATES = (0.1, 0.5, 1.0)
 """The values of c_C in figure 1."""
 FAR = 10.0
@@ -70,9 +70,7 @@ class Setting:
 
     def streams(self, seed: int, first: int, count: int) -> Streams:
         """The random numbers of trials first, first + 1, ...: each depends on seed, setting and trial alone."""
-        name = tuple(int(word) for word in np.frombuffer(sha256(self.key.encode()).digest(), dtype="<u4"))
-        seeds = (np.random.SeedSequence(seed, spawn_key=(*name, trial)) for trial in range(first, first + count))
-        return Streams(tuple(np.random.Generator(np.random.SFC64(child)) for child in seeds))
+        return streams(seed, self.key, first, count)
 
     @property
     def cost(self) -> float:

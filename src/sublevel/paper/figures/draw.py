@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from sublevel.engine.families import FullGaussian
+from sublevel.paper.drawing import DASHES, METHOD_COLOURS, SIZE_COLOURS, empty_figure, save_figure, tidy
 from sublevel.paper.figures.config import (
     CONDITION,
     FAR,
@@ -27,24 +27,11 @@ from sublevel.paper.figures.config import (
 )
 from sublevel.paper.figures.results import Result, Results
 from sublevel.paper.theory.curves import Curves, predicted_curves
-from sublevel.plots.style import BLUE, FAINT, GREEN, GRID, INK, ORANGE, OTHERS, VIOLET
+from sublevel.plots.style import FAINT, INK
 
-SIZE_COLOURS = (ORANGE, OTHERS[0], OTHERS[1], GREEN, BLUE, VIOLET)
-"""From the smallest sample to the largest."""
-METHOD_COLOURS = {"ngd": BLUE, "rank-mu": ORANGE}
 METHOD_NAMES = {"ngd": "NGD", "rank-mu": "rank-µ CMA-ES"}
 SIZE_NAMES = ("⌈√d⌉", "d", "⌈d³ᐟ²⌉", "d²", "⌈d⁵ᐟ²⌉", "d³")
-STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9.5,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "svg.hashsalt": "sublevel",
-}
-THEORY_DASHES, FAR_DASHES = (0, (5, 2.5)), (0, (1.2, 1.1))
+FAR_DASHES = (0, (1.2, 1.1))
 COND_LABEL = r"$\mathrm{Cond}(C^tA)$"
 EXPECTED_LABEL = r"$m^\mathrm{T}\!Am + \mathrm{Tr}(CA)$"
 HEADROOM = 1e8
@@ -116,40 +103,30 @@ def figure_3(results: Results, d: int) -> Figure:
 FIGURES: dict[int, Callable[[Results, int], Figure]] = {1: figure_1, 2: figure_2, 3: figure_3}
 
 
-def drawn(figures: Iterable[int], results: Results, d: int, directory: Path) -> dict[int, Path]:
-    """Draw figures into PNG and SVG files; the SVG files by figure."""
-    import matplotlib as mpl
-
-    paths: dict[int, Path] = {}
-    with mpl.rc_context(STYLE):
-        for number in figures:
-            figure = FIGURES[number](results, d)
-            paths[number] = directory / f"figure-{number}.svg"
-            figure.savefig(paths[number], metadata={"Date": None})
-            figure.savefig(paths[number].with_suffix(".png"), dpi=170)
-    return paths
+def draw_figures(figures: Iterable[int], results: Results, d: int, directory: Path) -> dict[int, Path]:
+    """Draw figures into PNG and SVG files; returns the SVG files by figure."""
+    return {number: save_figure(lambda number=number: FIGURES[number](results, d), directory / f"figure-{number}") for number in figures}
 
 
 def _panels(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> tuple[Figure, Any]:
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = empty_figure(size)
     return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
 
 def _trace(axis: Any, run: Result, name: str, colour: str, dashes: Any = "-") -> None:
     """Mean and one standard deviation over the trials that reached the target, a dot at the end; failed trials as dotted lines."""
-    times, mean, std = _thinned(*run.curve(name))
+    times, mean, std = _thin(*run.curve(name))
     if times.size:
         floor = 1.0 if name == "cond" else 1e-3 * mean
         axis.fill_between(times, np.maximum(mean - std, floor), mean + std, color=colour, alpha=0.18, lw=0)
         axis.plot(times, mean, color=colour, lw=1.6, ls=dashes)
         axis.plot(run.mean("iterations"), run.mean(f"final_{name}"), "o", color=colour, ms=4.5, mec="white", mew=0.8, zorder=5)
     for curve in run.arrays[name][~run.reached][:FAILURES_SHOWN]:
-        times, curve = _thinned(run.arrays["times"], curve)
+        times, curve = _thin(run.arrays["times"], curve)
         axis.plot(times, curve, color=colour, lw=0.7, ls=":", alpha=0.8)
 
 
-def _thinned(times: Any, *curves: Any) -> tuple[Any, ...]:
+def _thin(times: Any, *curves: Any) -> tuple[Any, ...]:
     """About `POINTS` points, evenly spaced on a logarithmic axis, from t = 1 on."""
     if times.size < 2:
         return times, *curves
@@ -162,7 +139,7 @@ def _theory(axis: Any, rate: float, d: int, name: str) -> None:
     curves = deterministic(rate, d)
     curve = {"cond": curves.condition, "expected": curves.expected}[name]
     length = int(np.argmax(curves.expected <= TARGET)) + 1
-    axis.plot(np.arange(1, length), curve[1:length], color=INK, lw=1.3, ls=THEORY_DASHES, zorder=4)
+    axis.plot(np.arange(1, length), curve[1:length], color=INK, lw=1.3, ls=DASHES, zorder=4)
 
 
 def deterministic(rate: float, d: int) -> Curves:
@@ -192,11 +169,7 @@ def _log_axes(axis: Any, title: str) -> None:
     axis.yaxis.set_major_locator(LogLocator(numticks=12))
     axis.yaxis.set_minor_formatter(NullFormatter())
     axis.minorticks_off()
-    axis.grid(color=GRID, lw=0.8)
-    axis.set_axisbelow(True)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.tick_params(length=0)
-    axis.set_title(title, loc="left", fontsize=11)
+    tidy(axis, title)
 
 
 def _name_failures(axis: Any, runs: list[Result], colours: Mapping[int, str]) -> None:
@@ -223,7 +196,7 @@ def _start_handles() -> list[Line2D]:
 
 
 def _theory_handle(label: str = "theory") -> Line2D:
-    return Line2D([], [], color=INK, lw=1.3, ls=THEORY_DASHES, label=label)
+    return Line2D([], [], color=INK, lw=1.3, ls=DASHES, label=label)
 
 
 def _failure_handle(results: Results) -> Line2D:
@@ -232,4 +205,4 @@ def _failure_handle(results: Results) -> Line2D:
 
 
 def _legend(figure: Figure, handles: list[Line2D], columns: int) -> None:
-    figure.legend(handles=handles, loc="outside upper center", ncols=columns, frameon=False, handlelength=2.2, fontsize=9)
+    figure.legend(handles=handles, loc="outside upper center", ncols=columns, handlelength=2.2, fontsize=9)

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from sublevel.paper.figures import store
+from sublevel.paper import cache
 from sublevel.paper.figures.compute import CAP, DEGENERATE, PATIENCE
-from sublevel.paper.figures.config import TARGET
+from sublevel.paper.figures.config import CODE, TARGET
 from sublevel.paper.figures.results import Result, Results
 from sublevel.paper.figures.statements import Statement, failure_count
 from sublevel.paper.figures.table import verdict_line
+from sublevel.plots.style import HTML_STYLE
 from sublevel.run.progress import duration
 
 TITLE = "Akimoto 2012, reproduced"
@@ -33,28 +34,9 @@ ENDINGS = {
     "slow": f"{CAP} iterations were not enough",
     "flat": f"all values were equal {PATIENCE} iterations in a row",
     "failed": f"no value was a number {PATIENCE} iterations in a row",
-    "unselective": f"all weights were 0 {PATIENCE} iterations in a row",
+    "no_selection": f"all weights were 0 {PATIENCE} iterations in a row",
     "refused": f"the step would have left the range of floats {PATIENCE} iterations in a row",
 }
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #22262b; max-width: 68rem; margin: 2.5rem auto; padding: 0 1.2rem; }
-h1 { font-size: 1.7rem; margin-bottom: .2rem; }
-h2 { font-size: 1.2rem; margin-top: 2.6rem; }
-.lead, figcaption, th { color: #6b727b; }
-.lead { margin-top: 0; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: .88rem; }
-th, td { text-align: left; vertical-align: top; padding: .45rem .7rem; border-bottom: 1px solid #e4e6e9; }
-.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.name { white-space: nowrap; }
-.verdict { font-weight: 600; white-space: nowrap; }
-.yes .verdict { color: #15803d; }
-.no .verdict { color: #b91c1c; }
-.no { background: #fef2f2; }
-figure { margin: 1.6rem 0; }
-figure img { width: 100%; max-width: 54rem; display: block; margin: auto; }
-figcaption { font-size: .88rem; max-width: 54rem; margin: .6rem auto 0; }
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +62,7 @@ def page(rows: Sequence[Statement], results: Results, pictures: Mapping[int, Pat
         *_settings(results.values()),
         *_facts(facts),
     ]
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{TITLE}</title><style>{STYLE}</style>'
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{TITLE}</title><style>{HTML_STYLE}</style>'
     return "\n".join(["<!doctype html>", f'<html lang="en"><head>{head}</head><body>', *body, "</body></html>\n"])
 
 
@@ -186,7 +168,7 @@ def _name(result: Result) -> str:
 
 
 def _facts(facts: Facts) -> Iterable[str]:
-    made = store.provenance()
+    made = cache.provenance(CODE)
     yield "<h2>What was run</h2>"
     yield (
         f"<p>Every setting above with seed {facts.seed}, each trial until m'Am + Tr(CA) ≤ {TARGET:g}, checked after every "

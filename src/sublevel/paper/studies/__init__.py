@@ -1,5 +1,6 @@
-"""Our own questions, beyond the paper: each study has a picture, its data, and a paragraph of findings in docs/studies."""
+"""Studies beyond the paper. Each has a figure, its data, and a page of findings in docs/studies."""
 
-from sublevel.paper.studies.runner import SEED, STUDIES, Request, run
+from sublevel.paper.streams import SEED
+from sublevel.paper.studies.request import STUDIES, Request, run
 
 __all__ = ["SEED", "STUDIES", "Request", "run"]

@@ -9,8 +9,9 @@ import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import FullGaussian
-from sublevel.paper.studies.common import Arrays, Data, Piece, Scale, Study, generator
+from sublevel.paper.streams import generator
 from sublevel.paper.studies.statistics import mean, standard_error
+from sublevel.paper.studies.study import Arrays, Data, Piece, Scale, Study
 from sublevel.paper.theory.sampled import Slope, consistency_exponent, estimation_errors, log_log_slope
 
 CONDITIONS = (1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)

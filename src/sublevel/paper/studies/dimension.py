@@ -16,8 +16,9 @@ from sublevel.engine.tangent import natural_gradient
 from sublevel.engine.weights import Volume
 from sublevel.paper.figures.compute import DEGENERATE, THRESHOLDS, Batch, condition, crossing_times, is_recorded
 from sublevel.paper.figures.config import CONDITION, hessian_diagonal, sample_size
-from sublevel.paper.studies.common import Arrays, Data, Piece, Scale, Study, generator, streams
+from sublevel.paper.streams import generator, streams
 from sublevel.paper.studies.statistics import Interval, bootstrap, mean
+from sublevel.paper.studies.study import Arrays, Data, Piece, Scale, Study
 from sublevel.paper.theory.curves import predicted_times
 
 RATE = 0.1

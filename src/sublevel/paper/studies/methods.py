@@ -15,7 +15,7 @@ from sublevel.engine.method import Method
 from sublevel.engine.recipes import ngd, rank_mu
 from sublevel.engine.transforms import HansenKernRates, SpectralRates
 from sublevel.engine.weights import Quantile, Truncation, Volume
-from sublevel.paper.studies.common import streams
+from sublevel.paper.streams import streams
 from sublevel.paper.studies.problems import BUDGET, PROBLEMS, slope
 from sublevel.paper.studies.runs import trials_of
 

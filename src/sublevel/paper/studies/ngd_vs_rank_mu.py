@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import FullGaussian
 from sublevel.engine.tangent import natural_gradient
-from sublevel.paper.studies.common import Arrays, Data, Piece, Scale, Study, generator, streams
+from sublevel.paper.streams import generator, streams
 from sublevel.paper.studies.methods import MATCHES, SETTINGS, method_of
 from sublevel.paper.studies.problems import BUDGET, PROBLEMS, slope, sphere
 from sublevel.paper.studies.runs import trials_of
 from sublevel.paper.studies.statistics import Interval, bootstrap, log_rank, mean, median_time, running_time, standard_error, wilson
+from sublevel.paper.studies.study import Arrays, Data, Piece, Scale, Study
 
 RIVALS = ("ngd", "rank-mu")
 PARTS = ("ngd", "ngd-long", "mixed", "rank-mu-short", "rank-mu")

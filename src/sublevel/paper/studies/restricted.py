@@ -14,8 +14,9 @@ from scipy.optimize import brentq
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import DiagonalGaussian, Family, FullGaussian, IsotropicGaussian
 from sublevel.engine.recipes import ngd
-from sublevel.paper.studies.common import Arrays, Data, Piece, Scale, Study, generator, streams
+from sublevel.paper.streams import generator, streams
 from sublevel.paper.studies.statistics import mean, standard_error
+from sublevel.paper.studies.study import Arrays, Data, Piece, Scale, Study
 from sublevel.paper.theory.exact import PseudoRates, deterministic_ngd
 from sublevel.paper.theory.measure import log_covariance_norm, log_expected_objective, log_mean_distance
 from sublevel.paper.theory.quadratic import random_hessian_root

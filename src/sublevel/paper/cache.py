@@ -1,4 +1,4 @@
-"""Results in files: written whole or not at all, and used again only if they answer the same question."""
+"""A cache of results in files, which are written atomically and used again only if configuration and code are the same."""
 
 from __future__ import annotations
 
@@ -18,58 +18,46 @@ import numpy as np
 
 import sublevel
 
-ROOMS = (
-    *(
-        "arrays.py",
-        "constants.py",
-        "linalg.py",
-        "method.py",
-        "recipes.py",
-        "summaries.py",
-        "tangent.py",
-        "families",
-        "transforms",
-        "weights",
-    ),
-    *("theory/measure.py", "experiments/config.py", "experiments/compute.py"),
-)
-"""The code that decides the data of a run."""
 UNFINISHED = ".sublevel-unfinished-"
-"""How the names of files begin that are being written."""
+"""Prefix of the names of files that are being written."""
 DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
-"""What reading a file that is missing, cut short or overwritten can raise."""
+"""Exceptions raised on reading a missing or damaged file."""
 
 
-@lru_cache(maxsize=1)
-def provenance() -> dict[str, str]:
-    """What besides the configuration decides the bits of the data: version and text of the code, version of NumPy."""
-    package = Path(__file__).parent.parent
-    rooms = [package / room for room in ROOMS]
-    files = [file for room in rooms for file in ([room] if room.is_file() else sorted(room.glob("*.py")))]
-    digest = sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+@lru_cache
+def provenance(code: tuple[str, ...]) -> dict[str, str]:
+    """What determines the data apart from the configuration: version and hash of the code, version of NumPy."""
+    digest = sha256(b"".join(file.read_bytes() for file in source_files(code))).hexdigest()
     return {"version": sublevel.__version__, "code": digest[:16], "numpy": np.__version__}
 
 
-def stamp(config: Mapping[str, Any]) -> str:
-    """Configuration and provenance as JSON text in a fixed order: what a file must carry to be used again."""
-    return json.dumps({**config, **provenance()}, sort_keys=True)
+def source_files(code: tuple[str, ...]) -> list[Path]:
+    """The files of the engine, of the random streams, and of more code, given by files and directories in the package."""
+    package = Path(sublevel.__file__).parent
+    paths = [package / "summaries.py", package / "paper" / "streams.py", *(package / name for name in code)]
+    return [*sorted((package / "engine").rglob("*.py")), *(file for path in paths for file in (sorted(path.glob("*.py")) or [path]))]
+
+
+def stamp(config: Mapping[str, Any], code: tuple[str, ...]) -> str:
+    """Configuration and provenance as JSON text; a cached file is used only if it has the same stamp."""
+    return json.dumps({**config, **provenance(code)}, sort_keys=True)
 
 
 def save(path: Path, stamp: str, arrays: Mapping[str, Any]) -> None:
     """Write arrays with their stamp, under the name `config`, as compressed npz."""
-    with _replacing(path) as file:
+    with _replace_file(path) as file:
         np.savez_compressed(file, allow_pickle=False, config=np.array(stamp), **arrays)
 
 
 def save_text(path: Path, text: str) -> None:
     """Write a text file."""
-    with _replacing(path) as file:
+    with _replace_file(path) as file:
         file.write(text.encode())
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Generator[Any]:
-    """A new file that takes the place of `path` once it is complete and has reached the disk."""
+def _replace_file(path: Path) -> Generator[Any]:
+    """A new file that replaces `path` once it is complete and on disk."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=UNFINISHED, delete=False) as file:
         yield file
         file.flush()
@@ -79,7 +67,7 @@ def _replacing(path: Path) -> Generator[Any]:
 
 
 def load(path: Path, stamp: str) -> dict[str, Any] | None:
-    """The arrays of a file with this stamp; None if it is missing, damaged or of another run."""
+    """The arrays of a file with this stamp; None if the file is missing, damaged or has another stamp."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -89,7 +77,7 @@ def load(path: Path, stamp: str) -> dict[str, Any] | None:
 
 
 def prepare(*directories: Path) -> None:
-    """Make directories to write into, without what a killed run left unfinished there."""
+    """Create directories, and remove unfinished files of a killed run from them."""
     for directory in directories:
         directory.mkdir(parents=True, exist_ok=True)
         for path in directory.glob(UNFINISHED + "*"):

@@ -8,27 +8,27 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from sublevel.paper.figures.draw import INK, SIZE_COLOURS
-from sublevel.paper.studies.common import Data
+from sublevel.paper.drawing import DASHES, SIZE_COLOURS, add_label, empty_figure, label_ends, set_log_scale, set_ticks, tidy
 from sublevel.paper.studies.dimension import NAMES, Growth, growths, theory_iterations
-from sublevel.paper.studies.figures.drawing import DASHES, blank, label, labels_at_the_end, logarithmic, ticks, tidy
+from sublevel.paper.studies.study import Data
+from sublevel.plots.style import INK
 
 COLOURS = {1: SIZE_COLOURS[0], 2: SIZE_COLOURS[3], 4: SIZE_COLOURS[4]}
 
 
 def figure(data: Data) -> Figure:
     """Iterations and evaluations against d, and how much of a step is signal."""
-    drawing = blank((12.6, 4.4))
+    drawing = empty_figure((12.6, 4.4))
     left, middle, right = drawing.subplots(1, 3)
     found = growths(data)
     _lines(left, found, evaluations=False)
     _lines(middle, found, evaluations=True)
     for growth in found:
         right.plot(growth.dimensions, growth.share, "o-", color=COLOURS[growth.power], lw=1.5, ms=4.5)
-        label(right, growth.dimensions[-1], growth.share[-1], f"n = {NAMES[growth.power]}", COLOURS[growth.power])
+        add_label(right, growth.dimensions[-1], growth.share[-1], f"n = {NAMES[growth.power]}", COLOURS[growth.power])
     _axes(right, found, 1.6)
     left.axhline(theory_iterations(), color=INK, lw=1.2, ls=DASHES)
-    label(left, found[0].dimensions[-1], theory_iterations(), "exact gradient", INK, xytext=(5, 6))
+    add_label(left, found[0].dimensions[-1], theory_iterations(), "exact gradient", INK, xytext=(5, 6))
     tidy(left, "Iterations to learn C: Cond(CA) from 10⁶ to 10", x="dimension $d$")
     tidy(middle, "Evaluations to learn C", x="dimension $d$")
     tidy(right, "Why: the share of a step that is signal,\n$-\\mathrm{tr}(Z)/(d\\,\\sigma_1(Z))$ where $C = A^{-1}$", x="dimension $d$")
@@ -37,8 +37,8 @@ def figure(data: Data) -> Figure:
 
 def _axes(axis: Any, found: list[Growth], room: float) -> None:
     """Room is for the names at the right."""
-    logarithmic(axis)
-    ticks(axis.xaxis, found[0].dimensions)
+    set_log_scale(axis)
+    set_ticks(axis.xaxis, found[0].dimensions)
     axis.set_xlim(1.8, found[0].dimensions[-1] * room)
 
 
@@ -60,4 +60,4 @@ def _lines(axis: Any, found: list[Growth], *, evaluations: bool) -> None:
         value = f"{exponent.value:.{max(2, len(half) - 2)}f}"
         names.append((x[-1], centre[-1], f"n = {NAMES[growth.power]}:  $\\propto d^{{\\,{value} \\pm {half}}}$", colour))
     _axes(axis, found, 7.0)
-    labels_at_the_end(axis, names, 0.055)
+    label_ends(axis, names, 0.055)

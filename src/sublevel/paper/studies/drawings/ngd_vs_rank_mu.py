@@ -9,9 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from sublevel.paper.figures.draw import FAINT, GRID, INK, METHOD_COLOURS
-from sublevel.paper.studies.common import Data
-from sublevel.paper.studies.figures.drawing import DASHES, blank, label, logarithmic, ticks, tidy
+from sublevel.paper.drawing import DASHES, METHOD_COLOURS, add_label, empty_figure, set_log_scale, set_ticks, tidy
 from sublevel.paper.studies.methods import MATCHES
 from sublevel.paper.studies.ngd_vs_rank_mu import (
     DISSECTED,
@@ -27,6 +25,8 @@ from sublevel.paper.studies.ngd_vs_rank_mu import (
 )
 from sublevel.paper.studies.problems import PROBLEMS
 from sublevel.paper.studies.statistics import running_time
+from sublevel.paper.studies.study import Data
+from sublevel.plots.style import FAINT, GRID, INK
 
 EDGES = 0.016, 30.0
 """Ratios beyond are drawn at an edge."""
@@ -59,7 +59,7 @@ def figure(data: Data) -> Figure:
     """Above, problem by problem; below, why."""
     found = comparisons(data)
     settings = [setting for setting in (SMALL, LARGE) if any(one.setting == setting for one in found)]
-    drawing = blank((12.6, 11.4))
+    drawing = empty_figure((12.6, 11.4))
     parts: Any = drawing.subfigures(2, 1, height_ratios=(1.45, 1))
     upper, lower = parts
     columns = upper.subplots(1, 1 + len(settings), sharey=True, width_ratios=(2.4, *(1 for _ in settings)))
@@ -82,9 +82,9 @@ def _ratios(axis: Any, found: list[Comparison], rows: dict[str, int]) -> None:
     axis.axvline(1, color=FAINT, lw=1)
     for one in found:
         _ratio(axis, one, rows[one.problem])
-    logarithmic(axis, y=False)
+    set_log_scale(axis, y=False)
     axis.set_xlim(EDGES[0] * 0.8, EDGES[1] * 1.6)
-    ticks(axis.xaxis, (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20))
+    set_ticks(axis.xaxis, (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20))
     axis.set_yticks(list(rows.values()), list(rows), color=INK, fontsize=10)
     axis.set_ylim(0.3, len(rows) + 0.7)
     tidy(axis, "Evaluations for a success, NGD over rank-µ (95 % interval)", x="← NGD needs fewer            NGD needs more →")
@@ -102,12 +102,12 @@ def _ratio(axis: Any, one: Comparison, row: int) -> None:
     colour, (marker, shift) = VERDICT_COLOURS[one.verdict], MARKS[one.setting]
     fill, y = colour if one.setting == SMALL else "white", row + shift
     if one.verdict == "neither":
-        label(axis, 1.12, y, f"neither succeeds at d = {one.setting[0]}, n = {one.setting[1]}", FAINT, fontsize=8)
+        add_label(axis, 1.12, y, f"neither succeeds at d = {one.setting[0]}, n = {one.setting[1]}", FAINT, fontsize=8)
     elif not 0 < one.ratio.value < np.inf:
         never_ngd = one.ratio.value > 1
         axis.plot(EDGES[1] * 1.2 if never_ngd else EDGES[0], y, ">" if never_ngd else "<", color=colour, mfc=fill, ms=6.5)
     elif one.ratio.value > EDGES[1]:
-        label(axis, EDGES[1] * 1.4, y, f"{one.ratio.value:.0f} ▸", colour, ha="right", xytext=(0, 0))
+        add_label(axis, EDGES[1] * 1.4, y, f"{one.ratio.value:.0f} ▸", colour, ha="right", xytext=(0, 0))
     else:
         low, high = max(one.ratio.low, EDGES[0]), min(one.ratio.high, EDGES[1])
         axis.plot([low, high], [y, y], color=colour, lw=1.8, solid_capstyle="butt")
@@ -120,7 +120,7 @@ def _successes(axis: Any, found: list[Comparison], rows: dict[str, int], setting
             y, rate, colour = rows[one.problem] + shift, result.success, METHOD_COLOURS[method]
             axis.plot([100 * rate.low, 100 * rate.high], [y, y], color=colour, lw=1.8, solid_capstyle="butt")
             axis.plot(100 * rate.value, y, "o", color=colour, ms=4.8)
-    ticks(axis.xaxis, (0, 50, 100), "{x:g} %")
+    set_ticks(axis.xaxis, (0, 50, 100), "{x:g} %")
     axis.set_xlim(-6, 106)
     tidy(axis, f"Success at n = {setting[1]} ($c_C$ = {MATCHES[setting].ngd})")
     handles = [Line2D([], [], color=METHOD_COLOURS[m], marker="o", ms=5, label=PART_NAMES[m]) for m in ("ngd", "rank-mu")]
@@ -138,9 +138,9 @@ def _probed(axis: Any, data: Data, setting: Setting, part: str, *, slope_at: flo
         axis.plot(x, centre[:last], "o-", color=colour, ms=3.4, lw=1.5)
         axis.plot([x[-1], slope_at], centre[last - 1 : last + 1], color=colour, lw=1, ls=":")
         axis.plot(slope_at, centre[last], "D", color=colour, ms=4.5)
-    logarithmic(axis, y=False)
+    set_log_scale(axis, y=False)
     axis.set_xlim(0.42, slope_at * 1.5)
-    ticks(axis.xaxis, (0.5, 1, 2, 5, 10, 20, 50, 100, slope_at))
+    set_ticks(axis.xaxis, (0.5, 1, 2, 5, 10, 20, 50, 100, slope_at))
     axis.set_xticklabels(["0", "1", "2", "5", "10", "20", "50", "100", "slope"])
 
 
@@ -148,7 +148,7 @@ def _variances(axis: Any, data: Data, setting: Setting) -> None:
     _probed(axis, data, setting, "along", slope_at=260.0)
     axis.axhline(0, color=INK, lw=0.8)
     axis.axhline(-MATCHES[setting].ngd / 2, color=PART_COLOURS["ngd"], lw=1.3, ls=DASHES)
-    label(axis, 0.5, -MATCHES[setting].ngd / 2, "exact volume cost: at every distance", PART_COLOURS["ngd"], xytext=(0, 8))
+    add_label(axis, 0.5, -MATCHES[setting].ngd / 2, "exact volume cost: at every distance", PART_COLOURS["ngd"], xytext=(0, 8))
     tidy(axis, f"Change of the variance downhill\nin one iteration, n = {setting[1]}", x="distance of a sphere's optimum, in σ")
 
 
@@ -178,7 +178,7 @@ def _parts(axis: Any, data: Data) -> None:
                 axis.plot(NEVER, y, "x", color=colour, ms=5.5, mew=1.8)
         axis.axhline(row + 0.5, color=GRID, lw=0.8)
     axis.set_yticks(range(len(shown)), list(reversed(shown)), color=INK, fontsize=9)
-    logarithmic(axis, y=False)
+    set_log_scale(axis, y=False)
     handles = [Line2D([], [], color=PART_COLOURS[one], marker="o", ls="", ms=5, label=PART_NAMES[one]) for one in PARTS]
     axis.legend(handles=handles, frameon=True, framealpha=1, edgecolor="none", fontsize=8, loc="upper right")
     axis.set_ylim(-0.5, len(shown) - 0.5)

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from sublevel.paper.figures.draw import FAINT, INK
-from sublevel.paper.studies.common import Data
+from sublevel.paper.drawing import DASHES, SEQUENCE, add_label, empty_figure, label_ends, set_log_scale, set_ticks, tidy
 from sublevel.paper.studies.consistency import dimensions, lines, relative_error
-from sublevel.paper.studies.figures.drawing import DASHES, SEQUENCE, blank, label, labels_at_the_end, logarithmic, ticks, tidy
+from sublevel.paper.studies.study import Data
 from sublevel.paper.theory.sampled import consistency_exponent
+from sublevel.plots.style import FAINT, INK
 
 COLOURS = {2: "#c2410c", 5: "#1b9a6c", 20: "#1f77b4"}
 
 
 def figure(data: Data) -> Figure:
     """Errors against n, their slopes against Cond(CA), and their size against d."""
-    drawing = blank((12.6, 4.3))
+    drawing = empty_figure((12.6, 4.3))
     left, middle, right = drawing.subplots(1, 3, width_ratios=(1.1, 1, 0.9))
     _errors(left, data)
     _slopes(middle, data)
@@ -39,10 +39,10 @@ def _errors(axis: Any, data: Data) -> None:
         centre = np.exp(np.mean(np.log(line.typical[half:]) - np.log(fall)))
         axis.plot(line.sizes[half:], centre * fall, color=INK, lw=1.1, ls=DASHES, zorder=4)
         names.append((float(line.sizes[-1]), float(line.typical[-1]), f"{line.condition:g}", str(colour)))
-    logarithmic(axis)
+    set_log_scale(axis)
     axis.set_ylim(None, 1.3)
-    labels_at_the_end(axis, names, 0.04)
-    label(axis, names[-1][0], 1.3, "Cond(CA)", FAINT, xytext=(-14, 0))
+    label_ends(axis, names, 0.04)
+    add_label(axis, names[-1][0], 1.3, "Cond(CA)", FAINT, xytext=(-14, 0))
     tidy(axis, f"Relative error, d = {smallest}: the worse C fits,\nthe less a larger sample helps", x="sample size $n$")
 
 
@@ -62,8 +62,8 @@ def _slopes(axis: Any, data: Data) -> None:
     axis.plot(
         conditions, [consistency_exponent(one) for one in conditions], color=INK, lw=1.3, ls=DASHES, label="first order: −min(½, 1/Cond)"
     )
-    logarithmic(axis, y=False)
-    ticks(axis.xaxis, (1, 2, 3, 5, 10, 30, 100))
+    set_log_scale(axis, y=False)
+    set_ticks(axis.xaxis, (1, 2, 3, 5, 10, 30, 100))
     axis.legend(frameon=False, fontsize=8.5, loc="upper left")
     axis.set_ylim(-0.62, 0.22)
     axis.set_yticks([-0.5, -0.4, -0.3, -0.2, -0.1, 0.0])
@@ -81,8 +81,8 @@ def _dimensions(axis: Any, data: Data) -> None:
     axis.plot(grid, [relative_error(d, 1) for d in grid], color=INK, lw=1.3, ls=DASHES, label=r"$\sqrt{(d^2 + 14d + 18 + 20/d)/2}$")
     spread = [2 * one.spread for one in found]
     axis.errorbar([one.d for one in found], [one.scaled for one in found], yerr=spread, fmt="o", color="#1f77b4", ms=5, label="measured")
-    logarithmic(axis)
-    ticks(axis.xaxis, [one.d for one in found])
-    ticks(axis.yaxis, (5, 10, 20, 50))
+    set_log_scale(axis)
+    set_ticks(axis.xaxis, [one.d for one in found])
+    set_ticks(axis.yaxis, (5, 10, 20, 50))
     axis.legend(frameon=False, fontsize=9, loc="upper left")
     tidy(axis, "Error · √n at Cond(CA) = 1:\nn ∝ d² keeps it", x="dimension $d$")

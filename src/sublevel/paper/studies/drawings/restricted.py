@@ -9,10 +9,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from sublevel.paper.figures.draw import FAINT, INK
-from sublevel.paper.studies.common import Data
-from sublevel.paper.studies.figures.drawing import DASHES, blank, label, logarithmic, ticks, tidy
+from sublevel.paper.drawing import DASHES, add_label, empty_figure, set_log_scale, set_ticks, tidy
 from sublevel.paper.studies.restricted import LEFT_BEHIND, Speed, critical_condition, shrinkages, speeds
+from sublevel.paper.studies.study import Data
+from sublevel.plots.style import FAINT, INK
 
 COLOURS = {"full": "#1f77b4", "diagonal": "#1b9a6c", "isotropic": "#c2410c"}
 MARKERS = {100: "v", 1000: "s", 10000: "D"}
@@ -20,7 +20,7 @@ MARKERS = {100: "v", 1000: "s", 10000: "D"}
 
 def figure(data: Data) -> Figure:
     """Speeds of the exact and of the stochastic algorithm, where the mean is left behind, and what the estimate does to the spectrum."""
-    drawing = blank((10.6, 8.6))
+    drawing = empty_figure((10.6, 8.6))
     axes = drawing.subplots(2, 2)
     found = sorted(speeds(data), key=lambda speed: speed.condition)
     _exact(axes[0, 0], found)
@@ -74,7 +74,7 @@ def _left_behind(axis: Any, found: list[Speed]) -> None:
     axis.axhline(LEFT_BEHIND, color=FAINT, lw=0.8)
     axis.axvline(critical_condition(), color=COLOURS["isotropic"], lw=1.3, ls=DASHES)
     note = {"ha": "right", "xytext": (-6, 0), "fontsize": 8.5}
-    label(axis, critical_condition(), 1e4, "theory, isotropic C:\n$m$ slower than $C$\nfrom here on", COLOURS["isotropic"], **note)
+    add_label(axis, critical_condition(), 1e4, "theory, isotropic C:\n$m$ slower than $C$\nfrom here on", COLOURS["isotropic"], **note)
     _axes(axis, "Where C shrinks faster than m, the mean is left behind", "distance $\\|m\\|/\\sigma$ at the end")
 
 
@@ -91,9 +91,9 @@ def _flattened(axis: Any, data: Data) -> None:
     axis.plot([], [], color="#e8890c", lw=2, label="of $C$")
     axis.legend(frameon=False, fontsize=9, loc="upper left")
     _axes(axis, "What a sampled step removes, isotropic C", "over what the exact gradient removes")
-    ticks(axis.yaxis, (0.5, 1, 2, 3))
+    set_ticks(axis.yaxis, (0.5, 1, 2, 3))
 
 
 def _axes(axis: Any, title: str, y: str = "") -> None:
-    logarithmic(axis)
+    set_log_scale(axis)
     tidy(axis, title, x="Cond($A$)", y=y)

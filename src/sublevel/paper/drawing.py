@@ -1,43 +1,56 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""What the pictures share: panels, axes, names at the ends of lines."""
+"""What all figures of this package share: style, colours, axes, labels. Requires Matplotlib."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import NullFormatter, NullLocator, StrMethodFormatter
 
-from sublevel.paper.figures.draw import FAINT, GRID, INK
+from sublevel.plots.style import BLUE, FAINT, GREEN, GRID, INK, ORANGE, OTHERS, STYLE, VIOLET
 
+SIZE_COLOURS = (ORANGE, OTHERS[0], OTHERS[1], GREEN, BLUE, VIOLET)
+"""From the smallest sample to the largest."""
+METHOD_COLOURS = {"ngd": BLUE, "rank-mu": ORANGE}
 DASHES = (0, (5, 2.5))
 SEQUENCE = ("#1b3a6b", "#1f77b4", "#1b9a8c", "#5a9a1b", "#b8a010", "#e8890c", "#d1521a", "#9b1c31")
-"""From small to large."""
+"""Colours from small to large."""
 
 
-def blank(size: tuple[float, float]) -> Figure:
-    """A figure to fill."""
+def save_figure(draw: Callable[[], Figure], path: Path) -> Path:
+    """Draw a figure in the common style and save it as PNG and SVG beside `path`; returns the SVG file."""
+    with mpl.rc_context(STYLE):
+        figure = draw()
+        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+        figure.savefig(path.with_suffix(".png"), dpi=160)
+    return path.with_suffix(".svg")
+
+
+def empty_figure(size: tuple[float, float]) -> Figure:
+    """A figure without axes."""
     figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.08, wspace=0.04))
     FigureCanvasAgg(figure)
     return figure
 
 
 def tidy(axis: Any, title: str, *, x: str = "", y: str = "") -> None:
-    """A quiet axis under a title that says what to see."""
+    """Set grid, title and labels of an axis."""
     axis.grid(color=GRID, lw=0.8)
     axis.set_axisbelow(True)
-    axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(length=0)
-    axis.set_title(title, loc="left", fontsize=10.5, color=INK)
+    axis.set_title(title, color=INK)
     axis.set_xlabel(x)
     axis.set_ylabel(y)
 
 
-def logarithmic(axis: Any, *, x: bool = True, y: bool = True) -> None:
+def set_log_scale(axis: Any, *, x: bool = True, y: bool = True) -> None:
     """Logarithmic scales without minor ticks."""
     for wanted, which in ((x, axis.xaxis), (y, axis.yaxis)):
         if wanted:
@@ -46,21 +59,21 @@ def logarithmic(axis: Any, *, x: bool = True, y: bool = True) -> None:
             which.set_minor_formatter(NullFormatter())
 
 
-def ticks(which: Any, values: Any, text: str = "{x:g}") -> None:
-    """These ticks and no others."""
+def set_ticks(which: Any, values: Any, text: str = "{x:g}") -> None:
+    """Set the ticks of an axis, without minor ticks."""
     which.set_ticks(list(values))
     which.set_major_formatter(StrMethodFormatter(text))
     which.set_minor_locator(NullLocator())
 
 
-def label(axis: Any, x: float, y: float, text: str, colour: str = FAINT, **more: Any) -> None:
-    """A name beside a point."""
+def add_label(axis: Any, x: float, y: float, text: str, colour: str = FAINT, **more: Any) -> None:
+    """Write a label beside a point."""
     settings: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center", "fontsize": 8.5, **more}
     axis.annotate(text, (x, y), color=colour, annotation_clip=False, **settings)
 
 
-def labels_at_the_end(axis: Any, names: Sequence[tuple[float, float, str, str]], gap: float) -> None:
-    """Names (x, y, text, colour) beside the ends of lines on a logarithmic y axis, at least `gap` of its height apart."""
+def label_ends(axis: Any, names: Sequence[tuple[float, float, str, str]], gap: float) -> None:
+    """Write labels (x, y, text, colour) at the ends of lines on a logarithmic y axis, at least `gap` of its height apart."""
     low, high = np.log(axis.get_ylim())
     names = sorted(names, key=lambda name: name[1])
     wanted = (np.log([y for _, y, _, _ in names]) - low) / (high - low)
@@ -70,4 +83,4 @@ def labels_at_the_end(axis: Any, names: Sequence[tuple[float, float, str, str]],
         placed[:-1] -= overlap
         placed[1:] += overlap
     for (x, _, text, colour), height in zip(names, placed, strict=True):
-        label(axis, x, float(np.exp(low + height * (high - low))), text, colour)
+        add_label(axis, x, float(np.exp(low + height * (high - low))), text, colour)

@@ -1,0 +1,24 @@
+"""The figures of the studies. Requires Matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from sublevel.paper.drawing import save_figure
+from sublevel.paper.studies.drawings import consistency, dimension, ngd_vs_rank_mu, restricted
+from sublevel.paper.studies.study import Data
+
+FIGURES: dict[str, Callable[[Data], Figure]] = {
+    "consistency": consistency.figure,
+    "restricted": restricted.figure,
+    "dimension": dimension.figure,
+    "apart": ngd_vs_rank_mu.figure,
+}
+
+
+def draw_study(name: str, data: Data, path: Path) -> None:
+    """Draw a study into a PNG and an SVG file beside `path`."""
+    save_figure(lambda: FIGURES[name](data), path)
