@@ -143,7 +143,7 @@ def test_a_checksum_sees_what_it_guards(runs, folder):
     data = bytearray(row(path, "evaluations", "WHERE iteration = 3")[4])
     data[3] ^= 1
     put(path, "UPDATE evaluations SET vals = ? WHERE iteration = 3", (bytes(data),))
-    with pytest.raises(sl.StoreError, match="'3' of evaluations does not have its checksum"):
+    with pytest.raises(sl.StoreError, match="'3' of evaluations has a wrong checksum"):
         sl.load(path)
     columns = row(path, "evaluations", "WHERE iteration = 3")
     put(path, "UPDATE evaluations SET crc = ? WHERE iteration = 3", (with_checksum(*columns[:-1])[-1],))

@@ -227,7 +227,7 @@ def test_a_second_driver_is_refused_at_once_and_readers_go_on(tmp_path):
 
     def before(calls):
         if calls == 40:
-            with pytest.raises(sl.StoreError, match="driven by another process"):
+            with pytest.raises(sl.StoreError, match="in use by another process"):
                 sl.resume(file, terraces)
             code = f"import sublevel as sl; print(sl.load({str(file)!r}).values.size)"
             seen.append(int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout))
@@ -686,7 +686,7 @@ def test_another_objective_is_noticed_before_it_is_mixed_in(tmp_path):
     cut_short(file, 99, smooth, **options("cma", "free", None))
     before = sl.load(file).values.size
     other = Counted(shifted)
-    with pytest.raises(sl.StoreError, match="is not the objective that the run began with"):
+    with pytest.raises(sl.StoreError, match="is not the original objective"):
         sl.resume(file, other)
     assert other.calls == 2  # the second time tells it from a noisy one
     assert sl.load(file).values.size == before
@@ -735,7 +735,7 @@ def test_a_noisy_objective_that_is_off_by_more_than_its_noise_gets_a_warning(tmp
     sl.minimize(noisy(1, 1e-3), **options("cma", "free", None, maxfevals=400), store=file)
     spread = np.ptp(sl.load(file).values[-8:])
     off, far = (noisy(2, 1e-3) for _ in range(2))
-    with pytest.warns(UserWarning, match="may not be the objective that the run began with"):
+    with pytest.warns(UserWarning, match="may not be the original objective"):
         sl.resume(file, lambda x: off(x) + 10 * spread, maxfevals=420)
     with pytest.raises(sl.StoreError, match="too far off for noise"):
         sl.resume(file, lambda x: far(x) + 1e4 * spread, maxfevals=500)
@@ -750,7 +750,7 @@ def test_an_objective_that_fails_at_the_stored_point_gets_a_warning_and_no_failu
         return smooth(x)
 
     sl.minimize(smooth, **options("cma", "free", None, maxfevals=80), store=file)
-    with pytest.warns(UserWarning, match="is not known"):
+    with pytest.warns(UserWarning, match="could not be compared"):
         result = sl.resume(file, flaky, maxfevals=160, on_error="nan")
     assert len(result.failures) == 0
 
@@ -968,14 +968,14 @@ def large_run(tmp_path, all_large):
 def test_points_that_are_drawn_with_other_rounding_come_with_a_warning(large_run):
     points = sl.load(large_run).points
     change_sample(large_run, round_differently)
-    with pytest.warns(UserWarning, match="right up to rounding"):
+    with pytest.warns(UserWarning, match="differ by rounding errors"):
         assert sl.load(large_run).points.tobytes() == points.tobytes()
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (draw_others, "draws other random numbers"),
+        (draw_others, "draws different random numbers"),
         (ask_for_more, "impossible size"),
         (ask_for_fewer, "values without points"),
         (leave_the_place, "impossible size"),
@@ -1356,22 +1356,22 @@ def test_a_full_and_a_read_only_disk_get_sentences_and_the_run_goes_on_when_ther
     assert done.returncode == 0, done.stderr
     full, readonly, new, loaded, same = done.stdout.splitlines()
     assert "disk is full" in full
-    assert "Make room, then resume" in full
+    assert "Free some space, then resume" in full
     assert "read-only" in readonly
-    assert "Choose a directory in which you may write" in new
+    assert "Choose a directory in which you have write permission" in new
     assert (loaded, same) == ("True", "True")
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("SQLITE_FULL", "Make room, then resume"),
+        ("SQLITE_FULL", "Free some space, then resume"),
         ("SQLITE_IOERR_WRITE", "ulimit -f"),
         ("SQLITE_IOERR_FSYNC", "ulimit -f"),
         ("SQLITE_IOERR_READ", "Copy the file to another disk"),
         ("SQLITE_READONLY_DBMOVED", "read-only"),
         ("SQLITE_READONLY", "read-only"),
-        ("SQLITE_CANTOPEN_ISDIR", "check the rights"),
+        ("SQLITE_CANTOPEN_ISDIR", "check the permissions"),
         ("SQLITE_BUSY_RECOVERY", "locked by another program"),
         ("SQLITE_CORRUPT", "may be damaged"),
         ("SQLITE_NOTADB", "may be damaged"),

@@ -1,4 +1,4 @@
-"""What the bits of a run depend on besides its configuration: libraries, their threads, and the machine."""
+"""The environment that the exact result of a run depends on: libraries, their threads, and the machine."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, cast
 import numpy as np
 
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
-"""Environment variables by which the threads of BLAS are chosen, the strongest first."""
+"""Environment variables for the number of BLAS threads, in order of precedence."""
 HOST = "host"
-"""The fact that no bit depends on."""
+"""The entry that does not influence results."""
 LONGEST = 500
-"""Characters of a fact."""
+"""Most characters of an entry."""
 
 
 def environment() -> dict[str, str]:
@@ -39,13 +39,13 @@ def environment() -> dict[str, str]:
 
 
 def describe_differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What bits depend on and is not as it was, in words."""
+    """Describe the entries that differ and may influence results."""
     names = [name for name in now if name != HOST and before.get(name) != now[name]]
     return [f"{name}: {before.get(name, 'unknown')}, now {now[name]}" for name in names]
 
 
 def blas_threads() -> int:
-    """How many threads BLAS may use: as threadpoolctl sees it if that is installed, else as the environment says."""
+    """Number of threads of BLAS, from threadpoolctl if it is installed, else from environment variables."""
     try:
         import threadpoolctl
     except ModuleNotFoundError:
@@ -64,7 +64,7 @@ def _threads_from_environment() -> int:
 
 
 def _read_config(show_config: Any) -> Any:
-    """What a library was built with and has found."""
+    """The build configuration of a library."""
     return show_config(mode="dicts")
 
 
@@ -74,7 +74,7 @@ def _blas(config: Any) -> str:
 
 
 def _processor(config: Any) -> str:
-    """The kind of processor and those of its instructions that NumPy uses; OpenBLAS chooses its own kernels by the same."""
+    """The processor and its instruction sets that NumPy uses; OpenBLAS chooses its kernels by the same."""
     found = config.get("SIMD Extensions", {}).get("found", [])
     chosen = os.environ.get("OPENBLAS_CORETYPE")
     return " ".join([platform.machine(), *map(str, found), *([f"OPENBLAS_CORETYPE={chosen}"] if chosen else [])])

@@ -1,4 +1,4 @@
-"""What can be wrong with a stored run, in sentences."""
+"""Error messages of stored runs."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from pathlib import Path
 
 
 class StoreError(RuntimeError):
-    """A file that cannot be used: damaged, forged, of another version, driven by another process, or not ours at all."""
+    """A file that cannot be used: damaged, forged, of another version, in use by another process, or not a stored run."""
 
 
-FULL = "the disk is full: {path} could not be written. Make room, then resume the run; what was stored before is intact."
+FULL = "the disk is full: {path} could not be written. Free some space, then resume the run; earlier data are intact."
 WRITING = (
     "{path} could not be written ({error}): the disk may be full or failing, or a limit on the size of files (`ulimit -f`) or a quota is "
-    "reached. Remove the cause, then resume the run; what was stored before is intact."
+    "reached. Resolve this, then resume the run; earlier data are intact."
 )
 READONLY = (
     "{path} cannot be written: the file, its directory or the file system is read-only ({error}). Make it writable, or copy the file, "
-    "together with {path}-wal if that exists, to a place that is; then resume the run."
+    "together with {path}-wal if it exists, to a writable directory; then resume the run."
 )
 OPENING = (
-    "{path} cannot be opened ({error}): check the rights to the file and to its directory, and the number of open files (`ulimit -n`)."
+    "{path} cannot be opened ({error}): check the permissions of the file and its directory, and the limit of open files (`ulimit -n`)."
 )
 LOCKED = "{path} is locked by another program ({error}). Close that program, then try again."
-READING = "{path} cannot be read ({error}): the disk or the connection to it fails. Copy the file to another disk, then try again."
+READING = "{path} cannot be read ({error}): the disk or the connection to it is failing. Copy the file to another disk, then try again."
 MEMORY = "there is not enough memory for {path} ({error})."
 DAMAGED = "{path} cannot be used, it may be damaged: {error}"
-NO_PLACE = "cannot write {path}: {error}. Choose a directory that exists and has room."
-NO_RIGHTS = "cannot write {path}: {error}. Choose a directory in which you may write."
+NO_PLACE = "cannot write {path}: {error}. Choose an existing directory with enough space."
+NO_RIGHTS = "cannot write {path}: {error}. Choose a directory in which you have write permission."
 LONG_NAME = "cannot write {path}: {error}. Choose a name of at most 200 characters."
 
 SQLITE = {
@@ -45,10 +45,10 @@ SQLITE = {
     "SQLITE_IOERR_CORRUPTFS": READING,
     "SQLITE_IOERR": WRITING,
 }
-"""Sentences by the names of SQLite's errors, or by their beginnings."""
+"""Messages by the names, or beginnings of names, of SQLite errors."""
 SYSTEM = {
-    errno.ENOSPC: "the disk is full: {path} could not be created. Make room, or choose another directory.",
-    errno.EDQUOT: "cannot write {path}: {error}. Make room, or choose another directory.",
+    errno.ENOSPC: "the disk is full: {path} could not be created. Free some space, or choose another directory.",
+    errno.EDQUOT: "cannot write {path}: {error}. Free some space, or choose another directory.",
     errno.EFBIG: "cannot write {path}: {error}. A limit on the size of files (`ulimit -f`) is reached.",
     errno.EROFS: NO_RIGHTS,
     errno.EACCES: NO_RIGHTS,
@@ -56,11 +56,11 @@ SYSTEM = {
     errno.ENAMETOOLONG: LONG_NAME,
     errno.EMFILE: "cannot write {path}: {error}. Raise the limit of open files (`ulimit -n`).",
 }
-"""Sentences by the numbers of the operating system's errors."""
+"""Messages by the error numbers of the operating system."""
 
 
 def store_error(path: Path, error: Exception) -> StoreError:
-    """What a failed access to a file means, and what to do about it."""
+    """The StoreError for a failed access to a file."""
     if isinstance(error, OSError):
         sentence, reason = SYSTEM.get(error.errno or 0, NO_PLACE), error.strerror or error
     else:

@@ -1,4 +1,4 @@
-"""Evaluations for other programs: CSV, Parquet and NumPy's .npz."""
+"""Export of evaluations as CSV, Parquet or NPZ."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from sublevel.store.output import write_output
 from sublevel.store.reader import Evaluations
 
 ROW_GROUP = 2**27
-"""Bytes of points in a row group of a Parquet file, at least."""
+"""Least bytes of points in a row group of a Parquet file."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""A text that begins like this is a formula to spreadsheet programs."""
+"""First characters of a formula in spreadsheet programs."""
 
 
 def export(evaluations: Evaluations, file: Path, names: Sequence[str] | None = None, force: bool = True) -> None:
-    """Write one row for each evaluation: run, iteration, index, value and the variables by their names, x0, x1 and so on if None.
+    """Write one row per evaluation: run, iteration, index, value and the variables, which are named x0, x1, … if `names` is None.
 
-    An existing file is replaced if `force`, but never a stored run, and no symbolic link is followed.
+    With `force` an existing file is overwritten, but never a stored run. Symbolic links are not followed.
     """
     write = WRITERS.get(file.suffix.lower())
     if write is None:
@@ -34,7 +34,7 @@ def export(evaluations: Evaluations, file: Path, names: Sequence[str] | None = N
 
 
 def plain_cell(text: str) -> str:
-    """A text for a cell of a table, behind an apostrophe if a spreadsheet program would compute it.
+    """A text for a table cell, with an apostrophe in front if a spreadsheet program would read it as a formula.
 
     >>> plain_cell("=1+2"), plain_cell("rate")
     ("'=1+2", 'rate')
@@ -43,7 +43,7 @@ def plain_cell(text: str) -> str:
 
 
 def column_names(evaluations: Evaluations, names: Sequence[str] | None) -> list[str]:
-    """What the columns are called: keys, value and variables. A variable that is called as a column before it gets a _ behind its name."""
+    """Names of the columns. An underscore is appended to the name of a variable that is already taken."""
     columns = dict.fromkeys(["run", "iteration", "index", "value"])
     for name in (f"x{i}" for i in range(evaluations.dimension)) if names is None else names:
         while name in columns:
@@ -53,7 +53,7 @@ def column_names(evaluations: Evaluations, names: Sequence[str] | None) -> list[
 
 
 def write_csv(evaluations: Evaluations, file: Path, columns: Sequence[str]) -> None:
-    """Numbers in the shortest form that gives the same bits again."""
+    """Write CSV. Numbers have the shortest form that gives the same float."""
     with file.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(map(plain_cell, columns))
@@ -68,12 +68,14 @@ def _keys(evaluations: Evaluations) -> tuple[NDArray[Any], ...]:
 
 
 def write_parquet(evaluations: Evaluations, file: Path, names: Sequence[str]) -> None:
-    """Columns by name, by pyarrow."""
+    """Write Parquet with pyarrow."""
     try:
         import pyarrow
         import pyarrow.parquet as parquet
     except ModuleNotFoundError as error:
-        raise StoreError("Parquet needs pyarrow, which is not installed: pip install 'sublevel[parquet]'; .csv needs nothing.") from error
+        raise StoreError(
+            "Parquet needs pyarrow, which is not installed: pip install 'sublevel[parquet]'. CSV needs no further package."
+        ) from error
     arrow: Any = pyarrow
     kinds = [arrow.int64()] * 3 + [arrow.float64()] * (1 + evaluations.dimension)
     schema = arrow.schema(list(zip(names, kinds, strict=True)))
@@ -84,7 +86,7 @@ def write_parquet(evaluations: Evaluations, file: Path, names: Sequence[str]) ->
 
 
 def _groups(evaluations: Evaluations) -> Iterator[tuple[slice, Array]]:
-    """Rows and their points (m, d), as many at a time as suit a row group, of which each column has a header of its own."""
+    """Rows and their points (m, d), in parts that are large enough for the headers of a row group."""
     parts, begin, end = list[Array](), 0, 0
     for rows, points in evaluations.parts():
         parts.append(points)
@@ -97,7 +99,7 @@ def _groups(evaluations: Evaluations) -> Iterator[tuple[slice, Array]]:
 
 
 def write_npz(evaluations: Evaluations, file: Path, names: Sequence[str]) -> None:
-    """Arrays for `numpy.load`: run, iteration, index, value, the points x (n, d), and the names of their variables."""
+    """Write arrays for `numpy.load`: run, iteration, index, value, the points x (n, d), and the names of the variables."""
     with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
         for name, column in zip(("run", "iteration", "index", "value"), _keys(evaluations), strict=True):
             with archive.open(f"{name}.npy", "w") as stream:

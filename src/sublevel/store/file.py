@@ -1,8 +1,7 @@
-"""The SQLite file of a run: what is in it, how it is opened, and what makes us refuse it.
+"""The SQLite file of a run: its tables, how it is opened, and when it is refused.
 
-Readers open it read-only. Its application id, version and schema are compared with ours before anything else is asked of it, every row
-carries a checksum, and no size that the file declares is believed: a blob is never larger than the file, and arrays are poured into
-templates.
+Readers open it read-only. Its application id, version and schema are checked before anything else is read, and every row has a checksum.
+Sizes declared in the file are not trusted: a blob is never larger than the file, and arrays are read into templates of known layout.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from sublevel.store.lock import validate_locks_available
 APPLICATION = int.from_bytes(b"subl")
 VERSION = 6
 LONGEST_FACTS = 2**24
-"""Bytes that the facts of a part may have."""
+"""Most bytes of the facts of a part."""
 LARGEST_BLOB = 10**9
-"""Bytes that SQLite takes in one value unless built otherwise."""
+"""Most bytes of a value in SQLite by default."""
 LARGE_ROWS = 2**18
-"""Bytes of a generation from which on the file has large pages: these are written faster, but a small row would waste them."""
+"""Bytes of a generation from which the file has large pages. They are written faster, but waste space with small rows."""
 LONGEST_LOG = 2**25
-"""Bytes of the log from which on SQLite moves it into the file, which waits for the disk twice."""
+"""Bytes of the write-ahead log from which SQLite moves it into the file, which waits for the disk twice."""
 SIDE_FILES = ("-wal", "-shm", "-journal")
-"""Ends of the names of the files that SQLite keeps beside its own."""
+"""Suffixes of the files that SQLite keeps next to its own."""
 BUSY = 5000
-"""Milliseconds to wait for a reader that is about to be done."""
+"""Milliseconds to wait for a reader."""
 
 SCHEMA = {
     "parts": "CREATE TABLE parts (name TEXT PRIMARY KEY, facts TEXT NOT NULL, layout TEXT NOT NULL, data BLOB NOT NULL, "
@@ -54,7 +53,7 @@ SCHEMA = {
     "failures": "CREATE TABLE failures (iteration INTEGER NOT NULL, place INTEGER NOT NULL, size INTEGER NOT NULL, kind TEXT NOT NULL, "
     "what TEXT NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (iteration, place))",
 }
-"""The tables. Arrays are bytes of little-endian float64; `origin` is the number of the run, and `crc` is that of all other columns."""
+"""The tables. Arrays are bytes of little-endian float64; `origin` identifies the run, and `crc` is the checksum of all other columns."""
 COLUMNS = {
     "parts": (str, str, str, bytes),
     "restarts": (int, int, str, str),
@@ -64,15 +63,15 @@ COLUMNS = {
     "samples": (int, int, int, str, str, bytes),
     "failures": (int, int, int, str, str),
 }
-"""The types of their columns but the last two, which SQLite does not enforce."""
+"""Types of the columns except `origin` and `crc`; SQLite does not enforce them."""
 
 Row = tuple[Any, ...]
 Change = tuple[str, Sequence[Row]]
-"""A statement and the rows that it is executed for."""
+"""A statement and its rows of parameters."""
 
 
 def with_checksum(*columns: Any) -> Row:
-    """A row with its checksum: the CRC-32 of its numbers and of the lengths of the others (bytes, characters), then of these."""
+    """Append the checksum to a row: the CRC-32 of all integers and of the lengths of the other columns, followed by their contents."""
     crc = zlib.crc32(struct.pack(f"<{len(columns)}q", *[column if type(column) is int else len(column) for column in columns]))
     for column in columns:
         if type(column) is not int:
@@ -81,14 +80,14 @@ def with_checksum(*columns: Any) -> Row:
 
 
 def insert_rows(table: str, rows: Sequence[Row], origin: int, replacing: bool = False) -> Change:
-    """Add rows to a table, with the number of their run; those that are there already stay as they are unless `replacing`."""
+    """A change that adds rows of a run to a table; existing rows are kept unless `replacing`."""
     places = ", ".join("?" * (len(COLUMNS[table]) + 2))
     statement = f"INSERT OR {'REPLACE' if replacing else 'IGNORE'} INTO {table} VALUES ({places})"
     return statement, [with_checksum(*row, origin) for row in rows]
 
 
 class File:
-    """An open file of ours, checked at the door. Everything that SQLite finds wrong becomes a StoreError."""
+    """An open file of a run, which is validated when it is opened. Errors of SQLite become a StoreError."""
 
     def __init__(self, path: Path, writing: bool = False) -> None:
         self.path = path = path.absolute()  # the objective may change the working directory
@@ -104,7 +103,7 @@ class File:
                 raise
 
     def _start_log(self) -> None:
-        """Write ahead, with a log that is there from now on."""
+        """Switch to a write-ahead log and create it."""
         (page_size,) = self._fetch_one("PRAGMA page_size")
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute(f"PRAGMA wal_autocheckpoint = {LONGEST_LOG // page_size}")
@@ -113,14 +112,14 @@ class File:
         self._log = os.stat(side_file(self.path, "-wal"))
 
     def has_lost_log(self) -> bool:
-        """Whether the log that this is writing to is not there any more, or another one is."""
+        """Whether the write-ahead log was deleted or replaced."""
         try:
             return not os.path.samestat(os.stat(side_file(self.path, "-wal")), self._log)
         except OSError:
             return True
 
     def reopen(self) -> bool:
-        """Move what is in the log into the file, and begin another log; False if a reader is in the way."""
+        """Move the contents of the log into the file and start a new log; False if a reader prevents it."""
         with self.translate_errors():
             (is_busy, _, _) = self._fetch_one("PRAGMA wal_checkpoint(FULL)")
             if is_busy:
@@ -132,20 +131,20 @@ class File:
         return True
 
     def _check(self) -> None:
-        """It is ours, of this version, and has our tables and nothing else."""
+        """Raise StoreError unless the file has our application id, version and tables, and nothing else."""
         (application,), (version,) = (self._fetch_one(f"PRAGMA {name}") for name in ("application_id", "user_version"))
         if application != APPLICATION:
             raise StoreError(f"{self.path} is not a stored run of sublevel.")
         if version != VERSION:
             raise StoreError(
-                f"{self.path} has version {version} of the format; this sublevel reads version {VERSION}. Use the one that wrote it."
+                f"{self.path} has format version {version}, but this sublevel reads format {VERSION}. Use the version that wrote it."
             )
         found = self._connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT 20").fetchall()
         if sorted(found) != sorted(("table", name, sql) for name, sql in SCHEMA.items()):
             raise StoreError(f"{self.path} is damaged: its tables are not those of a stored run.")
 
     def _origin(self) -> int:
-        """The number of the run that the file is of."""
+        """The number that identifies the run."""
         found = self._fetch_one("SELECT origin FROM parts WHERE name = 'configuration'")
         if found is None or type(found[0]) is not int:
             raise StoreError(f"{self.path} is damaged: its configuration is missing.")
@@ -156,31 +155,31 @@ class File:
 
     @contextlib.contextmanager
     def translate_errors(self) -> Generator[None]:
-        """SQLite's complaints as ours."""
+        """Raise errors of SQLite as StoreError."""
         try:
             yield
         except (sqlite3.Error, sqlite3.Warning, UnicodeError, OverflowError) as error:
             raise store_error(self.path, error) from error
 
     def check_structure(self) -> None:
-        """SQLite's own look at every page: before anything is written into a file."""
+        """Let SQLite check every page, before the file is written to."""
         with self.translate_errors():
             (verdict,) = self._fetch_one("PRAGMA quick_check(1)")
         if verdict != "ok":
             raise StoreError(f"{self.path} is damaged: {str(verdict)[:200]}")
 
     def rows(self, table: str, condition: str = "", arguments: Sequence[Any] = ()) -> Iterator[Row]:
-        """The rows of a table that meet a condition, without their checksums, which are right."""
+        """The rows of a table that meet a condition, without their checksums, which are verified."""
         types = COLUMNS[table]
         with self.translate_errors():
             for row in self._connection.execute(f"SELECT * FROM {table} {condition}", arguments):
                 columns, origin = row[:-2], row[-2]
                 if tuple(map(type, row[:-1])) != (*types, int) or with_checksum(*columns, origin)[-1] != row[-1]:
-                    raise StoreError(f"{self.path} is damaged: the row {str(row[0])[:40]!r} of {table} does not have its checksum.")
+                    raise StoreError(f"{self.path} is damaged: the row {str(row[0])[:40]!r} of {table} has a wrong checksum.")
                 if origin != self.origin:
                     raise StoreError(
                         f"{self.path} is damaged: the row {str(row[0])[:40]!r} of {table} belongs to another run. A write-ahead log "
-                        f"({self.path.name}-wal) of that run may have been beside this file when it was opened."
+                        f"({self.path.name}-wal) of that run may have been next to this file when it was opened."
                     )
                 yield columns
 
@@ -189,29 +188,29 @@ class File:
         with self.translate_errors():
             sizes = self._fetch_one(f"SELECT length(facts) + length(layout) FROM parts WHERE name = '{name}'")
         if sizes is None or not isinstance(sizes[0], int) or sizes[0] > LONGEST_FACTS:
-            raise StoreError(f"{self.path} is damaged: its {name} is missing or far too long.")
+            raise StoreError(f"{self.path} is damaged: its {name} is missing or too long.")
         for _, facts, layout, data in self.rows("parts", "WHERE name = ?", (name,)):
             return parse_json(facts, self.path, name), layout, data
         raise StoreError(f"{self.path} is damaged: its {name} is missing.")
 
     def last(self, table: str) -> tuple[int, int]:
-        """How many iterations a table has rows of, and the last one (0 if none): equal, unless rows are missing."""
+        """The number of iterations in a table, and the last one (0 if none). They are equal unless rows are missing."""
         rows = "*" if table == "generations" else "DISTINCT iteration"
         with self.translate_errors():
             count, last = self._fetch_one(f"SELECT count({rows}), max(iteration) FROM {table}")
         return count, 0 if last is None else last
 
     def evaluations_after(self, iteration: int) -> int:
-        """How many evaluations there are of the generations after one."""
+        """The number of evaluations after a generation."""
         with self.translate_errors():
             (size,) = self._fetch_one(f"SELECT sum(length(vals)) FROM evaluations WHERE iteration > {int(iteration)}")
         return 0 if size is None else int(size) // 8
 
     def write(self, changes: Sequence[Change], sync: bool) -> None:
-        """Statements, each for its rows, in one transaction, which reaches the disk before this returns if `sync`."""
+        """Execute changes in one transaction; with `sync`, wait until it is on the disk."""
         connection = self._connection
         with self.translate_errors():
-            if connection.in_transaction:  # an interrupt came in between
+            if connection.in_transaction:  # after an interrupt
                 connection.execute("ROLLBACK")
             connection.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
             connection.execute("BEGIN IMMEDIATE")
@@ -225,19 +224,19 @@ class File:
                 raise
 
     def close(self, whole: bool = False) -> None:
-        """Close it; as a single file if `whole` and nobody reads."""
+        """Close the file; with `whole`, merge the log into it unless a reader prevents it."""
         if whole:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("PRAGMA busy_timeout = 200")
                 self._connection.execute("PRAGMA synchronous = NORMAL")
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                self._connection.execute("PRAGMA synchronous = OFF")  # all is on the disk, and only the header is left to change
+                self._connection.execute("PRAGMA synchronous = OFF")  # everything is on the disk; only the header changes
                 self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
 
 
 def create(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int = 4096) -> None:
-    """A new file with these rows: it is there with all of them or not at all, and no file that was there is touched."""
+    """Create a file with these rows, atomically. Existing files are not touched."""
     _validate_platform()
     unfinished = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     try:
@@ -248,30 +247,30 @@ def create(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int = 409
         _sync(path.resolve().parent)
     except FileExistsError:
         raise StoreError(
-            f"{path} exists already. `sublevel.resume` or `sublevel resume` continues a stored run; for a new one choose another name."
+            f"{path} exists already. Continue a stored run with `sublevel.resume` or `sublevel resume`; for a new run choose another name."
         ) from None
     except (OSError, sqlite3.Error) as error:
         raise store_error(path, error) from error
     finally:
-        with contextlib.suppress(OSError):  # what could not be created cannot be removed, and the first error is the one to tell
+        with contextlib.suppress(OSError):  # it may not exist; the first error is raised
             unfinished.unlink()
 
 
 def _check_new(path: Path) -> None:
-    """Nothing has this name, and nothing that SQLite would take for a part of the new file."""
+    """Raise an error if the name is taken, or if SQLite would use an old file as a part of the new one."""
     if os.path.lexists(path):
         raise FileExistsError
     for end in SIDE_FILES:
         if os.path.lexists(side := side_file(path, end)):
             raise StoreError(
-                f"{side} is left over from another run whose file {path} is gone; SQLite would mix its contents into the new file. "
-                f"Delete {side}, or choose another name. (It may hold the last evaluations of that run: if you still have its file, put "
-                "that back and resume it.)"
+                f"{side} is left over from another run, whose file {path} no longer exists; SQLite would add its contents to the new file. "
+                f"Delete {side}, or choose another name. It may contain the last evaluations of that run: if you "
+                "still have its file, restore it and resume the run."
             )
 
 
 def side_file(path: Path, end: str) -> Path:
-    """One of SQLite's files beside a file, which may be a link."""
+    """A file that SQLite keeps next to a file, which may be a symbolic link."""
     target = path.resolve()
     return target.with_name(target.name + end)
 
@@ -281,7 +280,7 @@ def _write_new(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int) 
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute(f"PRAGMA page_size = {page_size}")
-        connection.execute("PRAGMA synchronous = OFF")  # the file reaches the disk as a whole, before it gets its name
+        connection.execute("PRAGMA synchronous = OFF")  # the whole file is synced before it gets its name
         connection.execute("PRAGMA journal_mode = MEMORY")
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -298,7 +297,7 @@ def _write_new(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int) 
 
 
 def _publish(unfinished: Path, path: Path) -> None:
-    """The name, if nobody has it."""
+    """Give the file its name, unless the name is taken."""
     try:
         os.link(unfinished, path)
     except FileExistsError:
@@ -320,11 +319,11 @@ def _sync(path: Path) -> None:
 def _validate_platform() -> None:
     validate_locks_available()
     if sys.byteorder != "little":  # pragma: no cover
-        raise StoreError("stored runs hold little-endian numbers, and this machine has others.")
+        raise StoreError("stored runs need a little-endian machine.")
 
 
 def _connect(path: Path, writing: bool) -> sqlite3.Connection:
-    """A connection to a file that is there, in which nothing of the file's own is ever run."""
+    """Connect to an existing file. No code in the file, such as triggers or views, is ever executed."""
     _validate_platform()
     try:
         is_file = stat.S_ISREG(os.stat(path).st_mode)
@@ -334,7 +333,7 @@ def _connect(path: Path, writing: bool) -> sqlite3.Connection:
         raise StoreError(f"{path} is not a file.")
     address = f"file:{quote(os.fsencode(path.resolve()))}?mode={'rw' if writing else 'ro'}"
     if not writing and not os.access(path.resolve().parent, os.W_OK) and not side_file(path, "-wal").exists():
-        address += "&immutable=1"  # nobody can write there, and SQLite could not put its own files beside it
+        address += "&immutable=1"  # a read-only directory, in which SQLite cannot create its own files
     connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=BUSY / 1000, check_same_thread=False)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_BLOB)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)

@@ -1,10 +1,11 @@
-"""One driver for each file: a lock that dies with its process."""
+"""A lock on the file of a run: one writer at a time. The lock ends with its process."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import re
+import sys
 import time
 from contextlib import suppress
 from functools import partial
@@ -12,23 +13,22 @@ from pathlib import Path
 
 from sublevel.store.errors import StoreError
 
-PATIENCE = 0.1
-"""Seconds in which a reader that asks who drives must be gone."""
+LOCK_TIMEOUT = 0.1
+"""Seconds to wait for a process that only checks whether the file is locked."""
 
 
 class Lock:
-    """The right to drive a file, held until closed or until this process is no more."""
+    """The exclusive right to write a file, until it is closed or the process ends."""
 
     def __init__(self, path: Path) -> None:
-        """Take it at once or raise."""
-        self._file = os.open(path, os.O_RDONLY)  # not inherited by programs that are started
-        until = time.monotonic() + PATIENCE
+        """Lock the file or raise StoreError."""
+        self._file = os.open(path, os.O_RDONLY)  # not inherited by child programs
+        until = time.monotonic() + LOCK_TIMEOUT
         while not _try_lock(self._file, exclusive=True):
             if time.monotonic() > until:
                 self.close()
                 raise StoreError(
-                    f"{path} is being driven by another process. Wait until it has ended, or end it; `sublevel watch {path}` shows "
-                    "what it does."
+                    f"{path} is in use by another process. Wait until it ends, or stop it; `sublevel watch {path}` shows its progress."
                 )
             time.sleep(0.005)
         os.register_at_fork(after_in_child=partial(_close_in_child, self))
@@ -39,14 +39,14 @@ class Lock:
             raise
 
     def is_of(self, path: Path) -> bool:
-        """Whether the file that has this name is still the one that was locked."""
+        """Whether the path still refers to the locked file."""
         try:
             return os.path.samestat(os.stat(path), os.fstat(self._file))
         except OSError:
             return False
 
     def close(self) -> None:
-        """Let others drive."""
+        """Release the lock."""
         file, self._file = self._file, -1
         if file >= 0:
             with suppress(OSError):
@@ -54,24 +54,23 @@ class Lock:
 
 
 def _close_in_child(lock: Lock) -> None:
-    """In a forked child: it must not keep the lock when the driver is gone."""
+    """Close the lock in a forked child, which would otherwise keep it after its parent ends."""
     lock.close()
 
 
 def _validate_single_name(path: Path, file: int) -> None:
-    """The file has no other name: SQLite keeps a log beside each name, and what is in one log is missing from the other."""
+    """Raise StoreError if the file has hard links: SQLite keeps one log per name, and each would miss the data of the other."""
     if os.fstat(file).st_nlink > 1:
         _remove_temporary_name(path.resolve(), file)
     if (names := os.fstat(file).st_nlink) > 1:
         raise StoreError(
-            f"{path} is one of {names} names (hard links) of a file, and writing under one name would damage it for the others. "
-            f"Make a copy under a new name and resume that, or delete the other names; the run was begun under the name that has a "
-            "file ending with -wal beside it, if there is one."
+            f"{path} is one of {names} hard links to a file; writing to one of them would damage the run for the others. Copy the file "
+            "and resume the copy, or delete the other links. If one of them has a file with the suffix -wal next to it, keep that link."
         )
 
 
 def _remove_temporary_name(path: Path, file: int) -> None:
-    """Remove the name that the file had before it was complete, if its creator was killed before it could do so."""
+    """Remove the temporary name of the file, if its creator was killed before it could remove it."""
     unfinished = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}")
     for entry in os.scandir(path.parent):
         if unfinished.fullmatch(entry.name) and os.path.samestat(os.lstat(entry.path), os.fstat(file)):
@@ -79,7 +78,8 @@ def _remove_temporary_name(path: Path, file: int) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether some process drives the file now."""
+    """Whether a process has locked the file."""
+    validate_locks_available()
     file = os.open(path, os.O_RDONLY)
     try:
         return not _try_lock(file, exclusive=False)
@@ -88,9 +88,9 @@ def is_locked(path: Path) -> bool:
 
 
 def validate_locks_available() -> None:
-    """There are locks that die with their process."""
+    """Raise StoreError on a system without `flock`."""
     if importlib.util.find_spec("fcntl") is None:  # pragma: no cover
-        raise StoreError("stored runs need `flock`, which this operating system does not have.")
+        raise StoreError(f"stored runs need `flock`, which Linux and macOS have and this system ({sys.platform}) does not.")
 
 
 def _try_lock(file: int, exclusive: bool) -> bool:

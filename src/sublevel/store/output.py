@@ -1,4 +1,4 @@
-"""Files that are made from stored runs: they replace no run, follow no symbolic link, and appear as a whole or not at all."""
+"""Output files of commands. They never overwrite a stored run, follow no symbolic links, and are written atomically."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sublevel.store.errors import StoreError
-from sublevel.store.file import APPLICATION
+from sublevel.store.file import APPLICATION, SIDE_FILES
 
 HEADER = 72
-"""Bytes of a file after which it is known to be a stored run."""
-COMPANIONS = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a run is called like the run and one of these."""
+"""Bytes at the beginning of a file that identify a stored run."""
 
 
 def is_stored_run(path: Path) -> bool:
@@ -30,15 +28,15 @@ def is_stored_run(path: Path) -> bool:
 
 
 def check_output(path: Path, force: bool) -> None:
-    """Raise a StoreError if a file must not be written; `force` allows to replace an ordinary file."""
+    """Raise StoreError if a file must not be written; `force` allows an ordinary file to be overwritten."""
     if path.is_symlink():
         raise StoreError(f"{path} is a symbolic link, which is not followed. Choose another name, or remove the link.")
-    if is_stored_run(path) or any(path.name.endswith(end) and is_stored_run(_owner(path, end)) for end in COMPANIONS):
+    if is_stored_run(path) or any(path.name.endswith(end) and is_stored_run(_owner(path, end)) for end in SIDE_FILES):
         raise StoreError(f"{path} belongs to a stored run, which is never overwritten. Choose another name.")
     if os.path.lexists(path) and not path.is_file():
         raise StoreError(f"{path} is not a regular file. Choose another name.")
     if path.exists() and not force:
-        raise StoreError(f"{path} exists already. Choose another name, or replace it with --force.")
+        raise StoreError(f"{path} exists already. Choose another name, or overwrite it with --force.")
     if not path.absolute().parent.is_dir():
         raise StoreError(f"cannot write {path}: there is no directory {path.absolute().parent}.")
 
@@ -48,7 +46,7 @@ def _owner(path: Path, end: str) -> Path:
 
 
 def write_output(path: Path, write: Callable[[Path], object], force: bool = False) -> None:
-    """Let `write` make a file, and give it the name `path` when it is complete."""
+    """Call `write` with a temporary path and rename the file to `path` when it is complete."""
     check_output(path, force)
     unfinished = path.with_name(f".{os.urandom(6).hex()}{path.suffix}")
     claimed = False

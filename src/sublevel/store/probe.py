@@ -1,9 +1,8 @@
-"""Whether the objective that is given to a resumed run is the one that the run began with.
+"""Check that the objective of a resumed run is the original one.
 
-One stored point is evaluated again. A deterministic objective gives the stored value, up to rounding. If it does not, the point is
-evaluated once more: the same value again is that of another objective. Values that differ are those of a noisy one; noise makes the values
-of a generation differ from each other at least as much as repeated evaluations do, so the spread of a stored generation says how far off
-they may be.
+One stored point is evaluated again. A deterministic objective returns the stored value, up to rounding. Otherwise the point is evaluated
+once more: if both new values agree, the objective is another one; if they differ, it is noisy. With noise, the values of a generation
+differ at least as much as repeated evaluations of a point, so the spread of a stored generation limits the difference.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from sublevel.store.file import File, Row
 from sublevel.store.samples import SampleForm, StoredPoints
 
 SAME = 1e-6
-"""Relative difference of values that another machine, or another number of points at once, may make."""
+"""Relative difference that another machine or batch size may cause."""
 CANCELLED = 1e-3
-"""Difference, as a part of the spread of a generation, that changes nothing for the search: values near 0 may be sums that cancel."""
+"""Difference, relative to the spread of a generation, that does not matter to the search: values near 0 may suffer from cancellation."""
 ROUNDED = 1e-12
-"""Difference, as a part of the values of the first generation, that rounding may make."""
+"""Difference, relative to the values of the first generation, that rounding may cause."""
 TOO_FAR = 100.0
-"""Spreads by which a noisy objective cannot differ from a stored value."""
-REMEDY = "Give the objective that the run began with, with the same `args`; or pass check=False to go on with this one (--no-check)."
+"""Difference, relative to the spread, that noise cannot explain."""
+REMEDY = "Pass the original objective with the same `args`, or use check=False (--no-check) to continue with this one."
 
 
 class Probe(NamedTuple):
-    """A stored evaluation, and how large values and their differences are."""
+    """A stored evaluation, with the scale of values and of their differences."""
 
     point: Array  # (d,)
     value: float
@@ -43,12 +42,12 @@ class Probe(NamedTuple):
 
     @property
     def tolerance(self) -> float:
-        """How far off the value may be for rounding."""
+        """Largest difference that rounding explains."""
         return max(SAME * abs(self.value), CANCELLED * self.spread, ROUNDED * self.size)
 
 
 def choose_probe(file: File, last: int, form: SampleForm) -> Probe | None:
-    """An evaluation of the last generations that has a finite value; None if there is none."""
+    """An evaluation with a finite value from the last generations; None if there is none."""
     for iteration in range(last, max(last - 10, 0), -1):
         rows, values = _stored_generation(file, iteration)
         finite = np.flatnonzero(np.isfinite(values))
@@ -62,13 +61,13 @@ def choose_probe(file: File, last: int, form: SampleForm) -> Probe | None:
 
 
 def _stored_generation(file: File, iteration: int) -> tuple[list[Row], Array]:
-    """The rows of a generation, and their values (m,)."""
+    """The rows of a generation and their values (m,)."""
     rows = list(file.rows("evaluations", "WHERE iteration = ? ORDER BY place", (iteration,)))
     return rows, np.frombuffer(b"".join(row[4] for row in rows))
 
 
 def _stored_point(stored: StoredPoints, rows: list[Row], number: int) -> Array:
-    """The point (d,) of one of the values of some rows."""
+    """The point (d,) with this index among the values of the rows."""
     for row in rows:
         count = len(row[4]) // 8
         if number < count:
@@ -79,7 +78,7 @@ def _stored_point(stored: StoredPoints, rows: list[Row], number: int) -> Array:
 
 @dataclass(slots=True)
 class ProbingEvaluator:
-    """An evaluator that evaluates the stored point again before its first points, and raises if the objective is another one."""
+    """An evaluator that first evaluates the stored point again and raises StoreError if the objective is another one."""
 
     inner: Evaluator
     probe: Probe
@@ -95,36 +94,36 @@ class ProbingEvaluator:
         yield from self.inner(points)
 
     def check(self) -> None:
-        """Compare with what is stored."""
+        """Compare the objective with the stored value."""
         probe, first = self.probe, self.evaluate()
         if abs(first - probe.value) <= probe.tolerance:
             return
         second = self.evaluate()
         apart = min(abs(first - probe.value), abs(second - probe.value))
-        told = f"{self.path}: at a point where the run has the value {probe.value!r}, the objective now returns {first!r}"
+        observed = f"{self.path}: the objective now returns {first!r} at a point whose stored value is {probe.value!r}"
         if np.isnan(first) or np.isnan(second):
-            warnings.warn(f"{told} and {second!r}. Whether it is the one that the run began with is not known.", stacklevel=2)
+            warnings.warn(f"{observed} and then {second!r}, so it could not be compared with the original one.", stacklevel=2)
         elif first == second:
-            raise StoreError(f"{told}, twice: it is not the objective that the run began with. {REMEDY}")
+            raise StoreError(f"{observed}, twice: it is not the original objective. {REMEDY}")
         elif apart > TOO_FAR * max(probe.spread, abs(first - second)):
             raise StoreError(
-                f"{told} and {second!r}. That is too far off for noise, because the values of a generation differ by {probe.spread:.3g}: "
-                f"it is not the objective that the run began with. {REMEDY}"
+                f"{observed} and then {second!r}. The values of a generation differ by only {probe.spread:.3g}, so this is not noise: it "
+                f"is not the original objective. {REMEDY}"
             )
         elif apart > max(probe.spread, abs(first - second)):
             warnings.warn(
-                f"{told} and {second!r}: it is noisy, and differs by more than the values of a generation, {probe.spread:.3g}. It may not "
-                "be the objective that the run began with. Pass check=False if it is.",
+                f"{observed} and then {second!r}: it is noisy, and the difference exceeds that of the values of a generation, "
+                f"{probe.spread:.3g}. It may not be the original objective. Pass check=False if it is.",
                 stacklevel=2,
             )
 
     def evaluate(self) -> float:
-        """The value at the stored point; if that fails, it is NaN and not counted."""
+        """The value at the stored point; NaN if it fails. Failures are not counted."""
         before = self.failures.copy()
         value = evaluate_all(self.inner, self.probe.point[None].copy())[0]
         self.failures.counts, self.failures.last = before.counts, before.last
         return float(value)
 
     def close(self) -> None:
-        """End what works for it."""
+        """Release the workers."""
         self.inner.close()

@@ -26,18 +26,18 @@ from sublevel.store.serialize import FormatError, packed, size_of, unpacked
 from sublevel.store.settings import LARGEST_GENERATION
 
 SMALLEST = 2**16
-"""Bytes of points from which on a sample is drawn again; those of a smaller one are stored as they are."""
+"""Bytes of points from which a sample is drawn again when it is read; smaller samples are stored."""
 LEAST_GAIN = 4
-"""The points take at least so many times the bytes of their distribution, else they are stored as they are."""
+"""Least ratio of the bytes of the points to those of their distribution; otherwise the points are stored."""
 WITNESSES = 1000
-"""Numbers of the first point that are stored, at most."""
+"""Most coordinates of the first point that are stored for comparison."""
 ROUNDING = 1e-6
-"""Points that are drawn again differ by less than this part of their size, if by rounding only."""
+"""Largest relative difference of redrawn points that rounding explains."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the points (n, d) of a generation were drawn with; `points` may have others before them."""
+    """The distribution and generator state of the points (n, d) of a generation; `points` may begin with other points."""
 
     theta: Family
     state: Any  # of the bit generator, before they were drawn
@@ -52,7 +52,7 @@ class Sample:
 
 
 def is_redrawn(method: Method, theta: Family, popsize: int, d: int) -> bool:
-    """Whether points (popsize, d) are stored as what they were drawn with: not if parts of the method add points of their own."""
+    """Whether points (popsize, d) are drawn again when they are read; not if parts of the method add points."""
     size = 8 * popsize * d
     adds_points = any(transform.adds_points for transform in method.transforms)
     return size >= SMALLEST and size >= LEAST_GAIN * size_of(theta) and not adds_points
@@ -65,7 +65,7 @@ def checksum(points: Array) -> np.int64:
 
 @dataclass(frozen=True, slots=True)
 class SampleForm:
-    """The form of the samples of a run: a distribution of the same family, the space, and a state of the same generator."""
+    """Templates for the samples of a run: a distribution of the same family, the space, and a generator state."""
 
     theta: Family
     space: Space | None
@@ -74,12 +74,12 @@ class SampleForm:
 
     @classmethod
     def of(cls, optimizer: Optimizer) -> SampleForm:
-        """The form of an optimizer's samples."""
+        """The templates of an optimizer."""
         return cls(optimizer.theta, optimizer.start.space, optimizer.rng.bit_generator.state, optimizer.start.x0.size)
 
 
 class StoredPoints:
-    """The points of rows of the table `evaluations`: those that are stored, and those that have to be drawn again."""
+    """The points of rows of the table `evaluations`, stored or drawn again."""
 
     def __init__(self, file: File, form: SampleForm) -> None:
         self._file, self._form = file, form
@@ -99,7 +99,7 @@ class StoredPoints:
         return self._points_of_sample[begin:end]
 
     def _draw(self, iteration: int, end: int) -> tuple[int, Array]:
-        """The index of the first point of a sample in its generation, and its points (n, d), which reach to the index `end` at least."""
+        """The index of the first point of a sample in its generation, and its points (n, d), at least up to the index `end`."""
         path, form = self._file.path, self._form
         for _, place, size, state, layout, data in self._file.rows("samples", "WHERE iteration = ?", (iteration,)):
             if not 2 <= size <= LARGEST_GENERATION // (8 * form.dimension) or place not in (0, 1):
@@ -121,7 +121,7 @@ class StoredPoints:
         return StoreError(f"{self._file.path} is damaged: generation {iteration} has values without points.")
 
     def _points(self, theta: Family, generator: np.random.Generator, size: int) -> Array:
-        """The points (size, d) of the user's space."""
+        """Points (size, d) in the user's variables."""
         with np.errstate(all="ignore"):  # a forged distribution may overflow
             searched = theta.sample(generator, size).x
             return searched if self._form.space is None else self._form.space.points(searched)
@@ -137,16 +137,16 @@ class StoredPoints:
         return generator
 
     def _check_rounding(self, iteration: int, points: Array, first: Array) -> None:
-        """Warn if the points (n, d) differ from those that were evaluated by rounding; an error if they are others."""
+        """Warn if the points (n, d) differ from the evaluated ones by rounding; raise StoreError if they differ by more."""
         scale = np.max(np.abs(points[:, : first.size]), axis=0)
         apart = np.max(np.abs(points[0, : first.size] - first) / np.maximum(scale, np.finfo(np.float64).tiny))
         if not apart <= ROUNDING:
             raise StoreError(
-                f"{self._file.path}: the points of generation {iteration} cannot be drawn again: NumPy {np.__version__} draws other "
-                "random numbers than the version that drew them. Read the file with that one."
+                f"{self._file.path}: the points of generation {iteration} cannot be drawn again: NumPy {np.__version__} draws "
+                "different random numbers than the version that wrote the file. Use that version to read it."
             )
         warnings.warn(
-            f"{self._file.path}: points are drawn again from the stored distributions, and this machine or its libraries round differently "
-            "from those that drew them: they are right up to rounding.",
+            f"{self._file.path}: points that are drawn again from stored distributions differ by rounding errors from the original ones, "
+            "because this machine or its libraries round differently.",
             stacklevel=2,
         )
