@@ -6,7 +6,7 @@ import numpy as np
 
 from sublevel.paper.figures.compute import THRESHOLDS
 from sublevel.paper.figures.config import FIGURES, Setting, all_settings
-from sublevel.paper.figures.results import Result, joined
+from sublevel.paper.figures.results import Result, join_parts
 
 TRIALS = 4
 DELAYS = {5: 33.0, 20: 10.0, 90: 3.5, 400: 1.7, 1789: 1.17, 8000: 1.0}
@@ -27,7 +27,7 @@ def made_up(setting, *, failed=None, times=None, final=None, iterations=None, en
     curve = np.broadcast_to(np.array([1e6, 1e3, final]), (TRIALS, 3))
     return Result(
         setting,
-        joined(
+        join_parts(
             [
                 {
                     "times": np.arange(3),

@@ -125,8 +125,8 @@ def test_run_that_ends_early_says_how_to_go_on(pretended, capsys, error, status,
 @pytest.fixture
 def reports(monkeypatch):
     """What `verify` finds, quickly: three of its checks."""
-    few = verify.verification()[:3]
-    monkeypatch.setattr(verify, "verification", lambda seed: few)
+    few = verify.run_checks()[:3]
+    monkeypatch.setattr(verify, "run_checks", lambda seed: few)
     return few
 
 

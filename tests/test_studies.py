@@ -21,11 +21,11 @@ from sublevel.paper.studies import STUDIES, Request, consistency, run
 from sublevel.paper.studies.consistency import Errors, compute, relative_error
 from sublevel.paper.studies.dimension import theory_iterations
 from sublevel.paper.studies.methods import MATCHES, VARIANTS, matched_rate, method_of
-from sublevel.paper.studies.ngd_vs_rank_mu import Comparison, Result, compared, results
+from sublevel.paper.studies.ngd_vs_rank_mu import Comparison, Result, compare, results
 from sublevel.paper.studies.problems import PROBLEMS
 from sublevel.paper.studies.request import compute_data
 from sublevel.paper.studies.restricted import speeds
-from sublevel.paper.studies.runs import trials_of
+from sublevel.paper.studies.runs import run_trials
 from sublevel.paper.studies.statistics import bootstrap, log_rank, median_time, running_time, wilson
 
 
@@ -160,15 +160,15 @@ def test_exact_algorithm_learns_in_the_paper_s_number_of_iterations():
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_contender_solves_the_sphere(variant):
-    runs = trials_of(method_of(variant, 10, 100), PROBLEMS["sphere"], 10, 100, streams(1, variant, 0, 2))
+    runs = run_trials(method_of(variant, 10, 100), PROBLEMS["sphere"], 10, 100, streams(1, variant, 0, 2))
     assert (runs["ending"] == "reached").all()
     assert (runs["value"] <= 1e-10).all()
 
 
 def test_trial_does_not_depend_on_its_batch():
     method, problem = method_of("ngd", 10, 100), PROBLEMS["steps"]
-    together = trials_of(method, problem, 10, 100, streams(1, "x", 0, 3))
-    alone = trials_of(method, problem, 10, 100, streams(1, "x", 2, 1))
+    together = run_trials(method, problem, 10, 100, streams(1, "x", 0, 3))
+    alone = run_trials(method, problem, 10, 100, streams(1, "x", 2, 1))
     assert together["evaluations"][2] == alone["evaluations"][0]
 
 
@@ -182,7 +182,7 @@ def test_problem_reaches_its_target_somewhere_and_not_at_the_start(problem):
 
 
 def test_noisy_trial_is_judged_when_its_budget_is_spent():
-    runs = trials_of(method_of("ngd", 10, 100), PROBLEMS["noisy sphere"], 10, 100, streams(2, "noisy", 0, 2))
+    runs = run_trials(method_of("ngd", 10, 100), PROBLEMS["noisy sphere"], 10, 100, streams(2, "noisy", 0, 2))
     assert (runs["evaluations"] == PROBLEMS["noisy sphere"].budget).all()
     assert set(runs["ending"]) <= {"reached", "missed"}
 
@@ -236,7 +236,7 @@ def result(times):
     ],
 )
 def test_verdict_names_the_faster_only_if_it_is(ngd, rank_mu, verdict):
-    found = compared("sphere", (10, 10), result(ngd), result(rank_mu))
+    found = compare("sphere", (10, 10), result(ngd), result(rank_mu))
     assert isinstance(found, Comparison)
     assert found.verdict == verdict
 

@@ -9,8 +9,8 @@ import pytest
 
 from sublevel.paper.theory import checks, quadratic
 from sublevel.paper.theory.exact import ProjectedRates
-from sublevel.paper.theory.report import Report, judged
-from sublevel.paper.theory.verify import all_passed, as_json, rendered, verification
+from sublevel.paper.theory.report import Report, judge
+from sublevel.paper.theory.verify import all_passed, render, run_checks, to_json
 
 ROWS = [
     "positivity",
@@ -36,26 +36,26 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def reports():
-    return verification()
+    return run_checks()
 
 
 def test_every_statement_has_its_row_and_every_row_passes(reports):
     assert [report.name for report in reports] == ROWS
-    assert all_passed(reports), rendered(reports)
+    assert all_passed(reports), render(reports)
 
 
 def test_the_same_seed_gives_the_same_reports(reports):
-    assert verification() == reports
+    assert run_checks() == reports
 
 
 def test_another_seed_gives_other_problems_that_pass_too(reports):
-    others = verification(seed=1)
-    assert all_passed(others), rendered(others)
+    others = run_checks(seed=1)
+    assert all_passed(others), render(others)
     assert others != reports
 
 
 def test_json_has_the_keys_that_others_rely_on(reports):
-    rows = json.loads(as_json(reports))
+    rows = json.loads(to_json(reports))
     assert [set(row) for row in rows] == [{"name", "statement", "value", "bound", "passed"}] * len(reports)
     for row, report in zip(rows, reports, strict=True):
         assert row["value"] == report.value
@@ -64,7 +64,7 @@ def test_json_has_the_keys_that_others_rely_on(reports):
 
 
 def test_the_table_has_a_line_for_each_row_and_says_how_many_passed(reports):
-    lines = rendered(reports).splitlines()
+    lines = render(reports).splitlines()
     assert [line.split("  ")[1].strip() for line in lines[2:-2]] == ROWS
     assert all(line.startswith("ok") for line in lines[2:-2])
     assert lines[-1] == "18 of 18 checks passed."
@@ -73,12 +73,12 @@ def test_the_table_has_a_line_for_each_row_and_says_how_many_passed(reports):
 def test_a_failing_row_is_shown_as_failing(reports):
     failing = checks.isotropic_rate(quadratic.random_hessian_root(np.random.default_rng(1), 3, 50.0), 0.4, ProjectedRates(0.4, 0.4))
     mixed = [*reports[:2], failing, *reports[2:]]
-    table = rendered(mixed)
+    table = render(mixed)
     assert not all_passed(mixed)
     assert next(line for line in table.splitlines() if line.startswith("FAIL")).split()[1:3] == ["isotropic", "rate"]
     assert failing.sentence in table
     assert table.endswith("18 of 19 checks passed; failed: isotropic rate.")
-    assert [row["passed"] for row in json.loads(as_json(mixed))].index(False) == 2
+    assert [row["passed"] for row in json.loads(to_json(mixed))].index(False) == 2
 
 
 @pytest.mark.parametrize(
@@ -95,17 +95,17 @@ def test_a_failing_row_is_shown_as_failing(reports):
     ],
 )
 def test_a_value_is_judged_by_its_bound(value, bound, passed):
-    assert judged("n", "s", value, bound, "").passed is passed
-    assert judged("n", "s", value, bound, "", also=False).passed is False
+    assert judge("n", "s", value, bound, "").passed is passed
+    assert judge("n", "s", value, bound, "", also=False).passed is False
 
 
 def test_json_stays_json_when_a_value_is_not_a_number():
-    row = json.loads(as_json([Report("n", "s", float("nan"), (0.0, float("inf")), False, "")]))[0]
+    row = json.loads(to_json([Report("n", "s", float("nan"), (0.0, float("inf")), False, "")]))[0]
     assert row["value"] is None
     assert row["bound"] == [0.0, None]
 
 
 def test_numbers_next_to_one_show_their_distance():
-    table = rendered([judged("n", "s", 1 - 2e-9, 1 + 1e-9, "")])
+    table = render([judge("n", "s", 1 - 2e-9, 1 + 1e-9, "")])
     assert "1 − 2e-09" in table
     assert "≤ 1 + 1e-09" in table

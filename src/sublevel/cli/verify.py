@@ -21,6 +21,6 @@ def run_verify(given: argparse.Namespace) -> int:
     """Run all checks; 1 if one fails."""
     from sublevel.paper.theory import verify
 
-    reports = verify.verification(verify.DEFAULT_SEED if given.seed is None else given.seed)
-    print(verify.as_json(reports) if given.json else verify.rendered(reports))
+    reports = verify.run_checks(verify.DEFAULT_SEED if given.seed is None else given.seed)
+    print(verify.to_json(reports) if given.json else verify.render(reports))
     return 0 if verify.all_passed(reports) else 1

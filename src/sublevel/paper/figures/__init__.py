@@ -1,4 +1,4 @@
-"""The paper's figures and ours: configuration → computation → pictures → report."""
+"""The figures of the paper: configuration, computation, drawing, report."""
 
 from sublevel.paper.figures.reproduce import Plan, reproduce
 

@@ -1,4 +1,4 @@
-"""Running a chunk of trials, all at once, and recording what the figures show."""
+"""Run a chunk of trials together, and record what the figures show."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ DEGENERATE = 1e14
 Trials that get there have shrunk C faster than the mean could follow: what remains of the expected objective is m'Am.
 """
 CAP = 100_000
-"""Iterations after which a trial is given up, five times what the slowest setting needs."""
+"""Iterations after which a trial is stopped, five times those of the slowest setting."""
 PATIENCE = 10
-"""Iterations in a row without a step, whatever the outcome, after which a trial is given up under the name of that outcome."""
+"""Consecutive iterations without a step after which a trial is stopped; its ending is named after the outcome."""
 THRESHOLDS = (1e5, 1e4, 1e3, 1e2, 1e1)
-"""Condition numbers whose first time is taken."""
+"""Condition numbers for which the first iteration is recorded."""
 REACHED = "reached"
 
 
 def is_recorded(iteration: int) -> bool:
-    """Cond(CᵗA) costs a singular value decomposition, so it is taken at every t < 400 and then at steps of t/200."""
+    """Whether Cond(CᵗA) is recorded: at every t < 400, then in steps of t/200, because it takes a singular value decomposition."""
     return iteration % max(1, iteration // 200) == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The trials still under way after some iterations."""
+    """The trials that have not ended."""
 
     trials: NDArray[np.intp]  # (k,), their numbers in the chunk
     state: State
     noise: Streams
-    still: NDArray[np.intp]  # (k,), iterations without a step, one after the other
+    still: NDArray[np.intp]  # (k,), consecutive iterations without a step
 
     @property
     def theta(self) -> FullGaussian:
         """The search distributions."""
         return cast(FullGaussian, self.state.theta)
 
-    def kept(self, mask: NDArray[np.bool_]) -> Batch:
+    def select(self, mask: NDArray[np.bool_]) -> Batch:
         """The trials where the mask (k,) holds."""
         generators = tuple(generator for generator, keep in zip(self.noise.generators, mask, strict=True) if keep)
         return Batch(self.trials[mask], select_trials(mask, self.state), Streams(generators), self.still[mask])
 
 
 class Record:
-    """What is kept of a chunk: curves at the recorded times, and how each trial ended."""
+    """Data of a chunk: curves at the recorded times, and the ending of each trial."""
 
     def __init__(self, trials: int) -> None:
         self.times: list[int] = []
@@ -64,7 +64,7 @@ class Record:
         self.final = {name: np.full(trials, np.nan) for name in ("cond", "expected", "mean_share", "eigenvalue_ratio")}
 
     def add(self, iteration: int, trials: NDArray[np.intp], **numbers: Array) -> None:
-        """A point of the curves of some trials."""
+        """Add a point to the curves of some trials."""
         self.times.append(iteration)
         for name, curve in self.curves.items():
             row = np.full(self.ending.size, np.nan)
@@ -72,14 +72,14 @@ class Record:
             curve.append(row)
 
     def end(self, iteration: int, trials: NDArray[np.intp], endings: NDArray[np.str_], **numbers: Array) -> None:
-        """The end of some trials."""
+        """Record the end of some trials."""
         self.ending[trials] = endings
         self.iterations[trials] = iteration
         for name, values in numbers.items():
             self.final[name][trials] = values
 
     def arrays(self) -> dict[str, Any]:
-        """Everything, one row per trial: curves (trials, times) are NaN after the end, and single precision is plenty for them."""
+        """All data, one row per trial; curves (trials, times) are NaN after the end, in single precision."""
         times = np.array(self.times, dtype=np.int64)
         curves = {name: np.stack(curve, axis=1) for name, curve in self.curves.items()}
         return {
@@ -96,7 +96,7 @@ class Record:
 def crossing_times(times: NDArray[np.int64], cond: Array, threshold: float) -> Array:
     """First iteration (trials,) with Cond ≤ threshold, NaN if there is none.
 
-    Exact where every iteration is recorded. Elsewhere log Cond is taken as linear between two recorded times, at most t/200 apart.
+    Exact where every iteration is recorded. Elsewhere log Cond is interpolated between two recorded times, at most t/200 apart.
     """
     below = cond <= threshold
     index = np.argmax(below, axis=1)
@@ -123,12 +123,12 @@ def compute(chunk: Chunk) -> dict[str, Any]:
         sample = method.ask(batch.state, batch.noise, setting.n)
         state, info = method.tell(batch.state, sample, np.square(sample.x) @ hessian)
         batch = replace(batch, state=state, still=np.where(info.outcome, batch.still + 1, 0))
-        batch = looked_at(batch, info.outcome, iteration, hessian, record)
+        batch = record_iteration(batch, info.outcome, iteration, hessian, record)
     return record.arrays()
 
 
-def looked_at(batch: Batch, outcome: Any, iteration: int, hessian: Array, record: Record) -> Batch:
-    """The trials that go on after this iteration; what is to be kept of them, and of those that end, goes to the record."""
+def record_iteration(batch: Batch, outcome: Any, iteration: int, hessian: Array, record: Record) -> Batch:
+    """Record the iteration and the trials that end; returns the trials that continue."""
     expected = expected_objective(batch.theta, hessian)
     reached, stuck, recorded = expected <= TARGET, batch.still >= PATIENCE, is_recorded(iteration)
     if not recorded and not reached.any() and not stuck.any():
@@ -141,14 +141,14 @@ def looked_at(batch: Batch, outcome: Any, iteration: int, hessian: Array, record
     endings = np.select([reached, stuck, degenerate, slow], [REACHED, names, "degenerate", "slow"], "")
     over = endings != ""
     if over.any():
-        done = batch.kept(over)
-        record.end(iteration, done.trials, endings[over], cond=cond[over], expected=expected[over], **remains(done.theta, hessian))
-        batch = batch.kept(~over)
+        done = batch.select(over)
+        record.end(iteration, done.trials, endings[over], cond=cond[over], expected=expected[over], **failure_details(done.theta, hessian))
+        batch = batch.select(~over)
     return batch
 
 
-def remains(theta: FullGaussian, hessian: Array) -> dict[str, Array]:
-    """What explains a failure: the share of m'Am in the expected objective, and λ_min/λ_max of C as the paper's step 1 computes it."""
+def failure_details(theta: FullGaussian, hessian: Array) -> dict[str, Array]:
+    """Details of a failure: the share of m'Am in the expected objective, and λ_min/λ_max of C as computed in step 1 of the paper."""
     eigenvalues = np.linalg.eigvalsh(theta.root @ theta.root.mT)
     return {
         "mean_share": np.square(theta.mean) @ hessian / expected_objective(theta, hessian),
@@ -157,7 +157,7 @@ def remains(theta: FullGaussian, hessian: Array) -> dict[str, Array]:
 
 
 def expected_objective(theta: FullGaussian, hessian: Array) -> Array:
-    """m'Am + Tr(CA) (trials,) for a diagonal A (d,): taken every iteration, so without `theory.expected_objective`'s matrix product."""
+    """m'Am + Tr(CA) (trials,) for a diagonal A (d,): without the matrix product of `theory.expected_objective`."""
     return (np.square(theta.mean) + np.square(theta.deviations)) @ hessian
 
 

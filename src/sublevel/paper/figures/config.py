@@ -1,4 +1,4 @@
-"""What the paper ran: the function, the settings of each figure, and the chunks of trials they are computed in."""
+"""The experiments of the paper: the function, the settings of each figure, and the chunks of trials."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ CODE = ("paper/figures/compute.py", "paper/figures/config.py", "paper/theory/mea
 """The code that determines the data, besides the engine."""
 DIMENSION = 20
 CONDITION = 1e6
-"""Of the Hessian: its eigenvalues range over [1, 10⁶]."""
+"""Condition number of the Hessian, whose eigenvalues range over [1, 10⁶]."""
 TARGET = 1e-10
-"""A trial has reached its end when m'Am + Tr(CA) ≤ TARGET."""
+"""A trial ends when m'Am + Tr(CA) ≤ TARGET."""
 TRIALS = 50
 QUICK_TRIALS, QUICK_SECONDS, QUICK_LEAST = 8, 4.0, 2
 """A quick run takes 8 trials of a setting, or as many as fit into about 4 seconds, but at least 2."""
@@ -30,7 +30,7 @@ FAR = 10.0
 """Every coordinate of the other initial mean."""
 CHUNK_POINTS = 16_000
 CHUNK_TRIALS = 25
-"""A chunk holds as many trials as fit into the second-level cache, at most 25; never a question of how many processes there are."""
+"""A chunk has as many trials as fit into the second-level cache, at most 25, independent of the number of processes."""
 
 
 def sample_size(half_powers: int, d: int) -> int:
@@ -45,7 +45,7 @@ def hessian_diagonal(d: int) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One curve of the paper: a method, its sample size and rate, and where it begins."""
+    """One curve of the paper: a method, its sample size, rate and initial mean."""
 
     method: str  # "ngd" or "rank-mu"
     n: int
@@ -55,7 +55,7 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """Name in files and seeds; it never changes, so that neither does the data."""
+        """Name in files and seeds; it must not change, because the data depend on it."""
         rate = "" if self.c_cov is None else f"-c{self.c_cov:g}"
         return f"{self.method}-d{self.d}-n{self.n}{rate}-m{self.start:g}"
 
@@ -69,12 +69,12 @@ class Setting:
         return FullGaussian.start(np.full((trials, self.d), self.start), np.ones((trials, self.d)))
 
     def streams(self, seed: int, first: int, count: int) -> Streams:
-        """The random numbers of trials first, first + 1, ...: each depends on seed, setting and trial alone."""
+        """The random numbers of trials first, first + 1, ..."""
         return streams(seed, self.key, first, count)
 
     @property
     def cost(self) -> float:
-        """Seconds that one trial will take, roughly: for the progress bar and for the order of work."""
+        """Expected seconds of one trial, for the progress bar and the order of tasks."""
         rate = self.c_cov or (0.14 if self.n <= self.d else 0.75)
         iterations = (60 + 4400 / self.n**0.5) / rate  # as first measured
         return iterations * (40 + 0.5 * self.n) * 1e-6
@@ -106,7 +106,7 @@ class Chunk:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Everything that decides its data, but the code."""
+        """Everything that determines its data, apart from the code."""
         return {**setting_config(self.setting, self.seed), "first": self.first, "count": self.count}
 
 

@@ -1,5 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""The paper's figures, in the paper's layout, with the theory drawn in."""
+"""The figures of the paper, in its layout, with the theoretical curves."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ FAR_DASHES = (0, (1.2, 1.1))
 COND_LABEL = r"$\mathrm{Cond}(C^tA)$"
 EXPECTED_LABEL = r"$m^\mathrm{T}\!Am + \mathrm{Tr}(CA)$"
 HEADROOM = 1e8
-"""Top of the panels of the condition number; the curves of failed trials leave there."""
+"""Upper limit of the panels of the condition number, which the curves of failed trials exceed."""
 
 FAILURES_SHOWN = 8
-"""Failed trials drawn one by one; their number is written beside them."""
+"""Failed trials drawn individually; their number is written beside them."""
 POINTS = 300
-"""Of a curve, enough for the eye."""
+"""Points of a curve."""
 
 
 def figure_1(results: Results, d: int) -> Figure:
@@ -64,7 +64,7 @@ def figure_1(results: Results, d: int) -> Figure:
 
 
 def figure_2(results: Results, d: int) -> Figure:
-    """Condition number from the optimum and from afar."""
+    """Condition number for means at the optimum and far from it."""
     figure, axes = _panels(1, 1, (7.2, 4.6))
     colours = dict(zip((sample_size(power, d) for power in (2, 4, 6)), SIZE_COLOURS[1::2], strict=True))
     runs = [results[s] for s in figure_settings(2, d)]
@@ -143,9 +143,9 @@ def _theory(axis: Any, rate: float, d: int, name: str) -> None:
 
 
 def deterministic(rate: float, d: int) -> Curves:
-    """What theory says of NGD from m⁰ = 0 at the rate c_C."""
+    """Theoretical curves of NGD from m⁰ = 0 at the rate c_C."""
     theta = FullGaussian.start(np.zeros(d), np.ones(d))
-    steps = int(np.log(CONDITION**4 / TARGET) / (rate / 2))  # more than enough: E f shrinks by 1 − α at last
+    steps = int(np.log(CONDITION**4 / TARGET) / (rate / 2))  # an upper bound: E f decreases by 1 − α asymptotically
     return predicted_curves(theta, np.diag(np.sqrt(hessian_diagonal(d))), alpha=rate / 2, alpha_mean=1.0, steps=steps)
 
 
@@ -173,7 +173,7 @@ def _log_axes(axis: Any, title: str) -> None:
 
 
 def _name_failures(axis: Any, runs: list[Result], colours: Mapping[int, str]) -> None:
-    """How many trials failed, in the colour of their curves."""
+    """Write the number of failed trials, in the colour of their curves."""
     for line, run in enumerate(run for run in reversed(runs) if run.failed):
         text = f"n = {run.setting.n}: {run.failed} of {run.trials} failed"
         axis.text(0.99, 0.05 + 0.085 * line, text, transform=axis.transAxes, color=colours[run.setting.n], fontsize=8.5, ha="right")

@@ -1,4 +1,4 @@
-"""`report.html`: one page that needs nothing but itself."""
+"""`report.html`: a self-contained page."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ CAPTIONS = {
     3: "The paper's algorithm and rank-µ CMA-ES: Cond(CᵗA) above, the expected objective below; n = d on the left, n = d² on the right.",
 }
 ENDINGS = {
-    "degenerate": f"Cond(CA) grew beyond {DEGENERATE:.0e}, so C is singular to the precision of floats in the frame in which f is a sphere",
-    "slow": f"{CAP} iterations were not enough",
-    "flat": f"all values were equal {PATIENCE} iterations in a row",
-    "failed": f"no value was a number {PATIENCE} iterations in a row",
-    "no_selection": f"all weights were 0 {PATIENCE} iterations in a row",
-    "refused": f"the step would have left the range of floats {PATIENCE} iterations in a row",
+    "degenerate": f"Cond(CA) grew beyond {DEGENERATE:.0e}, so that C is numerically singular in the frame in which f is a sphere",
+    "slow": f"{CAP} iterations were reached",
+    "flat": f"all values were equal for {PATIENCE} consecutive iterations",
+    "failed": f"no value was finite for {PATIENCE} consecutive iterations",
+    "no_selection": f"all weights were 0 for {PATIENCE} consecutive iterations",
+    "refused": f"the step exceeded the floating-point range for {PATIENCE} consecutive iterations",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """How it was run."""
+    """How the data were computed."""
 
     seed: int
     jobs: int
     seconds: float
-    reused: bool  # some data came from an earlier run, so the time says little
+    reused: bool  # some data came from an earlier run, so that the time is not meaningful
 
 
 def page(rows: Sequence[Statement], results: Results, pictures: Mapping[int, Path], facts: Facts) -> str:
@@ -54,7 +54,7 @@ def page(rows: Sequence[Statement], results: Results, pictures: Mapping[int, Pat
     body = [
         f"<h1>{TITLE}</h1>",
         '<p class="lead">Analysis of a Natural Gradient Algorithm on Monotonic Convex-Quadratic-Composite Functions (GECCO 2012): '
-        "its figures computed again, and what it says of them.</p>",
+        "its figures recomputed, and its statements about them checked.</p>",
         f"<p><strong>{escape(verdict_line(rows))}</strong></p>",
         *_statements(rows),
         *(_figure(number, path) for number, path in sorted(pictures.items())),
@@ -67,7 +67,7 @@ def page(rows: Sequence[Statement], results: Results, pictures: Mapping[int, Pat
 
 
 def _rich(text: str) -> str:
-    """Text as HTML, with the indices that plain text writes on the line."""
+    """Text as HTML, with subscripts and superscripts."""
     html = escape(text)
     for plain, rich in (("c_C", "c<sub>C</sub>"), ("λ_min", "λ<sub>min</sub>"), ("λ_max", "λ<sub>max</sub>"), ("d^1.5", "d<sup>3/2</sup>")):
         html = html.replace(plain, rich)
@@ -92,7 +92,7 @@ def _figure(number: int, path: Path) -> str:
 
 
 def _failures(failing: Sequence[Result]) -> Iterable[str]:
-    """What became of the settings that the paper leaves out."""
+    """The settings that the paper omits."""
     yield "<h2>Trials that failed</h2>"
     if not failing:
         yield "<p>None: every trial of every setting reached the target.</p>"
@@ -113,11 +113,11 @@ def _failures(failing: Sequence[Result]) -> Iterable[str]:
         )
     kinds = sorted({kind for result in failing for kind in result.failures})
     meanings = " ".join(f"<em>{_rich(kind)}</em>: {_rich(ENDINGS[kind])}." for kind in kinds)
-    yield f"</table></div><p>{meanings} Numbers are medians over the failed trials. Failed trials are in no average.</p>"
+    yield f"</table></div><p>{meanings} Numbers are medians over the failed trials. Failed trials are not included in averages.</p>"
 
 
 def _explanation(failing: Sequence[Result]) -> str:
-    """Why trials fail, in the numbers of those that did."""
+    """Why trials fail, with the numbers of the failed ones."""
     share = min(float(np.min(result.arrays["final_mean_share"][~result.reached])) for result in failing)
     ratio = max(float(np.max(result.arrays["final_eigenvalue_ratio"][~result.reached])) for result in failing)
     return (
@@ -126,7 +126,7 @@ def _explanation(failing: Sequence[Result]) -> str:
         "narrow there the mean can no longer move there. When the trials below were stopped, "
         f"m'Am was at least {100 * share:.2f} % of the expected objective, Cond(CA) was growing exponentially, and the smallest eigenvalue "
         f"of C, computed as in step 1 of the paper's algorithm, was at most {ratio:.0e} of the largest, where rounding errors are 1e-16. "
-        "This library keeps a root of C instead of C and could go on, but the expected objective no longer falls."
+        "This library keeps a root of C instead of C and could continue, but the expected objective no longer decreases."
     )
 
 
@@ -169,14 +169,14 @@ def _name(result: Result) -> str:
 
 def _facts(facts: Facts) -> Iterable[str]:
     made = cache.provenance(CODE)
-    yield "<h2>What was run</h2>"
+    yield "<h2>How it was computed</h2>"
     yield (
         f"<p>Every setting above with seed {facts.seed}, each trial until m'Am + Tr(CA) ≤ {TARGET:g}, checked after every "
-        "iteration. Cond(CᵗA) is taken at every iteration up to 400 and then in steps of about t/200, between which the first time to a "
+        "iteration. Cond(CᵗA) is recorded at every iteration up to 400 and then in steps of about t/200; the first time to a "
         "condition number is interpolated in log Cond. Averages are over the trials that reached the target.</p>"
     )
     yield (
-        f"<p>{duration(facts.seconds)} with {facts.jobs} processes{', part of the data being there already' if facts.reused else ''}. "
+        f"<p>{duration(facts.seconds)} with {facts.jobs} processes{', with some data from an earlier run' if facts.reused else ''}. "
         f"sublevel {made['version']} (code {made['code']}), NumPy {made['numpy']}, Python {platform.python_version()}, "
         f"{escape(platform.platform())}.</p>"
     )

@@ -22,7 +22,7 @@ from sublevel.paper.figures.config import (
     setting_config,
 )
 from sublevel.paper.figures.page import Facts, page
-from sublevel.paper.figures.results import Result, Results, joined, summary_row
+from sublevel.paper.figures.results import Result, Results, join_parts, summary_row
 from sublevel.paper.figures.statements import Statement, statements
 from sublevel.paper.progress_bar import ProgressBar
 from sublevel.paper.runner import DataFile, Task, compute_files
@@ -53,7 +53,7 @@ class Plan:
         trials = self.trials_of(setting)
         stamp = cache.stamp({**setting_config(setting, self.seed), "trials": trials}, CODE)
         tasks = [self._task(chunk) for chunk in chunks(setting, self.seed, trials)]
-        return DataFile(self.data / f"{setting.key}.npz", stamp, tasks, joined)
+        return DataFile(self.data / f"{setting.key}.npz", stamp, tasks, join_parts)
 
     def _task(self, chunk: Chunk) -> Task:
         return Task(self.data / "parts" / f"{chunk.key}.npz", cache.stamp(chunk.config, CODE), chunk.cost, compute, chunk)

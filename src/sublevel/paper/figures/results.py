@@ -18,12 +18,12 @@ from sublevel.paper.figures.config import Setting
 ALONG_TIME = ("cond", "expected")
 
 
-def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def join_parts(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The arrays of consecutive chunks as one, with mean and standard deviation of the curves added."""
     longest = max(parts, key=lambda part: part["times"].size)
     shared = {name: longest[name] for name in ("times", "thresholds")}
     arrays = {
-        name: np.concatenate([_lengthened(part[name], shared["times"].size) if name in ALONG_TIME else part[name] for part in parts])
+        name: np.concatenate([_pad_curves(part[name], shared["times"].size) if name in ALONG_TIME else part[name] for part in parts])
         for name in longest
         if name not in shared
     }
@@ -38,7 +38,7 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**shared, **arrays, **averages, "running": running}
 
 
-def _lengthened(curve: NDArray[Any], size: int) -> NDArray[Any]:
+def _pad_curves(curve: NDArray[Any], size: int) -> NDArray[Any]:
     return np.pad(curve, ((0, 0), (0, size - curve.shape[1])), constant_values=np.nan)
 
 

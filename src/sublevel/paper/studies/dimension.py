@@ -74,7 +74,7 @@ def compute(learning: Learning) -> Arrays:
             times.append(iteration)
             curves.append(row)
             here = row[batch.trials]
-            batch = batch.kept((here > THRESHOLDS[-1]) & (here < DEGENERATE))
+            batch = batch.select((here > THRESHOLDS[-1]) & (here < DEGENERATE))
     known, cond = np.array(times, dtype=np.int64), np.stack(curves, axis=1)
     return {"first_times": np.stack([crossing_times(known, cond, threshold) for threshold in THRESHOLDS], axis=1), "n": np.array(n)}
 

@@ -17,7 +17,7 @@ from sublevel.engine.transforms import HansenKernRates, SpectralRates
 from sublevel.engine.weights import Quantile, Truncation, Volume
 from sublevel.paper.streams import streams
 from sublevel.paper.studies.problems import BUDGET, PROBLEMS, slope
-from sublevel.paper.studies.runs import trials_of
+from sublevel.paper.studies.runs import run_trials
 
 SETTINGS = ((10, 10), (10, 100), (20, 20))
 """d and n: n = d and n = d² as in the paper's figure 3, and the paper's own d with n = d."""
@@ -57,7 +57,7 @@ def method_of(variant: str, d: int, n: int) -> Method:
 def evaluations_on_the_ellipsoid(method: Method, d: int, n: int, trials: int, seed: int) -> float:
     """The median over trials."""
     problem = replace(PROBLEMS["ellipsoid"], budget=10 * BUDGET)
-    runs = trials_of(method, problem, d, n, streams(seed, f"match-{d}-{n}", 0, trials))
+    runs = run_trials(method, problem, d, n, streams(seed, f"match-{d}-{n}", 0, trials))
     return float(np.median(np.where(runs["ending"] == "reached", runs["evaluations"], np.inf)))
 
 

@@ -14,7 +14,7 @@ from sublevel.engine.tangent import natural_gradient
 from sublevel.paper.streams import generator, streams
 from sublevel.paper.studies.methods import MATCHES, SETTINGS, method_of
 from sublevel.paper.studies.problems import BUDGET, PROBLEMS, slope, sphere
-from sublevel.paper.studies.runs import trials_of
+from sublevel.paper.studies.runs import run_trials
 from sublevel.paper.studies.statistics import Interval, bootstrap, log_rank, mean, median_time, running_time, standard_error, wilson
 from sublevel.paper.studies.study import Arrays, Data, Piece, Scale, Study
 
@@ -82,7 +82,7 @@ def race(work: Race) -> Arrays:
     problem = PROBLEMS[work.problem]
     if not problem.judged_at_the_end:
         problem = replace(problem, budget=work.budget)
-    return trials_of(method_of(work.variant, work.d, work.n), problem, work.d, work.n, noise)
+    return run_trials(method_of(work.variant, work.d, work.n), problem, work.d, work.n, noise)
 
 
 def probe(work: Probe) -> Arrays:
@@ -203,10 +203,10 @@ def comparisons(data: Data) -> list[Comparison]:
     """All of them, in the order of the problems."""
     found = results(data)
     pairs = [(problem, setting) for setting in SETTINGS for problem in PROBLEMS if (problem, "ngd", setting) in found]
-    return [compared(problem, setting, found[problem, "ngd", setting], found[problem, "rank-mu", setting]) for problem, setting in pairs]
+    return [compare(problem, setting, found[problem, "ngd", setting], found[problem, "rank-mu", setting]) for problem, setting in pairs]
 
 
-def compared(problem: str, setting: Setting, ngd: Result, rank_mu: Result) -> Comparison:
+def compare(problem: str, setting: Setting, ngd: Result, rank_mu: Result) -> Comparison:
     """NGD against rank-µ."""
     packed = [np.stack([result.evaluations, result.reached.astype(np.float64)], axis=1) for result in (ngd, rank_mu)]
     ratio = bootstrap(running_time_ratio, *packed)

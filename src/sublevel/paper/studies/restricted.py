@@ -73,7 +73,7 @@ class Descent:
 def compute(descent: Descent) -> Arrays:
     """Logarithms of E f, ‖m‖² and ‖C‖ along the runs (runs, times), and the predicted rates (rotations,)."""
     each = np.repeat(descent.hessian_roots, descent.trials, axis=0)
-    rows = [_looked_at(theta, each) for t, theta in enumerate(path(descent, each)) if t % EVERY == 0]
+    rows = [_record_state(theta, each) for t, theta in enumerate(path(descent, each)) if t % EVERY == 0]
     predicted = [_predicted(FAMILIES[descent.family], root) for root in descent.hessian_roots]
     curves = {name: np.stack([row[name] for row in rows], axis=-1) for name in rows[0]}
     return {**curves, **{f"predicted_{name}": np.array([one[name] for one in predicted]) for name in predicted[0]}}
@@ -95,7 +95,7 @@ def path(descent: Descent, each: Array) -> Iterator[Family]:
         yield state.theta
 
 
-def _looked_at(theta: Family, roots: Array) -> dict[str, Array]:
+def _record_state(theta: Family, roots: Array) -> dict[str, Array]:
     return {
         "objective": log_expected_objective(theta, roots),
         "mean": 2 * log_mean_distance(theta),

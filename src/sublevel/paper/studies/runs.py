@@ -15,14 +15,14 @@ from sublevel.paper.figures.compute import Batch
 from sublevel.paper.studies.problems import Problem
 
 COLLAPSED = 1e-9
-"""Largest standard deviation of a coordinate at which a trial that has not succeeded is over."""
+"""Largest standard deviation of a coordinate below which a trial has failed."""
 DIVERGED = 1e100
 PATIENCE = 300
-"""Iterations in a row without a step after which a trial is over."""
+"""Consecutive iterations without a step after which a trial ends."""
 
 
-def trials_of(method: Method, problem: Problem, d: int, n: int, noise: Streams) -> dict[str, Any]:
-    """Run a batch; for each trial (trials,) its evaluations, whether it succeeded, how it ended, and the value it was judged by."""
+def run_trials(method: Method, problem: Problem, d: int, n: int, noise: Streams) -> dict[str, Any]:
+    """Run a batch; for each trial (trials,) its evaluations, its ending, and its final value."""
     count = len(noise.generators)
     theta = FullGaussian.start(np.full((count, d), problem.start), np.full((count, d), problem.spread))
     batch = Batch(np.arange(count), method.init(theta, n), noise, np.zeros(count, dtype=np.intp))
@@ -35,21 +35,21 @@ def trials_of(method: Method, problem: Problem, d: int, n: int, noise: Streams) 
         seen = values + problem.noise * batch.noise.standard_normal(values.shape) if problem.noise else values
         state, info = method.tell(batch.state, sample, seen)
         batch = replace(batch, state=state, still=np.where(info.outcome, batch.still + 1, 0))
-        judged, names = judgement(batch, problem, values, spent=iteration * n >= problem.budget)
+        final, names = judge_trials(batch, problem, values, spent=iteration * n >= problem.budget)
         over = names != ""
         if over.any():
             trials = batch.trials[over]
-            ending[trials], evaluations[trials], value[trials] = names[over], iteration * n, judged[over]
-            batch = batch.kept(~over)
+            ending[trials], evaluations[trials], value[trials] = names[over], iteration * n, final[over]
+            batch = batch.select(~over)
     return {"ending": ending, "evaluations": evaluations, "value": value}
 
 
-def judgement(batch: Batch, problem: Problem, values: Array, spent: bool) -> tuple[Array, NDArray[np.str_]]:
-    """The value each trial is judged by (k,), and the name of its end (k,), empty for those that go on."""
+def judge_trials(batch: Batch, problem: Problem, values: Array, spent: bool) -> tuple[Array, NDArray[np.str_]]:
+    """The final value of each trial (k,), and the name of its ending (k,), empty for trials that continue."""
     if problem.judged_at_the_end:
-        judged = problem.values(batch.theta.mean)
-        return judged, np.where(spent, np.where(judged <= problem.target, "reached", "missed"), "")
-    judged = np.min(values, axis=-1)
+        final = problem.values(batch.theta.mean)
+        return final, np.where(spent, np.where(final <= problem.target, "reached", "missed"), "")
+    final = np.min(values, axis=-1)
     width = np.max(batch.theta.deviations, axis=-1)
-    conditions = [judged <= problem.target, width < COLLAPSED, width > DIVERGED, batch.still >= PATIENCE, np.full(width.shape, spent)]
-    return judged, np.select(conditions, ["reached", "collapsed", "diverged", "still", "spent"], "")
+    conditions = [final <= problem.target, width < COLLAPSED, width > DIVERGED, batch.still >= PATIENCE, np.full(width.shape, spent)]
+    return final, np.select(conditions, ["reached", "collapsed", "diverged", "still", "spent"], "")

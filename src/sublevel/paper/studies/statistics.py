@@ -39,7 +39,7 @@ def wilson(successes: int, trials: int) -> Interval:
 
 
 def bootstrap(statistic: Callable[..., Any], *samples: NDArray[Any]) -> Interval:
-    """A statistic of samples (trials, ...), each resampled by itself, with its percentile interval; inf stands for "never".
+    """A statistic of samples (trials, ...), each resampled by itself, with its percentile interval; inf means "never".
 
     The statistic is called once for each resample.
     """
@@ -73,7 +73,7 @@ def running_time(evaluations: Array, succeeded: NDArray[np.bool_]) -> float:
 def log_rank(first: Array, second: Array) -> float:
     """The p-value of equal times to success (trials,), where inf says "never" and counts as censored after all others."""
     together = np.concatenate([first, second])
-    if np.all(together == together[0]):  # also if nobody ever succeeds
+    if np.all(together == together[0]):  # also if no trial succeeds
         return 1.0
     cap = 2 * np.max(together[np.isfinite(together)])
     ours, theirs = (CensoredData.right_censored(np.minimum(times, cap), ~np.isfinite(times)) for times in (first, second))

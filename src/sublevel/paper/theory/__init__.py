@@ -27,7 +27,7 @@ from sublevel.paper.theory.measure import (
 from sublevel.paper.theory.quadratic import natural_gradient_constant, random_hessian_root, root_of_hessian, sublevel_cost
 from sublevel.paper.theory.report import Report
 from sublevel.paper.theory.restricted import expected_objective_rate, mode_rates, rate_interval, variance_rate
-from sublevel.paper.theory.verify import verification
+from sublevel.paper.theory.verify import run_checks
 
 __all__ = [
     "Curves",
@@ -54,8 +54,8 @@ __all__ = [
     "random_hessian_root",
     "rate_interval",
     "root_of_hessian",
+    "run_checks",
     "sublevel_cost",
     "upper_bound",
     "variance_rate",
-    "verification",
 ]

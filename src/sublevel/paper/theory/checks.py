@@ -27,7 +27,7 @@ from sublevel.paper.theory.curves import (
 from sublevel.paper.theory.exact import PseudoRates, deterministic_ngd
 from sublevel.paper.theory.measure import condition_number, log_covariance_norm, log_mean_distance
 from sublevel.paper.theory.quadratic import diagonal_root, hessian_spectrum
-from sublevel.paper.theory.report import Report, judged
+from sublevel.paper.theory.report import Report, judge
 from sublevel.paper.theory.restricted import diagonal_gamma, mode_rates, rate_interval, variance_rate
 
 Restricted = IsotropicGaussian | DiagonalGaussian
@@ -73,7 +73,7 @@ def positivity(theta: Family, gradient: Callable[[Family], Tangent], fractions: 
             break
         theta = moved
     outcome = "C stayed positive definite" if taken else "C is no longer positive definite"
-    return judged(
+    return judge(
         "positivity",
         "C stays symmetric positive definite for every η_C < 1/λ₁(Z)",
         share,
@@ -94,7 +94,7 @@ def positivity_limit(theta: Family, tangent: Tangent, claimed: float | None = No
         middle = 0.5 * (low + high)
         usable = theta.move(tangent.scale(mean=np.float64(0.0), cov=np.float64(middle / claimed))).usable
         low, high = (middle, high) if usable else (low, middle)
-    return judged(
+    return judge(
         "positivity limit",
         "C breaks as soon as η_C > 1/λ₁(Z)",
         low,
@@ -107,7 +107,7 @@ def condition_bound(conditions: Array, gamma: float) -> Report:
     """Cond(CᵗA) ≤ 1 + (1 − γ)ᵗ(Cond(C⁰A) − 1) along a curve (steps + 1,) of a run whose η_C·λ₁ is at least γ, eq:upper-cond."""
     ratios = _excess_over(conditions, upper_bound(float(conditions[0]), gamma, len(conditions) - 1))
     worst = int(np.argmax(ratios))
-    return judged(
+    return judge(
         "thm:cond bound",
         "Cond(CᵗA) ≤ 1 + (1 − γ)ᵗ (Cond(C⁰A) − 1)",
         ratios[worst],
@@ -125,7 +125,7 @@ def uncorrected_bound(conditions: Array, gamma: float) -> Report:
     """
     ratios = _excess_over(conditions, uncorrected_upper_bound(float(conditions[0]), gamma, len(conditions) - 1))
     worst = int(np.argmax(ratios))
-    return judged(
+    return judge(
         "thm:cond as first printed",
         "Cond(CᵗA) ≤ 1 + ((1 − 2γ)/(1 − γ))ᵗ (Cond(C⁰A) − 1)",
         ratios[worst],
@@ -138,7 +138,7 @@ def uncorrected_bound(conditions: Array, gamma: float) -> Report:
 def erratum(conditions: Array, gamma: float) -> Report:
     """The paper's erratum is needed: the bound first printed lies below a run. The value is the smallest (bound − 1)/(Cond − 1)."""
     printed = uncorrected_bound(conditions, gamma)
-    return judged(
+    return judge(
         "thm:cond erratum",
         "the bound first printed, with ((1 − 2γ)/(1 − γ))ᵗ, is violated",
         1 / max(printed.value, ROUNDING),
@@ -162,7 +162,7 @@ def condition_limit(conditions: Array, gamma: float) -> Report:
     late = int(np.max(np.flatnonzero(excess[:-1] >= SETTLED), initial=0))
     ratio = float(excess[late + 1] / excess[late]) if excess[late] >= SETTLED else 0.0
     bound = condition_ratio_limit(gamma) + float(excess[late]) + 1e-3 * SETTLED
-    return judged(
+    return judge(
         "thm:cond limit rate",
         "limsup (Cond(Cᵗ⁺¹A) − 1)/(Cond(CᵗA) − 1) ≤ (1 − 2γ)/(1 − γ)",
         ratio,
@@ -177,7 +177,7 @@ def condition_equality(conditions: Array, alpha: float) -> Report:
     predicted = predicted_condition(float(conditions[0]), alpha, len(conditions) - 1)
     deviation = float(np.max(np.abs(conditions / predicted - 1.0)))
     below = int(np.argmax(conditions < 10)) if np.any(conditions < 10) else None
-    return judged(
+    return judge(
         "thm:cond equality",
         "Cond(Cᵗ⁺¹A) = Cond(CᵗA)·(1 − α)/(1 − α/Cond(CᵗA)) at η_C = α/λ₁",
         deviation,
@@ -205,7 +205,7 @@ def _rate_report(name: str, symbol: str, ratio: float, before: Family, hessian_r
     condition = float(condition_number(before, hessian_root))
     slack = gamma * float(np.sqrt(spectrum[0] / spectrum[-1])) * (1.0 - 1.0 / condition) + ROUNDING
     limit = parameter_rate_limit(gamma)
-    return judged(
+    return judge(
         name,
         f"lim {symbol}ᵗ⁺¹‖/{symbol}ᵗ‖ = 1 − γ",
         ratio,
@@ -245,7 +245,7 @@ def _restricted_report(name: str, statement: str, theta: Restricted, hessian_roo
         float(np.max(np.abs(modes - mode_rates(family, hessian_root, alpha)))),
         float(np.max(np.abs(shrunk - variance_rate(family, hessian_root, alpha)))),
     )
-    return judged(
+    return judge(
         name,
         statement,
         float(modes[np.argmax(np.abs(modes))]),
@@ -284,7 +284,7 @@ def diagonal_target(
     path = deterministic_ngd(theta, hessian_root, PseudoRates(alpha, alpha) if rates is None else rates)
     conditions = np.array([float(condition_number(at, target)) for at in islice(path, steps + 1)])
     bounded = condition_bound(conditions, gamma)
-    return judged(
+    return judge(
         "diagonal target",
         "C diagonal: Cond(Cᵗ diag(A)) → 1, with thm:cond's bound for γ = α/λ₁(Ã)",
         float(conditions[-1]),

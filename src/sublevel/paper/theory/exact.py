@@ -65,7 +65,7 @@ class PseudoRates(Transform):
 
     def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
         """The tangent at these rates."""
-        return _divided(tangent, tangent.spectral_norm, self.mean, self.cov), memory
+        return _divide(tangent, tangent.spectral_norm, self.mean, self.cov), memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class ProjectedRates(Transform):
 
     def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
         """The tangent at these rates."""
-        return _divided(tangent, projected_norm(tangent, generation.theta), self.mean, self.cov), memory
+        return _divide(tangent, projected_norm(tangent, generation.theta), self.mean, self.cov), memory
 
 
 def projected_norm(tangent: Tangent, theta: Family) -> Array:
@@ -92,5 +92,5 @@ def projected_norm(tangent: Tangent, theta: Family) -> Array:
     return tangent.spectral_norm
 
 
-def _divided(tangent: Tangent, norm: Array, mean: float, cov: float) -> Tangent:
+def _divide(tangent: Tangent, norm: Array, mean: float, cov: float) -> Tangent:
     return tangent.scale(mean=mean / norm, cov=cov / norm)

@@ -44,7 +44,7 @@ def log_expected_objective(theta: Family, hessian_root: Array, optimum: Array | 
 def _squared_length(theta: Family, hessian_root: Array, optimum: Array | float) -> tuple[Array, Array]:
     """‖L(m − x*)‖² + ‖LR‖² in the square of a unit, and that unit (...,)."""
     root, root_unit = whitened_root(theta, hessian_root)
-    distance, distance_unit = _scaled(image(hessian_root, theta.mean - optimum))
+    distance, distance_unit = _scale(image(hessian_root, theta.mean - optimum))
     unit = np.maximum(root_unit, distance_unit)
     total = np.square(root_unit / unit) * np.sum(np.square(root), axis=(-2, -1))
     return total + np.square(distance_unit / unit) * np.vecdot(distance, distance), unit
@@ -52,7 +52,7 @@ def _squared_length(theta: Family, hessian_root: Array, optimum: Array | float) 
 
 def log_mean_distance(theta: Family, optimum: Array | float = 0.0) -> Array:
     """log ‖m − x*‖ (...,), −inf at the optimum."""
-    direction, unit = _scaled(theta.mean - optimum)
+    direction, unit = _scale(theta.mean - optimum)
     with np.errstate(divide="ignore"):
         return np.log(np.linalg.norm(direction, axis=-1)) + np.log(unit)
 
@@ -63,7 +63,7 @@ def log_covariance_norm(theta: Family) -> Array:
     return np.log(np.linalg.norm(root @ root.mT, axis=(-2, -1))) + 2.0 * np.log(unit)
 
 
-def _scaled(vectors: Array) -> tuple[Array, Array]:
+def _scale(vectors: Array) -> tuple[Array, Array]:
     """Vectors (..., d) in units of their largest entry, and that unit (...,); 0 stays 0."""
     unit = np.max(np.abs(vectors), axis=-1)
     return vectors / np.where(unit > 0, unit, 1.0)[..., None], unit

@@ -23,7 +23,7 @@ class Report:
     sentence: str
 
 
-def judged(name: str, statement: str, value: float, bound: Bound, sentence: str, *, also: bool = True) -> Report:
+def judge(name: str, statement: str, value: float, bound: Bound, sentence: str, *, also: bool = True) -> Report:
     """The report that passes if the value is within its bound and what was `also` to hold does; NaN is within no bound."""
     low, high = bound if isinstance(bound, tuple) else (float("-inf"), bound)
     return Report(name, statement, float(value), bound, bool(low <= value <= high and also), sentence)
@@ -34,7 +34,7 @@ def all_passed(reports: Iterable[Report]) -> bool:
     return all(report.passed for report in reports)
 
 
-def as_json(reports: Sequence[Report]) -> str:
+def to_json(reports: Sequence[Report]) -> str:
     """A list of {name, statement, value, bound, passed}; a bound that is an interval is a list of two, NaN and inf are null."""
     rows = [
         {
@@ -49,10 +49,12 @@ def as_json(reports: Sequence[Report]) -> str:
     return json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def rendered(reports: Sequence[Report]) -> str:
+def render(reports: Sequence[Report]) -> str:
     """A table for the terminal: verdict, name, value, bound and statement; a failed row is followed by its sentence."""
     cells = [("", "check", "value", "bound", "statement")]
-    cells += [("ok" if row.passed else "FAIL", row.name, _shown(row.value), _allowed(row.bound), row.statement) for row in reports]
+    cells += [
+        ("ok" if row.passed else "FAIL", row.name, _format_value(row.value), _format_bound(row.bound), row.statement) for row in reports
+    ]
     widths = [max(len(row[column]) for row in cells) for column in range(4)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)).rstrip() for row in cells]
     lines.insert(1, "─" * max(map(len, lines)))
@@ -66,11 +68,11 @@ def _verdict(reports: Sequence[Report]) -> str:
     return f"{len(reports) - len(failed)} of {len(reports)} checks passed" + (f"; failed: {', '.join(failed)}." if failed else ".")
 
 
-def _allowed(bound: Bound) -> str:
-    return f"{_shown(bound[0])} … {_shown(bound[1])}" if isinstance(bound, tuple) else f"≤ {_shown(bound)}"
+def _format_bound(bound: Bound) -> str:
+    return f"{_format_value(bound[0])} … {_format_value(bound[1])}" if isinstance(bound, tuple) else f"≤ {_format_value(bound)}"
 
 
-def _shown(number: float) -> str:
+def _format_value(number: float) -> str:
     """Six digits; next to 1 the distance from it, which is what matters there."""
     gap = number - 1
     return f"1 {'+' if gap > 0 else '−'} {abs(gap):.2g}" if 0 < abs(gap) < 1e-5 else f"{number:.6g}"

@@ -17,7 +17,7 @@ from sublevel.engine.weights import Volume
 from sublevel.paper.theory.checks import covariance_part
 from sublevel.paper.theory.exact import exact_natural_gradient
 from sublevel.paper.theory.quadratic import natural_gradient_constant, sublevel_cost
-from sublevel.paper.theory.report import Report, judged
+from sublevel.paper.theory.report import Report, judge
 
 FALSE_ALARM = 1e-6
 """How often a check by sampling may fail although its statement is true."""
@@ -43,7 +43,7 @@ def _proportionality(name: str, statement: str, deviations: Array, size: int) ->
     worst = float(np.max(np.abs(deviations)))
     bound = float(-ndtri(FALSE_ALARM / (2 * deviations.size)))
     sentence = f"With {size} points the largest of {deviations.size} deviations is {worst:.3g} standard errors; chance allows {bound:.3g}."
-    return judged(name, statement, worst, bound, sentence)
+    return judge(name, statement, worst, bound, sentence)
 
 
 def _sampled_deviations(
@@ -145,7 +145,7 @@ def consistency(
         [estimation_errors(theta, hessian_root, size, trials, noise, exponent=exponent, claimed_root=claimed_root) for size in sizes]
     )
     slope = log_log_slope(sizes, errors)
-    return judged(
+    return judge(
         "consistency",
         "error of the estimated natural gradient ∝ n^(−1/2): log-log slope",
         slope.value,

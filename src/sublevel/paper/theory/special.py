@@ -12,7 +12,7 @@ from sublevel.engine.families import Bernoulli, Family, FullGaussian
 from sublevel.engine.method import Method
 from sublevel.engine.recipes import pbil, rank_mu
 from sublevel.paper.theory.manifold import Manifold
-from sublevel.paper.theory.report import Report, judged
+from sublevel.paper.theory.report import Report, judge
 
 Objective = Callable[[Array], Array]
 """Points (n, d) to values (n,)."""
@@ -34,7 +34,7 @@ def monotone_invariance(
     plain = final_theta(method, objective, theta, size, steps, seed)
     composed = final_theta(method, lambda x: increasing(objective(x)), theta, size, steps, seed)
     difference = float(np.max(np.abs(composed.coordinates - plain.coordinates)))
-    return judged(
+    return judge(
         "invariance g",
         "the path on g∘f is the path on f, g strictly increasing",
         difference,
@@ -52,7 +52,7 @@ def affine_invariance(
     there = final_theta(method, objective, theta, size, steps, seed)
     here = final_theta(method, lambda y: objective(y @ matrix.T + shift), image, size, steps, seed)
     difference = _whitened_difference(there, matrix @ here.mean + shift, matrix @ here.cov @ matrix.T)
-    return judged(
+    return judge(
         "invariance affine",
         "the path on f(By + b) is the image of the path on f",
         difference,
@@ -80,7 +80,7 @@ def rank_mu_case(
     mean = theta.mean + eta_mean * np.mean(best, axis=0)
     cov = theta.cov + eta_cov * (best.T @ best / len(best) - theta.cov)
     difference = _whitened_difference(final_theta(method, objective, theta, size, 1, seed), mean, cov)
-    return judged(
+    return judge(
         "IGO rank-mu",
         "quantile cost on the Gaussian family = pure rank-µ CMA-ES",
         difference,
@@ -97,7 +97,7 @@ def pbil_case(objective: Objective, probabilities: Array, *, size: int, seed: in
     best = x[np.argsort(objective(x))[: size // 4]]
     learned = (1 - rate) * theta.mean + rate * np.mean(best, axis=0)
     difference = float(np.max(np.abs(final_theta(method, objective, theta, size, 1, seed).mean - learned)))
-    return judged(
+    return judge(
         "IGO PBIL",
         "quantile cost on the Bernoulli family = PBIL",
         difference,

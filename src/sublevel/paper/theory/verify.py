@@ -26,11 +26,11 @@ from sublevel.paper.theory.checks import (
 from sublevel.paper.theory.exact import PseudoRates, deterministic_ngd
 from sublevel.paper.theory.measure import condition_number
 from sublevel.paper.theory.quadratic import random_hessian_root
-from sublevel.paper.theory.report import Report, all_passed, as_json, rendered
+from sublevel.paper.theory.report import Report, all_passed, render, to_json
 from sublevel.paper.theory.sampled import consistency, estimated_natural_gradient, natural_gradient_of_covariance, natural_gradient_of_mean
 from sublevel.paper.theory.special import affine_invariance, monotone_invariance, pbil_case, rank_mu_case
 
-__all__ = ["DEFAULT_SEED", "Report", "all_passed", "as_json", "rendered", "verification"]
+__all__ = ["DEFAULT_SEED", "Report", "all_passed", "render", "run_checks", "to_json"]
 
 DEFAULT_SEED = 2012
 DIMENSION = 5
@@ -38,7 +38,7 @@ ALPHA = 0.05
 """c_C/2 for the paper's c_C = 0.1."""
 
 
-def verification(seed: int = DEFAULT_SEED) -> list[Report]:
+def run_checks(seed: int = DEFAULT_SEED) -> list[Report]:
     """All checks on problems drawn from a seed, in the order of the paper; the same seed gives the same reports."""
     seeds = [int(word) for word in np.random.SeedSequence(seed).generate_state(6)]
     return [

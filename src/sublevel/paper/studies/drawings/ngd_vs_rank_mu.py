@@ -128,7 +128,7 @@ def _successes(axis: Any, found: list[Comparison], rows: dict[str, int], setting
 
 
 def _probed(axis: Any, data: Data, setting: Setting, part: str, *, slope_at: float) -> None:
-    """The mean of single steps against the distance, with two standard errors; the slope stands at the right end."""
+    """The mean of single steps against the distance, with two standard errors; the slope is written at the right end."""
     for variant in ("ngd", "mixed", "rank-mu"):
         sample, colour = data[f"probe/{variant}/d{setting[0]}/n{setting[1]}"][part], PART_COLOURS[variant]
         centre, error = sample.mean(axis=1), 2 * sample.std(axis=1) / np.sqrt(sample.shape[1])
