@@ -87,7 +87,7 @@ def single(iterations: int) -> str:
     for _ in range(iterations):
         points = optimizer.ask()
         optimizer.tell(points, noise.random(N))
-        history.see(optimizer)
+        history.record(optimizer)
         optimizer.stop()
         samples.see()
     return samples.verdict("one run without end")

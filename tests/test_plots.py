@@ -201,7 +201,7 @@ def test_many_variables_are_drawn_as_quantiles(tmp_path):
     history = sl.History(opt)
     for _ in range(3):
         opt.tell(opt.ask(), np.arange(opt.popsize, dtype=float))
-        history.see(opt)
+        history.record(opt)
     axes = panels(plots.convergence(history, tmp_path / "run.png"))
     assert [text.get_text() for text in axes["mean"].texts] == list(run_plots.QUANTILES)
     assert len(axes["deviations"].get_lines()) == len(run_plots.QUANTILES)
@@ -218,7 +218,7 @@ def test_names_are_shown_as_they_are_and_cut(tmp_path):
     opt = sl.Optimizer(np.zeros(2), 0.3, rng=1)
     history = Named(opt)
     opt.tell(opt.ask(), np.arange(opt.popsize, dtype=float))
-    history.see(opt)
+    history.record(opt)
     axes = panels(plots.convergence(history, tmp_path / "run.png"))
     assert [text.get_text() for text in axes["mean"].texts] == ["$\\nonsense{$", "a" * 23 + "…"]
     plots.correlation(history, tmp_path / "c.png")
@@ -245,7 +245,7 @@ def test_a_history_alone_will_do(tmp_path):
     for _ in range(20):
         X = opt.ask()
         opt.tell(X, ellipsoid(X))
-        history.see(opt)
+        history.record(opt)
     plots.convergence(history, tmp_path / "run.png")
     assert is_picture(tmp_path / "run.png")
 

@@ -255,7 +255,7 @@ def test_a_log_gets_a_line_now_and_then_with_the_time_left():
         X = opt.ask()
         opt.tell(X, sphere(X))
         now[0] += 1.0
-        progress.see(opt)
+        progress.update(opt)
     progress.end(opt)
     lines = stream.getvalue().splitlines()
     assert [line.split()[0] for line in lines] == ["300", "500"]
@@ -279,7 +279,7 @@ def test_showing_takes_a_small_share_of_the_time():
     opt.tell(X, sphere(X))
     while now[0] < 1000:
         now[0] += 1.0
-        progress.see(opt)
+        progress.update(opt)
     assert 0.5 * len(shows) < 0.02 * now[0]
 
 
@@ -327,7 +327,7 @@ def test_snapshots_stay_few_and_evenly_spread():
     for _ in range(3000):
         X = opt.ask()
         opt.tell(X, np.cos(3 * X[:, 0]) + np.sin(X[:, 1]))  # never mind where it goes
-        history.see(opt)
+        history.record(opt)
     nfev = history.trace().nfev
     assert SNAPSHOTS[1] / 3 < len(nfev) <= SNAPSHOTS[1] + 1
     assert np.diff(nfev).max() <= 4 * 3000 * 4 / SNAPSHOTS[1]
@@ -340,7 +340,7 @@ def test_large_distributions_are_kept_less_often():
     for _ in range(60):
         X = opt.ask()
         opt.tell(X, sphere(X))
-        history.see(opt)
+        history.record(opt)
     assert len(history.snapshots) * 400**2 < 5e6
 
 

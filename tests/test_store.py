@@ -500,7 +500,7 @@ def test_a_long_history_is_thinned_and_restored_alike(limit, monkeypatch):
     for _ in range(100):
         X = optimizer.ask()
         optimizer.tell(X, [terraces(x) for x in X])
-        history.see(optimizer)
+        history.record(optimizer)
         told.append((*history.last, history.last_run, len(X)))
         optimizer.restart()
         table = np.array(told)

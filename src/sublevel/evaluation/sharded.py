@@ -291,7 +291,7 @@ def minimize_sharded(
     (30000, True)
     """
     validate_callable("fun", fun)
-    hears = as_callback(callback)
+    observer = as_callback(callback)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled, "names": names}
     shape |= {"tolfun": tolfun, "tolx": tolx, "noise_floor": noise_floor}
     optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
@@ -305,7 +305,7 @@ def minimize_sharded(
     sharding = Sharding(bind_args(fun, args), make_runner(workers), count, seed, uuid.uuid4().hex, failures := Failures())
     unused = VectorizedEvaluator(fun, "raise", failures)  # never called
     with SigtermAsInterrupt():
-        return Search(optimizer, unused, limits, hears, show, History(optimizer), failures, sharding).to_the_end()
+        return Search(optimizer, unused, limits, observer, show, History(optimizer), failures, sharding).run_to_the_end()
 
 
 def validate_shardable(method: Method) -> None:

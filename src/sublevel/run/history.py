@@ -84,7 +84,7 @@ class History:
 
     After 65,536 rows, a row stands for two generations of a run, later for four and so on: memory does not grow for ever.
 
-    `minimize` keeps one. With `ask` and `tell`, call `see` after each `tell`:
+    `minimize` keeps one. With `ask` and `tell`, call `record` after each `tell`:
 
     >>> import numpy as np, sublevel as sl
     >>> opt = sl.Optimizer(np.ones(4), 0.5, rng=1)
@@ -92,7 +92,7 @@ class History:
     >>> for _ in range(10):
     ...     X = opt.ask()
     ...     opt.tell(X, np.sum(X**2, axis=1))
-    ...     history.see(opt)
+    ...     history.record(opt)
     >>> history["nfev"][:3]
     array([ 8., 16., 24.])
     >>> history.trace().mean.shape  # at the start and after each generation
@@ -195,7 +195,7 @@ class History:
         own |= {"_popsizes": self._popsizes[: self._run_count], "_endings": self._endings[: self._ending_count]}
         return {**vars(self), **own, "_is_shared": False, "_frozen": None}
 
-    def see(self, done: Optimizer) -> None:
+    def record(self, done: Optimizer) -> None:
         """Take note of the generation that was just told: evaluations, best value so far and of it, largest standard deviation."""
         if done.restarts >= len(self._begins):
             self._begins.append(len(self))

@@ -45,7 +45,7 @@ from sublevel.validation import (
 if TYPE_CHECKING:
     from sublevel.run.result import Result
     from sublevel.store.recorder import Recorder
-    from sublevel.store.settings import Given, Target
+    from sublevel.store.settings import RunRequest, Target
 
 EVALUATIONS_PER_DIMENSION = 100_000
 """Default budget: enough for `ngd` to learn a condition number of 1e6 in 20 dimensions."""
@@ -137,19 +137,19 @@ def minimize(
     validate_memory(optimizer.popsize, optimizer.theta.dimension)
     wants_curvature = _checked_curvature(curvature, optimizer)
     limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime)
-    hears, show = as_callback(callback), Progress(maxfevals) if as_flag("progress", progress) else None
+    observer, show = as_callback(callback), Progress(maxfevals) if as_flag("progress", progress) else None
     how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
     batch = popsize if how[0] and isinstance(how[1], int) and how[1] == 1 else None
     extra = _checked_start(evaluate_x0, optimizer, limits, batch)
     evaluate = make_evaluator(bind_args(fun, args), *how, failures := Failures())
-    search = Search(optimizer, evaluate, limits, hears, show, History(optimizer), failures, x0=extra)
+    search = Search(optimizer, evaluate, limits, observer, show, History(optimizer), failures, x0=extra)
     with SigtermAsInterrupt():
         if store is not None:
             asked = (maxfevals, maxiter, ftarget, maxtime)
-            from sublevel.store.settings import Given
+            from sublevel.store.settings import RunRequest
 
-            search = search.stored(store, Given(method, fun, as_args(args), asked, *how, log_scaled, extra is not None))
-        return _with_curvature(search.to_the_end(), fun, args, *how) if wants_curvature else search.to_the_end()
+            search = search.stored(store, RunRequest(method, fun, as_args(args), asked, *how, log_scaled, extra is not None))
+        return _with_curvature(search.run_to_the_end(), fun, args, *how) if wants_curvature else search.run_to_the_end()
 
 
 def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
@@ -258,11 +258,11 @@ class Search:
     progress: Progress | None
     history: History
     failures: Failures
-    elsewhere: Callable[[Optimizer], None] | None = None  # makes a generation whose points are not here
+    make_generation: Callable[[Optimizer], None] | None = None  # makes a generation whose points are not here
     recorder: Recorder | None = None
     x0: Array | None = None  # (d,), the start, if it is evaluated with the first generation
 
-    def stored(self, store: Any, given: Given) -> Search:
+    def stored(self, store: Any, given: RunRequest) -> Search:
         """The search with a recorder into a new file."""
         try:
             from sublevel.store.recorder import configuration_row, record_new
@@ -275,7 +275,7 @@ class Search:
             self.evaluate.close()
             raise
 
-    def to_the_end(self) -> Result:
+    def run_to_the_end(self) -> Result:
         """Generations until there is a reason to stop. Ctrl-C is one; any other exception takes with it what was done so far."""
         reasons: dict[str, float] = {}
         try:
@@ -285,20 +285,20 @@ class Search:
                     reasons = self.generation()
             finally:
                 self.evaluate.close()
-            self.put_away(reasons, whole=True)
+            self.close(reasons, whole=True)
         except (KeyboardInterrupt, TimeOver) as early:
             reasons = reasons or ({"maxtime": self.limits.maxtime} if isinstance(early, TimeOver) else self.interrupted)
-            self.put_away(reasons)
+            self.close(reasons)
         except BaseException as error:
             annotate_exception(error, sublevel_result=self.final(self.interrupted))
             from sublevel.store.errors import StoreError
 
             with suppress(StoreError):  # the first error is the one to tell
-                self.put_away(self.interrupted)
+                self.close(self.interrupted)
             raise
         return self.final(reasons)
 
-    def put_away(self, reasons: dict[str, float], whole: bool = False) -> None:
+    def close(self, reasons: dict[str, float], whole: bool = False) -> None:
         """Close the file, with the state in it if the last generation is `whole`."""
         if self.recorder is not None:
             self.recorder.close(reasons, self.optimizer if whole else None, self.history)
@@ -306,10 +306,10 @@ class Search:
     def generation(self) -> dict[str, float]:
         """One generation, and the reasons to stop after it."""
         optimizer = self.optimizer
-        self.told()
-        self.history.see(optimizer)
+        self.evaluate_and_tell()
+        self.history.record(optimizer)
         if self.progress is not None:
-            self.progress.see(optimizer)
+            self.progress.update(optimizer)
         reasons = self.next_run()
         if self.recorder is not None:
             self.recorder.finished(optimizer, self.history)
@@ -325,10 +325,10 @@ class Search:
         self.optimizer.restart()
         return self.limits.budget(self.optimizer)
 
-    def told(self) -> None:
+    def evaluate_and_tell(self) -> None:
         """Tell the optimizer a generation, here or elsewhere; the first one may have the start before its points."""
-        if self.elsewhere is not None:
-            self.elsewhere(self.optimizer)
+        if self.make_generation is not None:
+            self.make_generation(self.optimizer)
             return
         if self.recorder is not None:
             self.recorder.before_ask(self.optimizer)

@@ -41,7 +41,7 @@ class Progress:
         self.next = self.began + (0.0 if self.is_live else SELDOM)
         self.width = 0
 
-    def see(self, done: Optimizer) -> None:
+    def update(self, done: Optimizer) -> None:
         """Show where the run is, if it is time to."""
         now = self.clock()
         if now >= self.next and not self.is_over:

@@ -22,7 +22,7 @@ from sublevel.store.file import File
 from sublevel.store.reader import Evaluations, Reading, ending, evaluations, first_row, restored, unfit
 from sublevel.store.samples import SampleForm
 from sublevel.store.serialize import FormatError
-from sublevel.store.settings import FAMILY_TYPES, Again, Settings, checked_path, rebuilt
+from sublevel.store.settings import FAMILY_TYPES, Overrides, Settings, checked_path, rebuilt
 from sublevel.summaries import Summary, counted, short_array
 
 
@@ -142,6 +142,6 @@ def sketch(reading: Reading) -> Optimizer:
     plain: dict[str, Any] = {name: getattr(settings, name) for name in settings.__slots__}
     plain |= {"method": None, "parts": "", "restarts": None, "draws_x0": False}
     try:
-        return rebuilt(Settings(**plain), reading.problem, reading.facts.get("rng"), Again(method, checked=False))
+        return rebuilt(Settings(**plain), reading.problem, reading.facts.get("rng"), Overrides(method, checked=False))
     except FormatError as misfit:
         raise unfit(reading.path, misfit) from None

@@ -43,7 +43,7 @@ MOST_KEPT = 2**26
 """Bytes of points that are read with the rest of a file; of more, they stay there until they are asked for."""
 
 
-class Told(NamedTuple):
+class StoredGenerations(NamedTuple):
     """What is stored of all generations (g,)."""
 
     generations: Generations
@@ -123,7 +123,7 @@ class Reading:
             raise FormatError("its checkpoint contradicts itself")
         return cast(tuple[int, int], tuple(cast(list[Any], pace)))
 
-    def told(self, until: int | None = None) -> Told:
+    def generations(self, until: int | None = None) -> StoredGenerations:
         """The generations, all of them or the first ones."""
         count, last = self.file.last("generations")
         until = last if until is None else until
@@ -135,7 +135,7 @@ class Reading:
         table = np.frombuffer(b"".join(row[3] for row in rows)).reshape(-1, NUMBERS)
         runs, sizes = (np.array([row[column] for row in rows], dtype=np.int64) for column in (1, 2))
         popsizes = sizes - (self.settings.evaluate_x0 * (np.arange(len(sizes)) == 0))  # the start came with the first generation
-        return Told(Generations(table[:, :4].copy(), runs, popsizes), table[:, 4], table[:, 5], sizes)
+        return StoredGenerations(Generations(table[:, :4].copy(), runs, popsizes), table[:, 4], table[:, 5], sizes)
 
     def last_generation(self) -> tuple[tuple[Array, int], int]:
         """The numbers and the run of the last generation, all NaN and 0 if there is none; and the values that came since."""
@@ -157,7 +157,7 @@ class Reading:
         except FormatError as misfit:
             raise unfit(self.path, misfit) from None
 
-    def history(self, optimizer: Optimizer, told: Told, endings: list[Any]) -> History:
+    def history(self, optimizer: Optimizer, stored: StoredGenerations, endings: list[Any]) -> History:
         """The history of these generations."""
         snapshots = self.snapshots(optimizer.theta)
         if not snapshots or len(snapshots) > 10_000:
@@ -166,7 +166,7 @@ class Reading:
             pace = self.snapshot_pace()
         except FormatError as misfit:
             raise unfit(self.path, misfit) from None
-        history = History.restored(optimizer.start, snapshots, pace, told.generations, endings)
+        history = History.restored(optimizer.start, snapshots, pace, stored.generations, endings)
         history.theta_of_best, history.adapts_rates = optimizer.theta_of_best, AdaptiveRates.__name__ in self.settings.parts
         return history
 
@@ -186,13 +186,13 @@ def restored(reading: Reading, optimizer: Optimizer, whole: bool = True) -> Hist
         rng_state = reading.rng_state(optimizer)
     except FormatError as misfit:
         raise unfit(reading.path, misfit) from None
-    told = reading.told(state.nit if whole else None)
-    sizes, mine = told.sizes, told.generations.runs == state.restarts
+    stored = reading.generations(state.nit if whole else None)
+    sizes, mine = stored.sizes, stored.generations.runs == state.restarts
     if state.nit > len(sizes) or int(np.sum(sizes[: state.nit])) != state.nfev:
         raise StoreError(f"{reading.path} is damaged: its generations have not as many evaluations as its checkpoint says.")
-    optimizer.resume_from(state, runs, endings, told.generations.table[mine, 2], told.medians[mine])
+    optimizer.resume_from(state, runs, endings, stored.generations.table[mine, 2], stored.medians[mine])
     optimizer.rng.bit_generator.state = rng_state
-    return reading.history(optimizer, told, endings)
+    return reading.history(optimizer, stored, endings)
 
 
 def check_run_state(state: RunState, d: int) -> None:
@@ -392,7 +392,7 @@ def evaluations(reading: Reading, form: SampleForm) -> tuple[Evaluations, Failur
     """Every evaluation, those of a generation that is not finished included, and how some of them failed."""
     failures, notes = Failures(), failure_notes(reading)
     keys, values, points, size = list[tuple[int, int, int]](), [np.empty(0)], list[Array](), 0
-    for part in stretches(reading, reading.told().sizes, form):
+    for part in stretches(reading, reading.generations().sizes, form):
         add_failures(failures, part, notes.get(part.iteration, ()))
         keys.append(part[:3])
         values.append(part.values)

@@ -59,7 +59,7 @@ DELETE_GENERATION = "DELETE FROM evaluations WHERE iteration = ?"
 DELETE_SNAPSHOT = "DELETE FROM snapshots WHERE nfev = ?"
 
 
-class Purse:
+class TimeBudget:
     """A share of the time that may be spent on something."""
 
     def __init__(self, share: float) -> None:
@@ -267,9 +267,9 @@ class Recorder:
         self._open: Generation | None = None
         self._stored, self._restarts, self._awaited = stored.generations, stored.restarts, stored.awaited
         self._snapshots = {snapshot.nfev for snapshot in history.snapshots}
-        self._writing, self._syncing = Purse(WRITING), Purse(SYNCING)
+        self._writing, self._syncing = TimeBudget(WRITING), TimeBudget(SYNCING)
         self._state: Any = None  # of the generator, before a large sample
-        self._own, self._close_in_child, self._kept_at, self._cost = 0.0, time.perf_counter(), time.perf_counter(), 0.0
+        self._own, self._left, self._kept_at, self._cost = 0.0, time.perf_counter(), time.perf_counter(), 0.0
         self._trouble: BaseException | None = None
         self._over = self._is_lost = False
         self._thread = threading.Thread(target=self._write_what_waits, name="sublevel-store", daemon=True)
@@ -298,8 +298,8 @@ class Recorder:
             self._open.in_file = bool(known.any())
             _check_same(self._file.path, iteration, points[known], stored[known])
         now = time.perf_counter()
-        self._own += now - self._close_in_child
-        self._close_in_child = now
+        self._own += now - self._left
+        self._left = now
         return self._open.in_file
 
     def arrived(self, places: Any, failure: Failure | None = None) -> None:
@@ -315,13 +315,13 @@ class Recorder:
             if failure is not None:
                 self._waiting.failures += failure_rows(generation, places, failure)
         if self._writing.allows(now):
-            self._write(patient=False)
-        self._close_in_child = time.perf_counter()
+            self._write()
+        self._left = time.perf_counter()
 
     def finished(self, done: Optimizer, history: History) -> None:
         """Keep the generation that was told, and the state if it is time to."""
         now = time.perf_counter()
-        self._own += now - self._close_in_child
+        self._own += now - self._left
         with self._guard:
             self._raise_trouble()
             if done.nit > self._stored:
@@ -331,7 +331,7 @@ class Recorder:
             self._keep(done, history)
         elif is_much or self._writing.allows(now):
             self._write(patient=is_much)
-        self._close_in_child = time.perf_counter()
+        self._left = time.perf_counter()
 
     def _note_wait(self, now: float, size: int) -> None:
         if not self._waiting and (self._open is None or not self._open.waiting):

@@ -29,7 +29,7 @@ from sublevel.store.reader import Reading, driver, ending, restored, stored_fail
 from sublevel.store.recorder import Recorder, Stored
 from sublevel.store.samples import SampleForm
 from sublevel.store.serialize import FormatError
-from sublevel.store.settings import Again, Settings, checked_path, rebuilt
+from sublevel.store.settings import Overrides, Settings, checked_path, rebuilt
 from sublevel.validation import (
     Workers,
     as_callback,
@@ -98,13 +98,13 @@ def resume(
     True
     """
     validate_callable("fun", fun)
-    hears = as_callback(callback)
+    observer = as_callback(callback)
     path, check = checked_path(store), as_flag("check", check)
     File(path).close()  # whatever is not ours is refused here, and stays as it was
     with ExitStack() as opened:
         lock = Lock(path)
         opened.callback(lock.close)
-        found = _found(path, Again(method, restarts, x0, tolerances=(tolfun, tolx, noise_floor)))
+        found = _found(path, Overrides(method, restarts, x0, tolerances=(tolfun, tolx, noise_floor)))
         if found.settings.takes_args and not args:
             raise TypeError("`args` must be given again, because the run began with some.")
         limits = _limits(found.settings, found.optimizer, (maxfevals, maxiter, ftarget, maxtime))
@@ -121,11 +121,11 @@ def resume(
     LOGGER.info("resume %s at generation %d, after %d evaluations", ascii(str(path))[1:-1], found.optimizer.nit, found.optimizer.nfev)
     with SigtermAsInterrupt():
         start = found.optimizer.start.x0 if found.settings.evaluate_x0 else None
-        search = Search(found.optimizer, evaluate, limits, hears, show, found.history, found.failures, recorder=recorder, x0=start)
-        return search.to_the_end()
+        search = Search(found.optimizer, evaluate, limits, observer, show, found.history, found.failures, recorder=recorder, x0=start)
+        return search.run_to_the_end()
 
 
-class Found(NamedTuple):
+class ResumedRun(NamedTuple):
     """What a file has of a run that goes on."""
 
     settings: Settings
@@ -136,7 +136,7 @@ class Found(NamedTuple):
     probe: Probe | None
 
 
-def _found(path: Path, again: Again) -> Found:
+def _found(path: Path, again: Overrides) -> ResumedRun:
     """The run of a file, as it was at its last checkpoint."""
     file = File(path)
     try:
@@ -147,11 +147,11 @@ def _found(path: Path, again: Again) -> Found:
         except FormatError as misfit:
             raise unfit(path, misfit) from None
         history = restored(reading, optimizer)
-        failures = stored_failures(reading, reading.told().sizes, SampleForm.of(optimizer))
+        failures = stored_failures(reading, reading.generations().sizes, SampleForm.of(optimizer))
         generations, awaited = file.last("generations")[1], file.last("evaluations")[1]
         stored = Stored(generations, awaited, restarts=optimizer.restarts)
         _warn_of_differences(reading)
-        return Found(reading.settings, optimizer, history, failures, stored, choose_probe(file, awaited, SampleForm.of(optimizer)))
+        return ResumedRun(reading.settings, optimizer, history, failures, stored, choose_probe(file, awaited, SampleForm.of(optimizer)))
     finally:
         file.close()
 

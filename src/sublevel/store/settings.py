@@ -96,7 +96,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RunRequest:
     """What `minimize` was given and an optimizer does not know."""
 
     method: Any
@@ -279,7 +279,7 @@ def stored_strategy(facts: Any) -> Restarts:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Overrides:
     """What cannot be stored and is given again."""
 
     method: Any = None
@@ -334,7 +334,7 @@ def _checked_names(names: list[str] | None, d: int) -> tuple[str, ...] | None:
         raise FormatError(f"it has no names for its {d} variables") from None
 
 
-def rebuilt(settings: Settings, problem: Problem, rng_state: Any, again: Again) -> Optimizer:
+def rebuilt(settings: Settings, problem: Problem, rng_state: Any, again: Overrides) -> Optimizer:
     """An optimizer as the run began with, apart from its generator's state."""
     if settings.draws_x0 and again.x0 is None:
         raise TypeError("`x0` must be given again, because the run began with a function that draws starting points.")
