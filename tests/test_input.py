@@ -187,7 +187,7 @@ def test_a_popsize_in_the_method_is_checked_too(recipe, popsize):
     ],
 )
 def test_bits_have_probabilities_and_no_deviations(arguments, words):
-    with pytest.raises(ValueError, match="method on bits") as caught:
+    with pytest.raises(ValueError, match="binary method") as caught:
         sl.Optimizer(**{"x0": [0.5, 0.5], "sigma0": None, "method": "pbil", **arguments})
     assert words in str(caught.value)
 

@@ -119,7 +119,7 @@ def test_minus_one_is_a_process_on_each_core(monkeypatch):
 
 @pytest.mark.parametrize(("workers", "kind"), [(0, ValueError), (-2, ValueError), (True, ValueError), (1.5, TypeError), ("2", TypeError)])
 def test_workers_that_make_no_sense_are_refused(workers, kind):
-    with pytest.raises(kind, match=r"`workers`.*each core.*like `map`"):
+    with pytest.raises(kind, match=r"`workers`.*per core.*like `map`"):
         sl.minimize(sphere, np.zeros(2), 0.5, workers=workers)
 
 

@@ -737,7 +737,7 @@ def test_a_noisy_objective_that_is_off_by_more_than_its_noise_gets_a_warning(tmp
     off, far = (noisy(2, 1e-3) for _ in range(2))
     with pytest.warns(UserWarning, match="may not be the original objective"):
         sl.resume(file, lambda x: off(x) + 10 * spread, maxfevals=420)
-    with pytest.raises(sl.StoreError, match="too far off for noise"):
+    with pytest.raises(sl.StoreError, match="so this is not noise"):
         sl.resume(file, lambda x: far(x) + 1e4 * spread, maxfevals=500)
 
 

@@ -1,4 +1,4 @@
-"""Short summaries of objects, as text for `repr` and as HTML for notebooks. Of many numbers, a few are shown."""
+"""Short texts of arrays and objects, for `repr`, messages and HTML in notebooks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 MOST_ROWS = 20
-"""Rows that a table lists one by one; of more, the first and the last."""
+"""Most rows of a table; longer tables show the first and the last rows."""
 MOST_NUMBERS = 8
-"""Numbers of an array that are shown; of more, the first and the last three."""
+"""Most numbers of an array; longer arrays show the first and the last three."""
 LONGEST = 500
-"""Characters of a note."""
+"""Most characters of a note."""
 BRIEF = reprlib.Repr()
 BRIEF.maxother = BRIEF.maxstring = 200
 BRIEF.maxlist = BRIEF.maxtuple = 10
@@ -32,7 +32,7 @@ class Summary:
     notes: Sequence[str] = ()
 
     def text(self) -> str:
-        """The summary in lines."""
+        """The summary as lines of text."""
         width = max(map(len, self.facts), default=0)
         lines = [self.title, *(f"  {name.ljust(width)}  {text}" for name, text in self.facts.items())]
         lines += [f"  {line}" for line in aligned(self.table)]
@@ -40,7 +40,7 @@ class Summary:
         return "\n".join(lines)
 
     def html(self) -> str:
-        """The summary as HTML, in which every text is escaped."""
+        """The summary as HTML with escaped texts."""
         parts = [f"<p><strong>{escape(self.title)}</strong></p>"]
         if self.facts:
             parts.append(html_table([list(row) for row in self.facts.items()], has_header=False))
@@ -52,7 +52,7 @@ class Summary:
 
 
 def html_table(rows: Sequence[Sequence[str]], has_header: bool = True) -> str:
-    """A table as HTML, of which every cell is escaped."""
+    """A table as HTML with escaped cells."""
 
     def row_of(cells: Sequence[str], tag: str) -> str:
         return "<tr>" + "".join(f'<{tag} style="{CELL}">{escape(cell)}</{tag}>' for cell in cells) + "</tr>"
@@ -70,7 +70,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def listed(count: int, most: int = MOST_ROWS) -> Iterator[int | None]:
-    """Numbers up to `count`; of more than `most` only the first and the last, None in between."""
+    """Indices up to `count`; if there are more than `most`, the first and the last ones with None in between."""
     if count <= most:
         yield from range(count)
         return
@@ -85,7 +85,7 @@ def short_repr(given: object) -> str:
 
 
 def short_array(numbers: Any) -> str:
-    """An array in one line, of many numbers the first and the last, of a matrix its shape."""
+    """An array in one line: the first and last numbers of a long array, the shape of a matrix."""
     array = np.asarray(numbers)
     if array.ndim != 1:
         return f"array of shape {array.shape}"

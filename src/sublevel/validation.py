@@ -1,4 +1,4 @@
-"""Checks at the door: what users give becomes what the core trusts, or an error that says what to do."""
+"""Validation of user input. `as_*` functions convert an argument, `validate_*` functions only check it; errors say what to do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sublevel.run.restarts import IPOP, STRATEGIES, Once, Restarts
 from sublevel.summaries import short_repr
 
 Workers = Any
-"""Who evaluates: a number of processes, an Executor, a Dask client, or a function like `map`."""
+"""A number of processes, an Executor, a Dask client, or a function like `map`."""
 
 
 def _named(recipe: Callable[..., Method], family: type[Any], adapted: bool) -> Callable[[], Method]:
@@ -44,7 +44,7 @@ RECIPES: dict[str, Callable[[], Method]] = {
     for name, recipe in {"cma": cma, "ngd": ngd, "rank-mu": rank_mu, "xnes": xnes}.items()
     for prefix, family in FAMILIES.items()
 } | {"pbil": pbil}
-"""Every method that has a name."""
+"""Methods by name."""
 
 FLOAT_BYTES = 8
 ABOUT_SIGMA0 = "It is the initial standard deviation; start with about a third of the search range."
@@ -81,7 +81,7 @@ OTHER_NAMES: Mapping[str, str] = {
     "workers": "n_jobs njobs num_workers n_workers nworkers processes n_processes parallel num_cpus n_cpus executor client map",
     "x0": "x_0 x x_init xinit x_start x0s init initial initial_guess guess p0 start mean mean0 initial_mean",
 }
-"""What other libraries call our arguments, by our names."""
+"""Names of our arguments in other libraries."""
 NOT_OFFERED: Mapping[str, str] = {
     "constraints constraint cons ineq eq": (
         "constraints other than `bounds` are not supported. Return inf or a penalty where a point is not allowed."
@@ -93,13 +93,13 @@ NOT_OFFERED: Mapping[str, str] = {
     "jac gradient grad fprime hess hessp hessian": "derivatives are not used. Leave the argument out.",
     "dim ndim n_dim dimension dims d n_variables n_var": "the number of variables is the length of `x0`.",
 }
-"""What other libraries offer and this one does not, and what to do instead."""
+"""Arguments of other libraries that are not supported, with the remedy."""
 SYNONYMS = {other: ours for ours, others in OTHER_NAMES.items() for other in others.split()}
 REFUSALS = {name: sentence for names, sentence in NOT_OFFERED.items() for name in names.split()}
 
 
 def explain_keywords(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function with the same signature; an unknown keyword gives a TypeError that says which one is meant."""
+    """Wrap a function so that the TypeError for an unknown keyword suggests the right one."""
     known = [name for name in inspect.signature(function).parameters if name != "self"]
 
     @functools.wraps(function)
@@ -113,7 +113,7 @@ def explain_keywords(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def user_level() -> int:
-    """The `stacklevel` by which a warning of the caller points at the user's line, whatever of this package lies between."""
+    """The `stacklevel` with which a warning of the caller refers to the line of the user's code."""
     frame, level = inspect.currentframe(), 0
     while frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] == "sublevel":
         frame, level = frame.f_back, level + 1
@@ -121,7 +121,7 @@ def user_level() -> int:
 
 
 def unknown_keyword(function: str, keyword: str, known: Iterable[str]) -> str:
-    """What is wrong with a keyword that a function does not know, and which one to use."""
+    """The message for an unknown keyword of a function."""
     wrong, names = f"{function}() got an unexpected keyword argument {keyword!r}", list(known)
     if (refusal := REFUSALS.get(keyword.lower())) is not None:
         return f"{wrong}: {refusal}"
@@ -132,7 +132,7 @@ def unknown_keyword(function: str, keyword: str, known: Iterable[str]) -> str:
 
 
 def as_method(method: object) -> Method:
-    """The method of that name, or the method itself."""
+    """A method from its name or from a Method."""
     if isinstance(method, Method):
         if not hasattr(method.family, "start"):
             raise TypeError(f"`family` of the method must be a family of distributions such as DiagonalGaussian, got {method.family!r}.")
@@ -147,7 +147,7 @@ def as_method(method: object) -> Method:
 
 
 def as_generator(rng: Any) -> np.random.Generator:
-    """The generator that a seed, a Generator or None stands for (SPEC 7)."""
+    """A generator from a seed, a Generator or None (SPEC 7)."""
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
@@ -155,19 +155,19 @@ def as_generator(rng: Any) -> np.random.Generator:
 
 
 def validate_callable(name: str, function: object) -> None:
-    """Something that can be called."""
+    """Raise TypeError unless the argument is callable."""
     if not callable(function):
-        raise TypeError(f"`{name}` must be a function, got {short_repr(function)}. Pass the function itself, not what it returns.")
+        raise TypeError(f"`{name}` must be a function, got {short_repr(function)}. Pass the function itself, not its return value.")
 
 
 def as_callback(callback: Any) -> Callable[[Any], Any] | None:
-    """What is called with the result so far; by its name, as in SciPy, if that is the only way."""
+    """A function of the intermediate result; as in SciPy, it may take the keyword-only argument `intermediate_result`."""
     if callback is None:
         return None
     validate_callable("callback", callback)
     try:
         given = inspect.signature(callback).parameters.get("intermediate_result")
-    except (TypeError, ValueError):  # not everything in C can say
+    except (TypeError, ValueError):  # a builtin without a signature
         return callback
     if given is not None and given.kind is inspect.Parameter.KEYWORD_ONLY:
         return lambda result: callback(intermediate_result=result)
@@ -175,7 +175,7 @@ def as_callback(callback: Any) -> Callable[[Any], Any] | None:
 
 
 def as_restarts(restarts: Any) -> Restarts:
-    """A restart strategy from None, a number (of IPOP restarts), "ipop", "bipop" or the strategy itself."""
+    """A restart strategy from None, a number of IPOP restarts, "ipop", "bipop" or a strategy object."""
     if restarts is None:
         return Once()
     if isinstance(restarts, str):
@@ -191,12 +191,12 @@ def as_restarts(restarts: Any) -> Restarts:
 
 
 def as_args(args: Any) -> tuple[Any, ...]:
-    """Further arguments of the objective: a tuple of them, or as in SciPy the only one."""
+    """Further arguments of the objective, from a tuple or, as in SciPy, a single argument."""
     return cast("tuple[Any, ...]", args) if isinstance(args, tuple) else (args,)
 
 
 def as_workers(workers: Any) -> Workers:
-    """A number of processes ≥ 1, −1 for one on each core, an executor, a Dask client, or a function like `map`."""
+    """A number of processes ≥ 1, −1 for one per core, an executor, a Dask client, or a function like `map`."""
     if is_client(workers):
         validate_client(workers)
         return workers
@@ -206,13 +206,13 @@ def as_workers(workers: Any) -> Workers:
         return as_count("workers", workers)
     except (TypeError, ValueError) as error:
         raise type(error)(
-            f"{error} Or −1 for one process on each core, an Executor of concurrent.futures, a Client of dask.distributed, "
-            "or a function like `map`."
+            f"{error} Other values: −1 for one process per core, a concurrent.futures.Executor, a dask.distributed.Client, or a function "
+            "like `map`."
         ) from None
 
 
 def as_timeout(timeout: Any) -> float | None:
-    """Seconds that an evaluation may take at most; None for no limit."""
+    """Time limit of an evaluation in seconds; None for no limit."""
     return None if timeout is None else as_seconds("timeout", timeout)
 
 
@@ -227,7 +227,7 @@ def as_seconds(name: str, given: Any) -> float:
 
 
 def as_on_error(on_error: Any) -> OnError:
-    """What to do when the objective raises."""
+    """One of the values of `on_error`."""
     for name in ATTEMPTS:
         if isinstance(on_error, str) and on_error == name:
             return name
@@ -243,14 +243,14 @@ def as_flag(name: str, flag: Any) -> bool:
 
 
 def as_popsize(popsize: object, d: int) -> int:
-    """A sample size ≥ 2 whose values fit into memory; the default for d dimensions if None."""
+    """A sample size ≥ 2 whose values fit into memory; None is the default for d dimensions."""
     size = default_popsize(d) if popsize is None else as_count("popsize", popsize, 2)
     validate_memory(size, 1)
     return size
 
 
 def validate_memory(size: int, d: int) -> None:
-    """A sample of `size` points in d dimensions that this machine can hold."""
+    """Raise ValueError if `size` points in d dimensions do not fit into memory."""
     memory = physical_memory()
     if size * d * FLOAT_BYTES > memory:
         hint = " `minimize_sharded` evaluates large samples in parts." if size * FLOAT_BYTES <= memory else ""
@@ -262,7 +262,7 @@ def validate_memory(size: int, d: int) -> None:
 
 @cache
 def physical_memory() -> float:
-    """Bytes of memory of this machine; inf if it does not say."""
+    """Bytes of memory of this machine; inf if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -281,14 +281,14 @@ def as_count(name: str, count: Any, least: int = 1) -> int:
 
 
 def as_budget(name: str, budget: Any) -> float:
-    """A whole number ≥ 1, which may be written as 1e6, or inf for no limit."""
+    """A whole number ≥ 1, which may be a float such as 1e6, or inf for no limit."""
     if isinstance(budget, float) and budget == np.inf:
         return np.inf
     return as_count(name, int(budget) if isinstance(budget, float) and budget.is_integer() else budget)
 
 
 def as_target(ftarget: Any) -> float:
-    """A value of f to reach; −inf, which no value undercuts, if None."""
+    """The value of f to reach; −inf if None."""
     if ftarget is None:
         return -np.inf
     array = plain_array("ftarget", ftarget)
@@ -299,7 +299,7 @@ def as_target(ftarget: Any) -> float:
 
 
 def as_positive(name: str, given: Any, or_zero: bool = False) -> float:
-    """One positive, finite number, or 0 if that is allowed."""
+    """One positive, finite number, or 0 if `or_zero`."""
     number = as_numbers(name, given)
     if number.size != 1 or not (number.item() > 0 or (or_zero and number.item() == 0)):
         raise ValueError(f"`{name}` must be one {'number of at least 0' if or_zero else 'positive number'}, got {short_repr(given)}.")
@@ -307,7 +307,7 @@ def as_positive(name: str, given: Any, or_zero: bool = False) -> float:
 
 
 def as_tolerance(name: str, given: Any) -> float:
-    """A tolerance of at least 0; 0, which is off, if None."""
+    """A tolerance of at least 0; None means 0, which disables it."""
     return 0.0 if given is None else as_positive(name, given, or_zero=True)
 
 
@@ -330,12 +330,12 @@ def as_names(names: Any, d: int) -> tuple[str, ...]:
 
 
 def default_name(index: int) -> str:
-    """Of a variable that has no other."""
+    """The name of a variable that was not named."""
     return f"x[{index}]"
 
 
 def as_numbers(name: str, given: Any) -> Array:
-    """Real, finite float64 numbers of any shape, in an array of our own."""
+    """A new array of real, finite float64 numbers of any shape."""
     array = plain_array(name, given)
     if array.size == 0:
         raise ValueError(f"`{name}` must hold at least one number, got {short_repr(given)}.")
@@ -370,12 +370,12 @@ def as_bounds(bounds: Any, d: int) -> tuple[Array, Array]:
         ) from None
     if not np.all(lower <= upper):  # NaN too
         raise ValueError(f"`bounds` must have low ≤ high for each variable, got {short_repr(lower)} and {short_repr(upper)}.")
-    far = SCALE_RANGE[1]  # where no search point ever is: some write the largest float for an open end
+    far = SCALE_RANGE[1]  # no search point is beyond; the largest float may be written for an open end
     return np.where(lower < -far, -np.inf, lower), np.where(upper > far, np.inf, upper)
 
 
 def _lower_and_upper(bounds: Any, d: int) -> list[Array]:
-    """Lower and upper bounds (d,), not yet compared; an error if there are none to be found."""
+    """Lower and upper bounds (d,), which are not compared yet. Raises an error for a wrong type or shape."""
     scipy_optimize = sys.modules.get("scipy.optimize")  # if it was never imported, `bounds` is no `Bounds`
     if scipy_optimize is not None and isinstance(bounds, scipy_optimize.Bounds):
         given: list[Any] = [getattr(bounds, end) for end in ("lb", "ub")]
@@ -392,7 +392,7 @@ def _lower_and_upper(bounds: Any, d: int) -> list[Array]:
 
 
 def as_log_scaled(log_scaled: Any, lower: Array, x0: Array) -> NDArray[np.bool_]:
-    """Which variables (d,) are searched by their logarithm; they and their lower bounds must not be negative."""
+    """A mask (d,) of the variables that are searched on a log scale. They must be positive, with lower bounds ≥ 0."""
     mask = np.asarray(log_scaled)
     if mask.dtype != np.bool_ or mask.shape not in ((), (1,), x0.shape):
         raise TypeError(f"`log_scaled` must be True or False for each variable, got {short_repr(log_scaled)}.")
@@ -442,7 +442,7 @@ def as_covariance_root(cov0: Any, d: int) -> Array:
 
 
 def as_initial_distribution(family: type[Any], x0: Any, sigma0: Any, cov0: Any) -> Family:
-    """The distribution to begin with: N(x0, sigma0²·cov0) as the family can hold it, or bits with probabilities x0."""
+    """The initial distribution: N(x0, sigma0²·cov0), as far as the family can represent it, or bits with probabilities x0."""
     mean = as_x0(x0)
     if family is Bernoulli:
         return _as_bernoulli(mean, sigma0, cov0)
@@ -463,11 +463,9 @@ def as_initial_distribution(family: type[Any], x0: Any, sigma0: Any, cov0: Any) 
 def _as_bernoulli(probabilities: Array, sigma0: Any, cov0: Any) -> Family:
     for name, given in (("sigma0", sigma0), ("cov0", cov0)):
         if given is not None:
-            raise ValueError(
-                f"a method on bits has no `{name}`, got {short_repr(given)}. Pass {name}=None, and the probabilities of a 1 as `x0`."
-            )
+            raise ValueError(f"binary methods take no `{name}`, got {short_repr(given)}; pass {name}=None and give P(bit = 1) as `x0`.")
     if not np.all((probabilities >= 0) & (probabilities <= 1)):
         raise ValueError(
-            f"`x0` must hold probabilities in [0, 1] for a method on bits, got {short_repr(probabilities)}. Start with 0.5 for each bit."
+            f"`x0` must hold probabilities in [0, 1] for a binary method, got {short_repr(probabilities)}. Start with 0.5 for each bit."
         )
     return Bernoulli.start(probabilities)

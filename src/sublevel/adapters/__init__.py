@@ -1,1 +1,1 @@
-"""Ways into other libraries."""
+"""Interfaces of other libraries."""

@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import OptimizeResult
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import Family
@@ -44,6 +43,9 @@ from sublevel.validation import (
     short_repr,
     validate_callable,
 )
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
 
 SHARD = 1 << 18
 """Most points of a shard if the number of shards is not given."""
