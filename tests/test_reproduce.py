@@ -476,7 +476,7 @@ def test_report_shows_a_statement_that_was_not_found(tmp_path):
 def test_report_names_failures_and_needs_nothing_from_elsewhere(tmp_path):
     text = report(paper_results((ngd(90, 1.0), {"failed": 2, "ending": "slow"})), tmp_path)
     assert "2 of 4 failed (slow)" in text
-    assert "100000 iterations were not enough" in text
+    assert "100000 iterations were reached" in text
     assert set(re.findall(r'(?:src|href)="(data:)?', text)) == {"data:"}
     assert "<script" not in text
 
