@@ -40,8 +40,10 @@ def cube(x):
 
 
 def bits(opt):
-    """Every bit of the search distribution and of what the transforms remember."""
-    return [part.tobytes() for part in arrays_of((opt.theta, opt.state.memory))]
+    """Every bit of the search distribution and of what the transforms remember, but for values that they compare with later ones."""
+    kept = zip(opt.method.transforms, opt.state.memory, strict=True)
+    memory = tuple(part for transform, part in kept if not transform.compares_generations)
+    return [part.tobytes() for part in arrays_of((opt.theta, memory))]
 
 
 def arrays_of(value):

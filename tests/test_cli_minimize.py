@@ -243,7 +243,7 @@ def test_no_usable_value_is_in_the_exit_status_and_json_has_no_nan(module, capsy
         ({"--bounds": "1:2:3"}, "low:high"),
         ({"--bounds": "0:1,0:1,0:1"}, "each of the 2 variables"),
         ({"--method": "cam"}, "Did you mean 'cma'"),
-        ({"--restarts": "often"}, "ipop, bipop"),
+        ({"--restarts": "often"}, "'ipop', 'bipop'"),
         ({"--maxfevals": "0"}, "at least 1"),
         ({"--plot": "run.txt"}, "must end with one of"),
         ({"--plot": "/no/such/place/run.png"}, "no directory"),
@@ -424,7 +424,7 @@ def failure_of(program):
     """How a program fails at a point."""
     with pytest.raises(EvaluationFailed) as raised:
         program(np.zeros(2))
-    return Failure.of(raised.value)
+    return Failure.from_exception(raised.value)
 
 
 @pytest.mark.parametrize("printed", ["", "one", "1 2", "1\n2", "1_000", "0x10", "1,5", "١", "nan", "1e", "--1", "\x00", "{}"])

@@ -251,7 +251,7 @@ class Standing:
         if squares is not None:
             limits = lengths(d, n)
             signal += (rank_signal(limits.scores, ranks, squares) - signal) * 2 / longer_window(limits.floor, generations)
-        was_informed = self.was_informed or (generations % 4 == 0 and signal >= INFORMATIVE and self.is_narrow(theta))
+        was_informed = self.was_informed or (signal >= INFORMATIVE and self.is_narrow(theta))
         standstill, standing_for = self.standstill, self.standing_for
         if info.outcome or standstill >= 0:
             standstill = _standstill(info.outcome, points) if info.outcome else -1
