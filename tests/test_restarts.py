@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -139,6 +141,44 @@ def test_ask_and_tell_restart_as_minimize_does(restarts):
     assert optimizer.restarts == result.restarts > 0
     assert (1 + optimizer.nfev, optimizer.nit, optimizer.best_fun) == (result.nfev, result.nit, result.fun)  # the start is evaluated too
     np.testing.assert_array_equal(optimizer.best_x, result.x)
+
+
+@pytest.mark.parametrize("restarts", ["ipop", "bipop"])
+def test_stop_changes_nothing_and_the_next_sample_may_have_another_size(restarts):
+    optimizer, sizes = sl.Optimizer(np.full(3, 3.0), 2.0, restarts=restarts, rng=1), set()
+    while optimizer.restarts < 2:
+        X = optimizer.ask()
+        optimizer.tell(X, rastrigin(X))
+        sizes.add(len(X))
+        before = pickle.dumps((optimizer.run_state, optimizer.rng))
+        assert optimizer.stop() == optimizer.stop() == {}
+        assert pickle.dumps((optimizer.run_state, optimizer.rng)) == before
+    assert len(sizes) > 1
+
+
+def test_restart_begins_a_run_once_and_only_after_the_end_of_one():
+    optimizer = sl.Optimizer(np.ones(2), 0.5, restarts=1, rng=1)
+    assert not optimizer.restart()
+    for _ in range(2):  # equal values twice in a row end a run
+        X = optimizer.ask()
+        optimizer.tell(X, np.ones(len(X)))
+    assert optimizer.restart()
+    assert not optimizer.restart()
+    assert (optimizer.restarts, len(optimizer.finished), list(optimizer.endings)) == (1, 1, [{"flat": 2.0}])
+
+
+def test_a_run_may_say_where_it_starts():
+    class FromTheBest(Restarts):
+        def next_run(self, runs, popsize, rng):
+            return [Run(popsize), Run(popsize, 0.5, x0=np.full(2, 7.0)), None][len(runs)]
+
+    optimizer = sl.Optimizer(np.ones(2), 0.5, restarts=FromTheBest(), rng=1)
+    while optimizer.restarts == 0:
+        X = optimizer.ask()
+        optimizer.tell(X, np.ones(len(X)))
+        optimizer.restart()
+    np.testing.assert_array_equal(optimizer.mean, 7.0)
+    np.testing.assert_allclose(optimizer.deviations, 0.25)
 
 
 def test_a_seed_decides_everything():
