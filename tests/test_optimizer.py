@@ -17,7 +17,7 @@ each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 
 def test_tell_before_ask_is_refused():
     opt = sl.Optimizer([0.0, 0.0], 1.0, popsize=4)
-    with pytest.raises(RuntimeError, match=r"call `ask\(\)` first"):
+    with pytest.raises(RuntimeError, match=r"call `ask\(\)` before each"):
         opt.tell(np.zeros((4, 2)), np.zeros(4))
 
 
@@ -26,7 +26,7 @@ def test_telling_twice_is_refused_and_changes_nothing():
     X = opt.ask()
     opt.tell(X, cube(X))
     before = bits(opt)
-    with pytest.raises(RuntimeError, match="once"):
+    with pytest.raises(RuntimeError, match="without a pending sample"):
         opt.tell(X, cube(X))
     assert bits(opt) == before
     assert (opt.nfev, opt.nit) == (4, 1)

@@ -363,7 +363,7 @@ def test_another_way_to_draw_starting_points_is_noticed(tmp_path, monkeypatch):
     file = tmp_path / "run.db"
     cut_short(file, 250, terraces, drawn, 0.3, restarts="ipop", rng=3)
     assert sl.load(file).evaluations.run[-1] > 0
-    with pytest.raises(sl.StoreError, match="other points than were evaluated"):
+    with pytest.raises(sl.StoreError, match="does not reproduce the stored points"):
         sl.resume(file, terraces, x0=lambda rng: drawn(rng) + 1)
 
 
@@ -539,7 +539,7 @@ def test_points_of_another_run_are_noticed(tmp_path, monkeypatch):
     file = tmp_path / "run.db"
     cut_short(file, 99, smooth, **options("cma", "free", None))
     shift_points(file, 1.01)
-    with pytest.raises(sl.StoreError, match="other points than were evaluated"):
+    with pytest.raises(sl.StoreError, match="does not reproduce the stored points"):
         sl.resume(file, smooth)
 
 

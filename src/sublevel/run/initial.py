@@ -131,7 +131,7 @@ def checked_beginning(
     if bounds is None and not np.any(log_scaled):
         return Start(family, point, another, sigma0, cov0, None, called)
     if not family.continuous:
-        raise ValueError(f"a method on bits has no `bounds` and nothing to scale, got bounds={short_repr(bounds)}.")
+        raise ValueError(f"binary methods take neither `bounds` nor `log_scaled`, got bounds={short_repr(bounds)}.")
     d = point.size
     if cov0 is not None:
         as_covariance_root(cov0, d)

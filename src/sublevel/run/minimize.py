@@ -1,10 +1,4 @@
-"""Minimise a function that can only be evaluated.
-
->>> import sublevel as sl
->>> result = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1, ftarget=1e-10)
->>> result.success
-True
-"""
+"""The loop of a run: generations until there is a reason to stop."""
 
 from __future__ import annotations
 
@@ -95,40 +89,89 @@ def minimize(
     store: FileName | Target | None = None,
     curvature: bool = False,
 ) -> Result:
-    """Minimise `fun` from N(x0, sigma0²·cov0), using only the order of its values.
+    """Minimise a function of real variables, using only the order of its values.
 
-    fun: ``fun(x, *args)`` of a point (d,), or of (popsize, d) to (popsize,) if `vectorized`. NaN counts as worse than +inf.
-    x0, sigma0: where to start and the standard deviation there, one number or one per variable: about a third of the range to search.
-    method: "cma", "xnes", "ngd", "rank-mu" or "pbil", with "sep-" for a diagonal covariance, "iso-" for a single variance and "lra-" for
-        adapted learning rates before it; or a Method such as ``sl.ngd(c_cov=0.5)``.
-    popsize, cov0: points per generation (default 4 + 3 ln d), and the shape of the initial covariance (default the identity).
-    bounds, log_scaled: a (low, high) pair per variable or one for all, or `scipy.optimize.Bounds`; equal ones fix a variable, and no point
-        outside is ever evaluated. Variables that are `log_scaled` are positive and searched by their logarithm, and their `sigma0` is that
-        of ln x.
-    restarts: None, a number, "ipop", "bipop" or a strategy. Runs after the first begin anywhere in a finite box, else where the initial
-        distribution puts them, or at ``x0(rng)`` if `x0` is a function.
-    rng, maxfevals, maxiter, ftarget: seed, numpy Generator or None; budgets; and a value that is good enough.
-    maxtime: seconds after which no further evaluation is begun, and those in worker processes are ended; what is known by then counts.
-    tolfun, tolx: a run has converged when the values of a generation and the best ones of recent generations differ by no more than
-        `tolfun`, or when no standard deviation exceeds `tolx` (in ln x for a variable that is log-scaled). Absolute; off by default.
-    noise_floor: whether a run ends when it has reached the noise of `fun`, such as the tolerance of an ODE solver: when the standard
-        deviations are below 0.001 of their initial values, the values of recent generations do not fall and their order does not depend on
-        the distance from the mean any more. False turns it off. Methods with adapted learning rates go on while these are low.
-    names: what to call the variables, in the diagnosis, plots, reports and files.
-    evaluate_x0: whether `x0` is evaluated together with the first generation, so that the result is never worse than the start. It counts
-        in ``nfev``, and the search does not depend on it. Default: if `x0` is a point, `maxfevals` has room for it and no size of a batch
-        is given, which is `popsize` with `vectorized`; else ``fun`` gets ``popsize + 1`` points once.
-    workers: processes (−1: one on each core), an Executor, a Dask Client or a function like `map`; as in SciPy, wins over `vectorized`.
-    timeout, on_error: seconds an evaluation may take; and whether an exception ends the run ("raise"), counts as a failed evaluation
-        ("nan") or does so after a second attempt ("retry"). Failed ones are NaN, and named in ``failures``.
-    callback, progress: gets a Result after each generation, which does not change later, and stops by StopIteration or True; and whether
-        to show a live line.
-    store: a new file that keeps every evaluation as it arrives, and the state: `sublevel.resume` goes on from it, whatever happened.
-    curvature: whether to add ``hess_inv`` and ``curvature`` by (d + 1)(d + 2) more evaluations or so, which `maxfevals` does not count.
+    Parameters
+    ----------
+    fun : callable
+        ``fun(x, *args)`` of a point (d,), or of points (n, d) to values (n,) if `vectorized`. NaN is worse than +inf.
+    x0 : array_like or callable
+        Starting point (d,), or a function ``x0(rng)`` that draws one for each run.
+    sigma0 : float or array_like
+        Initial standard deviation, one for all variables or one per variable: about a third of the range to search.
+    args : tuple, optional
+        Further arguments of `fun`.
+    method : str or Method, optional
+        "cma" (default), "xnes", "ngd", "rank-mu" or "pbil"; with the prefix "sep-" for a diagonal covariance, "iso-" for a single variance,
+        "lra-" for adaptive learning rates; or a Method such as ``sl.cma(step_size="tpa")``.
+    popsize : int, optional
+        Points per generation; 4 + ⌊3 ln d⌋ by default.
+    cov0 : array_like, optional
+        Shape of the initial covariance (d, d); the identity by default.
+    bounds : sequence or scipy.optimize.Bounds, optional
+        A (low, high) pair for all variables or one per variable, None for an open end. Equal bounds fix a variable. `fun` is never called
+        outside.
+    log_scaled : bool or array_like of bool, optional
+        Variables that are positive and searched by their logarithm; their `sigma0` is that of ln x.
+    restarts : int, str or strategy, optional
+        Number of IPOP restarts, "ipop", "bipop" or a strategy object. Later runs start uniformly in a finite box, else at a point drawn
+        from the initial distribution, or at ``x0(rng)``.
+    rng : int or numpy.random.Generator, optional
+        Seed or generator.
+    maxfevals, maxiter : float, optional
+        Maximum number of evaluations and of generations.
+    maxtime : float, optional
+        Maximum time in seconds. No evaluation starts later, and evaluations in worker processes are ended.
+    ftarget : float, optional
+        Stop when a value is at most this one.
+    tolfun, tolx : float, optional
+        A run has converged when the values of a generation and the best ones of recent generations differ by at most `tolfun`, or when no
+        standard deviation exceeds `tolx` (of ln x for log-scaled variables). Absolute; off by default.
+    noise_floor : bool, optional
+        Whether a run ends when it has reached the noise of `fun`, such as the tolerance of an ODE solver: all standard deviations are below
+        0.001 of their initial values, recent values do not fall, and their order no longer depends on the distance from the mean.
+    names : sequence of str, optional
+        Names of the variables for messages, plots, reports and files.
+    evaluate_x0 : bool, optional
+        Whether `x0` is evaluated with the first generation, so that the result is never worse than the start. The search does not depend on
+        it. By default yes, unless `x0` is a function, `popsize` is given with `vectorized`, or `maxfevals` leaves no room.
+    vectorized : bool, optional
+        Whether `fun` takes all points of a generation at once.
+    workers : int, Executor, Client or callable, optional
+        Number of processes (−1: one per core), an Executor, a Dask Client, or a function like `map`; takes precedence over `vectorized`.
+    timeout : float, optional
+        Seconds that one evaluation may take.
+    on_error : {"raise", "nan", "retry"}, optional
+        Whether an exception of `fun` ends the run, counts as NaN, or counts as NaN after a second attempt.
+    callback : callable, optional
+        Called with a Result after each generation; returning True or raising StopIteration ends the run.
+    progress : bool, optional
+        Whether to show a progress line.
+    store : path, optional
+        A new file for every evaluation and the state of the run; `sublevel.resume` continues from it.
+    curvature : bool, optional
+        Whether to add ``hess_inv`` and ``curvature``, by about (d + 1)(d + 2) evaluations that `maxfevals` does not count.
 
-    Returns a `Result`, an OptimizeResult with ``x, fun, nfev, nit, success, status, message, reasons, restarts, mean, std, cov,
-    distribution, history, failures, diagnosis, curvature, hess_inv`` and ``plot()``; `cov` is computed when it is read. Ctrl-C and
-    SIGTERM return the best so far. Errors of `fun` have ``sublevel_x`` and ``sublevel_result``.
+    Returns
+    -------
+    Result
+        A `scipy.optimize.OptimizeResult` with ``x``, ``fun``, ``nfev``, ``nit``, ``success``, ``status``, ``message``, ``reasons``,
+        ``restarts``, ``mean``, ``std``, ``cov``, ``distribution``, ``history``, ``failures``, ``diagnosis``, ``curvature``, ``hess_inv``
+        and ``plot()``. Ctrl-C and SIGTERM return the best so far.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is invalid.
+    Exception
+        What `fun` raises, with the attributes ``sublevel_x`` and ``sublevel_result``, unless `on_error` says otherwise.
+
+    Examples
+    --------
+    >>> import sublevel as sl
+    >>> result = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1, ftarget=1e-10)
+    >>> result.success
+    True
     """
     validate_callable("fun", fun)
     shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled, "names": names}
@@ -155,7 +198,7 @@ def minimize(
 def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
     wanted = as_flag("curvature", curvature)
     if wanted and not optimizer.theta.continuous:
-        raise ValueError("a method on bits has no `curvature`, got curvature=True.")
+        raise ValueError("binary methods have no curvature, got curvature=True.")
     if wanted:
         from sublevel.hessian.frame import check_number_of_variables
 
@@ -171,7 +214,7 @@ def _checked_start(evaluate_x0: Any, optimizer: Optimizer, limits: Limits, batch
     if not as_flag("evaluate_x0", evaluate_x0):
         return None
     if is_bits:
-        raise ValueError("a method on bits cannot evaluate `x0`, which holds probabilities, got evaluate_x0=True.")
+        raise ValueError("binary methods cannot evaluate `x0`, which holds probabilities, got evaluate_x0=True.")
     if limits.maxfevals < least:
         raise ValueError(f"`maxfevals` must allow `popsize` + 1 = {least} evaluations with evaluate_x0=True, got {limits.maxfevals:.0f}.")
     return start.x0

@@ -204,7 +204,7 @@ class Optimizer:
         """Values (popsize,) of the points that were asked, in any order: `X` says whose they are. After an error they can be told again."""
         sample, shown_points = self._pending, self._shown
         if sample is None or shown_points is None:
-            raise RuntimeError("`tell` needs a sample that was asked for and not yet told: call `ask()` first, and `tell` once for each.")
+            raise RuntimeError("`tell()` without a pending sample: call `ask()` before each `tell()`.")
         values = as_values(values, self.popsize)
         if X is not shown_points:
             values = values[_positions(X, shown_points)]

@@ -515,8 +515,8 @@ def _check_same(path: Path, iteration: int, made: Array, stored: Array) -> None:
     apart = np.max(np.abs(made - stored) / np.maximum(np.max(np.abs(stored), axis=0), np.finfo(np.float64).tiny))
     if not apart <= ROUNDING:
         raise StoreError(
-            f"{path}: generation {iteration} comes out with other points than were evaluated. What was given again, such as `x0` or "
-            "`restarts`, must be what the run began with; or this machine rounds differently from the one that evaluated them."
+            f"{path}: generation {iteration} does not reproduce the stored points; `x0`, `restarts` or `method` differ from the original "
+            "run, or this machine rounds differently."
         )
     warnings.warn(
         f"{path}: this machine or NumPy rounds differently from the one before; the run goes on, but not bit for bit.", stacklevel=2
