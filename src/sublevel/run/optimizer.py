@@ -40,10 +40,20 @@ LOGGER = logging.getLogger(__name__)
 
 
 class Optimizer:
-    """Minimises by ask and tell. The arrays it shows are read-only.
+    """Minimise by asking for points and telling their values.
 
-    `ask` returns samples only: unlike `minimize` with its `evaluate_x0`, an Optimizer does not evaluate `x0`.
+    Parameters
+    ----------
+    x0, sigma0, method, popsize, cov0, bounds, log_scaled, restarts, rng, tolfun, tolx, noise_floor, names
+        As for `minimize`.
 
+    Notes
+    -----
+    Arrays that are returned are read-only. `x0` itself is not evaluated, unlike by `minimize` with its `evaluate_x0`. An optimizer can be
+    copied and pickled between two generations.
+
+    Examples
+    --------
     >>> import numpy as np, sublevel as sl
     >>> opt = sl.Optimizer(np.ones(4), 0.5, rng=1)
     >>> while not opt.stop():
@@ -71,7 +81,7 @@ class Optimizer:
         noise_floor: bool = True,
         names: Sequence[str] | None = None,
     ) -> None:
-        """N(x0, sigma0²·cov0) to begin with; `rng` is a seed, a Generator or None (SPEC 7). The rest is as for `minimize`."""
+        """Start from N(x0, sigma0²·cov0)."""
         self.method = as_method(method)
         self.rng = as_generator(rng)
         self.start = checked_beginning(self.method.family, x0, sigma0, cov0, bounds, log_scaled, names, self.rng)

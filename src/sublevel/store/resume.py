@@ -68,26 +68,42 @@ def resume(
     progress: bool = False,
     check: bool = True,
 ) -> Result:
-    """Go on with a run that `minimize(..., store=...)` began: the result is that of a run which nothing ever stopped, bit for bit.
+    """Resume a run that was stored by `minimize(..., store=...)`. The result is that of an uninterrupted run, bit for bit.
 
-    store, fun
-        The file, and the objective as it was. No evaluation that is in the file is made again.
+    Parameters
+    ----------
+    store : path
+        The file of the run.
+    fun : callable
+        The objective, which must be given again. Stored evaluations are not repeated.
     args, x0, method, restarts
-        To be given again if they were: arguments, a function that draws starting points, a Method or a strategy of your own.
-        Methods and strategies with a name are in the file.
-    maxfevals, maxiter, ftarget, tolfun, tolx, noise_floor
-        New limits, if there are to be others: a run that ended at a budget goes on with a larger one, and a run that ended at the noise of
-        its objective goes on with noise_floor=False.
-    maxtime
-        Seconds for this call, whatever was spent before; by default as many as each call before had.
-    vectorized, workers, timeout, on_error, callback, progress
-        As for `minimize`; as they were unless given, but workers other than processes have to be.
-    check
-        Whether to evaluate one stored point again before anything else is evaluated, to see that `fun` is the objective of this run.
-        That evaluation is not counted. If the value differs, the point is evaluated once more: a StoreError is raised if `fun` returns
-        the same other value again or values far from all stored ones, and a warning is given if `fun` is noisy and its values differ from
-        the stored one by more than the values of the last generation do from each other.
+        Must be given again if they cannot be stored: arguments, a function that draws starting points, a Method, or a strategy that is not
+        registered.
+    maxfevals, maxiter, ftarget, tolfun, tolx, noise_floor : optional
+        New limits. A run that ended at a budget continues with a larger one, and a run that ended at the noise of its objective continues
+        with noise_floor=False.
+    maxtime : float, optional
+        Maximum time of this call in seconds; by default that of the original call.
+    vectorized, workers, timeout, on_error, callback, progress : optional
+        As for `minimize`. They default to the stored settings; executors and clients cannot be stored and must be passed again.
+    check : bool, optional
+        Whether to evaluate one stored point again, to verify that `fun` is the objective of this run. That evaluation is not counted. If the
+        value differs, the point is evaluated once more: a StoreError is raised if the new values agree with each other or are far from all
+        stored ones; a warning is given if `fun` is noisy and its values differ from the stored one by more than those of the last
+        generation differ from each other.
 
+    Returns
+    -------
+    Result
+        As `minimize` returns it.
+
+    Raises
+    ------
+    StoreError
+        If the file is damaged, in use, or of another run.
+
+    Examples
+    --------
     >>> import tempfile, pathlib, numpy as np, sublevel as sl
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "run.db"
     >>> def sphere(x):
