@@ -87,10 +87,10 @@ def resume(
     vectorized, workers, timeout, on_error, callback, progress : optional
         As for `minimize`. They default to the stored settings; executors and clients cannot be stored and must be passed again.
     check : bool, optional
-        Whether to evaluate one stored point again, to verify that `fun` is the objective of this run. That evaluation is not counted. If the
-        value differs, the point is evaluated once more: a StoreError is raised if the new values agree with each other or are far from all
-        stored ones; a warning is given if `fun` is noisy and its values differ from the stored one by more than those of the last
-        generation differ from each other.
+        Whether to evaluate one stored point again, to verify that `fun` is the objective of this run. That evaluation is not
+        counted. If the value differs, the point is evaluated once more: a StoreError is raised if the new values agree with each
+        other or are far from all stored ones; a warning is given if `fun` is noisy and its values differ from the stored one by
+        more than those of the last generation differ from each other.
 
     Returns
     -------
