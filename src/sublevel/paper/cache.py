@@ -45,8 +45,11 @@ def stamp(config: Mapping[str, Any], code: tuple[str, ...]) -> str:
 
 def save(path: Path, stamp: str, arrays: Mapping[str, Any]) -> None:
     """Write arrays with their stamp, under the name `config`, as compressed npz."""
+    for name, array in arrays.items():
+        if np.asarray(array).dtype.hasobject:
+            raise ValueError(f"Object arrays cannot be saved, got {name!r}.")  # NumPy 2.0 would pickle them
     with _replace_file(path) as file:
-        np.savez_compressed(file, allow_pickle=False, config=np.array(stamp), **arrays)
+        np.savez_compressed(file, config=np.array(stamp), **arrays)
 
 
 def save_text(path: Path, text: str) -> None:
