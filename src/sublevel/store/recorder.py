@@ -35,11 +35,11 @@ from sublevel.store.samples import ROUNDING, Sample, SampleForm, StoredPoints, i
 from sublevel.store.serialize import FormatError, packed, size_of
 from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings
 
-WRITING = 0.05
+WRITING = 0.1
 """Of the time, for writing values one by one."""
 SYNCING = 0.005
 """Of the time, for waiting until they are on the disk."""
-SAVINGS = 0.02
+SAVINGS = 0.05
 """Seconds of either that can be saved up."""
 LONGEST_WAIT = 0.05
 """Seconds that a value waits to be written at most."""
