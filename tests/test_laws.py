@@ -292,10 +292,14 @@ TRIALS = 3
 
 
 def batch_error(case, noise, alone):
-    """The largest relative difference after 100 iterations between trials in a batch and each alone with the noise `alone(k)`."""
+    """The largest relative difference after 100 iterations between trials in a batch and each alone with the noise `alone(k)`.
+
+    With TPA it is taken after 80: there its mean is as near to 0 as that of CSA after 100, and the error is relative to the mean.
+    """
     start, fun = case.start(batch=(TRIALS,)), bits_value if case in BITS else ellipsoid
-    batch = path(case, start, fun, noise, iterations=100)[-1]
-    singles = [path(case, trial(start, k), fun, alone(k), iterations=100)[-1] for k in range(TRIALS)]
+    iterations = 80 if any(part.adds_points for part in case.method.transforms) else 100
+    batch = path(case, start, fun, noise, iterations=iterations)[-1]
+    singles = [path(case, trial(start, k), fun, alone(k), iterations=iterations)[-1] for k in range(TRIALS)]
     return max(distance(trial(batch, k), single.mean, single.cov) for k, single in enumerate(singles))
 
 
@@ -305,7 +309,7 @@ def streams():
 
 @pytest.mark.parametrize("case", METHODS, ids=str)
 def test_trial_in_a_batch_is_the_trial_alone(case):
-    assert batch_error(case, streams(), lambda k: streams().generators[k]) <= 1e-8  # rounding, relative to a mean that approaches 0
+    assert batch_error(case, streams(), lambda k: streams().generators[k]) <= 1e-9
 
 
 @dataclass(frozen=True)

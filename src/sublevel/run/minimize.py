@@ -241,7 +241,7 @@ def _with_curvature(
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the user allows, and what is good enough."""
+    """Budgets and the target value."""
 
     maxfevals: float
     maxiter: float
@@ -292,7 +292,7 @@ class TimeOver(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """An optimizer with its objective, what it may cost, who wants to know, and what happened so far."""
+    """An optimizer with its objective, its limits, its observers and its history."""
 
     optimizer: Optimizer
     evaluate: Evaluator
@@ -369,7 +369,7 @@ class Search:
         return self.limits.budget(self.optimizer)
 
     def evaluate_and_tell(self) -> None:
-        """Tell the optimizer a generation, here or elsewhere; the first one may have the start before its points."""
+        """Tell the optimizer a generation, or have one made; the first one may have the start before its points."""
         if self.make_generation is not None:
             self.make_generation(self.optimizer)
             return

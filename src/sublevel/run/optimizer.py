@@ -1,4 +1,4 @@
-"""A thin object around method, state and generator for people who like `ask()` and `tell()`."""
+"""The interface by `ask()` and `tell()`: a method, the state of a run and a random generator."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ class Optimizer:
         return searched if self.start.space is None else self.start.space.points(searched)
 
     def tell(self, X: Any, values: Any) -> None:
-        """Values (popsize,) of the points that were asked, in any order: `X` says whose they are. After an error they can be told again."""
+        """Values (popsize,) of the points that were asked, in any order; `X` assigns them. After an error the call can be repeated."""
         sample, shown_points = self._pending, self._shown
         if sample is None or shown_points is None:
             raise RuntimeError("`tell()` without a pending sample: call `ask()` before each `tell()`.")

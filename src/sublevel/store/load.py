@@ -89,7 +89,7 @@ class StoredRun:
 
 
 def load(store: str | Path) -> StoredRun:
-    """Read a stored run; nothing is changed, and who drives it is not disturbed.
+    """Read a stored run; the file is not changed, and a process that writes it is not disturbed.
 
     >>> import tempfile, pathlib, numpy as np, sublevel as sl
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "run.db"
