@@ -336,7 +336,7 @@ def test_a_box_that_is_none_is_refused_at_the_door(case):
         ({"bounds": [(0, 2), (1, 1)], "cov0": np.eye(3)}, ValueError, "`cov0`"),
         ({"bounds": [(0, 2), (1, 1)], "cov0": "round"}, TypeError, "`cov0`"),
         ({"bounds": [(0, 2)] * 2, "sigma0": -1.0}, ValueError, "`sigma0`"),
-        ({"bounds": [(0, 1)] * 2, "method": "pbil", "sigma0": None}, ValueError, "bits"),
+        ({"bounds": [(0, 1)] * 2, "method": "pbil", "sigma0": None}, ValueError, "binary methods take neither"),
     ],
     ids=str,
 )
