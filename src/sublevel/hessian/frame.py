@@ -174,7 +174,7 @@ def _curvature_of_history(history: History, snapshots: list[Snapshot], least: fl
 
 def _place_of_search(x: Array, fun: float, theta: Family, space: Space | None, bounds: Any) -> Place:
     if not theta.continuous:
-        raise ValueError("a search over bits has no curvature.")
+        raise ValueError("binary methods have no curvature.")
     check_number_of_variables(theta.dimension)
     root = theta.dense_root
     if space is None:
