@@ -1,12 +1,13 @@
 """The 24 functions of COCO's bbob suite, ours and the packages `cma` and `cmaes` on the same problems in the same run.
 
-    python benchmarks/bbob.py --methods "cma,cma package" --trials 3 --out bbob                 (about 40 minutes on 2 cores)
-    python benchmarks/bbob.py --quick                                                           (a minute)
+    python benchmarks/bbob.py --methods "cma,cma package" --trials 3 --out bbob        (about 40 minutes on 2 cores)
+    python benchmarks/bbob.py --quick                                                  (a minute)
 
-Every algorithm restarts by BIPOP from points uniform in [−4, 4]ᵈ with σ0 = 2, until the last of 51 targets, f_opt + 10^[2 … −8], or
-`budget`·d evaluations. Written: `runs.csv` (evaluations to each target), `ecdf.png`. Printed, by dimension: the share of targets
-reached, and the ratio of evaluations, ours over theirs: the geometric mean over functions of the ratio of median evaluations to the
-last target, for functions that both solved in more than half of the runs.
+Every algorithm restarts by BIPOP from points uniform in [−4, 4]ᵈ with σ0 = 2, until the last of 51 targets, f_opt +
+10^[2 … −8], or `budget`·d evaluations. Written: `runs.csv` (evaluations to each target), `ecdf.png`. Printed, by
+dimension: the share of targets reached, and the ratio of evaluations, ours over theirs: the geometric mean over
+functions of the ratio of median evaluations to the last target, for functions that both solved in more than half of the
+runs.
 """
 
 from __future__ import annotations
@@ -62,7 +63,15 @@ def run_sublevel(method: str) -> Callable[[Counted, int, int], None]:
 
         for attempt in range(1000):  # a strategy whose runs are all made begins anew
             rng = np.random.default_rng([seed, attempt])
-            sl.minimize(fun, lambda g: g.uniform(-4, 4, d), SIGMA0, method=method, restarts="bipop", rng=rng, maxfevals=fun.budget)
+            sl.minimize(
+                fun,
+                lambda g: g.uniform(-4, 4, d),
+                SIGMA0,
+                method=method,
+                restarts="bipop",
+                rng=rng,
+                maxfevals=fun.budget,
+            )
 
     return run
 
@@ -85,7 +94,9 @@ def run_cmaes(fun: Counted, d: int, seed: int) -> None:
     small, large, doublings, popsize, sigma = 0, 0, 0, default, SIGMA0
     is_small = False
     while True:
-        strategy = cmaes.CMA(mean=rng.uniform(-4, 4, d), sigma=sigma, seed=int(rng.integers(2**31)), population_size=popsize)
+        strategy = cmaes.CMA(
+            mean=rng.uniform(-4, 4, d), sigma=sigma, seed=int(rng.integers(2**31)), population_size=popsize
+        )
         spent = 0
         while not strategy.should_stop():
             points = [strategy.ask() for _ in range(popsize)]
@@ -109,7 +120,9 @@ def algorithm(name: str) -> Callable[[Counted, int, int], None]:
 
 
 def bbob_problem(function: int, d: int, instance: int) -> Any:
-    """A problem of the suite, any instance: without its option COCO has 1 to 5 and 101 to 110 only, and looks for others for ever."""
+    """A problem of the suite, any instance: without its option COCO has 1 to 5 and 101 to 110 only, and looks for
+    others for ever.
+    """
     import cocoex
 
     suite = cocoex.Suite("bbob", f"instances: {instance}", f"dimensions: {d} function_indices: {function}")
@@ -152,7 +165,9 @@ def tasks(names: list[str], dims: list[int], instances: int, trials: int) -> Ite
 def table(rows: list[list[object]], names: list[str], dims: list[int]) -> Iterator[str]:
     """Share of targets and evaluation ratios by dimension, and over all of them."""
     ours = names[0]
-    yield "  d   " + "".join(f"{name:>18}" for name in names) + "".join(f"{'ratio to ' + name:>24}" for name in names[1:])
+    yield (
+        "  d   " + "".join(f"{name:>18}" for name in names) + "".join(f"{'ratio to ' + name:>24}" for name in names[1:])
+    )
     for label, some in [*((f"{d:4}", [d]) for d in dims), (" all", dims)]:
         shares = "".join(f"{100 * np.mean([share(rows, name, d) for d in some]):17.1f}%" for name in names)
         logs = [[ratio for d in some for ratio in log_ratios(rows, ours, name, d)] for name in names[1:]]
@@ -162,13 +177,19 @@ def table(rows: list[list[object]], names: list[str], dims: list[int]) -> Iterat
 
 def share(rows: list[list[object]], name: str, d: int) -> float:
     """Share of all targets that were reached in dimension d."""
-    return float(np.mean(np.isfinite(np.array([row[6:] for row in rows if row[0] == name and row[2] == d], dtype=float))))
+    return float(
+        np.mean(np.isfinite(np.array([row[6:] for row in rows if row[0] == name and row[2] == d], dtype=float)))
+    )
 
 
 def log_ratios(rows: list[list[object]], ours: str, theirs: str, d: int) -> Iterator[float]:
-    """Logarithm of the ratio of median evaluations to the last target, for each function that both solved in more than half of the runs."""
+    """Logarithm of the ratio of median evaluations to the last target, for each function that both solved in more than
+    half of the runs.
+    """
     for function in range(1, 25):
-        medians = [np.median([float(row[-1]) for row in rows if row[:3] == [name, function, d]]) for name in (ours, theirs)]
+        medians = [
+            np.median([float(row[-1]) for row in rows if row[:3] == [name, function, d]]) for name in (ours, theirs)
+        ]
         if np.all(np.isfinite(medians)):
             yield float(np.log(medians[0] / medians[1]))
 
@@ -180,7 +201,9 @@ def draw(rows: list[list[object]], names: list[str], dims: list[int], target: Pa
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, panels = plt.subplots(1, len(dims), figsize=(3.2 * len(dims), 3.2), sharey=True, squeeze=False, constrained_layout=True)
+    figure, panels = plt.subplots(
+        1, len(dims), figsize=(3.2 * len(dims), 3.2), sharey=True, squeeze=False, constrained_layout=True
+    )
     for panel, d in zip(panels[0], dims, strict=True):
         for name in names:
             hits = np.array([row[6:] for row in rows if row[0] == name and row[2] == d], dtype=float).ravel() / d
@@ -196,11 +219,15 @@ def draw(rows: list[list[object]], names: list[str], dims: list[int], target: Pa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--methods", default="cma,cma package,cmaes package", help="ours first: names of sublevel's methods, and the packages"
+        "--methods",
+        default="cma,cma package,cmaes package",
+        help="ours first: names of sublevel's methods, and the packages",
     )
     parser.add_argument("--dims", default="2,3,5,10,20")
     parser.add_argument("--instances", type=int, default=5)
-    parser.add_argument("--trials", type=int, default=1, help="runs on each instance: where restarts decide, one is a matter of chance")
+    parser.add_argument(
+        "--trials", type=int, default=1, help="runs on each instance: where restarts decide, one is a matter of chance"
+    )
     parser.add_argument("--budget", type=int, default=10_000, help="evaluations per dimension")
     parser.add_argument("--out", type=Path, default=Path("bbob"))
     parser.add_argument("--jobs", type=int, default=2)
@@ -211,10 +238,15 @@ def main() -> None:
         dims, given.instances, given.budget = [2, 5], 1, 1000
     given.out.mkdir(parents=True, exist_ok=True)
     rows: list[list[object]] = []
-    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool, open(given.out / "runs.csv", "w", newline="") as file:
+    with (
+        ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool,
+        open(given.out / "runs.csv", "w", newline="") as file,
+    ):
         writer = csv.writer(file)
         writer.writerow(["algorithm", "function", "d", "instance", "evaluations", "seconds", *TARGETS])
-        pending = [pool.submit(solved, *task, given.budget) for task in tasks(names, dims, given.instances, given.trials)]
+        pending = [
+            pool.submit(solved, *task, given.budget) for task in tasks(names, dims, given.instances, given.trials)
+        ]
         for done, future in enumerate(as_completed(pending), start=1):
             rows.append(future.result())
             writer.writerow(rows[-1])

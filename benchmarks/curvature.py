@@ -1,20 +1,23 @@
-"""How accurate a curvature is, beside numdifftools, Minuit's HESSE, the `hess_inv` of BFGS and the covariance of the package `cma`.
+"""How accurate a curvature is, beside numdifftools, Minuit's HESSE, the `hess_inv` of BFGS and the covariance of the
+package `cma`.
 
-    python benchmarks/curvature.py [--quick] [--figure docs/pictures/curvature-benchmark.png]      (about 6 minutes on one core)
+    python benchmarks/curvature.py [--quick] [--figure docs/pictures/curvature-benchmark.png]  (6 minutes)
 
-Everyone is asked at the same point: where `sublevel.minimize` ended from the same start, with the same noise. BFGS and `cma` have no such
-question; they make their own run from the same start, and their evaluations are those of the run.
+Everyone is asked at the same point: where `sublevel.minimize` ended from the same start, with the same noise. BFGS and
+`cma` have no such question; they make their own run from the same start, and their evaluations are those of the run.
 
-The number is the largest factor by which a curvature is off in any direction, max(λ, 1/λ) over the eigenvalues λ of hess_inv·H: 1 is exact,
-and — is a matrix that is not positive definite, or none. Methods that know no units of f (`cma`, ranks) are given the best unit, and so is
-everyone under a transform of f. A ! marks an answer of ours that comes with a warning (`problems`).
+The number is the largest factor by which a curvature is off in any direction, max(λ, 1/λ) over the eigenvalues λ of
+hess_inv·H: 1 is exact, and — is a matrix that is not positive definite, or none. Methods that know no units of f
+(`cma`, ranks) are given the best unit, and so is everyone under a transform of f. A ! marks an answer of ours that
+comes with a warning (`problems`).
 
-numdifftools and HESSE are there twice: as they are by default, and told what our search has learned: a step per variable at which f rises
-as much as where ours looks, and how much values scatter. Under noise everyone gets the evaluations that numdifftools takes by default:
-the others repeat themselves and average, ours is told by `maxfevals` ("curvature, equal").
+numdifftools and HESSE are there twice: as they are by default, and told what our search has learned: a step per
+variable at which f rises as much as where ours looks, and how much values scatter. Under noise everyone gets the
+evaluations that numdifftools takes by default: the others repeat themselves and average, ours is told by `maxfevals`
+("curvature, equal").
 
-Median over up to 3 seeds, evaluations in brackets. The last lines say in how many cases with noise or a condition number of at least 1e8
-nobody is nearer.
+Median over up to 3 seeds, evaluations in brackets. The last lines say in how many cases with noise or a condition
+number of at least 1e8 nobody is nearer.
 """
 
 from __future__ import annotations
@@ -84,7 +87,11 @@ def rosenbrock(d: int, seed: int) -> Problem:
     def fun(x: np.ndarray) -> float:
         return float(np.sum(100 * np.square(x[1:] - np.square(x[:-1])) + np.square(1 - x[:-1])))
 
-    hessian = np.diag(np.r_[np.full(d - 1, 802.0), 200.0]) + np.diag(np.full(d - 1, -400.0), 1) + np.diag(np.full(d - 1, -400.0), -1)
+    hessian = (
+        np.diag(np.r_[np.full(d - 1, 802.0), 200.0])
+        + np.diag(np.full(d - 1, -400.0), 1)
+        + np.diag(np.full(d - 1, -400.0), -1)
+    )
     for i in range(1, d - 1):
         hessian[i, i] = 1002.0
     return Problem("Rosenbrock", d, fun, np.linalg.cholesky(hessian).T, np.full(d, 0.8), 0.1)
@@ -156,7 +163,9 @@ def pharmacokinetics(d: int, seed: int) -> Problem:
     for _ in range(8):
         hessian = jacobian(x)
         x = x - np.linalg.solve(hessian, gradient(x))
-    return Problem("compartment model", 5, fun, np.linalg.cholesky(jacobian(x)).T, RATES * 0.9, 0.1 * RATES, least=fun(x))
+    return Problem(
+        "compartment model", 5, fun, np.linalg.cholesky(jacobian(x)).T, RATES * 0.9, 0.1 * RATES, least=fun(x)
+    )
 
 
 # Methods: each returns an inverse Hessian and the evaluations it took
@@ -238,7 +247,12 @@ def by_cma(asked: Asked) -> tuple[np.ndarray, int]:
     import cma
 
     fun, sigma0 = asked.fun(), np.broadcast_to(asked.problem.sigma0, asked.problem.x0.shape)
-    options = {"verbose": -9, "seed": asked.seed + 1, "CMA_stds": sigma0, "maxfevals": asked.found.nfev + asked.evaluations}
+    options = {
+        "verbose": -9,
+        "seed": asked.seed + 1,
+        "CMA_stds": sigma0,
+        "maxfevals": asked.found.nfev + asked.evaluations,
+    }
     search = cma.CMAEvolutionStrategy(asked.problem.x0, 1.0, options).optimize(fun)
     scales = search.sigma_vec.scaling
     return search.C * scales * np.asarray(scales)[:, None], fun.count
@@ -306,7 +320,9 @@ def outcomes(problem: Problem, seed: int) -> dict[str, Outcome]:
                 inverse, count = np.full((problem.d, problem.d), np.nan), 0
         return Outcome(off(inverse, problem.hessian_root, unit or problem.is_composed), count)
 
-    table = {OURS: Outcome(off(ours.hess_inv, problem.hessian_root, problem.is_composed), fun.count, bool(ours.problems))}
+    table = {
+        OURS: Outcome(off(ours.hess_inv, problem.hessian_root, problem.is_composed), fun.count, bool(ours.problems))
+    }
     table |= {peer: outcome(*PEERS[peer]) for peer in PEERS}
     if problem.noise:
         table[EQUAL] = outcome(lambda asked: by_ours_with(asked, asked.evaluations), False)
@@ -317,9 +333,13 @@ def outcomes(problem: Problem, seed: int) -> dict[str, Outcome]:
 
 
 SCATTER = {"Rosenbrock": (1e-6, 1e-2), "logistic regression": (1e-2,), "compartment model": (1e-2,)}
-"""Standard deviations of a value: where f rises by a hundred of it, logistic regression and Rosenbrock with the smaller one are nearly
-quadratic, the other two are not."""
-SECTIONS = {"ellipsoids": "Ellipsoids", "curved": "Functions that are not quadratic", "transforms": "Under transforms of f"}
+"""Standard deviations of a value: where f rises by a hundred of it, logistic regression and Rosenbrock with the smaller
+one are nearly quadratic, the other two are not."""
+SECTIONS = {
+    "ellipsoids": "Ellipsoids",
+    "curved": "Functions that are not quadratic",
+    "transforms": "Under transforms of f",
+}
 SEEDS = {2: 3, 5: 3, 10: 3, 20: 2, 50: 1}
 """Ellipsoids of each dimension."""
 
@@ -365,7 +385,9 @@ def cell(seen: list[Outcome]) -> str:
 
 
 def loses_to(seen: dict[str, list[Outcome]]) -> list[str]:
-    """Peers that are nearer than `curvature` at equal evaluations, by more than a tenth of its distance and if that is more than 0.1 %."""
+    """Peers that are nearer than `curvature` at equal evaluations, by more than a tenth of its distance and if that is
+    more than 0.1 %.
+    """
 
     def distance(name: str) -> float:
         return float(np.log(np.median([one.off for one in seen[name]]))) if seen.get(name) else np.inf
@@ -405,14 +427,19 @@ def draw(results: dict[tuple[str, str, int, float, bool], dict[str, list[Outcome
         figure = Figure(figsize=(10.5, 4.4), layout="constrained")
         axes = figure.subplots(1, 2, sharey=True)
         for axis, group in zip(axes, ("ellipsoids", "ellipsoids, noise 0.01"), strict=True):
-            rows = [(float(name.split()[1]), seen) for (kind, name, size, _, _), seen in results.items() if kind == group and size == d]
+            rows = [
+                (float(name.split()[1]), seen)
+                for (kind, name, size, _, _), seen in results.items()
+                if kind == group and size == d
+            ]
             for column, (colour, marker, width) in styles.items():
                 ours = EQUAL if "noise" in group and column == OURS else column
                 far = [np.median([one.off for one in seen[ours]]) - 1 for _, seen in rows]
                 line = np.clip(np.nan_to_num(far, nan=top, posinf=top), floor, top)
                 axis.loglog([c for c, _ in rows], line, color=colour, marker=marker, lw=width, ms=5, label=column)
             axis.set(
-                xlabel="condition number", title=f"turned ellipsoids, d = {d}" + (", noise 0.01" if "noise" in group else ", no noise")
+                xlabel="condition number",
+                title=f"turned ellipsoids, d = {d}" + (", noise 0.01" if "noise" in group else ", no noise"),
             )
             axis.axhline(0.1, color="#e4e6e9", zorder=0)
         axes[0].set_ylabel("factor by which a curvature is off, less 1")
@@ -443,7 +470,10 @@ def main() -> None:
             )
     print("\n".join(table_of(results)))
     must = {key: loses_to(seen) for key, seen in results.items() if (key[3] or key[4]) and key[0] != "transforms"}
-    print(f"\nnoisy or cond ≥ 1e8: {len(must)} cases, ours best or tied in {sum(not peers for peers in must.values())} of them")
+    print(
+        f"\nnoisy or cond ≥ 1e8: {len(must)} cases, ours best or tied in {sum(not peers for peers in must.values())} "
+        "of them"
+    )
     for (_, name, d, noise, _), peers in must.items():
         if peers:
             print(f"  not: {name}, d = {d}, noise {noise:g}: {', '.join(peers)}")

@@ -2,7 +2,8 @@
 
     python benchmarks/curvature_errors.py [--jobs 2]      (several minutes)
 
-The problems are those of tests/test_curvature.py. e is the largest difference from 1 among the eigenvalues of H_true⁻¹H.
+The problems are those of tests/test_curvature.py. e is the largest difference from 1 among the eigenvalues of
+H_true⁻¹H.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def ellipsoids(d: int) -> str:
 def valley(d: int = 10) -> str:
     errors, calls = [], set[int]()
     for seed in range(6):
-        found = sl.curvature(rosenbrock, sl.minimize(rosenbrock, np.zeros(d), 0.5, vectorized=True, rng=seed), vectorized=True)
+        found = sl.curvature(
+            rosenbrock, sl.minimize(rosenbrock, np.zeros(d), 0.5, vectorized=True, rng=seed), vectorized=True
+        )
         errors.append(error(found, rosen_hess(np.ones(d))))
         calls.add(found.nfev)
     return f"Rosenbrock, d = {d}: e at most {max(errors):.2g}, evaluations {sorted(calls)}"
@@ -74,8 +77,8 @@ def under_noise(count: int = 200) -> str:
     rises = np.sort([found.delta_f for found, _ in trials])
     shares = 100 * np.mean([within_two(*trial) for trial in trials], axis=(0, 2))
     return (
-        f"noise 0.01, {count} searches: e at most {max(errors):.2g}, evaluations {np.mean(calls):.0f} on average, at most {max(calls)}; "
-        f"rises {rises[0]:.2g} … {rises[-4]:.2g}, the largest three {rises[-3:].round(2).tolist()}; "
+        f"noise 0.01, {count} searches: e at most {max(errors):.2g}, evaluations {np.mean(calls):.0f} on average, at "
+        f"most {max(calls)}; rises {rises[0]:.2g} … {rises[-4]:.2g}, the largest three {rises[-3:].round(2).tolist()}; "
         f"within two standard errors {shares[0]:.1f} % of H, {shares[1]:.1f} % of the inverse"
     )
 
@@ -87,15 +90,22 @@ def budget(case: str) -> str:
         "one radius": (logistic_with_minimum, 4.0),
     }[case]
     shares = 100 * shares_with_a_budget(make, delta_f)
-    return f"noise 0.01, maxfevals=750, {case}: within two standard errors {shares[0]:.1f} % of H, {shares[1]:.1f} % of the inverse"
+    return (
+        f"noise 0.01, maxfevals=750, {case}: within two standard errors {shares[0]:.1f} % of H, {shares[1]:.1f} % "
+        f"of the inverse"
+    )
 
 
 def coverage(count: int = 500) -> str:
     covered = []
     for seed in range(count):
         nll, _ = logistic(seed)
-        found = sl.curvature(nll, sl.minimize(nll, np.zeros(4), 1.0, vectorized=True, rng=seed), kind="nll", vectorized=True)
-        covered.append([(low < TRUTH) & (high > TRUTH) for low, high in (found.intervals(level).T for level in (0.68, 0.95))])
+        found = sl.curvature(
+            nll, sl.minimize(nll, np.zeros(4), 1.0, vectorized=True, rng=seed), kind="nll", vectorized=True
+        )
+        covered.append(
+            [(low < TRUTH) & (high > TRUTH) for low, high in (found.intervals(level).T for level in (0.68, 0.95))]
+        )
     narrow, wide = 100 * np.mean(covered, axis=(0, 2))
     return f"logistic regression, {count} data sets: nominal 68 % cover {narrow:.1f} %, 95 % cover {wide:.1f} %"
 
@@ -105,8 +115,8 @@ def noisy_valley(count: int = 40) -> str:
     off = np.array([factor_off(one, rosen_hess(np.ones(5))) for one in found])
     good = np.array([one.success for one in found])
     return (
-        f"Rosenbrock, d = 5, noise 0.01, {count} searches: off by {np.median(off):.3g} in the median; {np.count_nonzero(~good)} with a "
-        f"warning; of the others the worst off by {np.max(off[good], initial=1.0):.3g}"
+        f"Rosenbrock, d = 5, noise 0.01, {count} searches: off by {np.median(off):.3g} in the median; "
+        f"{np.count_nonzero(~good)} with a warning; of the others the worst off by {np.max(off[good], initial=1.0):.3g}"
     )
 
 

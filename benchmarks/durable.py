@@ -2,12 +2,13 @@
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/durable.py [--repeats 5] [--folder DIR]
 
-1. Milliseconds per iteration that `minimize(store=...)` takes more than `minimize`, medians over interleaved repeats, for objectives that
-   take no time, called point by point and batched. Wall time and CPU time.
-2. The part of the wall time spent on storing when the objective takes 100 ms, from the beginning of the run to its end, and without
-   creating and closing the file, which a run does once.
-3. How many times as long a run takes that is stored, for an objective that takes no time, by sample size and number of variables: medians
-   of the ratios of interleaved repeats, from the beginning of the run to its end, and the bytes of the file for each evaluation.
+1. Milliseconds per iteration that `minimize(store=...)` takes more than `minimize`, medians over interleaved repeats,
+   for objectives that take no time, called point by point and batched. Wall time and CPU time.
+2. The part of the wall time spent on storing when the objective takes 100 ms, from the beginning of the run to its end,
+   and without creating and closing the file, which a run does once.
+3. How many times as long a run takes that is stored, for an objective that takes no time, by sample size and number of
+   variables: medians of the ratios of interleaved repeats, from the beginning of the run to its end, and the bytes of
+   the file for each evaluation.
 4. Seconds to load, and to resume, a run of 10⁶ evaluations.
 """
 
@@ -44,7 +45,13 @@ def extra_per_iteration(folder: Path, d: int, vectorized: bool, iterations: int,
     """Milliseconds per iteration (wall, CPU) that storing adds."""
     differences = []
     for repeat in range(repeats):
-        settings = {"rng": repeat, "maxiter": iterations, "ftarget": -1.0, "vectorized": vectorized, "restarts": sl.IPOP(10**6, 1.0)}
+        settings = {
+            "rng": repeat,
+            "maxiter": iterations,
+            "ftarget": -1.0,
+            "vectorized": vectorized,
+            "restarts": sl.IPOP(10**6, 1.0),
+        }
         plain, result = timed(lambda s=settings: sl.minimize(sphere, np.ones(d), 0.5, **s))
         file = folder / f"{d}-{vectorized}-{repeat}.db"
         stored, again = timed(lambda s=settings, f=file: sl.minimize(sphere, np.ones(d), 0.5, **s, store=f))
@@ -68,7 +75,13 @@ def ratio_of_times(folder: Path, popsize: int | None, repeats: int) -> tuple[np.
     d, method, iterations = SIZES[popsize]
     plain, stored, size = [], [], 0.0
     for repeat in range(repeats):
-        settings = {"rng": repeat, "maxiter": iterations, "maxfevals": 1e9, "ftarget": -1.0, "vectorized": popsize is not None}
+        settings = {
+            "rng": repeat,
+            "maxiter": iterations,
+            "maxfevals": 1e9,
+            "ftarget": -1.0,
+            "vectorized": popsize is not None,
+        }
         settings |= {"popsize": popsize, "method": method, "restarts": sl.IPOP(10**6, 1.0)}
         seconds, result = timed(lambda s=settings: sl.minimize(sphere, np.zeros(d), 0.3, **s))
         plain.append(seconds)
@@ -81,7 +94,9 @@ def ratio_of_times(folder: Path, popsize: int | None, repeats: int) -> tuple[np.
 
 
 def share_of_storing(folder: Path, seconds: float, evaluations: int) -> tuple[float, float]:
-    """Part of the wall time in the recorder when the objective takes `seconds`: with and without the file's creation and end."""
+    """Part of the wall time in the recorder when the objective takes `seconds`: with and without the file's creation
+    and end.
+    """
     spent = dict.fromkeys(("recall", "arrived", "finished", "close"), 0.0)
     originals = {name: getattr(Recorder, name) for name in spent}
 
@@ -123,20 +138,32 @@ def main() -> None:
                 print(f"| {d} | {'batched' if vectorized else 'point by point'} | {wall:.3f} | {cpu:.3f} |", flush=True)
         with_ends, without = share_of_storing(folder, 0.1, 100)
         print(
-            f"\nobjective of 100 ms: storing takes {100 * without:.2f} % of the time; all that is not the objective {100 * with_ends:.2f} %"
+            f"\nobjective of 100 ms: storing takes {100 * without:.2f} % of the time; all that is not the objective "
+            f"{100 * with_ends:.2f} %"
         )
-        print("\n| popsize | d | plain, s | stored / plain, wall | CPU | bytes per evaluation |\n|---|---|---|---|---|---|")
+        print(
+            "\n| popsize | d | plain, s | stored / plain, wall | CPU | bytes per evaluation "
+            "|\n|---|---|---|---|---|---|"
+        )
         for popsize, (d, _, _) in SIZES.items():
             plain, ratio, size = ratio_of_times(folder, popsize, given.repeats)
             words = "default, point by point" if popsize is None else f"{popsize}"
             print(f"| {words} | {d} | {plain[0]:.2f} | {ratio[0]:.2f} | {ratio[1]:.2f} | {size:.0f} |", flush=True)
         print()
         file = folder / "large.db"
-        settings = {"rng": 1, "maxfevals": 1_000_000, "ftarget": -1.0, "vectorized": True, "popsize": 10, "restarts": sl.IPOP(10**6, 1.0)}
+        settings = {
+            "rng": 1,
+            "maxfevals": 1_000_000,
+            "ftarget": -1.0,
+            "vectorized": True,
+            "popsize": 10,
+            "restarts": sl.IPOP(10**6, 1.0),
+        }
         sl.minimize(sphere, np.ones(10), 0.5, **settings, store=file)
         (wall, cpu), run = timed(lambda: sl.load(file))
         print(
-            f"{run.values.size} evaluations of 10 variables, {file.stat().st_size / 1e6:.0f} MB: loaded in {wall:.2f} s (CPU {cpu:.2f} s)"
+            f"{run.values.size} evaluations of 10 variables, {file.stat().st_size / 1e6:.0f} MB: loaded in {wall:.2f} "
+            f"s (CPU {cpu:.2f} s)"
         )
         (wall, cpu), _ = timed(lambda: sl.resume(file, sphere))
         print(f"resumed, which checks every page and row and writes the end again, in {wall:.2f} s (CPU {cpu:.2f} s)")

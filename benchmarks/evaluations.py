@@ -5,13 +5,14 @@
     python benchmarks/evaluations.py --oracle     (beside the tutorial's algorithm in plain loops, too)
     python benchmarks/evaluations.py --lra        (success rates with and without adapted learning rates; about an hour)
 
-1. Median evaluations until a point with f ≤ 1e-10 is evaluated, from x0 = (1, …, 1), on Rosenbrock's function (0, …, 0), σ0 = 0.5, each
-   with its default population. On Rosenbrock's function some runs end in its other minimum: medians are those of the runs that succeed,
-   and their share is printed. Wanted: geometric mean of the ratios ≤ 1.03, none above 1.12.
-2. With `--lra`: the share of 30 runs that succeed, from x0 = (3, …, 3), σ0 = 2, with the default population and at most 5·10⁶
-   evaluations, as in the paper on LRA-CMA-ES (Nomura, Akimoto, Ono, GECCO 2023, arXiv:2304.03473) and its authors' code. Success is a
-   noise-free f(mean) below the target: 1e-8 on Rastrigin's function, and 1e-3, the default of that code, on the sphere with additive
-   Gaussian noise of variance 1.
+1. Median evaluations until a point with f ≤ 1e-10 is evaluated, from x0 = (1, …, 1), on Rosenbrock's function (0, …,
+   0), σ0 = 0.5, each with its default population. On Rosenbrock's function some runs end in its other minimum: medians
+   are those of the runs that succeed, and their share is printed. Wanted: geometric mean of the ratios ≤ 1.03, none
+   above 1.12.
+2. With `--lra`: the share of 30 runs that succeed, from x0 = (3, …, 3), σ0 = 2, with the default population and at most
+   5·10⁶ evaluations, as in the paper on LRA-CMA-ES (Nomura, Akimoto, Ono, GECCO 2023, arXiv:2304.03473) and its
+   authors' code. Success is a noise-free f(mean) below the target: 1e-8 on Rastrigin's function, and 1e-3, the default
+   of that code, on the sphere with additive Gaussian noise of variance 1.
 
 Evaluations do not depend on the load of the machine.
 """
@@ -37,7 +38,9 @@ import numpy as np
 import sublevel as sl
 from sublevel.engine.constants import default_popsize
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the functions and the tutorial's algorithm stand among the tests
+sys.path.insert(
+    0, str(Path(__file__).parents[1] / "tests")
+)  # the functions and the tutorial's algorithm stand among the tests
 import cma_oracle
 from functions import UNIMODAL, rastrigin, sphere
 
@@ -80,7 +83,9 @@ def evaluations(name: str, function: str, d: int, seed: int) -> float:
     warnings.simplefilter("ignore")  # of the package
     fun, x0 = UNIMODAL[function], start(function, d)
     if name == "oracle":
-        return cma_oracle.evaluations(fun, x0, SIGMA0, TARGET, BUDGET * d, np.random.default_rng([1, seed]), default_popsize(d))
+        return cma_oracle.evaluations(
+            fun, x0, SIGMA0, TARGET, BUDGET * d, np.random.default_rng([1, seed]), default_popsize(d)
+        )
     search = Package(x0, seed) if name == "cma package" else Ours(name, x0, seed)
     spent = 0
     while spent < BUDGET * d and not search.stop():
@@ -105,10 +110,17 @@ def compare(names: list[str], dims: list[int], seeds: int, jobs: int) -> Iterato
     """The table, line by line, as the cells come in."""
     ours, *theirs = names
     yield f"median evaluations to {TARGET:g} (share of {seeds} runs that reach it) and {ours} / theirs"
-    yield f"{'function':17}{'d':>4}" + "".join(f"{name:>20}" for name in names) + "".join(f"{'/ ' + name:>15}" for name in theirs)
+    yield (
+        f"{'function':17}{'d':>4}"
+        + "".join(f"{name:>20}" for name in names)
+        + "".join(f"{'/ ' + name:>15}" for name in theirs)
+    )
     logs: dict[str, list[float]] = {name: [] for name in theirs}
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        rows = [(function, d, [pool.submit(cell, name, function, d, seeds) for name in names]) for d, function in product(dims, UNIMODAL)]
+        rows = [
+            (function, d, [pool.submit(cell, name, function, d, seeds) for name in names])
+            for d, function in product(dims, UNIMODAL)
+        ]
         for function, d, futures in rows:
             cells = dict(zip(names, (future.result() for future in futures), strict=True))
             ratios = {name: cells[ours][0] / cells[name][0] for name in theirs}
@@ -123,7 +135,9 @@ def compare(names: list[str], dims: list[int], seeds: int, jobs: int) -> Iterato
 # Success with adapted learning rates
 
 
-HARD: dict[str, tuple[Callable[[np.ndarray], np.ndarray], int, float, float]] = {  # function, d, target, variance of the noise
+HARD: dict[
+    str, tuple[Callable[[np.ndarray], np.ndarray], int, float, float]
+] = {  # function, d, target, variance of the noise
     "Rastrigin d = 10": (rastrigin, 10, 1e-8, 0.0),
     "Rastrigin d = 20": (rastrigin, 20, 1e-8, 0.0),
     "noisy sphere d = 10": (sphere, 10, 1e-3, 1.0),
@@ -158,7 +172,11 @@ def successes(methods: list[str], runs: int, budget: float, jobs: int) -> Iterat
             failed = [(value, reason) for evaluations, value, reason in ends if evaluations == np.inf]
             median = f"{np.median(needed):12.0f}" if needed else f"{'-':>12}"
             reasons = ", ".join(sorted({reason for _, reason in failed}))
-            rest = f"   the others: median f(mean) = {np.median([value for value, _ in failed]):.3g} ({reasons})" if failed else ""
+            rest = (
+                f"   the others: median f(mean) = {np.median([value for value, _ in failed]):.3g} ({reasons})"
+                if failed
+                else ""
+            )
             yield f"{problem:22}{method:12}{100 * len(needed) / runs:5.0f}%{median}{rest}"
 
 

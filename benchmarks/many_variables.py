@@ -1,10 +1,12 @@
-"""What a run of many variables costs beyond ask and tell: time ratios and peak memory of every way to make, keep and look at one.
+"""What a run of many variables costs beyond ask and tell: time ratios and peak memory of every way to make, keep and
+look at one.
 
-    python benchmarks/many_variables.py [--variables 100000] [--generations 20] [--repeats 3] [--method sep-cma] [--folder DIR]
+    python benchmarks/many_variables.py [--variables 100000] [--generations 20] [--repeats 3] [--method sep-cma]
+    [--folder DIR]
 
-Every measurement is made in a process of its own with one thread, routes and ask and tell in turns; medians over the repeats. Imports do
-not count, except for matplotlib's, which is imported where pictures are drawn. `show`, `report`, `export` and the like look at the run that
-`store` made; their times are compared with those of ask and tell too.
+Every measurement is made in a process of its own with one thread, routes and ask and tell in turns; medians over the
+repeats. Imports do not count, except for matplotlib's, which is imported where pictures are drawn. `show`, `report`,
+`export` and the like look at the run that `store` made; their times are compared with those of ask and tell too.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ def ask_and_tell(task: Task) -> None:
 
 
 def minimized(task: Task, **given: Any) -> sl.Result:
-    return sl.minimize(sphere, np.ones(task.variables), 0.3, method=task.method, rng=1, maxiter=task.generations, **given)
+    return sl.minimize(
+        sphere, np.ones(task.variables), 0.3, method=task.method, rng=1, maxiter=task.generations, **given
+    )
 
 
 def stored(task: Task) -> sl.Result:
@@ -116,7 +120,9 @@ class Cost(NamedTuple):
 def measure(route: str, task: Task) -> Cost:
     """A route in a process of its own."""
     words = [task.variables, task.generations, task.method, task.folder]
-    run = subprocess.run([sys.executable, __file__, "--one", route, *map(str, words)], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, __file__, "--one", route, *map(str, words)], capture_output=True, text=True, check=False
+    )
     if run.returncode:
         raise RuntimeError(f"{route}: {run.stderr}")
     return Cost(*json.loads(run.stdout.splitlines()[-1]))
@@ -139,7 +145,10 @@ def report(task: Task, repeats: int) -> None:
         pairs = [(measure("ask and tell", task), measure(route, task)) for _ in range(repeats)]
         costs = [statistics.median(column) for column in zip(*(cost for _, cost in pairs), strict=True)]
         wall, cpu = (statistics.median(cost[i] / plain[i] for plain, cost in pairs) for i in (0, 1))
-        print(f"| {route:<40} | {costs[0]:7.2f} | {wall:14.2f} | {costs[1]:11.2f} | {cpu:14.2f} | {costs[2]:7.0f} |", flush=True)
+        print(
+            f"| {route:<40} | {costs[0]:7.2f} | {wall:14.2f} | {costs[1]:11.2f} | {cpu:14.2f} | {costs[2]:7.0f} |",
+            flush=True,
+        )
 
 
 def main() -> None:

@@ -2,10 +2,11 @@
 
     python benchmarks/methods.py [--runs 11] [--jobs 2]      (about 10 minutes on 2 cores)
 
-1. Evaluations until a value at or below 1e-8 is found: the median of the runs that found one, and the share of runs that did if it was not
-   all of them. Everyone has the same start, σ0, seeds and budget.
-2. With additive noise of standard deviation 1 on the sphere in 10 dimensions, from (3, …, 3) with σ0 = 2: the noise-free value at the
-   final mean after 30 000 evaluations, median over the runs. Runs that ended earlier count as they ended.
+1. Evaluations until a value at or below 1e-8 is found: the median of the runs that found one, and the share of runs
+   that did if it was not all of them. Everyone has the same start, σ0, seeds and budget.
+2. With additive noise of standard deviation 1 on the sphere in 10 dimensions, from (3, …, 3) with σ0 = 2: the
+   noise-free value at the final mean after 30 000 evaluations, median over the runs. Runs that ended earlier count as
+   they ended.
 
 3. Processor time of a generation on the sphere, with the default population, in microseconds.
 
@@ -78,7 +79,16 @@ def evaluations(job: tuple[str, str, int]) -> float:
     """Evaluations of one run until the target, inf if it was not reached."""
     problem, settings = PROBLEMS[job[0]], METHODS[job[1]]
     x0 = np.full(problem.d, problem.x0)
-    result = sl.minimize(problem.fun, x0, problem.sigma0, maxfevals=problem.budget, ftarget=TARGET, rng=job[2], vectorized=True, **settings)
+    result = sl.minimize(
+        problem.fun,
+        x0,
+        problem.sigma0,
+        maxfevals=problem.budget,
+        ftarget=TARGET,
+        rng=job[2],
+        vectorized=True,
+        **settings,
+    )
     return result.nfev if result.fun <= TARGET else np.inf
 
 
@@ -132,13 +142,21 @@ def main() -> None:
             for problem in PROBLEMS:
                 cells[problem, method] = cell(list(mapped(evaluations, [(problem, method, seed) for seed in seeds])))
             cells[NOISY, method] = f"{np.median(list(mapped(noise_left, [(method, seed) for seed in seeds]))):.2g}"
-            print(method, *(cells[problem, method] for problem in (*PROBLEMS, NOISY)), sep="; ", file=sys.stderr, flush=True)
+            print(
+                method,
+                *(cells[problem, method] for problem in (*PROBLEMS, NOISY)),
+                sep="; ",
+                file=sys.stderr,
+                flush=True,
+            )
     print("| method | " + " | ".join((*PROBLEMS, NOISY)) + " |\n" + "|---" * (len(PROBLEMS) + 2) + "|")
     for method in METHODS:
         print(f"| `{method}` | " + " | ".join(cells[problem, method] for problem in (*PROBLEMS, NOISY)) + " |")
     print("\n| method | " + " | ".join(f"d = {d}" for d in DIMENSIONS) + " |\n" + "|---" * (len(DIMENSIONS) + 1) + "|")
     for method in ("cma", "lra-cma", "xnes", "ngd", "sep-cma", "iso-cma"):
-        print(f"| `{method}` | " + " | ".join(f"{generation_time(method, d):.0f}" for d in DIMENSIONS) + " |", flush=True)
+        print(
+            f"| `{method}` | " + " | ".join(f"{generation_time(method, d):.0f}" for d in DIMENSIONS) + " |", flush=True
+        )
 
 
 if __name__ == "__main__":

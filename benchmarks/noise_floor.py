@@ -4,11 +4,12 @@
     python benchmarks/noise_floor.py ode --seeds 3                      # about 15 min
     python benchmarks/noise_floor.py random --seeds 2                   # about 5 min
 
-`smooth` runs functions without noise with the criterion. A run that it ends is repeated without it: the stop is false if the longer run is
-better by more than rounding (1e-9 of the value, and 1e-25). `ode` fits models by `scipy.integrate.solve_ivp`, whose values are exact up to
-the tolerance and the rounding of the solver, with and without the criterion: the loss is how much better the longer run is, to compare with
-the spread of the best values of its last 20 generations. `random` adds noise that is drawn anew for each value and shows the exact function
-at the mean, which a longer run may still lower by averaging.
+`smooth` runs functions without noise with the criterion. A run that it ends is repeated without it: the stop is false
+if the longer run is better by more than rounding (1e-9 of the value, and 1e-25). `ode` fits models by
+`scipy.integrate.solve_ivp`, whose values are exact up to the tolerance and the rounding of the solver, with and without
+the criterion: the loss is how much better the longer run is, to compare with the spread of the best values of its last
+20 generations. `random` adds noise that is drawn anew for each value and shows the exact function at the mean, which a
+longer run may still lower by averaging.
 
 The constants of the criterion were chosen on other models, starts and seeds.
 """
@@ -71,7 +72,9 @@ FUNCTIONS: dict[str, Values] = {
     "steps": lambda x: np.floor(20 * np.sum(np.square(x), axis=-1)),
     "terraces": terraces,
     "ackley": ackley,
-    "bent cigar": lambda x: np.square(x[..., 0]) + 1e6 * np.sum(np.square(x[..., 1:] * (1 + 0.1 * np.abs(x[..., :1]))), axis=-1),
+    "bent cigar": lambda x: (
+        np.square(x[..., 0]) + 1e6 * np.sum(np.square(x[..., 1:] * (1 + 0.1 * np.abs(x[..., :1]))), axis=-1)
+    ),
     "half space": lambda x: np.where(x[..., 0] < 0.1, np.nan, np.sum(np.square(x), axis=-1)),
     "levy": lambda x: np.sum(np.square(x / 4) * (1 + 10 * np.square(np.sin(np.pi * (1 + x / 4) + 1))), axis=-1),
 }
@@ -102,10 +105,17 @@ class Case:
         size = {"large": 4 * default, "small": max(default // 2, 4)}.get(self.settings)
         bounds = (-1.5, 4.0) if self.settings == "bounds" else None
         sigma0 = 0.01 if self.settings == "far" else 0.7
-        given: dict[str, Any] = {"bounds": bounds, "popsize": size, "rng": self.seed, "maxfevals": 3000 * self.d + 10_000}
+        given: dict[str, Any] = {
+            "bounds": bounds,
+            "popsize": size,
+            "rng": self.seed,
+            "maxfevals": 3000 * self.d + 10_000,
+        }
         with np.errstate(all="ignore"):
             x0 = rng.uniform(0.2, 1.2, self.d)
-            return sl.minimize(self.fun, x0, sigma0, method=self.method, vectorized=True, noise_floor=noise_floor, **given)
+            return sl.minimize(
+                self.fun, x0, sigma0, method=self.method, vectorized=True, noise_floor=noise_floor, **given
+            )
 
 
 def judge(case: Case) -> tuple[Case, str, float, float, int, int]:
@@ -128,7 +138,9 @@ def cases(seeds: int, dimensions: list[int]) -> list[Case]:
     methods = ("cma", "sep-cma", "xnes", "ngd", "rank-mu")
     plain = itertools.product(FUNCTIONS, dimensions, methods, ("plain",), range(FIRST_SEED, FIRST_SEED + seeds))
     others = ("rotated", "bounds", "large", "small", "far")
-    varied = itertools.product(FUNCTIONS, dimensions, ("cma",), others, range(FIRST_SEED + 100, FIRST_SEED + 100 + seeds))
+    varied = itertools.product(
+        FUNCTIONS, dimensions, ("cma",), others, range(FIRST_SEED + 100, FIRST_SEED + 100 + seeds)
+    )
     return [Case(*row) for row in (*plain, *varied)]
 
 
@@ -137,19 +149,29 @@ def smooth(given: argparse.Namespace) -> None:
     counts: dict[str, int] = {}
     false = 0
     with ProcessPoolExecutor(given.processes) as pool:
-        for case, reason, found, longer, nfev, full in pool.map(judge, cases(given.seeds, given.dimensions), chunksize=4):
+        for case, reason, found, longer, nfev, full in pool.map(
+            judge, cases(given.seeds, given.dimensions), chunksize=4
+        ):
             counts[reason] = counts.get(reason, 0) + 1
             if reason == "noise_floor":
                 wrong = is_false(found, longer)
                 false += wrong
-                print(f"{case}: f {found:.6g} after {nfev}, {longer:.6g} after {full}{', FALSE' if wrong else ''}", flush=True)
-    print(f"{sum(counts.values())} runs without noise, {counts.get('noise_floor', 0)} ended by the criterion, {false} of them falsely")
+                print(
+                    f"{case}: f {found:.6g} after {nfev}, {longer:.6g} after {full}{', FALSE' if wrong else ''}",
+                    flush=True,
+                )
+    print(
+        f"{sum(counts.values())} runs without noise, {counts.get('noise_floor', 0)} ended by the criterion, {false} "
+        "of them falsely"
+    )
     print("reasons:", dict(sorted(counts.items(), key=lambda item: -item[1])))
 
 
 @dataclass(frozen=True)
 class Model:
-    """An ODE to fit: its right-hand side f(t, y, p), times, start, parameters and by which factors the fit starts off them."""
+    """An ODE to fit: its right-hand side f(t, y, p), times, start, parameters and by which factors the fit starts off
+    them.
+    """
 
     right: Callable[..., list[float]]
     times: np.ndarray
@@ -178,7 +200,11 @@ class Model:
 
 MODELS = {
     "van der Pol": Model(
-        lambda t, y, p: [y[1], p[0] * (1 - y[0] ** 2) * y[1] - p[1] * y[0]], np.linspace(0, 8, 25), [1.5, 0.0], [1.2, 0.9], [1.5, 0.7]
+        lambda t, y, p: [y[1], p[0] * (1 - y[0] ** 2) * y[1] - p[1] * y[0]],
+        np.linspace(0, 8, 25),
+        [1.5, 0.0],
+        [1.2, 0.9],
+        [1.5, 0.7],
     ),
     "predator with saturation": Model(
         lambda t, y, p: [
@@ -199,7 +225,8 @@ def fit(task: tuple[str, float, str, int]) -> tuple[tuple[str, float, str, int],
     model = MODELS[name]
     fun, x0 = model.objective(rtol, solver, seed), np.array(model.parameters) * model.factors
     ended, longer = (
-        sl.minimize(fun, x0, 0.3, log_scaled=True, rng=seed, maxfevals=8000, noise_floor=noise_floor) for noise_floor in (True, False)
+        sl.minimize(fun, x0, 0.3, log_scaled=True, rng=seed, maxfevals=8000, noise_floor=noise_floor)
+        for noise_floor in (True, False)
     )
     return task, ended, longer, float(np.ptp(longer.history["generation_best"][-20:]))
 
@@ -208,7 +235,10 @@ def ode(given: argparse.Namespace) -> None:
     """Fits of two models."""
     seeds = range(FIRST_SEED, FIRST_SEED + given.seeds)
     tasks = list(itertools.product(MODELS, (1e-3, 1e-4, 1e-5, 1e-6), ("RK45", "LSODA"), seeds))
-    print("model, rtol, solver, seed: reason and evaluations with the criterion | without | loss of f | spread at the floor")
+    print(
+        "model, rtol, solver, seed: reason and evaluations with the criterion | without | loss of f | spread at the "
+        "floor"
+    )
     spent: list[tuple[int, int]] = []
     with ProcessPoolExecutor(given.processes) as pool:
         for task, ended, longer, spread in pool.map(fit, tasks):
@@ -246,7 +276,10 @@ def noisy(fun: Values, noise: str, seed: int) -> Values:
 def random(given: argparse.Namespace) -> None:
     """Noise that is drawn anew for each value."""
     seeds, methods = range(FIRST_SEED, FIRST_SEED + given.seeds), ("cma", "xnes", "lra-cma")
-    print("function, d, method, noise, seed: reason and evaluations with the criterion | without | exact f at the mean, both")
+    print(
+        "function, d, method, noise, seed: reason and evaluations with the criterion | without | exact f at the mean, "
+        "both"
+    )
     for name, d, method, noise, seed in itertools.product(("sphere", "ellipsoid"), (3, 10), methods, NOISES, seeds):
         fun = FUNCTIONS[name]
         settings: dict[str, Any] = {"method": method, "rng": seed, "maxfevals": 3000 * d, "vectorized": True}
@@ -256,7 +289,21 @@ def random(given: argparse.Namespace) -> None:
         ]
         (reason, nfev), (other, full) = ((next(iter(result.reasons)), result.nfev) for result in results)
         at_mean = [float(fun(result.mean)) for result in results]
-        print(name, d, method, noise, seed, "|", reason, nfev, "|", other, full, f"| {at_mean[0]:.2g} {at_mean[1]:.2g}", flush=True)
+        print(
+            name,
+            d,
+            method,
+            noise,
+            seed,
+            "|",
+            reason,
+            nfev,
+            "|",
+            other,
+            full,
+            f"| {at_mean[0]:.2g} {at_mean[1]:.2g}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

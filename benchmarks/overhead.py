@@ -2,14 +2,15 @@
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/overhead.py [--repeats 40]
 
-1. One `ask` + `tell` with a vectorised objective against the packages `cma` and `cmaes`, same d and n, up to d = 40 and at d = 500.
-2. Whole runs on an ellipsoid of condition number 1e6 to 1e-10, with the reasons to stop asked for after every generation, by `minimize` and
-   by `ask` and `tell`: microseconds per evaluation, the objective included.
+1. One `ask` + `tell` with a vectorised objective against the packages `cma` and `cmaes`, same d and n, up to d = 40 and
+   at d = 500.
+2. Whole runs on an ellipsoid of condition number 1e6 to 1e-10, with the reasons to stop asked for after every
+   generation, by `minimize` and by `ask` and `tell`: microseconds per evaluation, the objective included.
 3. A full step at d = 1000, n = 24 over its own sampling product (n×d · d×d).
 4. 50 batched trials at d = 20, n = 20, per trial and iteration, over a single run.
 
-Medians over interleaved repeats of the mean over a block of steps, because the package `cma` decomposes its matrix only now and then; the
-time of the objective is left out.
+Medians over interleaved repeats of the mean over a block of steps, because the package `cma` decomposes its matrix only
+now and then; the time of the objective is left out.
 """
 
 from __future__ import annotations
@@ -67,12 +68,15 @@ def cmaes_step(d: int, n: int) -> Step:
 
     strategy = cmaes.CMA(mean=np.ones(d), sigma=0.5, seed=1, population_size=n)
     return timed_ask_tell(
-        lambda: [strategy.ask() for _ in range(n)], lambda points, values: strategy.tell(list(zip(points, values, strict=True)))
+        lambda: [strategy.ask() for _ in range(n)],
+        lambda points, values: strategy.tell(list(zip(points, values, strict=True))),
     )
 
 
 def medians(makers: dict[str, Callable[[], Step]], repeats: int, block: int) -> dict[str, float]:
-    """Seconds of a step of each, the median of the means of their blocks; they take turns, and each starts anew in every repeat."""
+    """Seconds of a step of each, the median of the means of their blocks; they take turns, and each starts anew in
+    every repeat.
+    """
     times: dict[str, list[float]] = {name: [] for name in makers}
     for _ in range(repeats):
         for name, maker in makers.items():
@@ -87,7 +91,10 @@ METHODS = ("ngd", "rank-mu", "cma")
 
 
 def compare_with_peers(repeats: int) -> None:
-    print("one ask + tell [µs] and ours / theirs (wanted: ≤ 1/6 = 0.167 of cma, ≤ 1/3 = 0.333 of cmaes; at d = 500 ≤ 0.125 and ≤ 0.02)")
+    print(
+        "one ask + tell [µs] and ours / theirs (wanted: ≤ 1/6 = 0.167 of cma, ≤ 1/3 = 0.333 of cmaes; at d = 500 ≤ "
+        "0.125 and ≤ 0.02)"
+    )
     print("   d   n  method     ours     cma   cmaes   ours/cma  ours/cmaes")
     for d in (5, 10, 20, 40, 500):
         n = default_popsize(d)
@@ -100,7 +107,10 @@ def compare_with_peers(repeats: int) -> None:
             time_of = medians(makers, max(repeats // 2, 3), block=150) | medians(peer, 3, block=6)
         for name in METHODS:
             t, cma, cmaes = time_of[name], time_of["the package cma"], time_of["the package cmaes"]
-            print(f"{d:4} {n:3}  {name:8}{t * 1e6:7.1f} {cma * 1e6:7.0f} {cmaes * 1e6:7.0f} {t / cma:10.3f} {t / cmaes:11.4f}")
+            print(
+                f"{d:4} {n:3}  {name:8}{t * 1e6:7.1f} {cma * 1e6:7.0f} {cmaes * 1e6:7.0f} {t / cma:10.3f} "
+                f"{t / cmaes:11.4f}"
+            )
 
 
 TARGET = 1e-10
@@ -142,7 +152,12 @@ def whole_runs(d: int) -> dict[str, Callable[[], int]]:
             best, count = min(best, *values), count + len(points)
         return count
 
-    return {"minimize": by_minimize, "ask, tell": by_ask_and_tell, "the package cma": by_cma, "the package cmaes": by_cmaes}
+    return {
+        "minimize": by_minimize,
+        "ask, tell": by_ask_and_tell,
+        "the package cma": by_cma,
+        "the package cmaes": by_cmaes,
+    }
 
 
 def compare_whole_runs(repeats: int) -> None:
@@ -160,7 +175,9 @@ def compare_whole_runs(repeats: int) -> None:
         cma, cmaes = seconds["the package cma"], seconds["the package cmaes"]
         for name in ("minimize", "ask, tell"):
             t = seconds[name]
-            print(f"{d:4}  {name:10}{t * 1e6:8.2f} {cma * 1e6:7.1f} {cmaes * 1e6:7.1f} {t / cma:10.3f} {t / cmaes:11.4f}")
+            print(
+                f"{d:4}  {name:10}{t * 1e6:8.2f} {cma * 1e6:7.1f} {cmaes * 1e6:7.1f} {t / cma:10.3f} {t / cmaes:11.4f}"
+            )
 
 
 def compare_with_product(repeats: int, d: int = 1000, n: int = 24) -> None:
@@ -176,7 +193,10 @@ def compare_with_product(repeats: int, d: int = 1000, n: int = 24) -> None:
     makers = {name: (lambda name=name: ours(name, d, n)) for name in ("ngd", "rank-mu")}
     time_of = medians({"product": lambda: product, **makers}, repeats, block=8)
     for name in makers:
-        print(f"  {name:8} {time_of[name] * 1e3:6.2f} ms / {time_of['product'] * 1e3:5.2f} ms = {time_of[name] / time_of['product']:.2f}")
+        print(
+            f"  {name:8} {time_of[name] * 1e3:6.2f} ms / {time_of['product'] * 1e3:5.2f} ms = "
+            f"{time_of[name] / time_of['product']:.2f}"
+        )
 
 
 def compare_batch_with_single(repeats: int, d: int = 20, n: int = 20, trials: int = 50) -> None:

@@ -1,10 +1,12 @@
-"""Fingerprints of search paths: every method × family × LRA, with bounds, log scales and restarts. The same bits before and after a change?
+"""Fingerprints of search paths: every method × family × LRA, with bounds, log scales and restarts. The same bits before
+and after a change?
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/paths.py --write before.json
     OPENBLAS_NUM_THREADS=1 python benchmarks/paths.py --compare before.json
 
-A fingerprint is a hash of all points in the order of their evaluation, the result and the reason to stop. It depends on the processor and
-on the versions of NumPy, SciPy and BLAS, so it compares two states of the code on one machine. Uses public names only.
+A fingerprint is a hash of all points in the order of their evaluation, the result and the reason to stop. It depends on
+the processor and on the versions of NumPy, SciPy and BLAS, so it compares two states of the code on one machine. Uses
+public names only.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ import numpy as np
 
 import sublevel as sl
 
-METHODS = [f"{lra}{family}{name}" for lra, family, name in product(("", "lra-"), ("", "sep-", "iso-"), ("cma", "xnes", "ngd", "rank-mu"))]
+METHODS = [
+    f"{lra}{family}{name}"
+    for lra, family, name in product(("", "lra-"), ("", "sep-", "iso-"), ("cma", "xnes", "ngd", "rank-mu"))
+]
 SPACES: dict[str, dict[str, object]] = {
     "free": {},
     "box": {"bounds": [(-1.0, 3.0)] * 4},
@@ -82,7 +87,9 @@ def cases() -> Iterator[tuple[str, Callable[[], str]]]:
     for method, d, popsize in product(METHODS, (1, 2, 70), (None, 100)):
         yield (
             f"{method} d={d} popsize={popsize}",
-            lambda method=method, d=d, popsize=popsize: fingerprint(valley, np.ones(d), 0.5, method=method, popsize=popsize, maxiter=40),
+            lambda method=method, d=d, popsize=popsize: fingerprint(
+                valley, np.ones(d), 0.5, method=method, popsize=popsize, maxiter=40
+            ),
         )
     for popsize, restarts in product((None, 40), RESTARTS):
         yield (

@@ -1,11 +1,11 @@
 """Profile-likelihood intervals beside MINOS of iminuit: ends, evaluations, and coverage over many data sets.
 
     python benchmarks/profile_intervals.py               (the table, a minute)
-    python benchmarks/profile_intervals.py --coverage    (and coverage over 400 data sets of each of three models, some minutes)
+    python benchmarks/profile_intervals.py --coverage    (coverage over 400 data sets of each of three models, minutes)
 
-Both begin at the same minimum, each with its own curvature (`sl.curvature`, HESSE). "apart" is the largest difference of an end, as a part
-of the width of the interval, and "off" the same from a profile computed by nested minimisation with tight tolerances. Evaluations are those
-of the intervals alone, and together with those of the curvature or HESSE.
+Both begin at the same minimum, each with its own curvature (`sl.curvature`, HESSE). "apart" is the largest difference
+of an end, as a part of the width of the interval, and "off" the same from a profile computed by nested minimisation
+with tight tolerances. Evaluations are those of the intervals alone, and together with those of the curvature or HESSE.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def logistic(rng: np.random.Generator, n: int = 40) -> Model:
     """A logistic regression of few data."""
     X = np.column_stack([np.ones(n), rng.standard_normal((n, 2))])
     sign = np.where(rng.random(n) < expit(X @ [0.5, 1.5, -1.0]), -1.0, 1.0)
-    return Model("logistic regression, 40 data", lambda b: float(np.sum(np.logaddexp(0.0, (X @ b) * sign))), (0.0, 0.0, 0.0))
+    return Model(
+        "logistic regression, 40 data", lambda b: float(np.sum(np.logaddexp(0.0, (X @ b) * sign))), (0.0, 0.0, 0.0)
+    )
 
 
 def kinetics(rng: np.random.Generator) -> Model:
@@ -80,7 +82,9 @@ def weibull(rng: np.random.Generator, n: int = 12) -> Model:
 
     def nll(p: Any) -> float:
         k, scale = p
-        return float(np.sum((t / scale) ** k - k * np.log(t / scale) + np.log(t / k))) if k > 0 and scale > 0 else np.inf
+        return (
+            float(np.sum((t / scale) ** k - k * np.log(t / scale) + np.log(t / k))) if k > 0 and scale > 0 else np.inf
+        )
 
     return Model("Weibull, 12 lifetimes", nll, (1.0, 2.0), log_scaled=True)
 
@@ -88,7 +92,9 @@ def weibull(rng: np.random.Generator, n: int = 12) -> Model:
 def banana(rng: np.random.Generator) -> Model:
     """A bent valley: the quadratic holds nowhere near the ends."""
     del rng
-    return Model("bent valley", lambda x: 0.5 * float(4 * (x[1] - 0.5 * x[0] ** 2) ** 2 + (x[0] - 1) ** 2 / 1.5), (0.5, 0.5))
+    return Model(
+        "bent valley", lambda x: 0.5 * float(4 * (x[1] - 0.5 * x[0] ** 2) ** 2 + (x[0] - 1) ** 2 / 1.5), (0.5, 0.5)
+    )
 
 
 def compartments(rng: np.random.Generator) -> Model:
@@ -120,12 +126,16 @@ def minos(model: Model, x: Any, rise: float) -> tuple[Any, int, int]:
     after = minuit.nfcn
     minuit.minos()
     errors = list(minuit.merrors.values())
-    ends = [[x + e.lower, x + e.upper] if e.is_valid else [np.nan] * 2 for x, e in zip(minuit.values, errors, strict=True)]
+    ends = [
+        [x + e.lower, x + e.upper] if e.is_valid else [np.nan] * 2 for x, e in zip(minuit.values, errors, strict=True)
+    ]
     return np.array(ends), after - before, minuit.nfcn - after
 
 
 def exact_end(model: Model, found: sl.Curvature, near: float, i: int, rise: float) -> float:
-    """An end by brentq over nested minimisations, between 0.9 and 1.1 times as far from the minimum as the one that is `near`."""
+    """An end by brentq over nested minimisations, between 0.9 and 1.1 times as far from the minimum as the one that is
+    `near`.
+    """
     if not np.isfinite(near) or near == 0:
         return np.nan
     forth, back = (np.log, np.exp) if model.log_scaled else (np.asarray, np.asarray)
@@ -142,7 +152,9 @@ def exact_end(model: Model, found: sl.Curvature, near: float, i: int, rise: floa
             return model.fun(back(whole))
 
         for _ in range(2):
-            guess = minimize(inner, guess, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12, "maxfev": 20_000}).x
+            guess = minimize(
+                inner, guess, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12, "maxfev": 20_000}
+            ).x
         return inner(guess) - found.fun - rise
 
     span = forth(near) - start[i]
@@ -168,7 +180,9 @@ def compare(level: float) -> None:
 
 
 def coverage(make: Callable[[np.random.Generator], Model], truth: tuple[float, ...], count: int, level: float) -> None:
-    """How often intervals of both kinds hold the truth; data sets whose fit has no curvature are left out and counted."""
+    """How often intervals of both kinds hold the truth; data sets whose fit has no curvature are left out and
+    counted.
+    """
     profiled, plain, calls, lost = [], [], 0, 0
     for seed in range(count):
         found = found_curvature(make(np.random.default_rng(1000 + seed)))
@@ -182,7 +196,9 @@ def coverage(make: Callable[[np.random.Generator], Model], truth: tuple[float, .
     columns = [", ".join(f"{100 * share:.1f}" for share in np.mean(hits, axis=0)) for hits in (profiled, plain)]
     name = make(np.random.default_rng(1)).name
     print(
-        f"| {name} | {len(plain)} | {100 * level:.4g} % | {columns[0]} % | {columns[1]} % | {calls / len(plain):.0f} | {lost} |", flush=True
+        f"| {name} | {len(plain)} | {100 * level:.4g} % | {columns[0]} % | {columns[1]} % | {calls / len(plain):.0f} "
+        f"| {lost} |",
+        flush=True,
     )
 
 
@@ -193,7 +209,9 @@ if __name__ == "__main__":
     parser.add_argument("--coverage", action="store_true")
     parser.add_argument("--count", type=int, default=400)
     given = parser.parse_args()
-    print("| model | d | level | apart | ours off | MINOS off | ours | MINOS | ours, with curvature | MINOS, with HESSE |")
+    print(
+        "| model | d | level | apart | ours off | MINOS off | ours | MINOS | ours, with curvature | MINOS, with HESSE |"
+    )
     for level in (0.6827, 0.95):
         compare(level)
     if given.coverage:

@@ -1,10 +1,12 @@
-"""What happens when something is wrong, here and elsewhere: bad input, bad objectives, dead workers, signals, damaged files.
+"""What happens when something is wrong, here and elsewhere: bad input, bad objectives, dead workers, signals, damaged
+files.
 
-    python benchmarks/reliability.py [--library NAME ...] [--only TEXT ...] [--page docs/reliability.md] [--json FILE] [--keep FILE]
+    python benchmarks/reliability.py [--library NAME ...] [--only TEXT ...] [--page docs/reliability.md] [--json FILE]
+    [--keep FILE]
 
-Every case runs in a process of its own with a limit of a few seconds, two at a time. The objective counts its calls itself, in files.
-How a case ended is decided by the rules in `faults/verdict.py`, and which endings are right by the table in `faults/cases.py`.
-Libraries that are not installed are left out. Needs Linux.
+Every case runs in a process of its own with a limit of a few seconds, two at a time. The objective counts its calls
+itself, in files. How a case ended is decided by the rules in `faults/verdict.py`, and which endings are right by the
+table in `faults/cases.py`. Libraries that are not installed are left out. Needs Linux.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ LIBRARIES = {
 
 
 def chosen_of(cases: list, only: list[str] | None) -> list:
-    """The cases that are called so, 'group: name', or if none is called exactly so, those with the text in it; all for no texts."""
+    """The cases that are called so, 'group: name', or if none is called exactly so, those with the text in it; all for
+    no texts.
+    """
     names = [f"{case.group}: {case.name}" for case in cases]
     wanted = [{name for name in names if (name == text if text in names else text in name)} for text in only or [""]]
     return [case for case, name in zip(cases, names, strict=True) if any(name in some for some in wanted)]
@@ -55,7 +59,14 @@ def run_library(name: str, only: list[str] | None, lanes: int) -> list[dict]:
     library = getattr(importlib.import_module(module), kind)()
     chosen = chosen_of(CASES, only)
     rows = [
-        {"library": name, "title": library.title, "group": case.group, "case": case.name, "outcome": Outcome.NONE, "right": True}
+        {
+            "library": name,
+            "title": library.title,
+            "group": case.group,
+            "case": case.name,
+            "outcome": Outcome.NONE,
+            "right": True,
+        }
         for case in chosen
     ]
     indices = [index for index, case in enumerate(chosen) if applies(case, library)]
@@ -63,10 +74,19 @@ def run_library(name: str, only: list[str] | None, lanes: int) -> list[dict]:
     def done(number: int, seen) -> None:
         index = indices[number]
         ended = outcome(seen, chosen[index].rules)
-        rows[index] |= {"outcome": ended, "right": ended in chosen[index].right, "said": said(seen), "finished": seen.finished}
+        rows[index] |= {
+            "outcome": ended,
+            "right": ended in chosen[index].right,
+            "said": said(seen),
+            "finished": seen.finished,
+        }
         rows[index] |= {"orphans": seen.orphans, "seconds": round(seen.seconds, 2)}
         mark = " " if rows[index]["right"] else "✗"
-        print(f"{mark} {name:10} {rows[index]['group']}: {rows[index]['case']}: {ended} ({said(seen)[:150]})", file=sys.stderr, flush=True)
+        print(
+            f"{mark} {name:10} {rows[index]['group']}: {rows[index]['case']}: {ended} ({said(seen)[:150]})",
+            file=sys.stderr,
+            flush=True,
+        )
 
     run_all([partial(played, chosen[index], library) for index in indices], lanes, done)
     return rows
@@ -79,12 +99,18 @@ def said(seen) -> str:
     if seen.died:
         return seen.died
     if seen.raised is not None:
-        return f"{seen.raised.kind}, {seen.raised.kept or 0} of {seen.finished} evaluations kept: {seen.raised.message}"[:200]
+        return (
+            f"{seen.raised.kind}, {seen.raised.kept or 0} of {seen.finished} evaluations kept: {seen.raised.message}"[
+                :200
+            ]
+        )
     if seen.answer is None:
         return seen.notes
     answer = seen.answer
     fun = "None" if answer.fun is None else f"{answer.fun:.3g}"
-    return f"f = {fun}, success = {answer.success}, nfev = {answer.nfev} of {seen.finished}" + (f"; {seen.notes}" if seen.notes else "")
+    return f"f = {fun}, success = {answer.success}, nfev = {answer.nfev} of {seen.finished}" + (
+        f"; {seen.notes}" if seen.notes else ""
+    )
 
 
 def is_installed(name: str) -> bool:
@@ -116,16 +142,23 @@ def in_a_process(name: str, only: list[str] | None, lanes: int) -> list[dict]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", action="append", choices=LIBRARIES, help="only this one; may be repeated")
-    parser.add_argument("--only", action="append", help="only the case of this name, 'group: name', or those with this in it")
+    parser.add_argument(
+        "--only", action="append", help="only the case of this name, 'group: name', or those with this in it"
+    )
     parser.add_argument("--lanes", type=int, default=2, help="cases at a time")
     parser.add_argument("--page", type=Path, help="write the tables into this page")
     parser.add_argument("--json", type=Path, help="write all rows into this file")
-    parser.add_argument("--keep", type=Path, help="take all rows that are not made now from this file, which --json wrote")
+    parser.add_argument(
+        "--keep", type=Path, help="take all rows that are not made now from this file, which --json wrote"
+    )
     arguments = parser.parse_args()
     from faults.page import summary, with_tables
 
     names = [name for name in arguments.library or LIBRARIES if is_installed(name)]
-    began, rows = time.monotonic(), [row for name in names for row in in_a_process(name, arguments.only, arguments.lanes)]
+    began, rows = (
+        time.monotonic(),
+        [row for name in names for row in in_a_process(name, arguments.only, arguments.lanes)],
+    )
     computed = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
     run = {
         "libraries": names,
@@ -145,7 +178,9 @@ def main() -> None:
 
 
 def joined(kept: dict, told: dict) -> dict:
-    """What was told at an earlier time, with the rows that were told now in the place of their elders; and both runs."""
+    """What was told at an earlier time, with the rows that were told now in the place of their elders; and both
+    runs.
+    """
     now = {key(row): row for row in told["rows"]}
     rows = [now.pop(key(row), row) for row in kept["rows"]]
     return {"runs": [*kept["runs"], *told["runs"]], "rows": [*rows, *now.values()]}

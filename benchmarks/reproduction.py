@@ -2,8 +2,8 @@
 
     python benchmarks/reproduction.py [--repeats 5]
 
-Figure 1's n = d³, c_C = 0.1 (d = 20), a chunk of trials to its end as `sublevel reproduce` runs it, curves and checks included,
-over drawing the same normals, the sampling product, the moment product and the objective alone: target ≤ 1.6.
+Figure 1's n = d³, c_C = 0.1 (d = 20), a chunk of trials to its end as `sublevel reproduce` runs it, curves and checks
+included, over drawing the same normals, the sampling product, the moment product and the objective alone: target ≤ 1.6.
 Both sides in one process with one thread, interleaved, medians; below, where the time goes.
 """
 
@@ -17,7 +17,9 @@ from collections.abc import Callable, Sequence
 
 from sublevel.paper.runner import ENVIRONMENT
 
-if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):  # what a worker has; it is only read at the start
+if any(
+    os.environ.get(name) != value for name, value in ENVIRONMENT.items()
+):  # what a worker has; it is only read at the start
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ENVIRONMENT})
 
 import numpy as np
@@ -77,7 +79,10 @@ def main() -> None:
     for repeat in range(repeats):
         for name, run in sides.items():
             times[name][repeat] = seconds(run)
-    print(f"{SETTING.key}, {chunk.count} trials to the target in {iterations} iterations; ms per trial and iteration, medians of {repeats}")
+    print(
+        f"{SETTING.key}, {chunk.count} trials to the target in {iterations} iterations; ms per trial and iteration, "
+        f"medians of {repeats}"
+    )
     for name, values in times.items():
         print(f"{name:<20}{1e3 * float(np.median(values)) / iterations / chunk.count:8.3f}")
     ratio = float(np.median(times["as reproduced"] / times["arithmetic alone"]))

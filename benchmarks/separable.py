@@ -1,11 +1,13 @@
-"""Evaluations of the diagonal and isotropic families, beside the package `cma` with `CMA_diagonal=True` in the same run.
+"""Evaluations of the diagonal and isotropic families, beside the package `cma` with `CMA_diagonal=True` in the same
+run.
 
     python benchmarks/separable.py              (about 10 minutes on 2 cores)
     python benchmarks/separable.py --quick      (half a minute)
     python benchmarks/separable.py --methods sep-cma,sep-xnes,iso-cma --functions sphere --dims 20
 
-Median evaluations until a point with f ≤ 1e-8 is evaluated, from x0 = (1, …, 1), σ0 = 0.5, with the same population. All functions are
-separable. Required of `sep-cma`: at most 1.1 times the evaluations of the package on each of them; the command fails otherwise.
+Median evaluations until a point with f ≤ 1e-8 is evaluated, from x0 = (1, …, 1), σ0 = 0.5, with the same population.
+All functions are separable. Required of `sep-cma`: at most 1.1 times the evaluations of the package on each of them;
+the command fails otherwise.
 
 Evaluations do not depend on the load of the machine.
 """
@@ -43,14 +45,18 @@ BUDGET = 3_000
 """Evaluations per dimension at which a run is given up."""
 
 
-def searcher(method: str, d: int, popsize: int | None, seed: int) -> tuple[Callable[[], np.ndarray], Callable[..., None]]:
+def searcher(
+    method: str, d: int, popsize: int | None, seed: int
+) -> tuple[Callable[[], np.ndarray], Callable[..., None]]:
     """`ask` and `tell` of a method or of the package, whose own termination criteria are never asked."""
     if method != PACKAGE:
         optimizer = sl.Optimizer(np.ones(d), SIGMA0, method=method, popsize=popsize, rng=seed)
         return optimizer.ask, optimizer.tell
     import cma
 
-    options = {"verbose": -9, "seed": seed + 1, "CMA_diagonal": True} | ({} if popsize is None else {"popsize": popsize})
+    options = {"verbose": -9, "seed": seed + 1, "CMA_diagonal": True} | (
+        {} if popsize is None else {"popsize": popsize}
+    )
     strategy = cma.CMAEvolutionStrategy(np.ones(d), SIGMA0, options)
     return lambda: np.asarray(strategy.ask()), lambda points, values: strategy.tell(list(points), list(values))
 
@@ -77,7 +83,14 @@ def table(given: argparse.Namespace, ratios: dict[str, float]) -> Iterator[str]:
     yield f"{'function':17}{'d':>5}" + "".join(f"{name:>22}" for name in methods)
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
         rows = [
-            (name, d, [[pool.submit(evaluations, method, name, d, given.popsize, seed) for seed in seeds] for method in methods])
+            (
+                name,
+                d,
+                [
+                    [pool.submit(evaluations, method, name, d, given.popsize, seed) for seed in seeds]
+                    for method in methods
+                ],
+            )
             for d, name in product([int(d) for d in given.dims.split(",")], given.functions.split(","))
         ]
         for name, d, futures in rows:

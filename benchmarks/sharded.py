@@ -2,9 +2,9 @@
 
     python benchmarks/sharded.py [--popsize 1000000] [--dimension 50] [--workers 2] [--shards 8] [--repeats 5] [--model]
 
-Prints the peak memory of the driver for growing d; the seconds of a generation alone and on the cluster, with their ratio; and, with
---model, what the parts of a generation cost, how well they add up to whole generations, and what they say of larger clusters.
-Every process has one BLAS thread. The cluster listens on the loopback interface only.
+Prints the peak memory of the driver for growing d; the seconds of a generation alone and on the cluster, with their
+ratio; and, with --model, what the parts of a generation cost, how well they add up to whole generations, and what they
+say of larger clusters. Every process has one BLAS thread. The cluster listens on the loopback interface only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ from sublevel.evaluation import dask_backend, sharded
 
 LOOPBACK = "127.0.0.1:0"
 METHODS = ("ngd", "rank-mu", "cma")
-CHECKED = [(50_000, 50, 4), (200_000, 50, 4), (200_000, 50, 32), (500_000, 20, 8), (1_000_000, 50, 8), (100_000, 200, 8)]
+CHECKED = [
+    (50_000, 50, 4),
+    (200_000, 50, 4),
+    (200_000, 50, 32),
+    (500_000, 20, 8),
+    (1_000_000, 50, 8),
+    (100_000, 200, 8),
+]
 """Points, variables and shards of the generations that the model has to predict."""
 FORESEEN = [(2, 10**6), (10, 10**7), (100, 10**8), (1000, 10**8), (1000, 10**9)]
 """Workers and points of the generations that nobody has seen."""
@@ -48,7 +55,9 @@ def seconds_of(call: Callable[[], object], repeats: int = 3) -> float:
     return min(times)
 
 
-def generation_seconds(workers: object, method: str, n: int, d: int, shards: int, generations: int) -> tuple[list[float], bytes]:
+def generation_seconds(
+    workers: object, method: str, n: int, d: int, shards: int, generations: int
+) -> tuple[list[float], bytes]:
     """Seconds of generations after the first, which imports and starts, and the bits of the mean in the end."""
     ends: list[float] = []
     result = sl.minimize_sharded(
@@ -70,7 +79,9 @@ def show_memory(client: Client, shards: int) -> None:
     """Peak memory of this process for the same n and growing d: flat, because no point is ever here."""
     print("peak memory of the driver")
     for d in (10, 50, 200):
-        sl.minimize_sharded(ellipsoid, np.ones(d), 0.5, popsize=200_000, shards=shards, workers=client, method="ngd", rng=1, maxiter=3)
+        sl.minimize_sharded(
+            ellipsoid, np.ones(d), 0.5, popsize=200_000, shards=shards, workers=client, method="ngd", rng=1, maxiter=3
+        )
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"  n = 200000, d = {d:3}: {peak:5.0f} MB (the points are {200_000 * d * 8 / 1e6:.0f} MB)")
 
@@ -81,9 +92,14 @@ def processor_seconds(workers: object) -> tuple[float, float]:
 
 
 def show_ratios(client: Client, n: int, d: int, shards: int, repeats: int) -> None:
-    """Generations alone and on the cluster, taking turns; and their processor time, which others on this machine do not change."""
+    """Generations alone and on the cluster, taking turns; and their processor time, which others on this machine do not
+    change.
+    """
     count = len(client.scheduler_info()["workers"])
-    print(f"\nseconds per generation, n = {n}, d = {d}, {shards} shards, {count} workers: medians of {3 * repeats}, alone and together")
+    print(
+        f"\nseconds per generation, n = {n}, d = {d}, {shards} shards, {count} workers: medians of {3 * repeats}, "
+        "alone and together"
+    )
     for method in METHODS:
         wall, busy, bits = (
             {"alone": list[float](), "together": list[float]()},
@@ -99,10 +115,16 @@ def show_ratios(client: Client, n: int, d: int, shards: int, repeats: int) -> No
                 bits.add(mean)
         a, b = np.median(wall["alone"]), np.median(wall["together"])
         same = "the same bits" if len(bits) == 1 else "OTHER BITS"
-        print(f"  {method:8} {a:7.3f} {b:7.3f}  ratio {b / a:.2f} (of the least: {min(wall['together']) / min(wall['alone']):.2f}), {same}")
+        print(
+            f"  {method:8} {a:7.3f} {b:7.3f}  ratio {b / a:.2f} (of the least: "
+            f"{min(wall['together']) / min(wall['alone']):.2f}), {same}"
+        )
         (alone, _), (driver, worker) = busy["alone"], busy["together"]
         path = (driver + worker) / alone
-        print(f"    processor time: alone {alone:.3f}; driver {driver:.3f}, busiest worker {worker:.3f}; their sum over alone {path:.2f}")
+        print(
+            f"    processor time: alone {alone:.3f}; driver {driver:.3f}, busiest worker {worker:.3f}; their sum over "
+            f"alone {path:.2f}"
+        )
 
 
 @dataclass(frozen=True)
@@ -165,17 +187,29 @@ def measured_costs(client: Client) -> Costs:
     work, _ = nnls(np.array([[n * d, n * d * d] for n, d in sizes]) / seconds[:, None], np.ones(len(sizes)))
     few, many = (task_seconds(client, count, 1, serial) for count in (8, 128))
     small, large = (task_seconds(client, 8, size, serial) for size in (1, 250_000))
-    return Costs(work[0], work[1], driver_seconds(10**6) / 10**6, (many - few) / 120, max(large - small, 0.0) / (2 * 8 * 8 * 250_000))
+    return Costs(
+        work[0],
+        work[1],
+        driver_seconds(10**6) / 10**6,
+        (many - few) / 120,
+        max(large - small, 0.0) / (2 * 8 * 8 * 250_000),
+    )
 
 
 def show_model(client: Client) -> None:
     """What the parts cost, whether they add up, and what they say of larger clusters."""
     costs, workers = measured_costs(client), len(client.scheduler_info()["workers"])
-    print("\ncosts in ns: " + ", ".join(f"{name.replace('_', ' ')} {1e9 * value:.3g}" for name, value in vars(costs).items()))
+    print(
+        "\ncosts in ns: "
+        + ", ".join(f"{name.replace('_', ' ')} {1e9 * value:.3g}" for name, value in vars(costs).items())
+    )
     print("whole generations of ngd: measured (least of 6), and the sum of the parts")
     for n, d, shards in CHECKED:
         took, _ = generation_seconds(client, "ngd", n, d, shards, 6)
-        print(f"  n = {n:7}, d = {d:3}, {shards:2} shards: {min(took):6.3f} {sum(costs.parts(n, d, shards, workers).values()):6.3f}")
+        print(
+            f"  n = {n:7}, d = {d:3}, {shards:2} shards: {min(took):6.3f} "
+            f"{sum(costs.parts(n, d, shards, workers).values()):6.3f}"
+        )
     print("foreseen seconds of a generation, d = 50, two shards for each worker")
     for count, n in FORESEEN:
         parts = costs.parts(n, 50, 2 * count, count)

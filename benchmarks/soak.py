@@ -2,11 +2,12 @@
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/soak.py [--iterations 1000000] [--store FILE]
 
-`minimize` with d = 10, n = 10 and a batched objective, an ellipsoid of condition number 1e6, whose runs converge and begin anew, with all
-that `minimize` does: histories, reasons to stop, restarts. A restart is remembered, with why the run before it ended: some 400 bytes each.
-Then one single run by `ask`, `tell` and `stop` on values without order, which never ends: nothing begins anew there, so whatever could grow
-does. Memory is that of the process (resident set), sampled a hundred times; the warm-up is the first tenth. Times are CPU seconds per
-iteration, so that other work on the machine does not matter much.
+`minimize` with d = 10, n = 10 and a batched objective, an ellipsoid of condition number 1e6, whose runs converge and
+begin anew, with all that `minimize` does: histories, reasons to stop, restarts. A restart is remembered, with why the
+run before it ended: some 400 bytes each. Then one single run by `ask`, `tell` and `stop` on values without order, which
+never ends: nothing begins anew there, so whatever could grow does. Memory is that of the process (resident set),
+sampled a hundred times; the warm-up is the first tenth. Times are CPU seconds per iteration, so that other work on the
+machine does not matter much.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class Samples:
         per_iteration = 1e6 * np.array([np.median(durations[:tenth]), np.median(durations[-tenth:])]) / self.every
         growth = memory[-1] - memory[tenth - 1]
         return (
-            f"{name}: {self.count} iterations, {memory[tenth - 1]:.1f} MB after the first tenth, {growth:+.2f} MB until the end "
-            f"(at most {memory.max() - memory[tenth - 1]:+.2f} MB), last tenth / first tenth {ratio:.3f} "
+            f"{name}: {self.count} iterations, {memory[tenth - 1]:.1f} MB after the first tenth, {growth:+.2f} MB "
+            f"until the end (at most {memory.max() - memory[tenth - 1]:+.2f} MB), last tenth / first tenth {ratio:.3f} "
             f"({per_iteration[1]:.0f} and {per_iteration[0]:.0f} µs per iteration)"
         )
 
@@ -72,7 +73,9 @@ def minimized(iterations: int, store: Path | None) -> str:
     def callback(result: object) -> None:
         samples.see()
 
-    sl.minimize(ellipsoid, np.ones(D), 0.5, popsize=N, vectorized=True, rng=1, callback=callback, **settings, **with_store)
+    sl.minimize(
+        ellipsoid, np.ones(D), 0.5, popsize=N, vectorized=True, rng=1, callback=callback, **settings, **with_store
+    )
     assert samples.count == iterations
     return samples.verdict("minimize with restarts" + ("" if store is None else ", stored"))
 

@@ -2,9 +2,9 @@
 
     python benchmarks/step_size.py [--seeds 11]      (about two minutes)
 
-Median number of evaluations until a value at or below 1e-10 is found, with the default population and σ0 = 0.5. Runs start at (1, …, 1), on
-Rosenbrock's function at (0, …, 0). Medians are taken over the runs that reach the target; their share is printed if it is below 100 %.
-Evaluations do not depend on the load of the machine.
+Median number of evaluations until a value at or below 1e-10 is found, with the default population and σ0 = 0.5. Runs
+start at (1, …, 1), on Rosenbrock's function at (0, …, 0). Medians are taken over the runs that reach the target; their
+share is printed if it is below 100 %. Evaluations do not depend on the load of the machine.
 """
 
 from __future__ import annotations

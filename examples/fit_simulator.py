@@ -48,17 +48,28 @@ def negative_log_likelihood(parameters):
 
 
 def fit(store):
-    """Search from a rough guess: the rates within a factor of three or so, the number of first cases within a factor of ten."""
+    """Search from a rough guess: the rates within a factor of three or so, the number of first cases within a factor of
+    ten.
+    """
     bounds = [(0.01, 3), (0.01, 3), (0.1, 1000)]
     return sl.minimize(
-        negative_log_likelihood, [0.5, 0.5, 20], [0.6, 0.6, 1.5], log_scaled=True, bounds=bounds, names=NAMES, rng=1, store=store
+        negative_log_likelihood,
+        [0.5, 0.5, 20],
+        [0.6, 0.6, 1.5],
+        log_scaled=True,
+        bounds=bounds,
+        names=NAMES,
+        rng=1,
+        store=store,
     )
 
 
 def draw(file, result, errors):
     """The data, the fit, and what parameters that are as likely would predict."""
     rng, days = np.random.default_rng(1), np.arange(1, DAYS + 1)
-    others = np.exp(rng.multivariate_normal(np.log(errors.x), errors.covariance / np.outer(errors.x, errors.x), size=200))
+    others = np.exp(
+        rng.multivariate_normal(np.log(errors.x), errors.covariance / np.outer(errors.x, errors.x), size=200)
+    )
     low, high = np.quantile([simulate(parameters) for parameters in others], [0.025, 0.975], axis=0)
     figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
     axis.fill_between(days, low, high, color="#1f77b4", alpha=0.25, lw=0, label="95 % of the fits that are likely")
@@ -79,7 +90,11 @@ def main(folder):
     print(f"{result.message}; {result.nfev} evaluations\n")
     errors = sl.curvature(negative_log_likelihood, result, kind="nll")
     print(errors.summary())
-    print("\nThe data were made with " + ", ".join(f"{name} {value:g}" for name, value in zip(NAMES, TRUTH, strict=True)) + ".\n")
+    print(
+        "\nThe data were made with "
+        + ", ".join(f"{name} {value:g}" for name, value in zip(NAMES, TRUTH, strict=True))
+        + ".\n"
+    )
     draw(folder / "fit.png", result, errors)
     errors.plot(folder / "fit-errors.png")
     sublevel_command(["report", str(folder / "fit.db"), "--out", str(folder / "fit.html")])

@@ -54,7 +54,9 @@ def draw_condition(axes, path):
     condition = [np.linalg.cond(cov @ HESSIAN) for _, cov in path]
     axes.semilogy(condition, color=COOL, linewidth=2)
     axes.axhline(1, color=INK, linewidth=0.8, linestyle=":")
-    axes.set(xlabel="generation", title="Cond(C·H): 1 means that the\ncovariance is the inverse Hessian", ylim=(0.8, None))
+    axes.set(
+        xlabel="generation", title="Cond(C·H): 1 means that the\ncovariance is the inverse Hessian", ylim=(0.8, None)
+    )
     axes.spines[["top", "right"]].set_visible(False)
 
 

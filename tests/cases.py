@@ -1,4 +1,6 @@
-"""The tables that contracts and laws run over. Families and step-size rules are read from their registries; add other parts here."""
+"""The tables that contracts and laws run over. Families and step-size rules are read from their registries; add other
+parts here.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def same_bits(one, other):
 
 def distance(theta, mean, cov):
     """How far θ's mean and covariance are from others, each relative to the size of the others."""
-    return max(np.linalg.norm(theta.mean - mean) / np.linalg.norm(mean), np.linalg.norm(theta.cov - cov) / np.linalg.norm(cov))
+    return max(
+        np.linalg.norm(theta.mean - mean) / np.linalg.norm(mean), np.linalg.norm(theta.cov - cov) / np.linalg.norm(cov)
+    )
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,9 @@ class Case:
     def with_parts(self, *, weights=None, transforms=None):
         """The case with other weights or transforms: how negative controls are made."""
         method = self.method
-        method = Method(method.name, weights or method.weights, transforms or method.transforms, method.popsize, method.family)
+        method = Method(
+            method.name, weights or method.weights, transforms or method.transforms, method.popsize, method.family
+        )
         return Case(method, self.d, self.n)
 
 
@@ -99,7 +105,10 @@ PARTS = [
     *(cma(step_size=rule) for rule in STEP_SIZES if rule != "csa"),
 ]
 SHAPES = [Case(shape_only(span=5.0, constant_from=10), d, n) for d, n in SIZES]
-SEARCHES = [*(Case(recipe(family=family), d, n) for recipe in RECIPES for family in GAUSSIANS for d, n in SIZES), *SHAPES]
+SEARCHES = [
+    *(Case(recipe(family=family), d, n) for recipe in RECIPES for family in GAUSSIANS for d, n in SIZES),
+    *SHAPES,
+]
 SEARCHES += [Case(method, d, n) for method in PARTS for d, n in SIZES]
 BITS = [Case(pbil(), 12, 20)]
 METHODS = [*SEARCHES, *BITS]

@@ -1,8 +1,9 @@
-"""CMA-ES as Hansen's tutorial prints it (arXiv:1604.00772v2), in plain loops: √C by an eigendecomposition in every iteration.
+"""CMA-ES as Hansen's tutorial prints it (arXiv:1604.00772v2), in plain loops: √C by an eigendecomposition in every
+iteration.
 
-Slow and naive on purpose, and written without a look at the engine. Two things are the package `cma`'s: σ changes by a factor of at most
-e in one iteration, and a bad point at the mean is kept from a division by zero. `project` makes the separable and the isotropic variant:
-what is not in the family is dropped from the new C.
+Slow and naive on purpose, and written without a look at the engine. Two things are the package `cma`'s: σ changes by a
+factor of at most e in one iteration, and a bad point at the mean is kept from a division by zero. `project` makes the
+separable and the isotropic variant: what is not in the family is dropped from the new C.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def effective_number(weights):
 def table_1(d, n, separable=False):
     """The constants, eqs. 49 to 58.
 
-    With `separable` the rates of C are (d + 2)/3 times as large (Ros & Hansen, PPSN 2008); 4 stands for d in eq. 52, √(20/d) for 1 in d_σ.
+    With `separable` the rates of C are (d + 2)/3 times as large (Ros & Hansen, PPSN 2008); 4 stands for d in eq. 52,
+    √(20/d) for 1 in d_σ.
     """
     factor, share, damping = ((d + 2) / 3, min(d, 4), max(0.3, min(1, sqrt(20 / d)))) if separable else (1, d, 1)
     raw = [log((n + 1) / 2) - log(i) for i in range(1, n + 1)]
@@ -103,7 +105,9 @@ def start(m, sigma, C=None):
 
 
 def step(state, z, values, *, constants=None, project=full, c_mean=1.0, slip=None):
-    """Eqs. 41 to 47, given standard normal z (n, d) and the values of x = m + σ√C z. `slip` names a mistake to make, for controls."""
+    """Eqs. 41 to 47, given standard normal z (n, d) and the values of x = m + σ√C z. `slip` names a mistake to make,
+    for controls.
+    """
     n, d = z.shape
     c = constants or table_1(d, n)
     root = state.root
@@ -131,7 +135,9 @@ def step(state, z, values, *, constants=None, project=full, c_mean=1.0, slip=Non
 
 
 def evaluations(fun, m, sigma, target, budget, rng, n):
-    """Evaluations until a point of a sample reaches the target; inf where the budget ends or it converges elsewhere first."""
+    """Evaluations until a point of a sample reaches the target; inf where the budget ends or it converges elsewhere
+    first.
+    """
     d = len(m)
     state, constants = start(m, sigma), table_1(d, n)
     for generation in range(budget // n):

@@ -1,4 +1,6 @@
-"""All that can be done with a run of 100,000 variables, in a process that may take a limited amount of memory; prints the peak in MB."""
+"""All that can be done with a run of 100,000 variables, in a process that may take a limited amount of memory; prints
+the peak in MB.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,13 @@ def files():
         look_at(run.result)
         assert len(run.values) == 180
         assert run.evaluations.kept is None
-        for command in (["show", file], ["show", "--json", file], ["watch", file], ["runs", directory], ["report", file]):
+        for command in (
+            ["show", file],
+            ["show", "--json", file],
+            ["watch", file],
+            ["runs", directory],
+            ["report", file],
+        ):
             assert main(list(map(str, command))) == 0
         assert main(["export", str(file), str(Path(directory) / "run.npz")]) == 0
 

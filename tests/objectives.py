@@ -120,7 +120,9 @@ IS_COPY = [False]
 
 
 def fork(x):
-    """The sphere, by an objective whose copy of the process returns too. Copies make no further copies, and last 20 s at most."""
+    """The sphere, by an objective whose copy of the process returns too. Copies make no further copies, and last 20 s
+    at most.
+    """
     if not IS_COPY[0] and os.fork() == 0:
         IS_COPY[0] = True
         signal.alarm(20)

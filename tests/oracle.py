@@ -1,8 +1,8 @@
 """The paper's algorithms as printed, in plain loops: eig(C), B√D Bᵀ, sums over i and over {j : f(xⱼ) ≤ f(xᵢ)}.
 
-Slow and naive on purpose, and written without a look at the engine. `../shared/paper/notes.md` settles the slips of the text:
-step 6 carries the exponent 2/d of eq:mc-nu, eq:intermediate reads Rᵢ ≤ ⌊n/4⌋, and rank-µ goes towards its weights.
-A step that would leave C indefinite is not taken, nor is one without a direction (Z = 0, or no weight).
+Slow and naive on purpose, and written without a look at the engine. `../shared/paper/notes.md` settles the slips of the
+text: step 6 carries the exponent 2/d of eq:mc-nu, eq:intermediate reads Rᵢ ≤ ⌊n/4⌋, and rank-µ goes towards its
+weights. A step that would leave C indefinite is not taken, nor is one without a direction (Z = 0, or no weight).
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def ngd_step(m, C, z, values, *, c_cov=0.1, exponent=None, size=largest_singular
 
 
 def rank_mu_step(m, C, z, values, *, sublevel=no_worse):
-    """One iteration of the pure rank-µ CMA-ES: eq:intermediate, η_m = 1 and η_C = (2µ_w − 1)/((d + 2)² + µ_w), µ_w = µ."""
+    """One iteration of the pure rank-µ CMA-ES: eq:intermediate, η_m = 1 and η_C = (2µ_w − 1)/((d + 2)² + µ_w), µ_w =
+    µ.
+    """
     n, d = z.shape
     mu = n // 4
     w = [1 / mu if sublevel(values, i).sum() <= mu else 0.0 for i in range(n)]

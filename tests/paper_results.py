@@ -20,7 +20,9 @@ def made_up(setting, *, failed=None, times=None, final=None, iterations=None, en
     rate = setting.c_cov or {20: 0.14, 400: 0.75}[setting.n]
     learned = DELAYS[setting.n] * 0.1 / rate
     late = 1 + 0.04 * DELAYS[setting.n] if setting.start else 1.0
-    times = np.array([46, 92, 141, 195, 254]) * learned * late if times is None else np.broadcast_to(times, len(THRESHOLDS))
+    times = (
+        np.array([46, 92, 141, 195, 254]) * learned * late if times is None else np.broadcast_to(times, len(THRESHOLDS))
+    )
     final = {0.5: 1.28, 1.0: 1.6}.get(rate, 1.1) / 1.1 * FINAL[setting.n] if final is None else final
     failed = TRIALS if failed is None and (setting.n, setting.c_cov) in FAILING else failed or 0
     lost = np.arange(TRIALS) < failed

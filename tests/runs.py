@@ -12,7 +12,9 @@ import sublevel as sl
 
 def _by_name(table):
     """The methods of a table that come to rest at a minimum."""
-    return {f"{case.method.name}-{case.method.family.__name__}": case.method for case in table if case not in cases.SHAPES}
+    return {
+        f"{case.method.name}-{case.method.family.__name__}": case.method for case in table if case not in cases.SHAPES
+    }
 
 
 GAUSSIAN = _by_name(cases.SEARCHES)
@@ -23,7 +25,9 @@ METHODS = _by_name(cases.METHODS)
 
 def started(method, d, popsize=None, *, rng=1, x0=0.3, sigma0=0.7):
     """An optimizer at a start that suits the method's family."""
-    return sl.Optimizer(np.full(d, x0), None if method.family is sl.Bernoulli else sigma0, method=method, popsize=popsize, rng=rng)
+    return sl.Optimizer(
+        np.full(d, x0), None if method.family is sl.Bernoulli else sigma0, method=method, popsize=popsize, rng=rng
+    )
 
 
 def told(opt, fun, generations=1):
@@ -40,7 +44,9 @@ def cube(x):
 
 
 def bits(opt):
-    """Every bit of the search distribution and of what the transforms remember, but for values that they compare with later ones."""
+    """Every bit of the search distribution and of what the transforms remember, but for values that they compare with
+    later ones.
+    """
     kept = zip(opt.method.transforms, opt.state.memory, strict=True)
     memory = tuple(part for transform, part in kept if not transform.compares_generations)
     return [part.tobytes() for part in arrays_of((opt.theta, memory))]

@@ -92,7 +92,13 @@ def test_rates_that_stay_one_change_nothing(recipe, family):
 @each_recipe
 def test_rates_that_adapt_change_something(recipe):
     method = recipe()
-    assert distance(run_on_ellipsoid(with_adapted_rates(method), FullGaussian), *two_parts(run_on_ellipsoid(method, FullGaussian))) > 1e-3
+    assert (
+        distance(
+            run_on_ellipsoid(with_adapted_rates(method), FullGaussian),
+            *two_parts(run_on_ellipsoid(method, FullGaussian)),
+        )
+        > 1e-3
+    )
 
 
 def two_parts(theta):
@@ -114,7 +120,10 @@ def test_an_exponential_step_stays_one():
     values = sphere(sample.x)
     ranks = ranking(values)
     weighting = method.weights(ranks, sample)
-    tangent, generation = natural_gradient(sample.z, weighting), Generation(state.theta, sample, values, ranks, weighting)
+    tangent, generation = (
+        natural_gradient(sample.z, weighting),
+        Generation(state.theta, sample, values, ranks, weighting),
+    )
     for transform, memory in zip(method.transforms, state.memory, strict=True):
         tangent, _ = transform(tangent, memory, generation)
     assert tangent.exponential
@@ -142,19 +151,29 @@ def test_rates_stay_high_where_all_is_signal_and_fall_where_all_is_noise(method)
 
 
 def test_a_sphere_costs_a_few_times_more_with_adapted_rates():
-    """About as many evaluations as the package `cmaes` takes with `lr_adapt`: 6300 in 10 dimensions, where CMA-ES takes 1700."""
+    """About as many evaluations as the package `cmaes` takes with `lr_adapt`: 6300 in 10 dimensions, where CMA-ES takes
+    1700.
+    """
     needed = [
-        np.median([minimize(sphere, np.ones(10), 0.5, method=m, vectorized=True, ftarget=1e-10, rng=seed).nfev for seed in range(5)])
+        np.median(
+            [
+                minimize(sphere, np.ones(10), 0.5, method=m, vectorized=True, ftarget=1e-10, rng=seed).nfev
+                for seed in range(5)
+            ]
+        )
         for m in ("cma", "lra-cma")
     ]
     assert needed[1] < 5 * needed[0]
 
 
-# What it is for: the default population on multimodal and noisy functions. Settings of the paper and its authors' code, m = 3 and σ = 2.
+# What it is for: the default population on multimodal and noisy functions. Settings of the paper and its authors' code,
+# m = 3 and σ = 2.
 
 
 def reaches(target, fun, d, method, seed, *, variance=0.0, budget=2e6):
-    """Whether the noise-free value at the mean falls below the target before the run ends by itself or by the budget."""
+    """Whether the noise-free value at the mean falls below the target before the run ends by itself or by the
+    budget.
+    """
     optimizer, noise = Optimizer(np.full(d, 3.0), 2.0, method=method, rng=seed), np.random.default_rng([seed, 1])
     while not optimizer.stop() and optimizer.nfev < budget:
         points = optimizer.ask()

@@ -16,7 +16,8 @@ import sublevel
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "sublevel"
 
-# From the heart outwards; a module may import from its own layer and from those above it in this list. What is not named is the rest.
+# From the heart outwards; a module may import from its own layer and from those above it in this list. What is not
+# named is the rest.
 LAYERS = [
     {"engine.arrays", "engine.constants", "summaries", "run.data_frames"},
     {"engine.linalg"},
@@ -29,8 +30,23 @@ LAYERS = [
     {"engine.method"},
     {"engine"},
     {"run.restarts", "run.search_space"},
-    {"evaluation.failures", "evaluation.dask_backend", "evaluation.values", "evaluation.objective", "evaluation.worker"},
-    {"run.arguments", "validation", "run.initial", "run.termination", "run.noise_floor", "run.state", "run.optimizer", "run.history"}
+    {
+        "evaluation.failures",
+        "evaluation.dask_backend",
+        "evaluation.values",
+        "evaluation.objective",
+        "evaluation.worker",
+    },
+    {
+        "run.arguments",
+        "validation",
+        "run.initial",
+        "run.termination",
+        "run.noise_floor",
+        "run.state",
+        "run.optimizer",
+        "run.history",
+    }
     | {"evaluation.processes", "evaluation.evaluators"},
     {"store"},
     {"run", "plots", "hessian", "rank_shape"},
@@ -39,14 +55,27 @@ LAYERS = [
 HARD_DEPENDENCIES = {"numpy", "scipy", "sublevel"}
 LONGEST_FUNCTION = 40
 # Makers of generators; all else in np.random is the global generator.
-RANDOM_TYPES = {"Generator", "BitGenerator", "SeedSequence", "PCG64", "PCG64DXSM", "SFC64", "Philox", "MT19937", "default_rng"}
+RANDOM_TYPES = {
+    "Generator",
+    "BitGenerator",
+    "SeedSequence",
+    "PCG64",
+    "PCG64DXSM",
+    "SFC64",
+    "Philox",
+    "MT19937",
+    "default_rng",
+}
 
 
 def modules():
     """Every module of the package by its dotted name below `sublevel`, parsed."""
     for file in sorted(SOURCE.rglob("*.py")):
         relative = file.relative_to(SOURCE).with_suffix("")
-        yield ".".join(part for part in relative.parts if part != "__init__"), ast.parse(file.read_text(encoding="utf-8"))
+        yield (
+            ".".join(part for part in relative.parts if part != "__init__"),
+            ast.parse(file.read_text(encoding="utf-8")),
+        )
 
 
 def layer(module):
@@ -96,7 +125,11 @@ def body_length(function):
 def uses_of_the_global_generator(tree):
     """np.random.<anything that draws or seeds>, and generators from no seed at all."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in {"np.random", "numpy.random"} and node.attr not in RANDOM_TYPES:
+        if (
+            isinstance(node, ast.Attribute)
+            and ast.unparse(node.value) in {"np.random", "numpy.random"}
+            and node.attr not in RANDOM_TYPES
+        ):
             yield ast.unparse(node)
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("default_rng") and not node.args:
             yield ast.unparse(node)
@@ -139,7 +172,8 @@ def test_rule_can_be_broken(rule):
 
 
 @pytest.mark.parametrize(
-    "snippet", ["np.random.seed(1)", "rng = np.random.default_rng()", "assert x > 0", "try:\n    f()\nexcept:\n    pass"]
+    "snippet",
+    ["np.random.seed(1)", "rng = np.random.default_rng()", "assert x > 0", "try:\n    f()\nexcept:\n    pass"],
 )
 def test_rules_see_more_than_one_kind_of_breach(snippet):
     tree = ast.parse(snippet)
@@ -175,7 +209,18 @@ def test_package_can_be_imported_with_numpy_and_scipy_alone():
 
 def test_importing_the_package_loads_nothing_heavy():
     """Names are imported when they are first used."""
-    heavy = ["scipy.stats", "scipy.optimize", "sqlite3", "numpy", "matplotlib", "distributed", "pandas", "pyarrow", "rich", "tqdm"]
+    heavy = [
+        "scipy.stats",
+        "scipy.optimize",
+        "sqlite3",
+        "numpy",
+        "matplotlib",
+        "distributed",
+        "pandas",
+        "pyarrow",
+        "rich",
+        "tqdm",
+    ]
     code = f"import sys, sublevel; print([name for name in {heavy!r} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 

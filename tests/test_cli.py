@@ -148,7 +148,9 @@ def test_check_that_fails_is_in_the_exit_status(reports, capsys):
 
 
 def test_command_is_there_as_a_module():
-    said = subprocess.run([sys.executable, "-m", "sublevel", "--version"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-m", "sublevel", "--version"], capture_output=True, text=True, check=True
+    ).stdout
     assert said == f"sublevel {sublevel.__version__}\n"
 
 

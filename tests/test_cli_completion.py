@@ -29,7 +29,10 @@ def script(capsys, tmp_path):
 def completed_by_bash(file, *words):
     """What bash offers for the last word."""
     line = " ".join(f"'{word}'" for word in words)
-    code = f"source {file}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _sublevel; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    code = (
+        f"source {file}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _sublevel; printf '%s\\n' "
+        f'"${{COMPREPLY[@]}}"'
+    )
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True, cwd=file.parent)
     assert done.stderr == ""
     return done.stdout.split()
@@ -63,7 +66,9 @@ def test_fish_completes(script):
     file = script("fish")
 
     def offered(line):
-        done = subprocess.run(["fish", "-Nc", f"source {file}; complete -C '{line}'"], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["fish", "-Nc", f"source {file}; complete -C '{line}'"], capture_output=True, text=True, check=True
+        )
         return [words.split("\t")[0] for words in done.stdout.splitlines()]
 
     assert set(offered("sublevel ")) >= set(NAMES)

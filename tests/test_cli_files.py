@@ -1,4 +1,6 @@
-"""Files that the command line writes and meets: runs are never overwritten, links not followed, pipes not opened, streams may be closed."""
+"""Files that the command line writes and meets: runs are never overwritten, links not followed, pipes not opened,
+streams may be closed.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,12 @@ def test_a_stored_run_is_never_overwritten(tmp_path, capsys, force):
     file, data = stored(tmp_path / "a.db")
     page, page_data = stored(tmp_path / "run.html")
     table, table_data = stored(tmp_path / "run.csv")
-    for words in (["report", file, "--out", file], ["report", page], ["report", file, "--out", page], ["export", file, table]):
+    for words in (
+        ["report", file, "--out", file],
+        ["report", page],
+        ["report", file, "--out", page],
+        ["export", file, table],
+    ):
         status, _, err = run(capsys, *words, *force)
         assert (status, "belongs to a stored run, which is never overwritten" in err) == (2, True)
     with pytest.raises(StoreError, match="never overwritten"):
@@ -172,7 +179,9 @@ def test_only_files_are_looked_into(tmp_path):
             listener.bind("socket.db")
         finally:
             os.chdir(before)
-        done = subprocess.run([sys.executable, "-m", "sublevel", "runs", str(tmp_path)], capture_output=True, text=True, timeout=30)
+        done = subprocess.run(
+            [sys.executable, "-m", "sublevel", "runs", str(tmp_path)], capture_output=True, text=True, timeout=30
+        )
     assert (done.returncode, done.stderr) == (0, "")
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["good.db"]
 
@@ -214,7 +223,9 @@ def test_a_run_goes_on_without_streams(tmp_path, redirections):
     assert sl.load(tmp_path / "run.db").result.nit == 40
 
 
-@pytest.mark.parametrize(("command", "redirections", "status"), [("show", "| true", 0), ("watch", "| head -1", 0), ("bare", "| true", 0)])
+@pytest.mark.parametrize(
+    ("command", "redirections", "status"), [("show", "| true", 0), ("watch", "| head -1", 0), ("bare", "| true", 0)]
+)
 def test_a_reader_that_goes_away_is_no_error(tmp_path, command, redirections, status):
     stored(tmp_path / "run.db")
     done = shell(tmp_path, redirections, command)
@@ -242,7 +253,20 @@ def test_progress_is_not_shown_where_nobody_reads(monkeypatch, stream):
 def test_watching_ends_with_its_reader_and_the_run_goes_on(tmp_path):
     code = "import time\ndef cost(x):\n    time.sleep(0.02)\n    return float(sum(x ** 2))\n"
     (tmp_path / "slow.py").write_text(code)
-    words = ["minimize", "slow.py:cost", "--x0", "1,1", "--sigma0", "0.3", "--maxfevals", "1e6", "--seed", "1", "--store", "run.db"]
+    words = [
+        "minimize",
+        "slow.py:cost",
+        "--x0",
+        "1,1",
+        "--sigma0",
+        "0.3",
+        "--maxfevals",
+        "1e6",
+        "--seed",
+        "1",
+        "--store",
+        "run.db",
+    ]
     driver = subprocess.Popen([sys.executable, "-m", "sublevel", *words], cwd=tmp_path, stdout=subprocess.DEVNULL)
     try:
         text = f"until [ -f run.db ]; do sleep 0.05; done; {sys.executable} -m sublevel watch run.db | head -1"

@@ -78,9 +78,31 @@ def test_a_function_is_minimised(module, capsys):
 
 def test_all_options_arrive(module, capsys):
     name, path = module
-    given = ["--bounds", "-1:2,none:0", "--method", "sep-cma", "--popsize", 9, "--restarts", 2, "--maxfevals", 300, "--ftarget", "1e-3"]
-    status, out, _ = run(capsys, f"{name}:cost", "--path", path, "--x0", "0,-1", "--sigma0", "0.5,1", "--seed", 3, "--json", *given)
-    settings = {"bounds": [(-1, 2), (None, 0)], "method": "sep-cma", "popsize": 9, "restarts": 2, "maxfevals": 300, "ftarget": 1e-3}
+    given = [
+        "--bounds",
+        "-1:2,none:0",
+        "--method",
+        "sep-cma",
+        "--popsize",
+        9,
+        "--restarts",
+        2,
+        "--maxfevals",
+        300,
+        "--ftarget",
+        "1e-3",
+    ]
+    status, out, _ = run(
+        capsys, f"{name}:cost", "--path", path, "--x0", "0,-1", "--sigma0", "0.5,1", "--seed", 3, "--json", *given
+    )
+    settings = {
+        "bounds": [(-1, 2), (None, 0)],
+        "method": "sep-cma",
+        "popsize": 9,
+        "restarts": 2,
+        "maxfevals": 300,
+        "ftarget": 1e-3,
+    }
     expected = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * (x[1] + 2) ** 2, [0, -1], [0.5, 1], rng=3, **settings)
     found = json.loads(out)
     assert status == 0
@@ -90,7 +112,9 @@ def test_all_options_arrive(module, capsys):
 
 def test_one_pair_of_bounds_is_for_all_variables(module, capsys):
     name, path = module
-    _, out, _ = run(capsys, f"{name}:cost", "--path", path, "--x0", "0.2,0.2", "--sigma0", 0.3, "--bounds", "-0.5:0.5", "--json")
+    _, out, _ = run(
+        capsys, f"{name}:cost", "--path", path, "--x0", "0.2,0.2", "--sigma0", 0.3, "--bounds", "-0.5:0.5", "--json"
+    )
     found = json.loads(out)
     np.testing.assert_allclose(found["x"], [0.5, -0.5])
     assert [finding["name"] for finding in found["diagnosis"]] == ["at_bound"]
@@ -105,7 +129,9 @@ def test_findings_are_told(module, capsys):
 def test_a_plot_is_written(module, capsys, tmp_path):
     name, path = module
     target = tmp_path / "run.png"
-    status, out, _ = run(capsys, f"{name}:cost", "--path", path, "--x0", "0,0", "--sigma0", 0.3, "--maxfevals", 60, "--plot", target)
+    status, out, _ = run(
+        capsys, f"{name}:cost", "--path", path, "--x0", "0,0", "--sigma0", 0.3, "--maxfevals", 60, "--plot", target
+    )
     assert status == 0
     assert target.stat().st_size > 10_000
     assert out.splitlines()[-1].split() == ["plot", str(target)]
@@ -172,13 +198,28 @@ def test_variables_are_log_scaled(module, capsys, chosen, expected):
     name, path = module
     words = [f"{name}:cost", "--path", path, "--x0", "2,3", "--sigma0", 0.5, "--seed", 1, "--maxiter", 30, "--json"]
     found = json.loads(run(capsys, *words, *(["--log-scaled", chosen] if chosen else []))[1])
-    result = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * (x[1] + 2) ** 2, [2, 3], 0.5, rng=1, maxiter=30, log_scaled=expected)
+    result = sl.minimize(
+        lambda x: (x[0] - 1) ** 2 + 100 * (x[1] + 2) ** 2, [2, 3], 0.5, rng=1, maxiter=30, log_scaled=expected
+    )
     assert found["x"] == result.x.tolist()
 
 
 def test_deviations_are_those_of_the_users_variables(module, capsys):
     name, path = module
-    words = ["--x0", "4,-2", "--sigma0", 0.001, "--bounds", "none:none,-9:9", "--log-scaled", "0", "--seed", 1, "--maxiter", 1]
+    words = [
+        "--x0",
+        "4,-2",
+        "--sigma0",
+        0.001,
+        "--bounds",
+        "none:none,-9:9",
+        "--log-scaled",
+        "0",
+        "--seed",
+        1,
+        "--maxiter",
+        1,
+    ]
     _, out, _ = run(capsys, f"{name}:cost", "--path", path, *words)
     settings = {"bounds": [(None, None), (-9, 9)], "log_scaled": [True, False], "rng": 1, "maxiter": 1}
     result = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * (x[1] + 2) ** 2, [4, -2], 0.001, **settings)
@@ -276,7 +317,19 @@ INSTALLED = "import sys; sys.path.pop(0); from sublevel.cli.main import main; sy
 
 def run_in(directory, *words, **options):
     """A command as a user would type it in a directory."""
-    command = [sys.executable, "-c", INSTALLED, "minimize", *map(str, words), "--x0", "0,0", "--sigma0", "1", "--maxiter", "2"]
+    command = [
+        sys.executable,
+        "-c",
+        INSTALLED,
+        "minimize",
+        *map(str, words),
+        "--x0",
+        "0,0",
+        "--sigma0",
+        "1",
+        "--maxiter",
+        "2",
+    ]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, **options)
 
 
@@ -361,7 +414,21 @@ def python(code):
 
 def test_a_program_is_minimised(capsys):
     command = python(SQUARES + "sys.exit('too far') if x[0] > 0.6 else print(sum(v * v for v in x))")
-    status, out, _ = run(capsys, "--x0", "0.5,0.5", "--sigma0", 0.2, "--maxfevals", 61, "--seed", 1, "--workers", 2, "--command", *command)
+    status, out, _ = run(
+        capsys,
+        "--x0",
+        "0.5,0.5",
+        "--sigma0",
+        0.2,
+        "--maxfevals",
+        61,
+        "--seed",
+        1,
+        "--workers",
+        2,
+        "--command",
+        *command,
+    )
     assert status == 0
     lines = {line.split()[0]: line for line in out.splitlines()}
     assert float(lines["fun"].split()[1]) < 0.3
@@ -389,7 +456,10 @@ def test_a_program_that_fails_may_end_the_run(capsys):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_programs_that_fail_are_told_of_after_resuming_too(capsys, tmp_path, workers):
-    file, command = tmp_path / "run.db", python(SQUARES + "sys.exit('too far') if x[0] > 0.6 else print(sum(v * v for v in x))")
+    file, command = (
+        tmp_path / "run.db",
+        python(SQUARES + "sys.exit('too far') if x[0] > 0.6 else print(sum(v * v for v in x))"),
+    )
     words = ["--workers", workers, "--json", "--command", *command]
     run(capsys, "--x0", "0.5,0.5", "--sigma0", 0.2, "--seed", 1, "--maxfevals", 12, "--store", file, *words)
     assert main(["resume", str(file), "--maxfevals", "24", *map(str, words)]) == 0
@@ -407,14 +477,18 @@ def test_a_program_that_is_not_there_is_bad_usage(command, capsys):
 def test_a_program_gets_every_bit_of_the_point_and_no_shell():
     point = np.array([0.1, -1e-300, 1 / 3])
     program = Program(
-        python(f"import json, sys; print(float(json.load(sys.stdin) == {point.tolist()!r} and sys.argv[1:] == ['$(id)', '; ls']))")
+        python(
+            f"import json, sys; print(float(json.load(sys.stdin) == {point.tolist()!r} and sys.argv[1:] == ['$(id)', "
+            "'; ls']))"
+        )
     )
     program.argv = [*program.argv, "$(id)", "; ls"]
     assert program(point) == 1.0
 
 
 @pytest.mark.parametrize(
-    ("printed", "value"), [("1", 1.0), (" -2.5e-3\n", -2.5e-3), ("+.5", 0.5), ("inf", np.inf), ("1.", 1.0), ("1E5", 1e5)]
+    ("printed", "value"),
+    [("1", 1.0), (" -2.5e-3\n", -2.5e-3), ("+.5", 0.5), ("inf", np.inf), ("1.", 1.0), ("1E5", 1e5)],
 )
 def test_numbers_that_are_understood(printed, value):
     assert Program(python(f"print({printed!r}, end='')"))(np.zeros(2)) == value
@@ -427,7 +501,9 @@ def failure_of(program):
     return Failure.from_exception(raised.value)
 
 
-@pytest.mark.parametrize("printed", ["", "one", "1 2", "1\n2", "1_000", "0x10", "1,5", "١", "nan", "1e", "--1", "\x00", "{}"])
+@pytest.mark.parametrize(
+    "printed", ["", "one", "1 2", "1\n2", "1_000", "0x10", "1,5", "١", "nan", "1e", "--1", "\x00", "{}"]
+)
 def test_anything_else_is_a_failed_evaluation(printed):
     program = Program(python(f"import sys; sys.stdout.buffer.write({printed!r}.encode())"))
     assert failure_of(program).kind == ("nan" if printed == "nan" else "no number")
@@ -476,7 +552,8 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks i
 def test_a_timeout_ends_the_program_and_its_children(tmp_path):
     pid_file = tmp_path / "pid"
     code = (
-        f"import subprocess, time; p = subprocess.Popen(['sleep', '100']); open({str(pid_file)!r}, 'w').write(str(p.pid)); time.sleep(100)"
+        f"import subprocess, time; p = subprocess.Popen(['sleep', '100']); open({str(pid_file)!r}, "
+        f"'w').write(str(p.pid)); time.sleep(100)"
     )
     program = Program(python(code), timeout=1.0)
     assert failure_of(program)[:2] == ("timeout", "timeout: longer than 1 s")
@@ -494,10 +571,14 @@ def test_a_child_that_holds_the_output_open_does_not_hang_the_search():
 @linux
 def test_ctrl_c_ends_programs_and_prints_what_was_found(tmp_path):
     log = tmp_path / "pids"
-    code = f"import json, os, sys, time; open({str(log)!r}, 'a').write(f'{{os.getpid()}}\\n'); x = json.load(sys.stdin); "
+    code = (
+        f"import json, os, sys, time; open({str(log)!r}, 'a').write(f'{{os.getpid()}}\\n'); x = json.load(sys.stdin); "
+    )
     code += "time.sleep(100 if x[0] < -1 else 0); print(x[0])"
     command = [sys.executable, "-m", "sublevel", "minimize", "--x0", "0", "--sigma0", "0.3", "--workers", "2", "--json"]
-    process = subprocess.Popen([*command, "--command", *python(code)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*command, "--command", *python(code)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         counts = [0, -1]
         while len(counts) < 60 and (counts[-1] < 12 or counts[-1] > counts[-2]):  # until the programs sleep

@@ -1,4 +1,6 @@
-"""External programs as they are: arguments from a template, values found by a pattern, and that no program outlives its run."""
+"""External programs as they are: arguments from a template, values found by a pattern, and that no program outlives its
+run.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ CASES = {  # arguments, and what becomes of them at (0.1, -2)
     "inside an argument": (["--rate={0}", "{0}:{1}"], ["--rate=0.1", "0.1:-2.0"]),
     "all in order": (["-v", "{}", "end"], ["-v", "0.1", "-2.0", "end"]),
     "literal braces": (["{{0}}", "{{}}", "{{}}{0}"], ["{0}", "{}", "{}0.1"]),
-    "braces of other languages": (["{print $1}", '{"a": 1}', "{", "}", "{{a b}}"], ["{print $1}", '{"a": 1}', "{", "}", "{{a b}}"]),
+    "braces of other languages": (
+        ["{print $1}", '{"a": 1}', "{", "}", "{{a b}}"],
+        ["{print $1}", '{"a": 1}', "{", "}", "{{a b}}"],
+    ),
     "nothing for a shell": (["$(id);{0}", "`ls`"], ["$(id);0.1", "`ls`"]),
 }
 
@@ -75,7 +80,10 @@ def test_arguments_are_filled_from_the_command_line(capsys):
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        (["{rate}"], r"unknown placeholder \{rate\}; available: \{0\} to \{1\}.*--names.*\{\{rate\}\} for the text \{rate\}"),
+        (
+            ["{rate}"],
+            r"unknown placeholder \{rate\}; available: \{0\} to \{1\}.*--names.*\{\{rate\}\} for the text \{rate\}",
+        ),
         (["{2}"], r"unknown placeholder \{2\}"),
         (["--x={}"], "must be a separate argument"),
     ],
@@ -114,9 +122,13 @@ def test_names_are_given_kept_and_used_again(capsys, tmp_path):
     assert "names    rate,depth" in run(capsys, "show", file)[1]
 
 
-@pytest.mark.parametrize(("names", "words"), [("rate", "each of the 2 variables"), ("a,a", "differ"), ("a,", "names separated by commas")])
+@pytest.mark.parametrize(
+    ("names", "words"), [("rate", "each of the 2 variables"), ("a,a", "differ"), ("a,", "names separated by commas")]
+)
 def test_names_that_make_no_sense_are_refused(capsys, names, words):
-    status, _, err = run(capsys, "minimize", "--x0", "0,0", "--sigma0", 0.5, "--names", names, "--command", "echo", "{a}")
+    status, _, err = run(
+        capsys, "minimize", "--x0", "0,0", "--sigma0", 0.5, "--names", names, "--command", "echo", "{a}"
+    )
     assert (status, words in err) == (2, True), err
 
 
@@ -149,7 +161,12 @@ def test_the_last_number_is_taken(printed, value):
 
 @pytest.mark.parametrize(
     ("pattern", "value"),
-    [(r"cost\s*=\s*(.*)", 2.5), (r"^cost = ([-+.\de]+)", 2.5), (r"(?<=time )\d+", 30.0), (r"cost = (?:\S+)|(?:(1)2)", None)],
+    [
+        (r"cost\s*=\s*(.*)", 2.5),
+        (r"^cost = ([-+.\de]+)", 2.5),
+        (r"(?<=time )\d+", 30.0),
+        (r"cost = (?:\S+)|(?:(1)2)", None),
+    ],
 )
 def test_the_last_match_of_a_pattern_is_the_value(pattern, value):
     program = Program(["printf", "cost = 9\ncost = 2.5\ntime 30 s\n"], pattern=re.compile(pattern, re.MULTILINE))
@@ -165,12 +182,17 @@ def test_output_without_a_match_is_a_failed_evaluation(printed):
 
 
 def test_a_long_log_may_be_printed_before_the_value():
-    program = Program(python("for i in range(100000): print('step', i, 'of many')\nprint('cost 2.5')"), pattern=LAST_NUMBER)
+    program = Program(
+        python("for i in range(100000): print('step', i, 'of many')\nprint('cost 2.5')"), pattern=LAST_NUMBER
+    )
     assert program(np.zeros(2)) == 2.5
 
 
 def test_patterns_come_from_the_command_line_and_are_kept_for_resuming(capsys, tmp_path):
-    file, code = tmp_path / "run.db", SQUARES.replace("print(", "print('cost:', ").replace("sys.argv[1:])", "sys.argv[1:]), 'time: 3'")
+    file, code = (
+        tmp_path / "run.db",
+        SQUARES.replace("print(", "print('cost:', ").replace("sys.argv[1:])", "sys.argv[1:]), 'time: 3'"),
+    )
     ending = ["--pattern", "cost: (.*) time", "--command", *python(code), "{}"]
     words = ["--x0", "0,0", "--sigma0", 0.5, "--seed", 1, "--maxfevals", 13, "--json"]
     status, out, err = run(capsys, "minimize", *words, "--store", file, *ending)
@@ -181,7 +203,9 @@ def test_patterns_come_from_the_command_line_and_are_kept_for_resuming(capsys, t
     assert "started with --pattern" in run(capsys, "resume", file, "--pattern", "last", *ending[2:])[2]
 
 
-@pytest.mark.parametrize(("pattern", "words"), [("(", "expected a regular expression"), ("(1)(2)", "at most one group")])
+@pytest.mark.parametrize(
+    ("pattern", "words"), [("(", "expected a regular expression"), ("(1)(2)", "at most one group")]
+)
 def test_a_pattern_that_makes_no_sense_is_refused(capsys, pattern, words):
     status, _, err = run(capsys, "minimize", "--x0", "0", "--sigma0", 1, "--pattern", pattern, "--command", "echo", "1")
     assert (status, words in err) == (2, True)
@@ -234,7 +258,9 @@ def test_no_program_outlives_the_driver(tmp_path, number):
     log = tmp_path / "pids"
     command = [sys.executable, "-m", "sublevel", "minimize", "--x0", "0", "--sigma0", "0.3", "--workers", "2"]
     program = python(LOGGED.format(log=str(log)))
-    driver = subprocess.Popen([*command, "--command", *program], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    driver = subprocess.Popen(
+        [*command, "--command", *program], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         processes = wait_for_programs(log, 2)
         assert len(processes) == 4
@@ -312,9 +338,26 @@ def test_error_bars_of_a_fit_are_those_of_linear_least_squares(capsys, tmp_path,
     design, y = np.vander(np.arange(5.0), 2, increasing=True), np.array([1.1, 2.9, 5.2, 6.8, 9.1])
     best, squares, *_ = np.linalg.lstsq(design, y)
     exact = np.sqrt(np.diagonal(np.linalg.inv(design.T @ design)) * squares[0] / 3)
-    call = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from line import chi2; print('chi2 =', chi2([*map(float, sys.argv[1:])]))"
+    call = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from line import chi2; print('chi2 =', "
+        f"chi2([*map(float, sys.argv[1:])]))"
+    )
     ways = ["--pattern", "last", "--command", *python(call), "{}"] if as_program else [f"{tmp_path}/line.py:chi2"]
-    options = ["--x0", "0,0", "--sigma0", "1", "--seed", 1, "--error-bars", 5, "--json", "--maxfevals", 260, "--tolfun", "1e-6"]
+    options = [
+        "--x0",
+        "0,0",
+        "--sigma0",
+        "1",
+        "--seed",
+        1,
+        "--error-bars",
+        5,
+        "--json",
+        "--maxfevals",
+        260,
+        "--tolfun",
+        "1e-6",
+    ]
     status, out, said = run(capsys, "minimize", *options, *ways)
     assert status == 0, said
     found = json.loads(out)["error_bars"]
@@ -327,7 +370,12 @@ def test_error_bars_are_printed_and_survive_a_resume(capsys, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "line.py").write_text(LINE)
     common = ["line.py:chi2", "--error-bars", "nll", "--maxfevals"]
-    assert run(capsys, "minimize", *common, 30, "--x0", "0,0", "--sigma0", "1", "--store", "a.db", "--names", "cut,slope")[0] == 0
+    assert (
+        run(capsys, "minimize", *common, 30, "--x0", "0,0", "--sigma0", "1", "--store", "a.db", "--names", "cut,slope")[
+            0
+        ]
+        == 0
+    )
     status, out, said = run(capsys, "resume", "a.db", *common, 300)
     assert status == 0, said
     assert "f is a negative log-likelihood" in out

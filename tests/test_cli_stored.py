@@ -1,4 +1,6 @@
-"""Stored runs from the command line: going on, looking, watching, reporting, and that a file chooses nothing that is run."""
+"""Stored runs from the command line: going on, looking, watching, reporting, and that a file chooses nothing that is
+run.
+"""
 
 from __future__ import annotations
 
@@ -87,8 +89,14 @@ def test_a_file_that_names_a_program_runs_nothing(capsys, tmp_path, monkeypatch)
 def test_another_objective_is_noted(module, capsys, tmp_path):
     words, _ = module
     run(capsys, "minimize", *words, *START, "--maxfevals", 30, "--store", tmp_path / "run.db")
-    program = [sys.executable, "-c", "import json; x = json.loads(input()); print((x[0] - 1) ** 2 + 100 * (x[1] + 2) ** 2)"]
-    status, _, err = run(capsys, "resume", tmp_path / "run.db", "--maxfevals", 42, "--workers", 2, "--command", *program)
+    program = [
+        sys.executable,
+        "-c",
+        "import json; x = json.loads(input()); print((x[0] - 1) ** 2 + 100 * (x[1] + 2) ** 2)",
+    ]
+    status, _, err = run(
+        capsys, "resume", tmp_path / "run.db", "--maxfevals", 42, "--workers", 2, "--command", *program
+    )
     assert status == 0
     assert f"started with {words[0]}" in err
 
@@ -96,7 +104,9 @@ def test_another_objective_is_noted(module, capsys, tmp_path):
 def test_runs_are_listed(capsys, tmp_path):
     assert "no stored runs" in run(capsys, "runs", tmp_path)[1]
     sl.minimize(lambda x: np.sum(x**2), np.ones(3), 0.3, rng=1, store=tmp_path / "good.db")
-    sl.minimize(lambda x: np.sum(x**2), np.ones(3), 0.3, rng=1, maxfevals=30, method=sl.ngd(), store=tmp_path / "own.db")
+    sl.minimize(
+        lambda x: np.sum(x**2), np.ones(3), 0.3, rng=1, maxfevals=30, method=sl.ngd(), store=tmp_path / "own.db"
+    )
     (tmp_path / "notes.txt").write_text("not ours")
     (tmp_path / "folder.db").mkdir()
     status, out, _ = run(capsys, "runs", tmp_path)
@@ -193,7 +203,14 @@ def seen(page, profile, policy):
     text = page.read_text(encoding="utf-8").replace("</body>", f"{LOOK}</body>")
     text = text if policy else re.sub(r"<meta http-equiv[^>]*>", "", text)
     page.write_text(text, encoding="utf-8")
-    command = [BROWSER, *FLAGS, f"--user-data-dir={profile}", "--virtual-time-budget=10000", "--dump-dom", page.as_uri()]
+    command = [
+        BROWSER,
+        *FLAGS,
+        f"--user-data-dir={profile}",
+        "--virtual-time-budget=10000",
+        "--dump-dom",
+        page.as_uri(),
+    ]
     dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     return html.unescape(re.search(r"<title>(.*?)</title>", dom, re.DOTALL)[1])
 
@@ -202,7 +219,15 @@ def seen(page, profile, policy):
 def test_the_report_opens_in_a_browser_and_runs_nothing(tmp_path, capsys):
     file = tmp_path / "run.db"
     evil = {"command": [EVIL], "timeout": None}
-    result = sl.minimize(lambda x: np.floor(4 * np.sum(x**2)), np.ones(3), 0.5, rng=1, restarts=2, maxfevals=600, store=Target(file, evil))
+    result = sl.minimize(
+        lambda x: np.floor(4 * np.sum(x**2)),
+        np.ones(3),
+        0.5,
+        rng=1,
+        restarts=2,
+        maxfevals=600,
+        store=Target(file, evil),
+    )
     status, out, _ = run(capsys, "report", file, "--out", tmp_path / "page.html")
     assert status == 0
     assert str(tmp_path / "page.html") in out

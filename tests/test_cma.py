@@ -1,4 +1,6 @@
-"""The engine's CMA-ES against the tutorial's in plain loops: the same points and ranks give the same m, σ, C and p_c."""
+"""The engine's CMA-ES against the tutorial's in plain loops: the same points and ranks give the same m, σ, C and
+p_c.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,17 @@ from sublevel.engine.weights import Active
 
 DIMENSIONS = [1, 2, 5, 20, 70]  # beyond 64 the engine goes through k×k matrices
 AGREEMENT = 1e-10
-PROJECTIONS = {FullGaussian: cma_oracle.full, DiagonalGaussian: cma_oracle.diagonal, IsotropicGaussian: cma_oracle.isotropic}
+PROJECTIONS = {
+    FullGaussian: cma_oracle.full,
+    DiagonalGaussian: cma_oracle.diagonal,
+    IsotropicGaussian: cma_oracle.isotropic,
+}
 
 
 def some_values(t, steps):
-    """Values of the points m + steps: a quadratic whose slope comes and goes, so that σ rises and falls and h_σ is 0 at times."""
+    """Values of the points m + steps: a quadratic whose slope comes and goes, so that σ rises and falls and h_σ is 0 at
+    times.
+    """
     return np.sum(steps**2 * np.linspace(1.0, 3.0, steps.shape[1]), axis=1) - 100 * (t // 20 % 2) * steps[:, 0]
 
 
@@ -41,9 +49,11 @@ def relative(ours, theirs):
 
 
 def disagreement(family, d, n=None, *, c_mean=1.0, iterations=100, **changed):
-    """The largest relative difference of m, C, σ and both paths between engine and oracle, and how often the rank-one path waited.
+    """The largest relative difference of m, C, σ and both paths between engine and oracle, and how often the rank-one
+    path waited.
 
-    The engine's root is σ√C up to a rotation: its points are turned by it, and so is the path p_σ, which lives in the frame of the root.
+    The engine's root is σ√C up to a rotation: its points are turned by it, and so is the path p_σ, which lives in the
+    frame of the root.
     """
     n = n or default_popsize(d)
     rng = np.random.default_rng([d, n])
@@ -172,7 +182,9 @@ def test_a_vector_that_comes_along_is_the_same_displacement(family, d, n, expone
     theta, vector = member(family, d, rng), rng.standard_normal(d)
     move = theta.move(some_tangent(d, n, rng, exponential))
     assert move.usable
-    np.testing.assert_allclose(scaled_root(move.theta) @ move.transport(vector), scaled_root(theta) @ vector, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(
+        scaled_root(move.theta) @ move.transport(vector), scaled_root(theta) @ vector, rtol=1e-11, atol=1e-13
+    )
     assert relative(scaled_root(move.theta) @ vector, scaled_root(theta) @ vector) > 1e-6  # and would not be without
 
 
@@ -198,7 +210,9 @@ SEEDS = {5: 251, 10: 151, 20: 51}
 
 
 def evaluations_of_the_engine(fun, x0, sigma0, target, budget, n, trials):
-    """Evaluations (trials,) until a point of a sample reaches the target, all trials in one batch; inf as for the oracle."""
+    """Evaluations (trials,) until a point of a sample reaches the target, all trials in one batch; inf as for the
+    oracle.
+    """
     d, method = x0.size, cma()
     state = method.init(FullGaussian.start(np.tile(x0, (trials, 1)), np.full((trials, d), sigma0)), n)
     noise, needed, goes_on = Streams.spawn([d, 1], trials), np.full(trials, np.inf), np.ones(trials, dtype=bool)
@@ -219,7 +233,9 @@ def medians_of_both(name, d):
     fun, n, budget, trials = UNIMODAL[name], default_popsize(d), 10_000 * d, SEEDS[d]
     x0 = np.zeros(d) if name == "Rosenbrock" else np.ones(d)
     ours = evaluations_of_the_engine(fun, x0, 0.5, 1e-10, budget, n, trials)
-    theirs = np.array([cma_oracle.evaluations(fun, x0, 0.5, 1e-10, budget, np.random.default_rng([2, k]), n) for k in range(trials)])
+    theirs = np.array(
+        [cma_oracle.evaluations(fun, x0, 0.5, 1e-10, budget, np.random.default_rng([2, k]), n) for k in range(trials)]
+    )
     return [(np.median(needed[np.isfinite(needed)]), np.mean(np.isfinite(needed))) for needed in (ours, theirs)]
 
 
@@ -229,7 +245,9 @@ def medians_of_both(name, d):
 def test_engine_needs_as_many_evaluations_as_the_tutorials_algorithm(name, d):
     (ours, our_share), (theirs, their_share) = medians_of_both(name, d)
     assert ours == pytest.approx(theirs, rel=0.05)
-    assert min(our_share, their_share) == 1 or (name == "Rosenbrock" and min(our_share, their_share) > 0.7)  # it has another minimum
+    assert min(our_share, their_share) == 1 or (
+        name == "Rosenbrock" and min(our_share, their_share) > 0.7
+    )  # it has another minimum
 
 
 # A restricted family needs the diagonal of a covariance step alone

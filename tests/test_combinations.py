@@ -1,4 +1,6 @@
-"""Everything that can be combined runs combined: family × method × adapted rates × bounds × restarts × vectorized, and improves f."""
+"""Everything that can be combined runs combined: family × method × adapted rates × bounds × restarts × vectorized, and
+improves f.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,16 @@ def test_the_names_are_those_of_every_family_with_every_method():
 def test_every_combination_improves_f(name, bounds, restarts, vectorized):
     fun, box, x0 = Counted(), BOUNDS[bounds], np.array([2.0, 2.0, 0.5, 2.0])
     result = sl.minimize(
-        fun, x0, 0.4, method=name, bounds=box, restarts=RESTARTS[restarts], vectorized=vectorized, popsize=12, rng=1, maxfevals=720
+        fun,
+        x0,
+        0.4,
+        method=name,
+        bounds=box,
+        restarts=RESTARTS[restarts],
+        vectorized=vectorized,
+        popsize=12,
+        rng=1,
+        maxfevals=720,
     )
     points = np.concatenate(fun.points)
     assert len(points) == result.nfev <= 720
@@ -65,7 +76,9 @@ def test_every_combination_improves_f(name, bounds, restarts, vectorized):
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("cma")])
 def test_restarts_happen_in_every_combination(name, restarts, bounds):
     x0 = [2.0, 2.0, 0.5, 2.0]
-    result = sl.minimize(terraces, x0, 0.4, method=name, bounds=BOUNDS[bounds], restarts=restarts, vectorized=True, rng=1, maxfevals=3000)
+    result = sl.minimize(
+        terraces, x0, 0.4, method=name, bounds=BOUNDS[bounds], restarts=restarts, vectorized=True, rng=1, maxfevals=3000
+    )
     assert result.restarts >= 1
     assert result.fun == 0
 

@@ -1,4 +1,6 @@
-"""What a user can set to end a run or to call its variables: tolerances, a time limit, names, one pair of bounds; and slips of keywords."""
+"""What a user can set to end a run or to call its variables: tolerances, a time limit, names, one pair of bounds; and
+slips of keywords.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,10 @@ def test_tolfun_ends_a_run_whose_recent_values_are_within_it():
 
 
 def test_tolerances_are_off_by_default_and_at_zero():
-    plain, zero = sl.minimize(bowl, np.ones(3), 0.5, rng=1), sl.minimize(bowl, np.ones(3), 0.5, rng=1, tolfun=0.0, tolx=0)
+    plain, zero = (
+        sl.minimize(bowl, np.ones(3), 0.5, rng=1),
+        sl.minimize(bowl, np.ones(3), 0.5, rng=1, tolfun=0.0, tolx=0),
+    )
     assert (plain.nfev, plain.reasons) == (zero.nfev, zero.reasons)
 
 
@@ -172,14 +177,18 @@ def test_a_sharded_run_has_maxtime_and_tolerances():
 
     given = {"popsize": 40, "shards": 2, "rng": 1}
     assert list(sl.minimize_sharded(slow, np.ones(3), 0.5, maxtime=0.2, **given).reasons) == ["maxtime"]
-    assert list(sl.minimize_sharded(sphere, np.ones(3), 0.5, tolx=1e-3, names=["a", "b", "c"], **given).reasons) == ["tolx"]
+    assert list(sl.minimize_sharded(sphere, np.ones(3), 0.5, tolx=1e-3, names=["a", "b", "c"], **given).reasons) == [
+        "tolx"
+    ]
 
 
 # Names
 
 
 def test_names_are_in_the_diagnosis():
-    result = sl.minimize(lambda x: valley(x) + 0 * x[0], [0.0, 0.0], 1e-2, rng=1, names=["rate", "depth"], bounds=[(-9, 9), (-9, 4)])
+    result = sl.minimize(
+        lambda x: valley(x) + 0 * x[0], [0.0, 0.0], 1e-2, rng=1, names=["rate", "depth"], bounds=[(-9, 9), (-9, 4)]
+    )
     sentences = " ".join(map(str, result.diagnosis))
     assert "depth at its upper bound 4" in sentences
     assert "x[" not in sentences
@@ -189,7 +198,9 @@ def test_names_are_in_the_history_and_the_curvature():
     opt = sl.Optimizer([1.0, 1.0], 0.5, log_scaled=[True, False], names=("rate", "depth"), rng=1)
     assert opt.names == ("rate", "depth")
     assert sl.History(opt).names == ["ln rate", "depth"]
-    result = sl.minimize(lambda x: (x[0] - 1) ** 2 + x[1] ** 2, [0.5, 0.5], 0.5, rng=1, names=["rate", "depth"], curvature=True)
+    result = sl.minimize(
+        lambda x: (x[0] - 1) ** 2 + x[1] ** 2, [0.5, 0.5], 0.5, rng=1, names=["rate", "depth"], curvature=True
+    )
     assert result.curvature.names == ("rate", "depth")
     assert sl.curvature(sphere, opt_after(), names=["p", "q"]).names == ("p", "q")
 
@@ -214,7 +225,16 @@ def test_names_are_in_the_file(tmp_path):
     assert run.result.history.names == names
     run.export(tmp_path / "a.csv")
     with (tmp_path / "a.csv").open(encoding="utf-8") as stream:
-        assert next(csv.reader(stream)) == ["run", "iteration", "index", "value", "rate", "tiefe μ", "value_", "value__"]
+        assert next(csv.reader(stream)) == [
+            "run",
+            "iteration",
+            "index",
+            "value",
+            "rate",
+            "tiefe μ",
+            "value_",
+            "value__",
+        ]
     resumed = sl.resume(tmp_path / "a.db", sphere, maxfevals=200)
     assert resumed.history.name(1) == "tiefe μ"
 
@@ -248,7 +268,10 @@ def test_names_that_are_none_are_refused(names, error, sentence):
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_one_pair_of_bounds_is_for_all_variables(pair, d):
     given = {"rng": 1, "maxfevals": 200}
-    one, each = (sl.minimize(lambda x: ellipsoid(np.append(x, 1.0) - 3), np.ones(d), 0.5, bounds=b, **given) for b in (pair, [(0, 2)] * d))
+    one, each = (
+        sl.minimize(lambda x: ellipsoid(np.append(x, 1.0) - 3), np.ones(d), 0.5, bounds=b, **given)
+        for b in (pair, [(0, 2)] * d)
+    )
     np.testing.assert_array_equal(one.x, each.x)
     assert one.x.max() <= 2
 
@@ -287,7 +310,9 @@ SLIPS = {
 
 @pytest.mark.parametrize("keyword", SLIPS)
 def test_a_keyword_of_another_library_names_ours(keyword):
-    with pytest.raises(TypeError, match=f"^minimize\\(\\) got an unexpected keyword argument '{keyword}'.*{SLIPS[keyword]}"):
+    with pytest.raises(
+        TypeError, match=f"^minimize\\(\\) got an unexpected keyword argument '{keyword}'.*{SLIPS[keyword]}"
+    ):
         sl.minimize(sphere, np.ones(2), 0.5, **{keyword: 1})
 
 
@@ -334,7 +359,9 @@ def needle(x):
     return np.where(np.all(np.asarray(x) == 3.0, axis=-1), -1.0, sphere(x))
 
 
-@pytest.mark.parametrize("given", [{}, {"workers": map}, {"vectorized": True}, {"bounds": (-4, 4)}, {"log_scaled": True}], ids=str)
+@pytest.mark.parametrize(
+    "given", [{}, {"workers": map}, {"vectorized": True}, {"bounds": (-4, 4)}, {"log_scaled": True}], ids=str
+)
 def test_a_result_is_never_worse_than_its_start(given):
     fun = Recorded(needle)
     result = sl.minimize(fun, [3.0, 3.0], 0.5, rng=1, maxfevals=500, **given)
@@ -345,10 +372,15 @@ def test_a_result_is_never_worse_than_its_start(given):
     assert result.diagnosis[0].name == "start_is_best"
 
 
-@pytest.mark.parametrize("given", [{}, {"restarts": 3, "maxfevals": 3000}, {"method": "lra-cma"}, {"bounds": [(-5, 5)] * 3}], ids=str)
+@pytest.mark.parametrize(
+    "given", [{}, {"restarts": 3, "maxfevals": 3000}, {"method": "lra-cma"}, {"bounds": [(-5, 5)] * 3}], ids=str
+)
 def test_the_search_does_not_depend_on_whether_its_start_is_evaluated(given):
     runs = [Recorded(lambda x: rastrigin(x) + needle(x[..., :2] + 0.8)) for _ in range(2)]
-    on, off = (sl.minimize(fun, [2.2] * 3, 0.5, rng=1, evaluate_x0=x0, **given) for fun, x0 in zip(runs, (True, False), strict=True))
+    on, off = (
+        sl.minimize(fun, [2.2] * 3, 0.5, rng=1, evaluate_x0=x0, **given)
+        for fun, x0 in zip(runs, (True, False), strict=True)
+    )
     assert runs[0].points == [[2.2] * 3, *runs[1].points]
     assert (on.nit, on.nfev, on.restarts) == (off.nit, off.nfev + 1, off.restarts)
     assert [run.reasons for run in on.history.runs] == [run.reasons for run in off.history.runs]

@@ -1,4 +1,6 @@
-"""The curvature of a minimum from values: the regression, its scale, what it says about itself, and what it is good for."""
+"""The curvature of a minimum from values: the regression, its scale, what it says about itself, and what it is good
+for.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,14 @@ def names(found):
     return [problem.name for problem in found.problems]
 
 
-# --- the regression ---------------------------------------------------------------------------------------------------------------
+# --- the regression
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def dense_fit(rows, values):
-    """All coefficients (1, z, zᵢzⱼ) by dense least squares: f₀, g, Q as a list of entries, and their covariance for unit noise."""
+    """All coefficients (1, z, zᵢzⱼ) by dense least squares: f₀, g, Q as a list of entries, and their covariance for
+    unit noise.
+    """
     i, j = np.triu_indices(rows.shape[1])
     columns = np.where(i == j, 0.5, 1.0) * rows[:, i] * rows[:, j]
     design = np.column_stack([np.ones(len(rows)), rows, columns])
@@ -61,7 +66,9 @@ def seen_values(star, rounds, centres, rng):
 
 
 @pytest.mark.parametrize("both", [False, True])
-@pytest.mark.parametrize(("size", "checks", "rounds", "centres"), [(1, 1, 2, 2), (2, 1, 1, 1), (4, 3, 2, 5), (5, 5, 3, 3)])
+@pytest.mark.parametrize(
+    ("size", "checks", "rounds", "centres"), [(1, 1, 2, 2), (2, 1, 1, 1), (4, 3, 2, 5), (5, 5, 3, 3)]
+)
 def test_regression_in_parts_is_least_squares_over_all_coefficients(size, checks, rounds, centres, both, rng):
     star = Star(size, checks, both)
     values, rows, seen = seen_values(star, rounds, centres, rng)
@@ -72,9 +79,16 @@ def test_regression_in_parts_is_least_squares_over_all_coefficients(size, checks
     assert_allclose(fit.matrix[i, j], coefficients[size + 1 :], atol=1e-9)
     assert_allclose(fit.errors.gradient, covariance[1 : size + 1, 1 : size + 1], atol=1e-10)
     w = rng.standard_normal((size, 3))
-    forms = w[i][:, :, None] * w[j][:, None, :] + np.where(i == j, 0.0, 1.0)[:, None, None] * w[j][:, :, None] * w[i][:, None, :]
+    forms = (
+        w[i][:, :, None] * w[j][:, None, :]
+        + np.where(i == j, 0.0, 1.0)[:, None, None] * w[j][:, :, None] * w[i][:, None, :]
+    )
     flat = forms.reshape(i.size, 9)
-    assert_allclose(fit.errors.of_form(w).ravel(), np.einsum("ka,kl,la->a", flat, covariance[size + 1 :, size + 1 :], flat), rtol=1e-8)
+    assert_allclose(
+        fit.errors.of_form(w).ravel(),
+        np.einsum("ka,kl,la->a", flat, covariance[size + 1 :, size + 1 :], flat),
+        rtol=1e-8,
+    )
 
 
 def test_residuals_hold_the_noise(rng):
@@ -91,7 +105,9 @@ def test_an_exact_fit_takes_cubic_terms_out_of_the_gradient():
     f = lambda z: 5.0 + z @ slope + np.vecdot(z, z) + z[:, 0] ** 3 - 2 * z[:, 2] ** 3  # noqa: E731
     values = Values(np.array([5.0]), *((f(rows)[None], f(-rows)[None]) for rows in (star.axis_rows, star.couple_rows)))
     assert_allclose(fit_quadratic(star, values, exact=True).gradient, slope, atol=1e-14)
-    assert np.abs(fit_quadratic(star, values, exact=False).gradient - slope).max() > 0.1  # what least squares makes of them
+    assert (
+        np.abs(fit_quadratic(star, values, exact=False).gradient - slope).max() > 0.1
+    )  # what least squares makes of them
 
 
 def values_of(f, star, radius):
@@ -120,12 +136,16 @@ def test_errors_of_an_extrapolation_are_what_noise_in_each_value_makes_of_it(rng
     w, i = rng.standard_normal((3, 2)), 0
     variance, gradient, change = 0.0, 0.0, 0.0
     sizes = [
-        (n, (n, len(star.axis_rows)), (n, len(star.axis_rows)), (n, len(star.couple_rows)), (n, len(star.couple_rows))) for n in counts
+        (n, (n, len(star.axis_rows)), (n, len(star.axis_rows)), (n, len(star.couple_rows)), (n, len(star.couple_rows)))
+        for n in counts
     ]
     total = sum(int(np.prod(shape)) for level in sizes for shape in level)
     for i in range(total):  # coefficients are linear in values: the variance is the sum of squares over them
         numbers = iter(np.eye(total)[i])
-        levels = [[np.reshape([next(numbers) for _ in range(int(np.prod(shape)))], shape) for shape in level] for level in sizes]
+        levels = [
+            [np.reshape([next(numbers) for _ in range(int(np.prod(shape)))], shape) for shape in level]
+            for level in sizes
+        ]
         fit = fit_extrapolated(star, *(Values(part[0], (part[1], part[2]), (part[3], part[4])) for part in levels))
         variance = variance + np.square(w.T @ fit.matrix @ w)
         gradient, change = gradient + np.outer(fit.gradient, fit.gradient), change + np.square(fit.lack_of_fit.change)
@@ -134,7 +154,8 @@ def test_errors_of_an_extrapolation_are_what_noise_in_each_value_makes_of_it(rng
     assert_allclose(fit.lack_of_fit.units, change, rtol=1e-10)
 
 
-# --- accuracy without noise ---------------------------------------------------------------------------------------------------------
+# --- accuracy without noise
+# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("condition", [1e6, 1e8, 1e10])
@@ -165,7 +186,9 @@ def test_hessian_of_rosenbrock():
 def test_it_works_after_any_method(method, rng):
     hessian = turned(4, 1e4, rng)
     f = bowl(hessian, np.ones(4), 1.0)
-    found = sl.curvature(f, sl.minimize(f, np.zeros(4), 0.5, method=method, maxfevals=4000, vectorized=True, rng=1), vectorized=True)
+    found = sl.curvature(
+        f, sl.minimize(f, np.zeros(4), 0.5, method=method, maxfevals=4000, vectorized=True, rng=1), vectorized=True
+    )
     assert_allclose(relative(found, hessian), 1.0, atol=1e-3)
     assert_allclose(found.x, 1.0, atol=1e-4)
 
@@ -174,7 +197,9 @@ def test_it_works_after_any_method(method, rng):
 def test_it_works_at_a_point_that_another_library_found(known, rng):
     hessian = turned(6, 1e6, rng)
     f = lambda x: bowl(hessian, np.ones(6), 3.0)(x[None])[0]  # noqa: E731
-    found = sl.curvature(f, minimize(f, np.zeros(6), method="BFGS", options={"gtol": 1e-3}) if known else at(np.ones(6)))
+    found = sl.curvature(
+        f, minimize(f, np.zeros(6), method="BFGS", options={"gtol": 1e-3}) if known else at(np.ones(6))
+    )
     assert_allclose(relative(found, hessian), 1.0, atol=1e-3)
 
 
@@ -219,7 +244,9 @@ def test_the_run_that_found_the_best_is_the_one_that_is_looked_at():
     f = lambda X: np.sum(np.where(X[:, :1] < 0, 100 * (X + 3) ** 2, (X - 3) ** 2 + 1), axis=1)  # noqa: E731
     result = sl.minimize(f, np.full(2, 3.0), 1.0, vectorized=True, restarts=3, rng=3)
     assert len(result.history.runs) > 1
-    assert_allclose(sl.curvature(f, result, vectorized=True).hessian, (200 if result.fun < 0.5 else 2) * np.eye(2), atol=1e-3)
+    assert_allclose(
+        sl.curvature(f, result, vectorized=True).hessian, (200 if result.fun < 0.5 else 2) * np.eye(2), atol=1e-3
+    )
 
 
 def rastrigin(rng):
@@ -229,7 +256,9 @@ def rastrigin(rng):
 
 def test_under_noise_the_mean_is_that_of_the_run_that_found_the_best():
     f = rastrigin(np.random.default_rng(1))
-    result = sl.minimize(f, np.full(2, 1.6), 0.5, vectorized=True, restarts=2, rng=5, maxfevals=20_000, evaluate_x0=False)
+    result = sl.minimize(
+        f, np.full(2, 1.6), 0.5, vectorized=True, restarts=2, rng=5, maxfevals=20_000, evaluate_x0=False
+    )
     assert np.linalg.norm(result.history.snapshots[-1].theta.mean - result.x) > 0.5  # the last run ended elsewhere
     found = sl.curvature(f, result, vectorized=True)
     assert_allclose(found.centre, result.x, atol=0.05)
@@ -244,7 +273,8 @@ def test_values_with_few_digits_are_looked_at_from_afar(rng):
     assert found.delta_f > 1e-5  # rounding alone would have allowed 2e-8
 
 
-# --- laws ---------------------------------------------------------------------------------------------------------------------------
+# --- laws
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def skewed(X):
@@ -292,7 +322,8 @@ def test_workers_and_vectorized_change_nothing():
     assert_allclose(sl.curvature(skewed, result, vectorized=True).hessian, plain.hessian, rtol=1e-6, atol=1e-6)
 
 
-# --- noise --------------------------------------------------------------------------------------------------------------------------
+# --- noise
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def noisy_trial(seed, d=10, condition=1e6, deviation=0.01):
@@ -307,7 +338,10 @@ def noisy_trial(seed, d=10, condition=1e6, deviation=0.01):
 def within_two(found, hessian):
     """Where an entry of H and of H⁻¹ lies within two of its standard errors: (d(d + 1)/2,) each."""
     upper = np.triu_indices(len(hessian))
-    pairs = ((found.hessian - hessian, found.hessian_error), (found.hess_inv - np.linalg.inv(hessian), found.hess_inv_error))
+    pairs = (
+        (found.hessian - hessian, found.hessian_error),
+        (found.hess_inv - np.linalg.inv(hessian), found.hess_inv_error),
+    )
     return [(np.abs(gap) < 2 * error)[upper] for gap, error in pairs]
 
 
@@ -338,9 +372,15 @@ def test_errors_are_calibrated_for_four_hundred_small_problems():
 
 
 def noisy_rosenbrock(seed, deviation):
-    """The curvature of Rosenbrock's function in 5 dimensions from values with noise, and how far its curvatures are off at most."""
+    """The curvature of Rosenbrock's function in 5 dimensions from values with noise, and how far its curvatures are off
+    at most.
+    """
     rng = np.random.default_rng(seed)
-    f = lambda X: np.sum(100 * (X[:, 1:] - X[:, :-1] ** 2) ** 2 + (1 - X[:, :-1]) ** 2, axis=1) + deviation * rng.standard_normal(len(X))  # noqa: E731
+
+    def f(X):
+        rosenbrock = np.sum(100 * (X[:, 1:] - X[:, :-1] ** 2) ** 2 + (1 - X[:, :-1]) ** 2, axis=1)
+        return rosenbrock + deviation * rng.standard_normal(len(X))
+
     result = sl.minimize(f, np.full(5, 0.8), 0.1, vectorized=True, maxfevals=10_000, rng=seed)
     return f, result
 
@@ -404,7 +444,9 @@ def test_a_frame_that_noise_has_spoiled_is_not_used():
 
 
 def shares_with_a_budget(case, delta_f=None):
-    """Shares of entries of H and of H⁻¹ within two standard errors when 750 evaluations are given, over 200 searches."""
+    """Shares of entries of H and of H⁻¹ within two standard errors when 750 evaluations are given, over 200
+    searches.
+    """
     shares = []
     for seed in range(200):
         f, hessian = case(seed)
@@ -447,7 +489,8 @@ def test_noise_that_is_told_is_not_measured(rng):
     assert sl.curvature(f, at(np.zeros(2)), noise=0.1, vectorized=True).delta_f == 10.0
 
 
-# --- what it says about itself ------------------------------------------------------------------------------------------------------
+# --- what it says about itself
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_a_plain_minimum_has_no_warnings(rng):
@@ -557,7 +600,9 @@ def test_a_search_that_noise_stopped_far_away_is_named(rng):
 def test_noise_alone_is_no_saddle(seed):
     rng = np.random.default_rng(seed)
     found = sl.curvature(lambda X: rng.standard_normal(len(X)), at(np.zeros(12)), vectorized=True)
-    assert "saddle" not in names(found)  # the smallest eigenvalue of such a matrix is about seven standard errors below 0
+    assert "saddle" not in names(
+        found
+    )  # the smallest eigenvalue of such a matrix is about seven standard errors below 0
     assert not found.success
 
 
@@ -573,7 +618,11 @@ def test_noise_that_hides_whether_f_is_quadratic_is_named(rng):
 @pytest.mark.parametrize("gap", [np.nan, np.inf, 1e308])
 def test_values_that_are_missing_here_and_there_are_named_without_a_warning(gap, deviation, rng):
     for share in (0.02, 0.3, 1.0):
-        f = lambda X: np.where(rng.random(len(X)) < share, gap, np.sum((X - 0.3) ** 2, axis=1)) + deviation * rng.standard_normal(len(X))  # noqa: B023, E731
+
+        def f(X, share=share):
+            values = np.where(rng.random(len(X)) < share, gap, np.sum((X - 0.3) ** 2, axis=1))
+            return values + deviation * rng.standard_normal(len(X))
+
         found = sl.curvature(f, at(np.full(5, 0.3)), vectorized=True)
         assert "undefined" in names(found) or np.isfinite(found.hessian).all()
 
@@ -591,14 +640,17 @@ def test_a_hole_further_away_only_makes_the_region_smaller():
     assert_allclose(found.hessian, 2 * np.eye(2), atol=1e-3)
 
 
-# --- bounds and scales --------------------------------------------------------------------------------------------------------------
+# --- bounds and scales
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_outside_the_bounds_is_evaluated(rng):
     hessian, seen = turned(4, 100.0, rng), []
     f = lambda X: seen.append(X) or bowl(hessian, np.ones(4))(X)  # noqa: E731
     low, high = np.array([0.999, -5, 0.0, -5]), np.array([5.0, 1.001, 5.0, 5.0])
-    result = sl.minimize(f, [1.0005, 0.9995, 0.9995, 0.9995], 0.2, bounds=list(zip(low, high, strict=True)), vectorized=True, rng=1)
+    result = sl.minimize(
+        f, [1.0005, 0.9995, 0.9995, 0.9995], 0.2, bounds=list(zip(low, high, strict=True)), vectorized=True, rng=1
+    )
     found = sl.curvature(f, result, delta_f=1.0, vectorized=True)
     points = np.concatenate(seen)
     assert (points >= low).all()
@@ -628,7 +680,9 @@ def test_slopes_of_a_space_are_its_derivative():
     opt = sl.Optimizer([0.02, 3.0, 1.0], 0.5, bounds=[(0, 5), (1, 9), (0.5, None)], log_scaled=[False, True, False])
     for x in ([0.02, 3.0, 1.0], [0.2, 1.01, 0.51], [4.9, 8.9, 7.0]):
         u, h = opt.space.searched(np.array(x)), 1e-6
-        numeric = [(opt.space.points(u + h * e) - opt.space.points(u - h * e))[i] / (2 * h) for i, e in enumerate(np.eye(3))]
+        numeric = [
+            (opt.space.points(u + h * e) - opt.space.points(u - h * e))[i] / (2 * h) for i, e in enumerate(np.eye(3))
+        ]
         assert_allclose(opt.space.slopes(np.array(x)), numeric, rtol=1e-5)
 
 
@@ -644,11 +698,14 @@ def test_a_frame_over_the_free_variables_has_their_covariance_given_the_others(r
     assert_array_equal(frame.root[0], 0.0)
 
 
-# --- fits ---------------------------------------------------------------------------------------------------------------------------
+# --- fits
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def logistic(seed, n=200):
-    """A data set of a logistic regression, its negative log-likelihood of points (m, 4), and its Fisher information at a point."""
+    """A data set of a logistic regression, its negative log-likelihood of points (m, 4), and its Fisher information at
+    a point.
+    """
     rng = np.random.default_rng(seed)
     X = np.column_stack([np.ones(n), rng.standard_normal((n, 3))])
     sign = np.where(rng.random(n) < expit(X @ TRUTH), -1.0, 1.0)
@@ -675,7 +732,9 @@ def test_errors_of_a_likelihood_are_those_of_its_information():
     found = sl.curvature(nll, sl.minimize(nll, np.zeros(4), 1.0, vectorized=True, rng=1), kind="nll", vectorized=True)
     assert found.delta_f == 0.5
     assert_allclose(found.stderr, np.sqrt(np.diagonal(np.linalg.inv(information(found.x)))), rtol=0.03)
-    exact = sl.curvature(nll, sl.minimize(nll, np.zeros(4), 1.0, vectorized=True, rng=1), kind="nll", delta_f=1e-5, vectorized=True)
+    exact = sl.curvature(
+        nll, sl.minimize(nll, np.zeros(4), 1.0, vectorized=True, rng=1), kind="nll", delta_f=1e-5, vectorized=True
+    )
     assert_allclose(exact.covariance, np.linalg.inv(information(exact.x)), rtol=1e-3, atol=1e-5)
     assert_allclose(found.intervals(0.95)[:, 1] - found.x, 1.959964 * found.stderr, rtol=1e-6)
 
@@ -685,7 +744,9 @@ def test_intervals_cover_what_they_promise():
     covered = []
     for seed in range(500):
         nll, _ = logistic(seed)
-        found = sl.curvature(nll, sl.minimize(nll, np.zeros(4), 1.0, vectorized=True, rng=seed), kind="nll", vectorized=True)
+        found = sl.curvature(
+            nll, sl.minimize(nll, np.zeros(4), 1.0, vectorized=True, rng=seed), kind="nll", vectorized=True
+        )
         bounds = [found.intervals(level) for level in (0.68, 0.95)]
         covered.append([(low < TRUTH) & (high > TRUTH) for low, high in (interval.T for interval in bounds)])
     narrow, wide = np.mean(covered, axis=(0, 2))
@@ -698,7 +759,13 @@ def test_errors_of_least_squares_are_those_of_curve_fit(rng):
     model = lambda t, a, k, c: a * np.exp(-k * t) + c  # noqa: E731
     y = model(t, 2.0, 1.3, 0.5) + 0.05 * rng.standard_normal(t.size)
     squares = lambda p: np.sum((y - model(t, *p)) ** 2)  # noqa: E731
-    found = sl.curvature(squares, sl.minimize(squares, [1.0, 1.0, 0.0], 0.3, rng=1), kind="least_squares", n_residuals=t.size, delta_f=1e-7)
+    found = sl.curvature(
+        squares,
+        sl.minimize(squares, [1.0, 1.0, 0.0], 0.3, rng=1),
+        kind="least_squares",
+        n_residuals=t.size,
+        delta_f=1e-7,
+    )
     values, covariance = curve_fit(model, t, y, [1.0, 1.0, 0.0])
     assert_allclose(found.x, values, rtol=1e-5)
     # curve_fit leaves the second derivatives of the model out: a few per cent
@@ -744,7 +811,8 @@ def test_principal_directions_go_from_stiff_to_sloppy(rng):
     assert (found.curvatures_error < 1e-3 * found.curvatures).all()
 
 
-# --- minimize -----------------------------------------------------------------------------------------------------------------------
+# --- minimize
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_minimize_fills_hess_inv():
@@ -788,7 +856,8 @@ def test_there_is_no_curvature_where_there_is_no_minimum():
         sl.curvature(lambda x: x.sum(), sl.Optimizer(np.full(3, 0.5), None, method="pbil"))
 
 
-# --- profile, summary, pictures -----------------------------------------------------------------------------------------------------
+# --- profile, summary, pictures
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_profile_says_how_far_the_quadratic_holds():
@@ -839,7 +908,12 @@ def test_pictures(kind, tmp_path, rng):
     found = sl.curvature(bowl(hessian, np.ones(4)), at(np.ones(4), 0.0), kind=kind, vectorized=True)
     labels = [axis.get_label() for axis in found.plot(tmp_path / "overview.png").axes]
     assert (tmp_path / "overview.png").stat().st_size > 10_000
-    assert [label for label in labels if label != "<colorbar>"] == ["parameters", "spectrum", "correlations", *["ellipse"] * 4]
+    assert [label for label in labels if label != "<colorbar>"] == [
+        "parameters",
+        "spectrum",
+        "correlations",
+        *["ellipse"] * 4,
+    ]
 
 
 def test_pictures_of_what_went_wrong(tmp_path):
@@ -849,7 +923,8 @@ def test_pictures_of_what_went_wrong(tmp_path):
     sl.curvature(lambda x: (x[0] - 1) ** 2, at([1.0], 0.0)).plot(tmp_path / "one.png")
 
 
-# --- the door -----------------------------------------------------------------------------------------------------------------------
+# --- the door
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,10 @@ def test_a_logarithm_by_hand_and_log_scaled_agree(rng):
     plain = sl.minimize(squares, [1.0, 1.0], 0.5, log_scaled=True, rng=1)
     by_hand = sl.minimize(lambda u: squares(np.exp(u)), [0.0, 0.0], 0.5, rng=1)
     settings = {"kind": "least_squares", "n_residuals": t.size}
-    found, other = sl.curvature(squares, plain, **settings), sl.curvature(lambda u: squares(np.exp(u)), by_hand, **settings)
+    found, other = (
+        sl.curvature(squares, plain, **settings),
+        sl.curvature(lambda u: squares(np.exp(u)), by_hand, **settings),
+    )
     assert_allclose(found.x, np.exp(other.x), rtol=1e-6)
     assert_allclose(found.stderr / found.x, other.stderr, rtol=1e-4)
     assert_allclose(found.intervals(0.9), np.exp(other.intervals(0.9)), rtol=1e-4)
@@ -89,7 +92,9 @@ def test_a_logarithm_by_hand_and_log_scaled_agree(rng):
 
 def test_a_fixed_and_a_plain_variable_beside_a_log_scaled_one():
     f = lambda x: (np.log(x[0]) - 1) ** 2 + (x[1] - 2 + np.log(x[0])) ** 2 + (x[2] - 1) ** 2  # noqa: E731
-    result = sl.minimize(f, [1.0, 0.0, 3.0], 0.5, log_scaled=[True, False, False], bounds=[(None, None), (None, None), (3, 3)], rng=1)
+    result = sl.minimize(
+        f, [1.0, 0.0, 3.0], 0.5, log_scaled=[True, False, False], bounds=[(None, None), (None, None), (3, 3)], rng=1
+    )
     found = sl.curvature(f, result, kind="nll")
     assert_allclose(found.hessian[:2, :2], [[4 / np.e**2, 2 / np.e], [2 / np.e, 2]], rtol=1e-4)
     assert_array_equal(found.free, [True, True, False])
@@ -111,7 +116,10 @@ def test_units_of_a_log_scaled_variable_change_nothing(power):
     unit = 2.0**power
     plain, scaled = (
         sl.curvature(f, OptimizeResult(x=[2.0 * u, 1.0], fun=f([2.0 * u, 1.0])), kind="nll", log_scaled=[True, False])
-        for u, f in ((1.0, lambda p: poisson([p[0]]) + (p[1] - 1) ** 2), (unit, lambda p: poisson([p[0] / unit]) + (p[1] - 1) ** 2))
+        for u, f in (
+            (1.0, lambda p: poisson([p[0]]) + (p[1] - 1) ** 2),
+            (unit, lambda p: poisson([p[0] / unit]) + (p[1] - 1) ** 2),
+        )
     )
     assert_array_equal(scaled.intervals()[0], unit * plain.intervals()[0])
     assert_array_equal(scaled.intervals()[1], plain.intervals()[1])
@@ -141,7 +149,8 @@ def test_pictures_of_log_scaled_variables_stay_positive(tmp_path):
     assert all((outline > 0).all() for outline in outlines)
 
 
-# --- the minimum that is reported --------------------------------------------------------------------------------------------------
+# --- the minimum that is reported
+# --------------------------------------------------------------------------------------------------
 
 
 def test_the_reported_minimum_is_never_above_the_point_that_was_given(rng):
@@ -167,7 +176,8 @@ def test_a_lower_value_that_is_no_minimum_of_the_quadratic_is_named():
     assert not found.success
 
 
-# --- calls -------------------------------------------------------------------------------------------------------------------------
+# --- calls
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def hangs_aside(x):

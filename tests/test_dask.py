@@ -1,4 +1,6 @@
-"""Dask clients as workers: the bits of the serial run, also when worker processes are killed; and nothing listens but on loopback."""
+"""Dask clients as workers: the bits of the serial run, also when worker processes are killed; and nothing listens but
+on loopback.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,11 @@ def client():
     """Two workers that are threads of this process."""
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=LOOPBACK, worker_dashboard_address=LOOPBACK
+            n_workers=2,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address=LOOPBACK,
+            worker_dashboard_address=LOOPBACK,
         ) as local,
         distributed.Client(local) as client,
     ):
@@ -44,7 +50,9 @@ def client():
 def processes(count):
     """A client of worker processes, which are replaced when they die."""
     where = {"host": "127.0.0.1", "dashboard_address": LOOPBACK, "worker_dashboard_address": LOOPBACK}
-    patient = {"distributed.deploy.lost-worker-timeout": "1 hour"}  # a busy machine may take more than the default 15 s to start one
+    patient = {
+        "distributed.deploy.lost-worker-timeout": "1 hour"
+    }  # a busy machine may take more than the default 15 s to start one
     with (
         dask.config.set(patient),
         distributed.LocalCluster(n_workers=count, threads_per_worker=1, **where) as local,
@@ -58,13 +66,26 @@ def run(fun, **settings):
 
 
 def facts(result):
-    return result.x.tobytes(), result.mean.tobytes(), result.cov.tobytes(), result.fun, result.nfev, result.nit, dict(result.reasons)
+    return (
+        result.x.tobytes(),
+        result.mean.tobytes(),
+        result.cov.tobytes(),
+        result.fun,
+        result.nfev,
+        result.nit,
+        dict(result.reasons),
+    )
 
 
 def listening(process):
     """The addresses at which a process and its children wait for others to connect."""
     everybody = [process, *process.children(recursive=True)]
-    return {connection.laddr.ip for one in everybody for connection in one.net_connections() if connection.status == psutil.CONN_LISTEN}
+    return {
+        connection.laddr.ip
+        for one in everybody
+        for connection in one.net_connections()
+        if connection.status == psutil.CONN_LISTEN
+    }
 
 
 def test_a_client_gives_the_bits_of_the_serial_run(client):
@@ -88,7 +109,9 @@ def test_exceptions_and_failures_are_those_of_every_other_worker(client):
 @pytest.mark.parametrize("method", ["ngd", "rank-mu", "cma"])
 def test_a_sharded_run_gives_the_bits_of_the_run_alone(client, method):
     settings = {"x0": np.ones(4), "sigma0": 0.5, "popsize": 300, "shards": 4, "rng": 1, "maxiter": 5, "method": method}
-    assert facts(sl.minimize_sharded(sphere, workers=client, **settings)) == facts(sl.minimize_sharded(sphere, **settings))
+    assert facts(sl.minimize_sharded(sphere, workers=client, **settings)) == facts(
+        sl.minimize_sharded(sphere, **settings)
+    )
 
 
 def test_sums_are_made_where_the_points_are(client):
@@ -97,9 +120,13 @@ def test_sums_are_made_where_the_points_are(client):
     names = [f"place-{k}" for k in range(6)]
     first, again = sorted(addresses)[0], sorted(addresses)[1]
     assert set(dask_backend.run_calls(client, dask_backend.worker_address, [()] * 6, names, [""] * 6)) <= addresses
-    assert dask_backend.run_calls(client, dask_backend.worker_address, [()] * 2, ["a", "b"], [first, again]) == [first, again]
+    assert dask_backend.run_calls(client, dask_backend.worker_address, [()] * 2, ["a", "b"], [first, again]) == [
+        first,
+        again,
+    ]
     assert (
-        dask_backend.run_calls(client, dask_backend.worker_address, [()], ["c"], ["inproc://nobody/1/1"])[0] in addresses
+        dask_backend.run_calls(client, dask_backend.worker_address, [()], ["c"], ["inproc://nobody/1/1"])[0]
+        in addresses
     )  # gone: anywhere else
 
 
@@ -159,7 +186,8 @@ def test_all_that_listens_here_does_so_on_loopback(client):
 class Killer(threading.Thread):
     """Kills a worker process of a local cluster whenever a few more calls were made.
 
-    Only one whose nanny knows that it is running: Dask never replaces a worker that dies while its nanny waits for its first word.
+    Only one whose nanny knows that it is running: Dask never replaces a worker that dies while its nanny waits for its
+    first word.
     """
 
     def __init__(self, local, calls):
@@ -170,7 +198,11 @@ class Killer(threading.Thread):
     def run(self):
         until = 0
         while not self.over.wait(0.01):
-            running = [nanny for nanny in self.local.workers.values() if nanny.status == distributed.Status.running and nanny.pid]
+            running = [
+                nanny
+                for nanny in self.local.workers.values()
+                if nanny.status == distributed.Status.running and nanny.pid
+            ]
             done = self.calls.stat().st_size if self.calls.exists() else 0
             if done > until and running:
                 os.kill(self.random.choice(running).pid, signal.SIGKILL)
@@ -201,7 +233,9 @@ def test_fifty_deaths_of_worker_processes_change_no_bit(tmp_path):
 def test_deaths_during_a_sharded_run_change_no_bit(tmp_path, method):
     settings = {"x0": np.ones(10), "sigma0": 0.5, "popsize": 4000, "shards": 6, "rng": 1, "method": method}
     with processes(2) as client, Killer(client.cluster, tmp_path / "calls") as killer:
-        result = sl.minimize_sharded(Slow(tmp_path, 0.1), workers=client, callback=lambda _: killer.kills >= 8, **settings)
+        result = sl.minimize_sharded(
+            Slow(tmp_path, 0.1), workers=client, callback=lambda _: killer.kills >= 8, **settings
+        )
     assert killer.kills >= 8
     assert facts(result)[:-1] == facts(sl.minimize_sharded(sphere, maxiter=result.nit, **settings))[:-1]
 
@@ -219,8 +253,16 @@ def test_a_cluster_without_workers_is_an_error_after_a_while(monkeypatch):
 
 def test_a_client_that_the_run_would_block_is_refused_but_not_in_another_thread():
     async def everything():
-        settings = {"n_workers": 1, "processes": False, "dashboard_address": LOOPBACK, "worker_dashboard_address": LOOPBACK}
-        async with distributed.LocalCluster(**settings, asynchronous=True) as local, distributed.Client(local, asynchronous=True) as client:
+        settings = {
+            "n_workers": 1,
+            "processes": False,
+            "dashboard_address": LOOPBACK,
+            "worker_dashboard_address": LOOPBACK,
+        }
+        async with (
+            distributed.LocalCluster(**settings, asynchronous=True) as local,
+            distributed.Client(local, asynchronous=True) as client,
+        ):
             with pytest.raises(ValueError, match=r"`workers` must be a synchronous Dask client.*asyncio\.to_thread"):
                 run(sphere, workers=client)
             with pytest.raises(ValueError, match=r"`workers` must be a synchronous Dask client"):
@@ -254,7 +296,9 @@ asyncio.run(main())
 @pytest.fixture
 def scheduler():
     """A scheduler in a process of its own, and its address."""
-    process = subprocess.Popen([sys.executable, "-c", SCHEDULER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCHEDULER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     try:
         yield process, process.stdout.readline().strip()
     finally:

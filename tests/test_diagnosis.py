@@ -39,8 +39,12 @@ def findings(fun, x0, sigma0, *, seed=1, **settings):
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("settings", [{}, {"restarts": 2}, {"maxfevals": 1500}, {"method": "sep-cma"}, {"bounds": [(-3, 3)] * 6}], ids=str)
-@pytest.mark.parametrize("fun", [sphere, lambda x: ellipsoid(x, 100.0), lambda x: np.sum(np.abs(x), axis=-1)], ids=["sphere", "100", "abs"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"restarts": 2}, {"maxfevals": 1500}, {"method": "sep-cma"}, {"bounds": [(-3, 3)] * 6}], ids=str
+)
+@pytest.mark.parametrize(
+    "fun", [sphere, lambda x: ellipsoid(x, 100.0), lambda x: np.sum(np.abs(x), axis=-1)], ids=["sphere", "100", "abs"]
+)
 def test_plain_problems_have_no_findings(fun, settings, seed):
     assert findings(fun, np.ones(6), 0.5, seed=seed, **settings) == {}
 
@@ -83,7 +87,9 @@ def test_conditioning_that_was_learned_on_the_way_is_reported_before_the_run_has
     assert "ill_conditioned" in findings(ellipsoid, np.ones(5), 0.5, maxfevals=3000)
 
 
-@pytest.mark.parametrize("fun", [with_noise(sphere, 1.0), with_noise(sphere, 0.01), with_noise(lambda x: 0 * x[:, 0], 1.0)])
+@pytest.mark.parametrize(
+    "fun", [with_noise(sphere, 1.0), with_noise(sphere, 0.01), with_noise(lambda x: 0 * x[:, 0], 1.0)]
+)
 def test_noise(fun):
     found = findings(fun, np.ones(6), 0.5, maxfevals=8000)["noisy"]
     assert abs(found.numbers["trend"]) < 0.3
@@ -92,12 +98,15 @@ def test_noise(fun):
 
 
 @pytest.mark.parametrize(
-    ("method", "advised"), [("cma", "'lra-cma'"), ("sep-cma", "'lra-sep-cma'"), ("lra-cma", None), ("lra-sep-cma", None)]
+    ("method", "advised"),
+    [("cma", "'lra-cma'"), ("sep-cma", "'lra-sep-cma'"), ("lra-cma", None), ("lra-sep-cma", None)],
 )
 def test_a_method_is_not_advised_to_those_who_use_it(method, advised, tmp_path):
     for fun, settings in ((with_noise(sphere, 10.0), {}), (rastrigin, {"restarts": 2})):
         file = tmp_path / f"{len(settings)}.db"
-        result = sl.minimize(fun, np.full(5, 3.0), 1.0, method=method, maxfevals=5000, vectorized=True, rng=1, store=file, **settings)
+        result = sl.minimize(
+            fun, np.full(5, 3.0), 1.0, method=method, maxfevals=5000, vectorized=True, rng=1, store=file, **settings
+        )
         for run in (result, sl.resume(file, fun), sl.load(file).result):
             told = [finding.sentence for finding in run.diagnosis if finding.name in ("noisy", "multimodal")]
             assert told
@@ -208,7 +217,9 @@ def test_findings_do_not_change_with_the_units_of_f_and_x(fun, settings):
 
 def test_a_result_shows_its_findings_and_a_callback_does_not_pay_for_them():
     seen = []
-    result = sl.minimize(ellipsoid, np.ones(5), 0.5, rng=1, vectorized=True, callback=lambda r: seen.append(r.entries()["diagnosis"]))
+    result = sl.minimize(
+        ellipsoid, np.ones(5), 0.5, rng=1, vectorized=True, callback=lambda r: seen.append(r.entries()["diagnosis"])
+    )
     assert all(isinstance(entry, Deferred) for entry in seen)
     assert "ill_conditioned: the longest principal axis" in repr(result)
     assert str(result.diagnosis[0]).startswith("ill_conditioned: ")

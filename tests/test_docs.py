@@ -1,4 +1,6 @@
-"""What the documentation shows runs as it stands: the Python blocks of README.md and docs/*.md, and the examples in docstrings."""
+"""What the documentation shows runs as it stands: the Python blocks of README.md and docs/*.md, and the examples in
+docstrings.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,22 @@ import sublevel
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-MODULES = [module.name for module in pkgutil.walk_packages(sublevel.__path__, "sublevel.") if not module.name.endswith("__main__")]
+MODULES = [
+    module.name
+    for module in pkgutil.walk_packages(sublevel.__path__, "sublevel.")
+    if not module.name.endswith("__main__")
+]
 BLOCK = re.compile(
-    r"(?P<skip>^[ \t]*<!-- not run -->[ \t]*\n\s*)?^(?P<indent>[ \t]*)```python[^\n]*\n(?P<code>.*?)^(?P=indent)```[ \t]*$",
+    r"(?P<skip>^[ \t]*<!-- not run -->[ \t]*\n\s*)?^(?P<indent>[ \t]*)```python[^\n]*\n(?P<code>.*?)^(?P=indent)```[ "
+    r"\t]*$",
     re.MULTILINE | re.DOTALL,
 )
 
 
 def blocks(text):
-    """The fenced Python blocks of a page, each with its first line's number; those after `<!-- not run -->` are left out."""
+    """The fenced Python blocks of a page, each with its first line's number; those after `<!-- not run -->` are left
+    out.
+    """
     for match in BLOCK.finditer(text):
         if not match["skip"]:
             yield text.count("\n", 0, match.start("code")) + 1, textwrap.dedent(match["code"])

@@ -16,10 +16,16 @@ ROOT = Path(__file__).parent.parent
 def test_the_demo_fits_a_simulator_with_error_bars_and_a_report(tmp_path):
     script = ROOT / "examples" / "fit_simulator.py"
     for _ in range(2):  # a second time over the files of the first
-        done = subprocess.run([sys.executable, script, tmp_path / "demo"], capture_output=True, text=True, check=True, cwd=tmp_path)
+        done = subprocess.run(
+            [sys.executable, script, tmp_path / "demo"], capture_output=True, text=True, check=True, cwd=tmp_path
+        )
     assert done.stderr == ""
-    rows = re.findall(r"^(infection rate|recovery rate|first cases) +(\S+) +(\S+) +\[(\S+), (\S+)\]", done.stdout, re.MULTILINE)
-    truth = dict(re.findall(r"(infection rate|recovery rate|first cases) ([\d.]+)[,.]", done.stdout.split("made with")[1]))
+    rows = re.findall(
+        r"^(infection rate|recovery rate|first cases) +(\S+) +(\S+) +\[(\S+), (\S+)\]", done.stdout, re.MULTILINE
+    )
+    truth = dict(
+        re.findall(r"(infection rate|recovery rate|first cases) ([\d.]+)[,.]", done.stdout.split("made with")[1])
+    )
     assert len(rows) == len(truth) == 3
     for name, value, error, low, high in rows:
         assert abs(float(value) - float(truth[name])) < 4 * float(error)

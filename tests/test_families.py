@@ -98,18 +98,24 @@ DRAWS = 20_000
 
 
 def is_unlikely(law, counts):
-    """Whether any of these draws from `law` lies in its tails, with a false-alarm rate of FALSE_ALARM for all of them together."""
+    """Whether any of these draws from `law` lies in its tails, with a false-alarm rate of FALSE_ALARM for all of them
+    together.
+    """
     tail = np.minimum(law.cdf(counts), law.sf(counts))
     return np.any(tail < FALSE_ALARM / (2 * np.size(counts)))
 
 
 def moments_are_wrong(theta, x):
-    """Whether points x contradict θ's mean and covariance: exact tests on z along axes and diagonals, each N(0, 1) under θ."""
+    """Whether points x contradict θ's mean and covariance: exact tests on z along axes and diagonals, each N(0, 1)
+    under θ.
+    """
     z = np.linalg.solve(np.linalg.cholesky(theta.cov), (x - theta.mean).T)
     d = theta.dimension
     pairs = [(np.eye(d)[i] + sign * np.eye(d)[j]) / np.sqrt(2) for i in range(d) for j in range(i) for sign in (1, -1)]
     along = np.array([*np.eye(d), *pairs]) @ z
-    return is_unlikely(stats.norm(scale=np.sqrt(len(x))), along.sum(axis=1)) or is_unlikely(stats.chi2(len(x)), (along**2).sum(axis=1))
+    return is_unlikely(stats.norm(scale=np.sqrt(len(x))), along.sum(axis=1)) or is_unlikely(
+        stats.chi2(len(x)), (along**2).sum(axis=1)
+    )
 
 
 @EVERY_GAUSSIAN
@@ -138,7 +144,9 @@ def test_bits_have_the_probabilities_they_say_and_are_independent(rng):
 
 
 def numerical_gradient(fun, at):
-    """Derivatives of fun by the five-point stencil, whose error h⁴ and rounding 1e-16/h are both about 1e-12 at this h."""
+    """Derivatives of fun by the five-point stencil, whose error h⁴ and rounding 1e-16/h are both about 1e-12 at this
+    h.
+    """
     h = 1e-3
     steps = h * np.eye(at.size)
     return np.array([(8 * (fun(at + s) - fun(at - s)) - (fun(at + 2 * s) - fun(at - 2 * s))) / (12 * h) for s in steps])
@@ -160,7 +168,9 @@ def test_natural_gradient_is_the_inverse_fisher_information_times_the_gradient(f
     sample = theta.sample(rng, n)
     weights = rng.standard_normal(n)
     velocity = theta.velocity(natural_gradient(sample.z, Weighting.from_weights(weights)))
-    assert_allclose(ascent(theta, sample.x, weights), velocity, rtol=0, atol=1e-8 * np.abs(velocity).max())  # the stencil's h⁴ · f⁽⁵⁾/30
+    assert_allclose(
+        ascent(theta, sample.x, weights), velocity, rtol=0, atol=1e-8 * np.abs(velocity).max()
+    )  # the stencil's h⁴ · f⁽⁵⁾/30
 
 
 @EVERY_FAMILY
@@ -194,8 +204,23 @@ def test_zero_tangent_moves_nothing(family, d, k, rng):
     assert same_bits(moved, theta)
 
 
-# Fewer vectors than dimensions and more, on both sides of d = 64, where the engine changes its way; so many that it sums in blocks.
-CLOUDS = [(1, 1), (1, 2), (1, 7), (3, 1), (3, 2), (3, 3), (3, 8), (70, 1), (70, 5), (70, 69), (70, 70), (70, 90), (70, 2000)]
+# Fewer vectors than dimensions and more, on both sides of d = 64, where the engine changes its way; so many that it
+# sums in blocks.
+CLOUDS = [
+    (1, 1),
+    (1, 2),
+    (1, 7),
+    (3, 1),
+    (3, 2),
+    (3, 3),
+    (3, 8),
+    (70, 1),
+    (70, 5),
+    (70, 69),
+    (70, 70),
+    (70, 90),
+    (70, 2000),
+]
 
 
 @EVERY_GAUSSIAN
@@ -220,7 +245,9 @@ def test_spectral_norm_is_the_largest_singular_value(d, k, sign, rng):
     """σ₁(Σ wᵢ (vᵢvᵢᵀ − I)), also along directions that no vector reaches, where the eigenvalue is −Σ wᵢ."""
     vectors, weights = rng.standard_normal((k, d)), SIGNS[sign](rng.standard_normal(k))
     Z = sum(w * (np.outer(v, v) - np.eye(d)) for w, v in zip(weights, vectors, strict=True))
-    assert_allclose(natural_gradient(vectors, Weighting.from_weights(weights)).spectral_norm, np.linalg.norm(Z, 2), rtol=ROUNDINGS)
+    assert_allclose(
+        natural_gradient(vectors, Weighting.from_weights(weights)).spectral_norm, np.linalg.norm(Z, 2), rtol=ROUNDINGS
+    )
 
 
 def test_sampled_images_give_the_same_step(rng):
@@ -243,13 +270,17 @@ def variances_after(theta, tangent):
     return np.linalg.eigvalsh(after.reshape(d, d)) if isinstance(theta, FullGaussian) else after
 
 
-@pytest.mark.parametrize(("family", "d", "k"), [(FullGaussian, 3, 1), (FullGaussian, 70, 2), *((family, 3, 3) for family in GAUSSIANS)])
+@pytest.mark.parametrize(
+    ("family", "d", "k"), [(FullGaussian, 3, 1), (FullGaussian, 70, 2), *((family, 3, 3) for family in GAUSSIANS)]
+)
 def test_step_is_one_if_and_only_if_it_keeps_c_positive(family, d, k, rng):
     theta = member(family, d, rng)
     for eigenvalue, is_one in [(-1 + 1e-9, True), (-1 - 1e-9, False), (-5.0, False)]:
         tangent = along_axes(d, k, eigenvalue)
         assert bool(theta.move(tangent).usable) is is_one
-        assert bool(variances_after(theta, tangent).min() > 0) is is_one  # the control: taken anyway, it would not be a distribution
+        assert (
+            bool(variances_after(theta, tangent).min() > 0) is is_one
+        )  # the control: taken anyway, it would not be a distribution
 
 
 @EVERY_GAUSSIAN
@@ -309,7 +340,9 @@ def test_bits_move_by_the_formula_of_pbil(rng):
     weights = rng.uniform(0, 0.1, 8)
     moved, usable = after(theta.move(natural_gradient(theta.whiten(x), Weighting.from_weights(weights))))
     assert usable
-    assert_allclose(moved.mean, theta.mean + weights @ (x - theta.mean), rtol=1e-14)  # whitening and back: a few roundings
+    assert_allclose(
+        moved.mean, theta.mean + weights @ (x - theta.mean), rtol=1e-14
+    )  # whitening and back: a few roundings
 
 
 def test_pbil_shifts_towards_the_best_quarter(rng):
@@ -347,12 +380,16 @@ OPERATIONS = {
     "spectral norm": lambda theta, z, weights: natural_gradient(z, Weighting.from_weights(weights)).spectral_norm,
     "velocity": lambda theta, z, weights: theta.velocity(natural_gradient(z, Weighting.from_weights(weights))),
     "moved mean": lambda theta, z, weights: theta.move(natural_gradient(z, Weighting.from_weights(weights))).theta.mean,
-    "moved covariance": lambda theta, z, weights: theta.move(natural_gradient(z, Weighting.from_weights(weights))).theta.cov,
+    "moved covariance": lambda theta, z, weights: (
+        theta.move(natural_gradient(z, Weighting.from_weights(weights))).theta.cov
+    ),
     "moved at all": lambda theta, z, weights: theta.move(natural_gradient(z, Weighting.from_weights(weights))).usable,
 }
 
 
-BATCHES = [(name, d, k) for name in OPERATIONS for d, k in [(1, 2), (4, 3), (4, 9), (70, 5)] if (name, d) != ("fisher", 70)]  # 5000 × 5000
+BATCHES = [
+    (name, d, k) for name in OPERATIONS for d, k in [(1, 2), (4, 3), (4, 9), (70, 5)] if (name, d) != ("fisher", 70)
+]  # 5000 × 5000
 
 
 @EVERY_FAMILY
@@ -373,7 +410,9 @@ def test_batch_is_a_loop(family, operation, d, k, rng):
 def test_step_of_one_trial_cannot_spoil_the_others(family, d, k, rng):
     theta = member(family, d, rng, (3,))
     smallest = np.array([-0.5, -40.0 * d, -0.25])  # the second leaves every family
-    tangent = Tangent(np.zeros((3, d)), Cloud(np.broadcast_to(np.eye(d)[:k], (3, k, d)), np.tile(smallest[:, None], k), np.zeros(3)))
+    tangent = Tangent(
+        np.zeros((3, d)), Cloud(np.broadcast_to(np.eye(d)[:k], (3, k, d)), np.tile(smallest[:, None], k), np.zeros(3))
+    )
     moved, usable = after(theta.move(tangent))
     assert_array_equal(usable, [True, False, True])
     for index in (0, 2):

@@ -12,7 +12,14 @@ import sublevel as sl
 from functions import different_powers, discus, ellipsoid, sphere
 from sublevel import DiagonalGaussian, FullGaussian, IsotropicGaussian, Outcome
 from sublevel.engine.arrays import Streams
-from sublevel.engine.constants import cma_constants, default_popsize, hansen_kern_rate, rate_factor, spectral_rate, xnes_rate
+from sublevel.engine.constants import (
+    cma_constants,
+    default_popsize,
+    hansen_kern_rate,
+    rate_factor,
+    spectral_rate,
+    xnes_rate,
+)
 from sublevel.engine.families import Bernoulli
 from sublevel.engine.ordering.ranks import ranking
 from sublevel.engine.tangent import ONE, ZERO, natural_gradient
@@ -24,7 +31,9 @@ TARGET = 1e-8
 
 
 def evaluations(method, fun, d, *, n=None, runs=7, budget=None, seed=1):
-    """Evaluations (runs,) until a value of 1e-8 from (1, …, 1) with σ0 = 0.5, inf beyond the budget, and the number of refused steps."""
+    """Evaluations (runs,) until a value of 1e-8 from (1, …, 1) with σ0 = 0.5, inf beyond the budget, and the number of
+    refused steps.
+    """
     n = n or default_popsize(d)
     state = method.init(method.family.start(np.ones((runs, d)), np.full((runs, d), 0.5)), n)
     noise, needed, refused = Streams.spawn([seed, d], runs), np.full(runs, np.inf), 0
@@ -54,7 +63,9 @@ def test_families_state_their_degrees_of_freedom(d):
     for family, freedom in freedoms.items():
         theta = family.start(np.zeros(d), np.ones(d))
         assert theta.degrees_of_freedom == freedom
-        assert theta.sample_at(np.ones((3, d))).degrees_of_freedom in ((None, freedom) if family is FullGaussian else (freedom,))
+        assert theta.sample_at(np.ones((3, d))).degrees_of_freedom in (
+            (None, freedom) if family is FullGaussian else (freedom,)
+        )
     assert Bernoulli.start(np.full(d, 0.5)).degrees_of_freedom == 0
 
 
@@ -111,7 +122,10 @@ def test_a_given_rate_is_the_same_for_all_families(rng):
 
 def evaluations_of_the_package(fun, d, seed):
     package = pytest.importorskip("cma")
-    strategy, spent = package.CMAEvolutionStrategy(np.ones(d), 0.5, {"verbose": -9, "seed": seed, "CMA_diagonal": True}), 0
+    strategy, spent = (
+        package.CMAEvolutionStrategy(np.ones(d), 0.5, {"verbose": -9, "seed": seed, "CMA_diagonal": True}),
+        0,
+    )
     while True:
         points = strategy.ask()
         values = fun(np.asarray(points))
@@ -128,9 +142,13 @@ def test_sep_cma_needs_no_more_evaluations_than_the_package_cma(fun):
     assert median("sep-cma", fun, 20, runs=15) <= 1.1 * theirs
 
 
-@pytest.mark.parametrize(("name", "most"), [("sep-cma", 4_900), ("sep-xnes", 8_000), ("sep-rank-mu", 25_000), ("sep-ngd", 35_000)])
+@pytest.mark.parametrize(
+    ("name", "most"), [("sep-cma", 4_900), ("sep-xnes", 8_000), ("sep-rank-mu", 25_000), ("sep-ngd", 35_000)]
+)
 def test_every_method_learns_variances_faster_than_a_matrix(name, most):
-    """On the ellipsoid in 20 variables; with the rates of a matrix these need 10 000, 33 000, more than 60 000 and 119 000."""
+    """On the ellipsoid in 20 variables; with the rates of a matrix these need 10 000, 33 000, more than 60 000 and 119
+    000.
+    """
     assert median(name, ellipsoid, 20, runs=3) <= most
 
 

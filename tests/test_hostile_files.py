@@ -1,4 +1,6 @@
-"""Files that are damaged, truncated, forged or not ours: a clear error or an earlier state, never a crash, never wrong numbers."""
+"""Files that are damaged, truncated, forged or not ours: a clear error or an earlier state, never a crash, never wrong
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +140,9 @@ def test_a_thousand_truncations(runs, folder):
 
 
 def test_a_checksum_sees_what_it_guards(runs, folder):
-    """The negative control: the same change with its checksum made anew is not noticed, so it is the checksum that notices."""
+    """The negative control: the same change with its checksum made anew is not noticed, so it is the checksum that
+    notices.
+    """
     path = altered(runs, "over", "", bytes, folder)
     data = bytearray(row(path, "evaluations", "WHERE iteration = 3")[4])
     data[3] ^= 1
@@ -177,7 +181,11 @@ def forged_part(name, **changes):
             layout = json.dumps(changes["layout"](json.loads(layout)))
         if "data" in changes:
             data = changes["data"](data)
-        put(path, "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?, ?)", with_checksum(name, facts, layout, data, origin))
+        put(
+            path,
+            "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?, ?)",
+            with_checksum(name, facts, layout, data, origin),
+        )
 
     return forge
 
@@ -211,7 +219,10 @@ def number(path, value):
         sizes = [int(np.prod(shape)) * np.dtype(dtype).itemsize for _, dtype, shape, _ in layout]
         place = [name for name, *_ in layout].index(path)
         begin, dtype = sum(sizes[:place]), layout[place][1]
-        forged_part("checkpoint", data=lambda data: data[:begin] + np.array(value, dtype).tobytes() + data[begin + sizes[place] :])(file)
+        forged_part(
+            "checkpoint",
+            data=lambda data: data[:begin] + np.array(value, dtype).tobytes() + data[begin + sizes[place] :],
+        )(file)
 
     return forge
 
@@ -242,7 +253,9 @@ FORGED = {
     "newer version": schema(f"PRAGMA user_version = {VERSION + 1}"),
     "other application": schema("PRAGMA application_id = 7"),
     "endless view": schema("DROP TABLE generations", f"CREATE VIEW generations {ENDLESS}"),
-    "huge view": schema("DROP TABLE evaluations", "CREATE VIEW evaluations AS SELECT 1, 0, zeroblob(900000000), x'00', 0"),
+    "huge view": schema(
+        "DROP TABLE evaluations", "CREATE VIEW evaluations AS SELECT 1, 0, zeroblob(900000000), x'00', 0"
+    ),
     "trigger": schema("CREATE TRIGGER t AFTER INSERT ON parts BEGIN DELETE FROM evaluations; END"),
     "further table": schema("CREATE TABLE more (x)"),
     "further column": schema("ALTER TABLE parts ADD COLUMN more TEXT"),
@@ -305,11 +318,17 @@ FORGED = {
     "a reason that is none to stand still for": number("standing.standstill", 0),
     "a count of no generations": number("standing.generations", -1),
     "a restart more": forged_row("restarts", lambda row: (0, 6, '{"tolx": 1.0}', "[6, 1.0, 100.0, false]")),
-    "words for the reasons of a restart": forged_row("restarts", lambda row: (0, 6, '{"because": 1.0}', "[6, 1.0, 100.0, false]")),
+    "words for the reasons of a restart": forged_row(
+        "restarts", lambda row: (0, 6, '{"because": 1.0}', "[6, 1.0, 100.0, false]")
+    ),
     "no reason for a restart": forged_row("restarts", lambda row: (0, 6, "{}", "[6, 1.0, 100.0, false]")),
     "deep nesting in a restart": forged_row("restarts", lambda row: (0, 6, "[" * 100_000, "null")),
-    "a program for a run": forged_row("restarts", lambda row: (0, 6, '{"tolx": 1.0}', '["os.system", 1.0, 1.0, false]')),
-    "a negative number of evaluations": forged_row("restarts", lambda row: (0, -5, '{"tolx": 1.0}', "[6, 1.0, 100.0, false]")),
+    "a program for a run": forged_row(
+        "restarts", lambda row: (0, 6, '{"tolx": 1.0}', '["os.system", 1.0, 1.0, false]')
+    ),
+    "a negative number of evaluations": forged_row(
+        "restarts", lambda row: (0, -5, '{"tolx": 1.0}', "[6, 1.0, 100.0, false]")
+    ),
     "evaluations twice": forged_row("evaluations", lambda row: (row[0], 1, *row[2:])),
     "an evaluation more": forged_row("evaluations", lambda row: (row[0], 6, row[2], row[3][:24], row[4][:8])),
     "evaluations of a generation to come": forged_row("evaluations", lambda row: (row[0], -1, *row[2:])),
@@ -369,7 +388,9 @@ FOREIGN = {
 
 
 def refused(path):
-    """How long it takes to refuse a file (CPU seconds) and the memory that takes (bytes), if it is not changed by that."""
+    """How long it takes to refuse a file (CPU seconds) and the memory that takes (bytes), if it is not changed by
+    that.
+    """
     before = contents(path)
     took, most = [], 0
     for attempt in (sl.load, lambda path: sl.resume(path, valley)):

@@ -240,7 +240,8 @@ def test_sigma_and_covariance_multiply(family):
     np.testing.assert_allclose(opt.cov, expected[family], rtol=1e-14)
 
 
-# ---------------------------------------------------------------------------------------------------- what the objective returns
+# ---------------------------------------------------------------------------------------------------- what the
+# objective returns
 
 GOOD_VALUES = [
     1.0,
@@ -366,12 +367,18 @@ def test_long_doubles_beyond_floats_are_infinite():
         pytest.skip("long doubles are floats here")
     for vectorized in (False, True):
         result = sl.minimize(
-            lambda X, v=vectorized: np.full(4, huge) if v else huge, [0.0, 0.0], 1.0, popsize=4, maxiter=1, vectorized=vectorized
+            lambda X, v=vectorized: np.full(4, huge) if v else huge,
+            [0.0, 0.0],
+            1.0,
+            popsize=4,
+            maxiter=1,
+            vectorized=vectorized,
         )
         assert result.fun == INF
 
 
-# ---------------------------------------------------------------------------------------------------- what the objective raises
+# ---------------------------------------------------------------------------------------------------- what the
+# objective raises
 
 
 class Broken(Exception):
@@ -516,7 +523,8 @@ def test_a_run_inside_an_objective_leaves_both_notes_and_the_outer_result():
     assert caught.value.sublevel_result.x.shape == (2,)
 
 
-# ---------------------------------------------------------------------------------------------------- what the objective may not do
+# ---------------------------------------------------------------------------------------------------- what the
+# objective may not do
 
 
 @pytest.mark.parametrize("name", METHODS)

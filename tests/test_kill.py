@@ -1,4 +1,6 @@
-"""kill -9 at random times: what was evaluated is there, what was not is evaluated once, and the end is that of a run in peace."""
+"""kill -9 at random times: what was evaluated is there, what was not is evaluated once, and the end is that of a run in
+peace.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Forked:
         self.process.start()
 
     def kill(self, alone):
-        """The driver, alone or with its workers; how many evaluations its pool may still have had: two at work, three waiting for them."""
+        """The driver, alone or with its workers; how many evaluations its pool may still have had: two at work, three
+        waiting for them.
+        """
         if not alone:
             self.tidy()
         with contextlib.suppress(ProcessLookupError):  # also if it has no group of its own yet
@@ -115,7 +119,9 @@ def check_kills(folder, driver, kills, maxfevals, longest, seed):
             run = sl.load(file)
             keys = list(zip(run.evaluations.iteration.tolist(), run.evaluations.place.tolist(), strict=True))
             assert len(set(keys)) == len(keys) == run.values.size
-            assert all(store_driver.objective(x) == value for x, value in zip(run.points[-20:], run.values[-20:], strict=True))
+            assert all(
+                store_driver.objective(x) == value for x, value in zip(run.points[-20:], run.values[-20:], strict=True)
+            )
         running.tidy()
     running = driver(file, log, maxfevals)
     assert running.wait() == 0
@@ -127,7 +133,9 @@ def check_kills(folder, driver, kills, maxfevals, longest, seed):
 
 
 def test_twenty_kills(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*sys.path, os.environ.get("PYTHONPATH", "")]))  # for the process that forks
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([*sys.path, os.environ.get("PYTHONPATH", "")])
+    )  # for the process that forks
     extra, _ = check_kills(tmp_path, Forked, kills=20, maxfevals=1500, longest=0.08, seed=1)
     assert extra > 0  # some evaluation was under way when it was killed, or the test is none
 
@@ -136,11 +144,16 @@ def test_twenty_kills(tmp_path, monkeypatch):
 def test_a_hundred_kills_of_a_driver_with_two_worker_processes(tmp_path):
     extra, late = check_kills(tmp_path, Fresh, kills=100, maxfevals=60_000, longest=0.5, seed=2)
     slow = np.count_nonzero(late > 1.0)
-    print(f"extra executions {extra}, restart {np.median(late):.2f} s, at most {late.max():.2f} s, {slow} of {late.size} above 1 s")
+    print(
+        f"extra executions {extra}, restart {np.median(late):.2f} s, at most {late.max():.2f} s, {slow} of "
+        f"{late.size} above 1 s"
+    )
     assert np.median(late) < 1.0
 
 
 def test_drivers_log_their_calls(tmp_path):
     store_driver.drive(tmp_path / "run.db", tmp_path / "log", 30, 1)
-    assert len(times(tmp_path / "log", "call")) == sl.load(tmp_path / "run.db").values.size == 25  # the start and three generations of 8
+    assert (
+        len(times(tmp_path / "log", "call")) == sl.load(tmp_path / "run.db").values.size == 25
+    )  # the start and three generations of 8
     assert Path(store_driver.__file__).exists()

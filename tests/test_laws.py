@@ -1,4 +1,6 @@
-"""What the search does not notice: exact laws for every method on every family they hold for, each with a control that breaks it."""
+"""What the search does not notice: exact laws for every method on every family they hold for, each with a control that
+breaks it.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def test_weights_made_of_values_would_notice_g(g):
 
 
 def told(case, order, mismatched=False, generations=15):
-    """An optimizer that was told each generation in the order that `order` gives, perhaps with values that belong to other points."""
+    """An optimizer that was told each generation in the order that `order` gives, perhaps with values that belong to
+    other points.
+    """
     sigma0 = None if case in BITS else 0.7
     optimizer = Optimizer(np.full(case.d, 0.4), sigma0, method=case.method, popsize=case.n, rng=3)
     for _ in range(generations):
@@ -139,8 +143,12 @@ def after_translation(case, shift):
 def test_search_does_not_notice_a_translation(case):
     shift = 8 * seeded(4).standard_normal(case.d)
     plain, moved = after_translation(case, shift)
-    assert all(np.array_equal(a, b) for a, b in zip(parts(plain)[1:], parts(moved)[1:], strict=True))  # the covariance, to the last bit
-    assert_allclose(moved.mean - shift, plain.mean, rtol=0, atol=30 * np.spacing(40.0))  # 30 roundings of numbers below 40
+    assert all(
+        np.array_equal(a, b) for a, b in zip(parts(plain)[1:], parts(moved)[1:], strict=True)
+    )  # the covariance, to the last bit
+    assert_allclose(
+        moved.mean - shift, plain.mean, rtol=0, atol=30 * np.spacing(40.0)
+    )  # 30 roundings of numbers below 40
 
 
 class OriginWeights:
@@ -220,7 +228,10 @@ class RootRates(Transform):
 
 def test_rates_that_know_the_root_would_notice_the_gauge():
     broken = NGD.with_parts(transforms=(RootRates(),))
-    plain, other = path(broken, NGD.start(), terraces, seeded()), path(broken, in_gauge(NGD.start(), 1), terraces, seeded())
+    plain, other = (
+        path(broken, NGD.start(), terraces, seeded()),
+        path(broken, in_gauge(NGD.start(), 1), terraces, seeded()),
+    )
     assert distance(other[-1], plain[-1].mean, plain[-1].cov) > 1e-3
 
 
@@ -267,7 +278,11 @@ def test_diagonal_covariance_notices_a_rotation(case):
 def affine_error(case):
     """How far the path in an affine image of the space is from the image of the path; the noise is the same."""
     rng = seeded(6)
-    linear = ortho_group.rvs(case.d, random_state=rng) * rng.uniform(0.5, 2.0, case.d) @ ortho_group.rvs(case.d, random_state=rng)
+    linear = (
+        ortho_group.rvs(case.d, random_state=rng)
+        * rng.uniform(0.5, 2.0, case.d)
+        @ ortho_group.rvs(case.d, random_state=rng)
+    )
     shift = rng.standard_normal(case.d)
     start = case.start()
     plain = path(case, start, terraces, seeded())[-1]
@@ -292,9 +307,11 @@ TRIALS = 3
 
 
 def batch_error(case, noise, alone):
-    """The largest relative difference after 100 iterations between trials in a batch and each alone with the noise `alone(k)`.
+    """The largest relative difference after 100 iterations between trials in a batch and each alone with the noise
+    `alone(k)`.
 
-    With TPA it is taken after 80: there its mean is as near to 0 as that of CSA after 100, and the error is relative to the mean.
+    With TPA it is taken after 80: there its mean is as near to 0 as that of CSA after 100, and the error is relative to
+    the mean.
     """
     start, fun = case.start(batch=(TRIALS,)), bits_value if case in BITS else ellipsoid
     iterations = 80 if any(part.adds_points for part in case.method.transforms) else 100

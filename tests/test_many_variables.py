@@ -17,7 +17,16 @@ from sublevel.store import reader
 from sublevel.store.errors import StoreError
 
 SCRIPT = Path(__file__).parent / "many_variables.py"
-ROUTES = ["each_method", "kept_by_callbacks", "bounds_and_logarithms", "shards", "refusals", "warm_start", "files", "pictures"]
+ROUTES = [
+    "each_method",
+    "kept_by_callbacks",
+    "bounds_and_logarithms",
+    "shards",
+    "refusals",
+    "warm_start",
+    "files",
+    "pictures",
+]
 
 
 def test_many_variables_take_less_than_a_gigabyte():
@@ -118,7 +127,9 @@ def test_a_run_that_goes_on_does_not_change_what_was_loaded(killed, tmp_path, mo
 
 
 def test_show_prints_a_few_of_very_many_numbers(tmp_path, capsys):
-    sl.minimize(sphere, np.ones(1001), 0.5, method="sep-cma", maxiter=2, rng=1, vectorized=True, store=tmp_path / "run.db")
+    sl.minimize(
+        sphere, np.ones(1001), 0.5, method="sep-cma", maxiter=2, rng=1, vectorized=True, store=tmp_path / "run.db"
+    )
     main(["show", str(tmp_path / "run.db")])
     shown = capsys.readouterr().out
     assert "and 991 more" in shown

@@ -39,7 +39,9 @@ def sigma_for(method):
 def test_no_more_than_maxfevals_evaluations_and_less_than_a_generation_left(maxfevals):
     fun = Counted(cube)
     result = sl.minimize(fun, np.ones(3), 0.5, popsize=7, maxfevals=maxfevals, rng=1)
-    assert len(fun.values) == result.nfev == (7 if maxfevals == 7 else 1 + (maxfevals - 1) // 7 * 7)  # the start, if there is room for it
+    assert (
+        len(fun.values) == result.nfev == (7 if maxfevals == 7 else 1 + (maxfevals - 1) // 7 * 7)
+    )  # the start, if there is room for it
     assert (list(result.reasons), result.success) == (["maxfevals"], False)
     assert str(maxfevals) in result.message
 
@@ -61,7 +63,8 @@ def test_maxiter_generations_are_made(maxiter):
 
 
 @pytest.mark.parametrize(
-    "limits", [{"maxfevals": 40}, {"maxfevals": 40.0}, {"maxfevals": 4e1, "maxiter": INF}, {"maxfevals": np.float64(40)}]
+    "limits",
+    [{"maxfevals": 40}, {"maxfevals": 40.0}, {"maxfevals": 4e1, "maxiter": INF}, {"maxfevals": np.float64(40)}],
 )
 def test_budgets_may_be_written_as_floats(limits):
     assert sl.minimize(cube, np.ones(3), 0.5, popsize=5, evaluate_x0=False, **limits).nfev == 40
@@ -78,7 +81,8 @@ def test_the_default_budget_has_room_for_a_large_sample():
     assert result.nfev == 200_000
 
 
-# ---------------------------------------------------------------------------------------------------- targets and success
+# ---------------------------------------------------------------------------------------------------- targets and
+# success
 
 
 @pytest.mark.parametrize("target", [0.5, 1e-3, np.float32(1e-3), np.array([0.1]), 1, INF])
@@ -120,7 +124,9 @@ def test_a_constant_function_ends_by_name_and_without_success(value, reason):
 
 def test_minus_infinity_ends_a_run_whatever_the_target():
     for target in (None, 1.0, -INF):
-        result = sl.minimize(lambda x: -INF if x[0] > 1.2 else x[0], np.ones(3), 0.5, ftarget=target if target != 1.0 else -1e9, rng=1)
+        result = sl.minimize(
+            lambda x: -INF if x[0] > 1.2 else x[0], np.ones(3), 0.5, ftarget=target if target != 1.0 else -1e9, rng=1
+        )
         assert (list(result.reasons), result.fun, result.success) == (["unbounded"], -INF, False)
         assert result.x[0] > 1.2
 
@@ -233,12 +239,31 @@ def test_the_result_holds_what_it_promises(method):
     assert isinstance(result, OptimizeResult)
     standard = {"x", "fun", "nfev", "nit", "success", "status", "message"}
     assert set(result) == standard | {
-        *("reasons", "restarts", "mean", "std", "cov", "distribution", "history", "failures", "diagnosis", "curvature", "hess_inv")
+        *(
+            "reasons",
+            "restarts",
+            "mean",
+            "std",
+            "cov",
+            "distribution",
+            "history",
+            "failures",
+            "diagnosis",
+            "curvature",
+            "hess_inv",
+        )
     }
     assert (result.nfev, result.nit) == (len(fun.values), len(fun.values) // 8)
     assert result.fun == min(fun.values)
     np.testing.assert_array_equal(result.x, fun.points[int(np.argmin(fun.values))])
-    assert [type(result[name]) for name in ("fun", "nfev", "nit", "success", "status", "message")] == [float, int, int, bool, int, str]
+    assert [type(result[name]) for name in ("fun", "nfev", "nit", "success", "status", "message")] == [
+        float,
+        int,
+        int,
+        bool,
+        int,
+        str,
+    ]
     assert result.mean.shape == (4,)
     assert result.cov.shape == (4, 4)
     np.testing.assert_array_equal(result.cov, result.cov.T)
@@ -254,7 +279,9 @@ def test_history_has_a_row_per_generation():
     assert len(result.history) == 30
     np.testing.assert_array_equal(result.history["nfev"], 1 + 6 * np.arange(1, 31))
     np.testing.assert_array_equal(result.history["generation_best"], generations.min(axis=1))
-    np.testing.assert_array_equal(result.history["best"], np.minimum(fun.values[0], np.minimum.accumulate(generations.min(axis=1))))
+    np.testing.assert_array_equal(
+        result.history["best"], np.minimum(fun.values[0], np.minimum.accumulate(generations.min(axis=1)))
+    )
     assert result.history["deviation"][-1] == pytest.approx(np.sqrt(np.diag(result.cov).max()))
     assert set(result.history.arrays()) == {"nfev", "best", "generation_best", "deviation"}
 
@@ -274,12 +301,16 @@ def test_every_reason_has_a_sentence_and_a_code(reason):
 
 def test_every_standstill_has_a_name_and_a_patience():
     assert set(termination.STANDSTILLS) == set(sl.Outcome) - {sl.Outcome.MOVED}
-    assert set(termination.PATIENCE) == {*termination.STANDSTILLS.values(), "collapsed_sample"} <= set(termination.KINDS)
+    assert (
+        set(termination.PATIENCE) == {*termination.STANDSTILLS.values(), "collapsed_sample"} <= set(termination.KINDS)
+    )
     assert set(termination.KINDS) >= termination.SUCCESSES
 
 
 def test_bits_are_minimised_by_name():
-    result = sl.minimize(lambda x: np.sum(x != [1, 0, 1, 1, 0]), [0.5] * 5, None, method="pbil", popsize=20, ftarget=0, rng=1)
+    result = sl.minimize(
+        lambda x: np.sum(x != [1, 0, 1, 1, 0]), [0.5] * 5, None, method="pbil", popsize=20, ftarget=0, rng=1
+    )
     assert result.success
     np.testing.assert_array_equal(result.x, [1, 0, 1, 1, 0])
 
@@ -287,7 +318,9 @@ def test_bits_are_minimised_by_name():
 @pytest.mark.parametrize("method", ["ngd", "rank-mu", sl.ngd(c_cov=0.5), sl.rank_mu(c_cov=0.2)], ids=str)
 def test_an_ellipsoid_is_solved_and_its_shape_learned(method):
     axes = np.array([1.0, 100.0])
-    result = sl.minimize(lambda X: X**2 @ axes, [3.0, 3.0], 1.0, method=method, popsize=30, vectorized=True, ftarget=1e-12, rng=1)
+    result = sl.minimize(
+        lambda X: X**2 @ axes, [3.0, 3.0], 1.0, method=method, popsize=30, vectorized=True, ftarget=1e-12, rng=1
+    )
     assert result.success
     assert np.sqrt(result.cov[0, 0] / result.cov[1, 1]) == pytest.approx(10, rel=0.7)
 
@@ -306,4 +339,6 @@ def test_a_callback_that_wants_the_result_by_its_name_gets_it():
     def after_four(*, intermediate_result):
         return intermediate_result.nit >= 4
 
-    assert sl.minimize(lambda x: float(np.sum(x**2)), np.ones(2), 0.3, callback=after_four, rng=1).reasons == {"callback": 4.0}
+    assert sl.minimize(lambda x: float(np.sum(x**2)), np.ones(2), 0.3, callback=after_four, rng=1).reasons == {
+        "callback": 4.0
+    }

@@ -1,4 +1,6 @@
-"""A run that has reached the noise of its objective ends; one without noise does not; only the order of the values decides."""
+"""A run that has reached the noise of its objective ends; one without noise does not; only the order of the values
+decides.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def fit(rtol):
 
     clean = solve(parameters, 1e-11)
     data = clean + 0.03 * np.random.default_rng(0).standard_normal(clean.shape) * clean.std(axis=0)
-    return lambda p: float(np.sum(np.square((solve(p, rtol) - data) / clean.std(axis=0)))), parameters * np.exp([0.3, -0.3, 0.2, 0.3])
+    return lambda p: float(np.sum(np.square((solve(p, rtol) - data) / clean.std(axis=0)))), parameters * np.exp(
+        [0.3, -0.3, 0.2, 0.3]
+    )
 
 
 def solved(fun, d=4, **options):
@@ -56,7 +60,9 @@ def test_a_run_ends_at_the_noise_of_its_objective():
 
 def test_a_fit_of_an_ode_ends_at_the_precision_of_the_solver():
     fun, x0 = fit(1e-3)
-    ended, longer = (sl.minimize(fun, x0, 0.3, log_scaled=True, rng=1, maxfevals=2500, noise_floor=on) for on in (True, False))
+    ended, longer = (
+        sl.minimize(fun, x0, 0.3, log_scaled=True, rng=1, maxfevals=2500, noise_floor=on) for on in (True, False)
+    )
     assert list(ended.reasons) == ["noise_floor"]
     assert list(longer.reasons) == ["maxfevals"]
     assert ended.fun - longer.fun < 1e-13
@@ -64,7 +70,9 @@ def test_a_fit_of_an_ode_ends_at_the_precision_of_the_solver():
 
 @pytest.mark.parametrize("method", ["cma", "sep-cma", "xnes", "ngd", "rank-mu"])
 @pytest.mark.parametrize(
-    "fun", [sphere, ellipsoid, rastrigin, lambda X: np.abs(X).sum(axis=-1)], ids=["sphere", "ellipsoid", "rastrigin", "abs"]
+    "fun",
+    [sphere, ellipsoid, rastrigin, lambda X: np.abs(X).sum(axis=-1)],
+    ids=["sphere", "ellipsoid", "rastrigin", "abs"],
 )
 def test_runs_without_noise_do_not_end_so(fun, method):
     assert "noise_floor" not in solved(fun, method=method).reasons
@@ -77,7 +85,9 @@ def test_strong_noise_is_stagnation_as_before():
     assert list(result.reasons) == ["stagnation"]
 
 
-@pytest.mark.parametrize("g", [np.cbrt, lambda f: 2.0**40 * f, lambda f: np.sign(f) * np.sqrt(np.abs(f))], ids=["cbrt", "scaled", "sqrt"])
+@pytest.mark.parametrize(
+    "g", [np.cbrt, lambda f: 2.0**40 * f, lambda f: np.sign(f) * np.sqrt(np.abs(f))], ids=["cbrt", "scaled", "sqrt"]
+)
 def test_the_end_does_not_notice_an_increasing_g(g):
     plain, composed = solved(rough), solved(lambda X: g(rough(X)))
     assert composed.reasons == plain.reasons == {"noise_floor": plain.reasons["noise_floor"]}
@@ -108,7 +118,9 @@ def test_restarts_follow():
     assert "noise_floor" in SUCCESSES
 
 
-@pytest.mark.parametrize("options", [{"bounds": (-1, 2)}, {"method": "sep-cma"}, {"method": "xnes"}, {"method": "rank-mu"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"bounds": (-1, 2)}, {"method": "sep-cma"}, {"method": "xnes"}, {"method": "rank-mu"}], ids=str
+)
 def test_it_is_found_with_bounds_and_by_other_methods(options):
     assert list(solved(rough, 3, **{"maxfevals": 1e5} | options).reasons) == ["noise_floor"]
 
@@ -116,11 +128,15 @@ def test_it_is_found_with_bounds_and_by_other_methods(options):
 def test_sharded_runs_notice_if_squares_are_known():
     given = {"popsize": 40, "shards": 2, "rng": 1}
     assert list(sl.minimize_sharded(rough, np.full(3, 0.7), 0.5, **given).reasons) == ["noise_floor"]
-    assert list(sl.minimize_sharded(rough, np.full(3, 0.7), 0.5, noise_floor=False, maxiter=400, **given).reasons) != ["noise_floor"]
+    assert list(sl.minimize_sharded(rough, np.full(3, 0.7), 0.5, noise_floor=False, maxiter=400, **given).reasons) != [
+        "noise_floor"
+    ]
 
 
 def test_a_method_on_bits_has_no_noise_floor():
-    result = sl.minimize(lambda X: X.sum(axis=1), np.full(8, 0.5), None, method="pbil", vectorized=True, rng=1, maxfevals=3000)
+    result = sl.minimize(
+        lambda X: X.sum(axis=1), np.full(8, 0.5), None, method="pbil", vectorized=True, rng=1, maxfevals=3000
+    )
     assert "noise_floor" not in result.reasons
 
 
@@ -176,9 +192,21 @@ def test_it_is_true_or_false():
 
 def test_the_command_line_turns_it_off(tmp_path, capsys):
     (tmp_path / "problem.py").write_text(
-        "import numpy as np\n\ndef rough(x):\n    return float(x @ x + 1e-9 * np.modf(1e4 * np.sin(1e12 * np.sum(x)))[0])\n"
+        "import numpy as np\n\ndef rough(x):\n    return float(x @ x + 1e-9 * np.modf(1e4 * np.sin(1e12 * "
+        "np.sum(x)))[0])\n"
     )
-    words = ["minimize", f"{tmp_path / 'problem.py'}:rough", "--x0", "0.7,0.7", "--sigma0", "0.5", "--seed", "1", "--maxfevals", "3000"]
+    words = [
+        "minimize",
+        f"{tmp_path / 'problem.py'}:rough",
+        "--x0",
+        "0.7,0.7",
+        "--sigma0",
+        "0.5",
+        "--seed",
+        "1",
+        "--maxfevals",
+        "3000",
+    ]
     assert main(words) == 0
     assert "noise of the objective" in capsys.readouterr().out
     main([*words, "--no-noise-floor"])
@@ -202,7 +230,10 @@ def test_ties_add_nothing_to_the_signal():
     scores, squares = rank_scores(2, 4), np.array([1.0, 5.0, 2.0, 9.0])
     assert rank_signal(scores, ranking(np.zeros(4)), squares) == pytest.approx(0, abs=1e-15)
     tied = rank_signal(scores, ranking(np.array([0.0, 0.0, 1.0, 1.0])), squares)
-    both = [rank_signal(scores, ranking(np.array(values)), squares) for values in ([0.0, 0.1, 1.0, 1.1], [0.1, 0.0, 1.1, 1.0])]
+    both = [
+        rank_signal(scores, ranking(np.array(values)), squares)
+        for values in ([0.0, 0.1, 1.0, 1.1], [0.1, 0.0, 1.1, 1.0])
+    ]
     assert tied == pytest.approx(np.mean(both))
 
 
@@ -210,9 +241,13 @@ def test_ties_add_nothing_to_the_signal():
 def test_the_fall_score_is_that_of_mann_and_whitney(size):
     values = np.round(np.random.default_rng(size).standard_normal(size), 6)
     half = size // 2
-    expected = mannwhitneyu(values[:half], values[half:], use_continuity=False, method="asymptotic", alternative="greater")
+    expected = mannwhitneyu(
+        values[:half], values[half:], use_continuity=False, method="asymptotic", alternative="greater"
+    )
     u = expected.statistic
-    assert fall_score(values) == pytest.approx((u - half * (size - half) / 2) / np.sqrt(half * (size - half) * (size + 1) / 12))
+    assert fall_score(values) == pytest.approx(
+        (u - half * (size - half) / 2) / np.sqrt(half * (size - half) * (size + 1) / 12)
+    )
     assert fall_score(np.arange(20.0)[::-1]) > 3 > -3 > fall_score(np.arange(20.0))
     assert fall_score(np.append(np.full(10, np.nan), np.zeros(10))) > 3
 

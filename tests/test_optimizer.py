@@ -155,7 +155,8 @@ def test_asking_again_forgets_the_sample_before():
     assert opt.nfev == 4
 
 
-# ---------------------------------------------------------------------------------------------------- what an optimizer shows
+# ---------------------------------------------------------------------------------------------------- what an optimizer
+# shows
 
 
 @each_method
@@ -218,7 +219,8 @@ def test_the_best_is_the_first_of_the_smallest_and_never_nan(generations, best, 
         np.testing.assert_array_equal(opt.best_x, samples[generation][index])
 
 
-# ---------------------------------------------------------------------------------------------------- seeds, methods, sizes
+# ---------------------------------------------------------------------------------------------------- seeds, methods,
+# sizes
 
 
 @each_method
@@ -266,7 +268,9 @@ def test_a_method_may_be_named_or_given(name, method):
 
 
 @pytest.mark.parametrize("recipe", [sl.ngd, sl.rank_mu, sl.pbil])
-@pytest.mark.parametrize(("inside", "outside", "expected"), [(None, None, 10), (6, None, 6), (None, 7, 7), (6, 7, 7), (6, np.int32(9), 9)])
+@pytest.mark.parametrize(
+    ("inside", "outside", "expected"), [(None, None, 10), (6, None, 6), (None, 7, 7), (6, 7, 7), (6, np.int32(9), 9)]
+)
 def test_popsize_as_an_argument_wins_over_that_of_the_method(recipe, inside, outside, expected):
     opt = started(recipe(popsize=inside), 8, outside)
     assert opt.popsize == expected
@@ -284,7 +288,9 @@ def test_there_is_no_reason_to_stop_before_the_first_tell(method):
     assert opt.stop() == {}
 
 
-@pytest.mark.parametrize("method", [m for m in GAUSSIAN.values() if m.name == "ngd"], ids=[n for n in GAUSSIAN if n.startswith("ngd")])
+@pytest.mark.parametrize(
+    "method", [m for m in GAUSSIAN.values() if m.name == "ngd"], ids=[n for n in GAUSSIAN if n.startswith("ngd")]
+)
 def test_a_run_that_shrank_enough_has_converged(method):
     opt = started(method, 3, 12, x0=0.0)
     for _ in range(20_000):
@@ -377,7 +383,9 @@ def rugged(X):
     return np.sum(X**2 - 10 * np.cos(2 * np.pi * X), axis=1)
 
 
-@pytest.mark.parametrize("copied", [lambda opt: pickle.loads(pickle.dumps(opt)), copy.deepcopy], ids=["pickled", "copied"])
+@pytest.mark.parametrize(
+    "copied", [lambda opt: pickle.loads(pickle.dumps(opt)), copy.deepcopy], ids=["pickled", "copied"]
+)
 @pytest.mark.parametrize("method", ["cma", "sep-cma", "lra-cma"])
 def test_a_copy_goes_on_as_the_optimizer_does(method, copied):
     """Between two generations and within one, over restarts that draw from the generator."""

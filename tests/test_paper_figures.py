@@ -1,4 +1,6 @@
-"""The paper's numbers: d = 20, the 1e6-ellipsoid, m⁰ = 0, C⁰ = I, until E f = m'Am + Tr(CA) ≤ 1e-10 (the tables of notes.md)."""
+"""The paper's numbers: d = 20, the 1e6-ellipsoid, m⁰ = 0, C⁰ = I, until E f = m'Am + Tr(CA) ≤ 1e-10 (the tables of
+notes.md).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def run_to_target(method, n, seed=1, limit=20_000):
             condition = np.where(arrived, condition_number(state.theta), condition)
         if iterations.all():
             return iterations, condition
-    raise AssertionError(f"{np.sum(iterations == 0)} trials of {method.name} did not reach the target in {limit} iterations")
+    raise AssertionError(
+        f"{np.sum(iterations == 0)} trials of {method.name} did not reach the target in {limit} iterations"
+    )
 
 
 # The standard deviation between trials is about 1 % (n = 20) and less, so the mean of ten is known to 0.5 %.

@@ -69,7 +69,13 @@ def is_picture(file):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_every_run_can_be_drawn(name, tmp_path):
-    assert list(panels(RUNS[name]().plot(tmp_path / "run.png"))) == ["values", "mean", "axes", "deviations", "axis ratio"]
+    assert list(panels(RUNS[name]().plot(tmp_path / "run.png"))) == [
+        "values",
+        "mean",
+        "axes",
+        "deviations",
+        "axis ratio",
+    ]
     assert is_picture(tmp_path / "run.png")
 
 
@@ -127,7 +133,9 @@ def test_the_mean_of_a_log_scaled_variable_is_shown_by_its_logarithm(tmp_path):
     settings = {"log_scaled": [True, False, True], "bounds": [(None, None), (None, None), (0.8, 0.8)]}
     result = finished(lambda x: (np.log(x[:, 0]) + 9) ** 2 + x[:, 1] ** 2, 3, **settings)
     panel, mean = panels(result.plot(tmp_path / "run.png"))["mean"], result.history.trace().mean
-    np.testing.assert_allclose([line.get_ydata() for line in panel.get_lines()], [np.log(mean[:, 0]), mean[:, 1], mean[:, 2]])
+    np.testing.assert_allclose(
+        [line.get_ydata() for line in panel.get_lines()], [np.log(mean[:, 0]), mean[:, 1], mean[:, 2]]
+    )
     assert [text.get_text() for text in panel.texts] == ["ln x[0]", "x[1]", "x[2]"]
 
 
@@ -168,8 +176,12 @@ WIDE_RUNS = {
     ),
     "small values": lambda: finished(lambda x: -1e-100 * np.exp(-ellipsoid(x)) * 1.23456789, 2),
     "many variables": lambda: finished(ellipsoid, 120, method="sep-cma", maxiter=5),
-    "two long names": lambda: finished(ellipsoid, 2, maxiter=5, names=["amplitude of the first decay", "amplitude of the second decay"]),
-    "long names": lambda: finished(ellipsoid, 15, maxiter=5, names=[f"the quantity of number {i} in its units" for i in range(15)]),
+    "two long names": lambda: finished(
+        ellipsoid, 2, maxiter=5, names=["amplitude of the first decay", "amplitude of the second decay"]
+    ),
+    "long names": lambda: finished(
+        ellipsoid, 15, maxiter=5, names=[f"the quantity of number {i} in its units" for i in range(15)]
+    ),
 }
 
 
@@ -177,7 +189,9 @@ WIDE_RUNS = {
 def test_no_letter_of_a_small_panel_is_cut_off(name, monkeypatch):
     """A panel of a report and the correlations: all texts are within the picture."""
     figures, save = [], matplotlib.figure.Figure.savefig
-    monkeypatch.setattr(matplotlib.figure.Figure, "savefig", lambda figure, *a, **k: (figures.append(figure), save(figure, *a, **k)))
+    monkeypatch.setattr(
+        matplotlib.figure.Figure, "savefig", lambda figure, *a, **k: (figures.append(figure), save(figure, *a, **k))
+    )
     run = WIDE_RUNS[name]()
     run_plots.panel_images(run)
     plots.correlation(run, io.BytesIO(), file_format="svg")
@@ -268,11 +282,18 @@ mpl.use("module://loud")
 result.plot()
 print(mpl.rcParams["lines.linewidth"])
 """
-    backend = "import matplotlib as mpl\nfrom matplotlib.backends.backend_agg import *\nmpl.rcParams['lines.linewidth'] = 9.0\n"
+    backend = (
+        "import matplotlib as mpl\nfrom matplotlib.backends.backend_agg import "
+        "*\nmpl.rcParams['lines.linewidth'] = 9.0\n"
+    )
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "loud.py").write_text(backend)
         done = subprocess.run(
-            [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": folder}
+            [sys.executable, "-c", code],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": folder},
         )
     assert done.stdout == "9.0\n", done.stderr
 
@@ -315,7 +336,14 @@ def test_an_animation_asks_nothing_outside_the_bounds(tmp_path):
         asked.append(x)
         return float(ellipsoid(x))
 
-    result = sl.minimize(lambda x: float(ellipsoid(x)), [1.0, 1.0, 2.0], 0.3, bounds=[(0.5, 1.5), (None, None), (2, 2)], rng=1, maxiter=30)
+    result = sl.minimize(
+        lambda x: float(ellipsoid(x)),
+        [1.0, 1.0, 2.0],
+        0.3,
+        bounds=[(0.5, 1.5), (None, None), (2, 2)],
+        rng=1,
+        maxiter=30,
+    )
     plots.animate(fun, result, tmp_path / "run.gif", frames=2)
     points = np.array(asked)
     assert points[:, 0].min() >= 0.5
@@ -380,12 +408,16 @@ def test_an_animation_of_a_slow_function_evaluates_fewer_points(seconds, across)
     values = plane.values(grid, grid)
     assert values.shape == (across, across)
     assert len(asked) == across**2
-    np.testing.assert_array_equal(values[0], ellipsoid(np.stack([grid[:: 68 // (across - 1)], np.full(across, -1.0)], axis=1)))
+    np.testing.assert_array_equal(
+        values[0], ellipsoid(np.stack([grid[:: 68 // (across - 1)], np.full(across, -1.0)], axis=1))
+    )
 
 
 @pytest.mark.parametrize("bounds", [None, [(0.5, 1.0), (None, None)]])
 def test_coarse_contour_lines_are_those_of_the_function(bounds):
-    """Interpolated ranks lie near the ranks on the fine grid; at a bound, where the grid has gaps, the coarse grid is drawn."""
+    """Interpolated ranks lie near the ranks on the fine grid; at a bound, where the grid has gaps, the coarse grid is
+    drawn.
+    """
     result = finished(ellipsoid, 2, maxfevals=300, bounds=bounds)
     axis = matplotlib.figure.Figure().subplots()
     plane = Plane(result.history, lambda x: ellipsoid(x), result.x, (0, 1), True, views=5)

@@ -1,4 +1,6 @@
-"""Profile-likelihood intervals: against closed forms, nested minimisation and MINOS; bounds, noise, failures, and how f is called."""
+"""Profile-likelihood intervals: against closed forms, nested minimisation and MINOS; bounds, noise, failures, and how f
+is called.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Recorded:
 
 def found(fun, x0, kind="nll", n_residuals=None, names=None, **settings):
     """The curvature at the minimum."""
-    return sl.curvature(fun, sl.minimize(fun, x0, 0.3, rng=1, **settings), kind=kind, n_residuals=n_residuals, names=names)
+    return sl.curvature(
+        fun, sl.minimize(fun, x0, 0.3, rng=1, **settings), kind=kind, n_residuals=n_residuals, names=names
+    )
 
 
 def poisson(p):
@@ -59,7 +63,8 @@ def ends(rise, low, start, high):
     return [brentq(rise, low, start), brentq(rise, start, high)]
 
 
-# --- what they are -----------------------------------------------------------------------------------------------------------------
+# --- what they are
+# -----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("log_scaled", [True, False])
@@ -133,7 +138,8 @@ def test_a_fixed_variable_and_those_not_asked_for():
         curved.profile_intervals(LEVEL, variables=["d"])
 
 
-# --- beside MINOS ------------------------------------------------------------------------------------------------------------------
+# --- beside MINOS
+# ------------------------------------------------------------------------------------------------------------------
 
 
 def peak(rng):
@@ -156,7 +162,11 @@ def logistic(rng, n=40):
 def kinetics(rng):
     s = np.array([0.1, 0.2, 0.4, 0.8, 1.6, 3.2])
     y = 2.0 * s / (1.5 + s) + 0.04 * rng.standard_normal(s.size)
-    return lambda p: float(np.sum((p[0] * s / (p[1] + s) - y) ** 2)), [1.5, 1.0], {"kind": "least_squares", "n_residuals": 6}
+    return (
+        lambda p: float(np.sum((p[0] * s / (p[1] + s) - y) ** 2)),
+        [1.5, 1.0],
+        {"kind": "least_squares", "n_residuals": 6},
+    )
 
 
 def weibull(rng, n=12):
@@ -187,7 +197,10 @@ def test_ends_are_those_of_minos_for_fewer_evaluations(model, level):
     minuit.migrad()
     before = minuit.nfcn
     minuit.minos()
-    theirs = [(minuit.values[i] + error.lower, minuit.values[i] + error.upper) for i, error in enumerate(minuit.merrors.values())]
+    theirs = [
+        (minuit.values[i] + error.lower, minuit.values[i] + error.upper)
+        for i, error in enumerate(minuit.merrors.values())
+    ]
     assert all(error.is_valid for error in minuit.merrors.values())
     width = np.diff(theirs, axis=1)
     assert (np.abs(profiles.intervals - theirs) < 0.01 * width).all()
@@ -206,11 +219,15 @@ def test_a_bent_valley_has_its_exact_ends():
 def lowest_at(fun, x, i, value):
     """The lowest value of f with a variable fixed."""
     rest = np.delete(np.arange(x.size), i)
-    return minimize(lambda w: fun(np.insert(w, i, value)), x[rest], method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-10}).fun
+    return minimize(
+        lambda w: fun(np.insert(w, i, value)), x[rest], method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-10}
+    ).fun
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "truth"), [(weibull, (1.7, 3.0)), (logistic, (0.5, 1.5, -1.0)), (kinetics, (2.0, 1.5))])
+@pytest.mark.parametrize(
+    ("model", "truth"), [(weibull, (1.7, 3.0)), (logistic, (0.5, 1.5, -1.0)), (kinetics, (2.0, 1.5))]
+)
 def test_they_cover_what_they_promise(model, truth):
     covered, within = [], []
     for seed in range(300):
@@ -218,12 +235,17 @@ def test_they_cover_what_they_promise(model, truth):
         profiles = found(fun, x0, **settings).profile_intervals(LEVEL)
         low, high = profiles.intervals.T
         covered.append((low <= truth) & (truth <= high))
-        within.append([lowest_at(fun, profiles.x, i, truth[i]) - fun(profiles.x) <= profiles.rise for i in range(len(truth))])
+        within.append(
+            [lowest_at(fun, profiles.x, i, truth[i]) - fun(profiles.x) <= profiles.rise for i in range(len(truth))]
+        )
     assert np.mean(np.array(covered) == within) > 0.995  # an interval holds the truth if the likelihood ratio says so
-    assert np.mean(covered) == pytest.approx(LEVEL, abs=0.025)  # few data: 0.931 is what the likelihood ratio has for 12 lifetimes
+    assert np.mean(covered) == pytest.approx(
+        LEVEL, abs=0.025
+    )  # few data: 0.931 is what the likelihood ratio has for 12 lifetimes
 
 
-# --- bounds ------------------------------------------------------------------------------------------------------------------------
+# --- bounds
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("log_scaled", [True, False])
@@ -256,7 +278,9 @@ def test_another_variable_may_reach_its_bound_on_the_way():
 
 
 def valley(seed):
-    """A random skewed valley of some log-scaled and some bounded variables, in x and in v, and its minimum left to find."""
+    """A random skewed valley of some log-scaled and some bounded variables, in x and in v, and its minimum left to
+    find.
+    """
     rng = np.random.default_rng(seed)
     d = int(rng.integers(1, 5))
     turn, quartic, skew = rng.standard_normal((d, d)) + 2 * np.eye(d), rng.uniform(0, 0.8, d), rng.uniform(0.2, 1.5, d)
@@ -278,7 +302,10 @@ def valley(seed):
 def test_ends_are_the_extremes_of_the_region_within_bounds(seed):
     f, to_v, to_x, start, (low, high), is_log = valley(seed)
     fun = Recorded(lambda x: f(to_v(x)))
-    box = [tuple(end if np.isfinite(end) and end != 0 else None for end in pair) for pair in zip(to_x(low), to_x(high), strict=True)]
+    box = [
+        tuple(end if np.isfinite(end) and end != 0 else None for end in pair)
+        for pair in zip(to_x(low), to_x(high), strict=True)
+    ]
     profiles = found(fun, to_x(start), bounds=box, log_scaled=is_log.tolist()).profile_intervals(LEVEL)
     assert profiles.success
     assert (to_v(fun.seen) >= low - 1e-12).all()
@@ -289,7 +316,12 @@ def test_ends_are_the_extremes_of_the_region_within_bounds(seed):
         sign, end = 2 * side - 1, to_v(profiles.points[i, side])
         region = {"type": "ineq", "fun": lambda v: level - f(v)}
         exact = minimize(
-            lambda v, i=i, sign=sign: -sign * v[i], end, bounds=within, method="SLSQP", constraints=region, options={"ftol": 1e-10}
+            lambda v, i=i, sign=sign: -sign * v[i],
+            end,
+            bounds=within,
+            method="SLSQP",
+            constraints=region,
+            options={"ftol": 1e-10},
         )
         assert exact.success
         assert abs(end[i] - exact.x[i]) < 0.01 * abs(exact.x[i] - best[i])
@@ -325,7 +357,9 @@ def test_what_never_rises_enough_is_open():
 
 
 def test_a_lower_end_is_open_though_the_others_move_far_at_first():
-    """The background of a decay may vanish, which changes the lifetime: the valley is bent at first, then straight without end."""
+    """The background of a decay may vanish, which changes the lifetime: the valley is bent at first, then straight
+    without end.
+    """
     t = np.linspace(0.25, 9.75, 20)
     counts = np.random.default_rng(3).poisson(12 * np.exp(-t / 2.0) + 1.5)
 
@@ -334,14 +368,17 @@ def test_a_lower_end_is_open_though_the_others_move_far_at_first():
         return float(np.sum(mu - counts * np.log(mu)))
 
     profiles = found(nll, [10.0, 2.0, 1.0], log_scaled=True).profile_intervals(LEVEL, variables=[2])
-    without = minimize(lambda q: nll([*np.exp(q), 1e-12]), np.log([10.0, 2.0]), method="Nelder-Mead", options={"fatol": 1e-10}).fun
+    without = minimize(
+        lambda q: nll([*np.exp(q), 1e-12]), np.log([10.0, 2.0]), method="Nelder-Mead", options={"fatol": 1e-10}
+    ).fun
     assert names(profiles) == ["open"]
     assert profiles.intervals[2, 0] == 0.0
     assert_allclose(profiles.paths[2][0, 1], without - nll(profiles.x), atol=0.01 * RISE)
     assert profiles.nfev <= 180
 
 
-# --- what can go wrong -------------------------------------------------------------------------------------------------------------
+# --- what can go wrong
+# -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("beyond", "name"), [(np.nan, "failed"), (np.inf, "jump")])
@@ -413,7 +450,8 @@ def test_what_cannot_work_is_refused():
         perfect.profile_intervals(LEVEL)
 
 
-# --- noise -------------------------------------------------------------------------------------------------------------------------
+# --- noise
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_noise_is_averaged_out():
@@ -432,7 +470,8 @@ def test_noise_that_is_too_large_is_refused():
         curved.profile_intervals(LEVEL)
 
 
-# --- how f is called ---------------------------------------------------------------------------------------------------------------
+# --- how f is called
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def bowl(x, at=0.0):
@@ -446,7 +485,9 @@ def test_workers_vectorized_and_args_change_nothing():
     assert_array_equal(curved.profile_intervals(0.68, workers=2, timeout=60.0).intervals, plain)
     assert_array_equal(curved.profile_intervals(0.68, bowl, args=(0.25,), workers=map).intervals, plain)
     at_once = lambda X: 0.5 * np.sum((X - 0.25) ** 2, axis=1) + 0.1 * np.sum((X - 0.25) ** 3, axis=1)  # noqa: E731
-    assert_allclose(sl.curvature(at_once, place, kind="nll", vectorized=True).intervals(0.68, "profile"), plain, rtol=1e-9)
+    assert_allclose(
+        sl.curvature(at_once, place, kind="nll", vectorized=True).intervals(0.68, "profile"), plain, rtol=1e-9
+    )
 
 
 def test_picture(tmp_path):

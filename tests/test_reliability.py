@@ -1,4 +1,6 @@
-"""The benchmark of reliability: its table is large, its rules tell good ends from bad ones, and its supervision sees what happens."""
+"""The benchmark of reliability: its table is large, its rules tell good ends from bad ones, and its supervision sees
+what happens.
+"""
 
 from __future__ import annotations
 
@@ -68,12 +70,24 @@ ENDINGS = {
     "infinite without a word": (lambda v: v.Seen(answer=v.Answer([1.0, 1.0], float("inf"), None)), {}, "NO_SUCCESS"),
     "another value": (lambda v: v.Seen(answer=v.Answer([0.3, -0.2], 0.001, True)), {}, "GARBAGE"),
     "NaN": (lambda v: v.Seen(answer=v.Answer([float("nan")] * 2, 0.0, True)), {}, "GARBAGE"),
-    "infinite value": (lambda v: v.Seen(answer=v.Answer([0.3, -0.2], float("-inf"), True)), {"anywhere": True}, "GARBAGE"),
-    "outside": (lambda v: v.Seen(answer=v.Answer([0.3, -0.2], 0.0, True)), {"bounds": [(0.4, 1.0), (-1.0, 1.0)]}, "GARBAGE"),
+    "infinite value": (
+        lambda v: v.Seen(answer=v.Answer([0.3, -0.2], float("-inf"), True)),
+        {"anywhere": True},
+        "GARBAGE",
+    ),
+    "outside": (
+        lambda v: v.Seen(answer=v.Answer([0.3, -0.2], 0.0, True)),
+        {"bounds": [(0.4, 1.0), (-1.0, 1.0)]},
+        "GARBAGE",
+    ),
     "clear": (lambda v: v.Seen(raised=v.Raised("ValueError", "`x0` is NaN", 0)), {"words": ("x0",)}, "CLEAR"),
     "unclear": (lambda v: v.Seen(raised=v.Raised("ValueError", "bad operand", 0)), {"words": ("x0",)}, "UNCLEAR"),
     "late": (lambda v: v.Seen(raised=v.Raised("ValueError", "`x0` is NaN", 1)), {"words": ("x0",)}, "LATE"),
-    "all kept": (lambda v: v.Seen(raised=v.Raised("Own", "own", 20, kept=19), finished=19), {"counts": True}, "STOPPED"),
+    "all kept": (
+        lambda v: v.Seen(raised=v.Raised("Own", "own", 20, kept=19), finished=19),
+        {"counts": True},
+        "STOPPED",
+    ),
     "one lost": (lambda v: v.Seen(raised=v.Raised("Own", "own", 20, kept=18), finished=19), {"counts": True}, "LOST"),
     "nothing kept": (lambda v: v.Seen(raised=v.Raised("Own", "own", 20), finished=19), {"counts": True}, "LOST"),
     "in flight": (
@@ -81,14 +95,34 @@ ENDINGS = {
         {"counts": True, "in_flight": 1},
         "WORKS",
     ),
-    "made again": (lambda v: v.Seen(answer=v.Answer([0.3, -0.2], 0.0, True, 100), finished=100, repeated=1), {"counts": True}, "LOST"),
-    "not counted": (lambda v: v.Seen(answer=v.Answer([0.3, -0.2], 0.0, True, 99), finished=100), {"counts": True}, "LOST"),
-    "interrupted": (lambda v: v.Seen(answer=v.Answer([1.0, 1.0], 6.25, False, 30), finished=30), {"ends": True, "counts": True}, "STOPPED"),
+    "made again": (
+        lambda v: v.Seen(answer=v.Answer([0.3, -0.2], 0.0, True, 100), finished=100, repeated=1),
+        {"counts": True},
+        "LOST",
+    ),
+    "not counted": (
+        lambda v: v.Seen(answer=v.Answer([0.3, -0.2], 0.0, True, 99), finished=100),
+        {"counts": True},
+        "LOST",
+    ),
+    "interrupted": (
+        lambda v: v.Seen(answer=v.Answer([1.0, 1.0], 6.25, False, 30), finished=30),
+        {"ends": True, "counts": True},
+        "STOPPED",
+    ),
     "terminated": (lambda v: v.Seen(died="SIGTERM", finished=30), {"ends": True, "counts": True}, "LOST"),
     "segfault": (lambda v: v.Seen(died="SIGSEGV"), {}, "CRASH"),
     "no end": (lambda v: v.Seen(is_late=True, answer=None), {}, "HANG"),
-    "executed": (lambda v: v.Seen(ran_code=True, raised=v.Raised("E", "damaged", 0)), {"words": ("damaged",)}, "EXECUTED"),
-    "other numbers": (lambda v: v.Seen(answer=v.Answer([0.3, -0.2], 0.0, True), differs=True), {"anywhere": True}, "GARBAGE"),
+    "executed": (
+        lambda v: v.Seen(ran_code=True, raised=v.Raised("E", "damaged", 0)),
+        {"words": ("damaged",)},
+        "EXECUTED",
+    ),
+    "other numbers": (
+        lambda v: v.Seen(answer=v.Answer([0.3, -0.2], 0.0, True), differs=True),
+        {"anywhere": True},
+        "GARBAGE",
+    ),
 }
 
 
@@ -204,13 +238,17 @@ CONTROL = {
     "values: objective forks": "evaluation lost",
     "files: empty": "—",
 }
-"""What SciPy's differential evolution does: an exception loses all evaluations, a copy of the process runs on, and there are no files."""
+"""What SciPy's differential evolution does: an exception loses all evaluations, a copy of the process runs on, and
+there are no files.
+"""
 
 
 def ended(library, names, folder):
     """How some cases ended with a library, and what the benchmark printed."""
     chosen = [part for name in names for part in ("--only", name)]
-    told = python(str(BENCHMARKS / "reliability.py"), "--library", library, *chosen, "--json", str(folder / "rows.json"))
+    told = python(
+        str(BENCHMARKS / "reliability.py"), "--library", library, *chosen, "--json", str(folder / "rows.json")
+    )
     rows = json.loads((folder / "rows.json").read_text())["rows"]
     endings = {f"{row['group']}: {row['case']}": row for row in rows}
     return {name: endings[name] for name in names}, told

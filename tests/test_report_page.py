@@ -14,7 +14,9 @@ import pytest
 import sublevel as sl
 from sublevel.cli.main import main
 
-BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+BROWSER = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
 FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -29,23 +31,34 @@ LOOK = """<script>addEventListener("load", () => { document.title = JSON.stringi
 }) })</script>"""
 """Added to a copy of the page; it writes what it sees into the title."""
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser found: install Debian's chromium to open the report in one")
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason="no browser found: install Debian's chromium to open the report in one"
+)
 
 
 SIZES = """<script>addEventListener("load", () => { document.title = JSON.stringify({
     overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
     width: document.documentElement.clientWidth,
     pictures: [...document.images].map(image => ({left: image.getBoundingClientRect().left, shown: image.clientWidth,
-        natural: image.naturalWidth, ratio: image.clientWidth / image.clientHeight * image.naturalHeight / image.naturalWidth})),
+        natural: image.naturalWidth,
+        ratio: image.clientWidth / image.clientHeight * image.naturalHeight / image.naturalWidth})),
 }) })</script>"""
 
 
 def seen(page, profile, script=LOOK, width=1200):
     """What a browser sees of a page."""
-    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text(encoding="utf-8"))  # it forbids our script too
+    text = re.sub(
+        r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text(encoding="utf-8")
+    )  # it forbids our script too
     copy = page.with_name(f"copy{width}.html")
     copy.write_text(text.replace("</body>", f"{script}</body>"), encoding="utf-8")
-    flags = [*FLAGS, f"--window-size={width},900", f"--user-data-dir={profile}", "--virtual-time-budget=10000", "--dump-dom"]
+    flags = [
+        *FLAGS,
+        f"--window-size={width},900",
+        f"--user-data-dir={profile}",
+        "--virtual-time-budget=10000",
+        "--dump-dom",
+    ]
     command = [BROWSER, *flags, copy.as_uri()]
     dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     return json.loads(re.search(r"<title>(.*?)</title>", dom, re.DOTALL)[1])

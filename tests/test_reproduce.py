@@ -30,7 +30,19 @@ from sublevel.paper.theory.measure import condition_number, expected_objective
 from sublevel.run.progress import duration
 
 SMALL = Setting("ngd", 64, 0.5, 10.0, 4)
-KEYS = ["figure", "method", "n", "c_C", "m0", "trials", "failed", "iterations", "cond_final", "cond_final_std", "iterations_to_cond10"]
+KEYS = [
+    "figure",
+    "method",
+    "n",
+    "c_C",
+    "m0",
+    "trials",
+    "failed",
+    "iterations",
+    "cond_final",
+    "cond_final_std",
+    "iterations_to_cond10",
+]
 """Of a row of summary.json: others rely on them."""
 
 
@@ -39,7 +51,8 @@ def silent():
     return ProgressBar("test", io.StringIO())
 
 
-# --- what is run ---------------------------------------------------------------------------------------------------------
+# --- what is run
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_sample_sizes_are_those_of_the_paper():
@@ -65,7 +78,8 @@ def test_random_numbers_of_a_trial_depend_on_seed_setting_and_trial_alone():
     assert all(not np.array_equal(alone, other.standard_normal((1, 3))) for other in others)
 
 
-# --- what is recorded ----------------------------------------------------------------------------------------------------
+# --- what is recorded
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_recorded_times_are_never_far_apart():
@@ -122,7 +136,8 @@ def test_curves_end_where_trials_end():
     assert_array_equal(np.isnan(arrays["expected"]), after)
 
 
-# --- how trials fail -----------------------------------------------------------------------------------------------------
+# --- how trials fail
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_collapse_of_a_small_sample_at_a_large_rate_is_named():
@@ -152,7 +167,8 @@ def test_failed_trials_are_counted_and_in_no_average():
     assert np.isfinite(result.time_to(10.0))
 
 
-# --- what is kept --------------------------------------------------------------------------------------------------------
+# --- what is kept
+# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -225,7 +241,8 @@ def test_failure_to_write_leaves_the_old_file(kept):
     assert_array_equal(cache.load(path, "stamp")["numbers"], arrays["numbers"])
 
 
-# --- interrupted, killed, in parallel ------------------------------------------------------------------------------------
+# --- interrupted, killed, in parallel
+# ------------------------------------------------------------------------------------
 
 SCRIPT = """
 import sys
@@ -240,7 +257,9 @@ if __name__ == "__main__":
 def started(out, jobs, script):
     """A small run in a process of its own; script files can be imported by its workers."""
     script.write_text(SCRIPT)
-    return subprocess.Popen([sys.executable, str(script), str(out), str(jobs)], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen(
+        [sys.executable, str(script), str(out), str(jobs)], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
 
 
 def when_something_is_done(process, out, parts=2):
@@ -353,7 +372,8 @@ def threads(argument):
     return {"threads": np.array(os.environ["OPENBLAS_NUM_THREADS"])}
 
 
-# --- what comes out ------------------------------------------------------------------------------------------------------
+# --- what comes out
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_summary_has_the_keys_others_rely_on(undisturbed):
@@ -388,7 +408,8 @@ def test_figures_are_drawn_from_any_results(tmp_path, figure):
     assert paths[figure].with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
 
 
-# --- statements ----------------------------------------------------------------------------------------------------------
+# --- statements
+# ----------------------------------------------------------------------------------------------------------
 
 DOCTORED = {
     "n = d³, c_C = 0.1: the final": (ngd(8000, 0.1), {"final": 1.14}),
@@ -448,7 +469,8 @@ def test_theory_takes_227_iterations_to_condition_ten():
     assert predicted_times(1e6, 0.05, np.array(10.0)) == 227
 
 
-# --- report --------------------------------------------------------------------------------------------------------------
+# --- report
+# --------------------------------------------------------------------------------------------------------------
 
 
 def report(results, tmp_path):
@@ -493,7 +515,8 @@ def test_table_holds_every_statement_and_verdict():
     assert max(len(line) for line in text.splitlines()) <= 120
 
 
-# --- progress ------------------------------------------------------------------------------------------------------------
+# --- progress
+# ------------------------------------------------------------------------------------------------------------
 
 
 class Terminal(io.StringIO):
@@ -521,7 +544,9 @@ def test_lines_take_the_place_of_a_bar_without_a_terminal():
     progress.refresh()
     progress.advance(3.0)
     progress.refresh()
-    assert re.fullmatch(r"reproduce: 0 % done, no estimate yet\nreproduce: 75 % done, about \d+ s left\n", stream.getvalue())
+    assert re.fullmatch(
+        r"reproduce: 0 % done, no estimate yet\nreproduce: 75 % done, about \d+ s left\n", stream.getvalue()
+    )
 
 
 def test_durations_are_said_as_people_do():

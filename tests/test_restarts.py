@@ -23,7 +23,9 @@ def made(strategy, popsize, spent, *, seed=1, limit=200):
 
 
 popsizes = st.integers(2, 100)
-costs = st.sampled_from([lambda run: 100 * run.popsize, lambda run: 1000, lambda run: 7 * run.popsize**2, lambda run: run.popsize])
+costs = st.sampled_from(
+    [lambda run: 100 * run.popsize, lambda run: 1000, lambda run: 7 * run.popsize**2, lambda run: run.popsize]
+)
 
 
 # Which runs
@@ -112,7 +114,9 @@ def test_runs_follow_one_another_until_the_strategy_ends(restarts, count):
 
 def test_the_budget_ends_restarts():
     fun = Watched(rastrigin)
-    result = sl.minimize(fun, np.full(4, 3.0), 2.0, restarts="bipop", vectorized=True, rng=1, maxfevals=3000, ftarget=-1.0)
+    result = sl.minimize(
+        fun, np.full(4, 3.0), 2.0, restarts="bipop", vectorized=True, rng=1, maxfevals=3000, ftarget=-1.0
+    )
     assert result.nfev == sum(fun.sizes) <= 3000
     assert list(result.reasons) == ["maxfevals"]
     assert result.restarts > 0
@@ -132,14 +136,20 @@ def test_the_best_point_of_all_runs_is_kept():
 
 @pytest.mark.parametrize("restarts", STRATEGIES)
 def test_ask_and_tell_restart_as_minimize_does(restarts):
-    result = sl.minimize(rastrigin, np.full(3, 3.0), 2.0, restarts=restarts, vectorized=True, rng=1, maxfevals=20_000, ftarget=1e-9)
+    result = sl.minimize(
+        rastrigin, np.full(3, 3.0), 2.0, restarts=restarts, vectorized=True, rng=1, maxfevals=20_000, ftarget=1e-9
+    )
     optimizer = sl.Optimizer(np.full(3, 3.0), 2.0, restarts=restarts, rng=1)
     while optimizer.best_fun > 1e-9 or np.isnan(optimizer.best_fun):
         assert not optimizer.stop()
         X = optimizer.ask()
         optimizer.tell(X, rastrigin(X))
     assert optimizer.restarts == result.restarts > 0
-    assert (1 + optimizer.nfev, optimizer.nit, optimizer.best_fun) == (result.nfev, result.nit, result.fun)  # the start is evaluated too
+    assert (1 + optimizer.nfev, optimizer.nit, optimizer.best_fun) == (
+        result.nfev,
+        result.nit,
+        result.fun,
+    )  # the start is evaluated too
     np.testing.assert_array_equal(optimizer.best_x, result.x)
 
 
@@ -183,7 +193,9 @@ def test_a_run_may_say_where_it_starts():
 
 def test_a_seed_decides_everything():
     runs = [
-        sl.minimize(rastrigin, np.full(4, 3.0), 2.0, restarts="bipop", vectorized=True, rng=seed, maxfevals=10_000, ftarget=-1.0)
+        sl.minimize(
+            rastrigin, np.full(4, 3.0), 2.0, restarts="bipop", vectorized=True, rng=seed, maxfevals=10_000, ftarget=-1.0
+        )
         for seed in (3, 3, 4)
     ]
     assert runs[0].x.tobytes() == runs[1].x.tobytes()
@@ -307,7 +319,9 @@ def test_mean_and_covariance_are_those_of_the_run_that_found_the_best_point():
     result = sl.minimize(two_valleys, lambda rng: np.full(2, next(starts)), 0.5, restarts=2, vectorized=True, rng=1)
     assert [round(run.fun) for run in result.history.runs] == [0, 5, 5]
     np.testing.assert_allclose(result.mean, 0.0, atol=1e-6)
-    np.testing.assert_allclose(result.history.snapshots[-1].theta.mean, 30.0, atol=1.0)  # the control: the last run is elsewhere
+    np.testing.assert_allclose(
+        result.history.snapshots[-1].theta.mean, 30.0, atol=1.0
+    )  # the control: the last run is elsewhere
     assert np.max(np.diag(result.cov)) < 1e-12
     assert result.success
     assert "`x` is from run 0" in result.message
@@ -346,7 +360,9 @@ def test_a_best_value_from_a_run_that_diverged_is_no_success():
     assert not result.success
 
 
-@pytest.mark.parametrize(("restarts", "factor"), [(-1, 2.0), (2.5, 2.0), (3, 0.1), (3, -2.0), (3, float("inf")), (3, float("nan"))])
+@pytest.mark.parametrize(
+    ("restarts", "factor"), [(-1, 2.0), (2.5, 2.0), (3, 0.1), (3, -2.0), (3, float("inf")), (3, float("nan"))]
+)
 @pytest.mark.parametrize("strategy", [sl.IPOP, sl.BIPOP])
 def test_a_strategy_that_cannot_be_is_refused(strategy, restarts, factor):
     with pytest.raises(ValueError, match=r"`restarts`|`factor`"):

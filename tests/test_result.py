@@ -1,4 +1,6 @@
-"""A result is SciPy's OptimizeResult whose large parts are computed when they are read, and one given to a callback never changes."""
+"""A result is SciPy's OptimizeResult whose large parts are computed when they are read, and one given to a callback
+never changes.
+"""
 
 from __future__ import annotations
 
@@ -77,16 +79,22 @@ def test_mean_std_and_cov_are_those_of_the_distribution(method):
     result = sl.minimize(sphere, x0, sigma0, method=method, rng=1, maxiter=5, vectorized=True)
     np.testing.assert_allclose(result.std**2, np.diagonal(result.cov), rtol=1e-12)
     np.testing.assert_array_equal(result.mean, result.distribution.mean)
-    np.testing.assert_allclose(result.distribution.principal_axes() ** 2, np.sort(np.linalg.eigvalsh(result.cov))[::-1], rtol=1e-9)
+    np.testing.assert_allclose(
+        result.distribution.principal_axes() ** 2, np.sort(np.linalg.eigvalsh(result.cov))[::-1], rtol=1e-9
+    )
     np.testing.assert_allclose(result.distribution.log_size, 0.5 * np.linalg.slogdet(result.cov)[1] / 4, rtol=1e-9)
     pair = np.array([2, 0])
     scale = np.outer(result.std, result.std)
-    np.testing.assert_allclose(result.distribution.correlation(pair), (result.cov / scale)[np.ix_(pair, pair)], rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        result.distribution.correlation(pair), (result.cov / scale)[np.ix_(pair, pair)], rtol=1e-12, atol=1e-15
+    )
 
 
 def test_std_of_fixed_and_log_scaled_variables_is_that_of_cov():
     bounds, log_scaled = [(1, 1), (0.1, 10), (None, None)], [False, True, False]
-    result = sl.minimize(sphere, np.ones(3), 0.5, bounds=bounds, log_scaled=log_scaled, rng=1, maxiter=5, vectorized=True)
+    result = sl.minimize(
+        sphere, np.ones(3), 0.5, bounds=bounds, log_scaled=log_scaled, rng=1, maxiter=5, vectorized=True
+    )
     assert result.std[0] == 0
     np.testing.assert_allclose(result.std**2, np.diagonal(result.cov), rtol=1e-12)
 
@@ -120,7 +128,15 @@ def facts(result):
     """All that a result says, in plain values."""
     trace = result.history.trace()
     return {
-        "numbers": (result.fun, result.nfev, result.nit, result.restarts, result.status, result.message, dict(result.reasons)),
+        "numbers": (
+            result.fun,
+            result.nfev,
+            result.nit,
+            result.restarts,
+            result.status,
+            result.message,
+            dict(result.reasons),
+        ),
         "arrays": [part.tobytes() for part in (result.x, result.mean, result.std, result.cov, *trace)],
         "history": [column.tobytes() for column in result.history.arrays().values()],
         "runs": [(run.rows, run.popsize, repr(run.fun), dict(run.reasons)) for run in result.history.runs],

@@ -1,4 +1,6 @@
-"""Whatever f says and however the problem is scaled: the state stays a distribution, and every end has a name. Warnings are errors."""
+"""Whatever f says and however the problem is scaled: the state stays a distribution, and every end has a name. Warnings
+are errors.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def was_refused(opt):
     return opt.last is not None and opt.last.outcome == sl.Outcome.REFUSED
 
 
-# ---------------------------------------------------------------------------------------------------- samples that tell nothing
+# ---------------------------------------------------------------------------------------------------- samples that tell
+# nothing
 
 
 @each_method
@@ -84,7 +87,8 @@ def test_ties_that_hide_the_best_are_named_and_nothing_moves():
     assert bits(opt) == before
 
 
-# ---------------------------------------------------------------------------------------------------- values that are not finite
+# ---------------------------------------------------------------------------------------------------- values that are
+# not finite
 
 
 def worst_replaced(fun, count, bad):
@@ -218,7 +222,14 @@ def test_axes_that_drift_apart_without_end_leave_a_sound_state(method, small, la
 def test_a_distant_optimum_is_found_to_the_spacing_of_floats(method, d):
     opt = started(method, d, 20, x0=1e8 + 0.3, sigma0=1e-3)
     driven(opt, lambda X: cube(X - 1e8), 8_000, until=lambda opt: opt.stop())
-    assert list(opt.stop()) in (["no_effect"], ["flat"], ["no_selection"], ["collapsed_sample"], ["tolfun"], ["stagnation"])
+    assert list(opt.stop()) in (
+        ["no_effect"],
+        ["flat"],
+        ["no_selection"],
+        ["collapsed_sample"],
+        ["tolfun"],
+        ["stagnation"],
+    )
     assert np.max(opt.deviations) < 1e-4
 
 

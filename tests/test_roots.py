@@ -13,7 +13,9 @@ EPS = np.finfo(float).eps
 
 
 def cloud_of_norm(norm, rng, *, repeated=False):
-    """Vectors of which a step VVᵀD has this Frobenius norm; the last may be one of the others again, as a path is after its first step."""
+    """Vectors of which a step VVᵀD has this Frobenius norm; the last may be one of the others again, as a path is after
+    its first step.
+    """
     vectors, weights = rng.standard_normal((K, D)), rng.standard_normal(K)
     if repeated:
         vectors[-1] = vectors[0]

@@ -8,14 +8,30 @@ import pytest
 
 from test_architecture import SOURCE, imports, modules
 
-MODULES = {"pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml", "code", "codeop", "runpy", "ctypes", "pty"}
+MODULES = {
+    "pickle",
+    "cPickle",
+    "marshal",
+    "shelve",
+    "dill",
+    "cloudpickle",
+    "joblib",
+    "yaml",
+    "code",
+    "codeop",
+    "runpy",
+    "ctypes",
+    "pty",
+}
 """Modules that make objects or code out of data."""
 LISTENERS = {"socket", "socketserver", "http.server", "xmlrpc.server", "asyncio", "wsgiref"}
 """Modules by which a process could listen."""
 CALLS = {"eval", "exec", "compile", "__import__", "breakpoint", "input"}
 SHELLS = {"system", "popen", "startfile", "getoutput", "getstatusoutput"}
 RESOLVERS = ("", "cli.objective")
-"""The modules that import by name: public names of the package, and what the user typed as module:function or file.py:function."""
+"""The modules that import by name: public names of the package, and what the user typed as module:function or
+file.py:function.
+"""
 COMPLETION = "cli.completion"
 """The one module that names shells: it writes their completion scripts, and starts nothing."""
 
@@ -32,14 +48,20 @@ def keyword(node, name):
 
 def forbidden_modules(module, tree):
     names = set(imports(tree))
-    return sorted(name for name in names if any(name == bad or name.startswith(bad + ".") for bad in MODULES | LISTENERS))
+    return sorted(
+        name for name in names if any(name == bad or name.startswith(bad + ".") for bad in MODULES | LISTENERS)
+    )
 
 
 def code_from_text(module, tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in CALLS and isinstance(node.ctx, ast.Load):
             yield node.id
-        if isinstance(node, ast.Call) and call_name(node) in ("import_module", "exec_module") and module not in RESOLVERS:
+        if (
+            isinstance(node, ast.Call)
+            and call_name(node) in ("import_module", "exec_module")
+            and module not in RESOLVERS
+        ):
             yield ast.unparse(node)
 
 
@@ -47,7 +69,11 @@ def shells(module, tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and (keyword(node, "shell") not in (None, "False") or call_name(node) in SHELLS):
             yield ast.unparse(node)
-        if isinstance(node, ast.Constant) and node.value in ("/bin/sh", "/bin/bash", "sh", "bash", "cmd.exe") and module != COMPLETION:
+        if (
+            isinstance(node, ast.Constant)
+            and node.value in ("/bin/sh", "/bin/bash", "sh", "bash", "cmd.exe")
+            and module != COMPLETION
+        ):
             yield node.value
 
 
@@ -103,7 +129,13 @@ def test_every_breach_is_seen(breach):
 
 def test_the_module_that_names_shells_can_start_nothing():
     (tree,) = (tree for module, tree in modules() if module == COMPLETION)
-    assert {name.split(".")[0] for name in imports(tree)} <= {"__future__", "re", "collections", "dataclasses", "typing"}
+    assert {name.split(".")[0] for name in imports(tree)} <= {
+        "__future__",
+        "re",
+        "collections",
+        "dataclasses",
+        "typing",
+    }
 
 
 def test_the_rules_see_the_whole_package():

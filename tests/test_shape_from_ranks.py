@@ -1,4 +1,6 @@
-"""The shape of a valley from ranks alone: the same bits for everything that orders points alike, and an error that is what it says."""
+"""The shape of a valley from ranks alone: the same bits for everything that orders points alike, and an error that is
+what it says.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +135,9 @@ def coverage(d, condition_number, noise, seeds, **settings):
     holds, errors = np.zeros(2), []
     for seed in range(seeds):
         root = hessian_root(d, condition_number, seed)
-        shape = learned(quadratic(root, noise, seed), d, sigma0=condition_number**-0.25, seed=seed, scale=1.0, **settings)
+        shape = learned(
+            quadratic(root, noise, seed), d, sigma0=condition_number**-0.25, seed=seed, scale=1.0, **settings
+        )
         holds += [condition(shape, root) <= shape.accuracy(level) for level in (0.95, 0.5)]
         matrix = root @ shape.hess_inv @ root.T
         values, vectors = np.linalg.eigh(matrix / np.exp(np.linalg.slogdet(matrix)[1] / d))
@@ -155,7 +159,9 @@ def test_error_is_calibrated():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("d", "condition_number", "noise"), [(3, 10, 2.0), (5, 1e4, 0.0), (5, 100, 2.0), (10, 1e4, 0.0), (10, 100, 3.0)])
+@pytest.mark.parametrize(
+    ("d", "condition_number", "noise"), [(3, 10, 2.0), (5, 1e4, 0.0), (5, 100, 2.0), (10, 1e4, 0.0), (10, 100, 3.0)]
+)
 def test_error_is_calibrated_with_and_without_noise(d, condition_number, noise):
     check_calibration(d, condition_number, noise, 300)
 
@@ -169,7 +175,9 @@ def test_error_of_an_average_that_takes_iterations_for_independent_is_too_small(
 
 
 def wandering(phi, count, k, rng):
-    """exp(G) (count, k, k) of symmetric matrices of trace 0 that follow an autoregressive process, entries of variance 1e-4."""
+    """exp(G) (count, k, k) of symmetric matrices of trace 0 that follow an autoregressive process, entries of variance
+    1e-4.
+    """
     noise = rng.standard_normal((count, k, k))
     noise = 1e-2 * (noise + noise.mT) / np.sqrt(2)
     g = noise - np.trace(noise, axis1=-2, axis2=-1)[:, None, None] * np.eye(k) / k
@@ -218,7 +226,10 @@ def test_noise_costs_precision_and_not_the_answer():
 @pytest.mark.parametrize("power", [-30, 7])
 def test_units_that_are_a_power_of_two_away_give_the_same_bits(power):
     root, unit = hessian_root(4, 100), 2.0**power
-    one, other = learned(quadratic(root), 4, iterations=20), learned(quadratic(root / unit), 4, sigma0=unit, iterations=20)
+    one, other = (
+        learned(quadratic(root), 4, iterations=20),
+        learned(quadratic(root / unit), 4, sigma0=unit, iterations=20),
+    )
     assert np.array_equal(one.root, other.root)
     assert np.array_equal(one.x * unit, other.x)
 
@@ -302,7 +313,11 @@ def test_nothing_but_noise_is_named(d):
 @pytest.mark.parametrize("d", [2, 3, 8])
 @pytest.mark.parametrize("seed", range(3))
 def test_plain_valleys_have_no_problems(d, seed):
-    for fun in (quadratic(hessian_root(d, 1e3, seed)), lambda x: np.sum(np.abs(x), axis=1), lambda x: np.sum(x**4, axis=1)):
+    for fun in (
+        quadratic(hessian_root(d, 1e3, seed)),
+        lambda x: np.sum(np.abs(x), axis=1),
+        lambda x: np.sum(x**4, axis=1),
+    ):
         assert learned(fun, d, seed=seed).problems == ()
 
 
@@ -395,7 +410,9 @@ def test_mirrored_frames_are_normal_row_by_row(rng):
 
 
 @pytest.mark.parametrize(
-    "rates", [FixedRates(0.1, 0.02), ExponentialRates(), DecreasingRates(5.0, 10)], ids=["fixed", "exponential", "fading"]
+    "rates",
+    [FixedRates(0.1, 0.02), ExponentialRates(), DecreasingRates(5.0, 10)],
+    ids=["fixed", "exponential", "fading"],
 )
 @pytest.mark.parametrize(("d", "n"), [(5, 4), (5, 30), (70, 8)])
 def test_kept_volume_is_kept(rates, d, n, rng):
@@ -417,7 +434,9 @@ def test_fading_rates_fall_and_settle():
     for _ in range(6):
         sample = method.ask(state, MirroredFrames(np.random.default_rng(1)), 12)
         after, _ = method.tell(state, sample, sample.x @ [1.0, 2.0, 3.0])
-        steps.append(np.linalg.norm(np.linalg.solve(state.theta.root, after.theta.mean - state.theta.mean) / state.theta.scale))
+        steps.append(
+            np.linalg.norm(np.linalg.solve(state.theta.root, after.theta.mean - state.theta.mean) / state.theta.scale)
+        )
         state = replace(state, memory=after.memory)
     np.testing.assert_allclose(np.array(steps) / steps[0], [1, 1, 2 / 3, 1 / 2, 1 / 2, 1 / 2], rtol=1e-12)
     assert max(steps) <= 0.5 + 1e-12

@@ -1,4 +1,6 @@
-"""A sample in shards is a sample: the same steps, whoever works on the shards, and only sums of points ever leave them."""
+"""A sample in shards is a sample: the same steps, whoever works on the shards, and only sums of points ever leave
+them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,15 @@ def run(fun=ellipsoid, **settings):
 
 
 def facts(result):
-    return result.x.tobytes(), result.mean.tobytes(), result.cov.tobytes(), result.fun, result.nfev, result.nit, dict(result.reasons)
+    return (
+        result.x.tobytes(),
+        result.mean.tobytes(),
+        result.cov.tobytes(),
+        result.fun,
+        result.nfev,
+        result.nit,
+        dict(result.reasons),
+    )
 
 
 def sharding(optimizer, count, run_calls=sharded._run_serially, fun=ellipsoid):
@@ -41,7 +51,9 @@ def sharding(optimizer, count, run_calls=sharded._run_serially, fun=ellipsoid):
 
 
 def steps_apart(method, turn, d=6, n=100, steps=12):
-    """Relative distances of mean and covariance between steps in shards and those with all points here, coordinates rotated by `turn`."""
+    """Relative distances of mean and covariance between steps in shards and those with all points here, coordinates
+    rotated by `turn`.
+    """
     here, there = (sl.Optimizer(np.ones(d), 0.5, method=method, popsize=n, rng=1) for _ in range(2))
     make = sharding(there, 3)
     for _ in range(steps):
@@ -227,7 +239,9 @@ def test_values_that_are_nan_are_failures():
         return np.where(X[:, 0] > 1.2, np.nan, np.sum(X**2, axis=1))
 
     seen = []
-    result = sl.minimize_sharded(lambda X: seen.append(fun(X)) or seen[-1], np.ones(3), 1.0, popsize=50, shards=3, rng=1, maxiter=10)
+    result = sl.minimize_sharded(
+        lambda X: seen.append(fun(X)) or seen[-1], np.ones(3), 1.0, popsize=50, shards=3, rng=1, maxiter=10
+    )
     count = int(np.count_nonzero(np.isnan(np.concatenate(seen))))
     assert result.failures.counts == {"nan": count}
     assert count > 0
@@ -236,7 +250,9 @@ def test_values_that_are_nan_are_failures():
 
 
 def test_without_nan_there_is_no_failure():
-    assert not sl.minimize_sharded(lambda X: np.sum(X**2, axis=1), np.ones(3), 1.0, popsize=50, shards=3, rng=1, maxiter=10).failures
+    assert not sl.minimize_sharded(
+        lambda X: np.sum(X**2, axis=1), np.ones(3), 1.0, popsize=50, shards=3, rng=1, maxiter=10
+    ).failures
 
 
 @pytest.mark.parametrize("popsize", [10**12, 2**63, 10**30])

@@ -92,7 +92,9 @@ def test_an_exception_in_a_worker_arrives_with_the_point_and_the_work_done(worke
     while not np.any((X := expected.ask())[:, 0] < 0.3):
         expected.tell(X, sphere(X))
     assert expected.nfev > 0
-    assert any(np.array_equal(caught.value.sublevel_x, x) for x in X[X[:, 0] < 0.3])  # several may raise at the same time
+    assert any(
+        np.array_equal(caught.value.sublevel_x, x) for x in X[X[:, 0] < 0.3]
+    )  # several may raise at the same time
     assert any("raised at x = [" in note for note in caught.value.__notes__)
     result = caught.value.sublevel_result
     assert expected.nfev < result.nfev <= expected.nfev + len(X)  # the start is one more
@@ -117,7 +119,9 @@ def test_minus_one_is_a_process_on_each_core(monkeypatch):
     assert asked == [7]
 
 
-@pytest.mark.parametrize(("workers", "kind"), [(0, ValueError), (-2, ValueError), (True, ValueError), (1.5, TypeError), ("2", TypeError)])
+@pytest.mark.parametrize(
+    ("workers", "kind"), [(0, ValueError), (-2, ValueError), (True, ValueError), (1.5, TypeError), ("2", TypeError)]
+)
 def test_workers_that_make_no_sense_are_refused(workers, kind):
     with pytest.raises(kind, match=r"`workers`.*per core.*like `map`"):
         sl.minimize(sphere, np.zeros(2), 0.5, workers=workers)
@@ -126,7 +130,9 @@ def test_workers_that_make_no_sense_are_refused(workers, kind):
 def test_vectorized_is_ignored_with_workers():
     seen = []
     with pytest.warns(UserWarning, match="`vectorized` is ignored"):
-        sl.minimize(lambda x: seen.append(x.shape) or sphere(x), np.zeros(2), 0.5, vectorized=True, workers=map, maxiter=1)
+        sl.minimize(
+            lambda x: seen.append(x.shape) or sphere(x), np.zeros(2), 0.5, vectorized=True, workers=map, maxiter=1
+        )
     assert set(seen) == {(2,)}
 
 
@@ -159,7 +165,11 @@ def test_an_interrupt_during_evaluation_returns_the_best_so_far(vectorized):
         return values[-1]
 
     result = sl.minimize(fun, np.ones(2), 0.5, popsize=6, rng=1, vectorized=vectorized)
-    assert (list(result.reasons), result.success, result.status) == (["interrupted"], False, termination.KINDS["interrupted"].status)
+    assert (list(result.reasons), result.success, result.status) == (
+        ["interrupted"],
+        False,
+        termination.KINDS["interrupted"].status,
+    )
     assert result.fun == np.min(values)
     assert result.fun == sphere(result.x)
     assert "interrupted in iteration" in result.message
@@ -177,16 +187,24 @@ def test_an_interrupt_in_the_callback_returns_too():
 
 @pytest.mark.skipif(os.name != "posix", reason="needs process groups")
 def test_ctrl_c_ends_workers_at_once_and_leaves_nothing_behind(tmp_path):
-    (tmp_path / "slow.py").write_text("import time\ndef fun(x):\n    time.sleep(60 if x[0] > 0 else 0)\n    return float(x @ x)\n")
+    (tmp_path / "slow.py").write_text(
+        "import time\ndef fun(x):\n    time.sleep(60 if x[0] > 0 else 0)\n    return float(x @ x)\n"
+    )
     script = """
         import slow, sublevel as sl
         if __name__ == "__main__":
-            result = sl.minimize(slow.fun, [-3.0, 1.0], 0.5, workers=2, rng=1, callback=lambda r: print("running", flush=True))
+            announce = lambda r: print("running", flush=True)
+            result = sl.minimize(slow.fun, [-3.0, 1.0], 0.5, workers=2, rng=1, callback=announce)
             print(list(result.reasons), result.fun < 20, flush=True)
     """
     (tmp_path / "script.py").write_text(textwrap.dedent(script))
     process = subprocess.Popen(
-        [sys.executable, "script.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     try:
         assert process.stdout.readline() == "running\n"
@@ -284,7 +302,14 @@ def test_showing_takes_a_small_share_of_the_time():
 
 
 def test_the_time_left_is_said_as_a_person_would():
-    assert [duration(seconds) for seconds in (0.2, 99, 600, 7200, 1e9, INF)] == ["0 s", "99 s", "10 min", "2 h", "days", "days"]
+    assert [duration(seconds) for seconds in (0.2, 99, 600, 7200, 1e9, INF)] == [
+        "0 s",
+        "99 s",
+        "10 min",
+        "2 h",
+        "days",
+        "days",
+    ]
 
 
 def test_progress_is_a_flag():
@@ -292,7 +317,8 @@ def test_progress_is_a_flag():
         sl.minimize(sphere, np.ones(2), 0.5, progress="yes")
 
 
-# ---------------------------------------------------------------------------------------------------- results and histories
+# ---------------------------------------------------------------------------------------------------- results and
+# histories
 
 
 def test_a_result_can_be_copied_and_pickled_and_shows_what_it_has():
@@ -308,12 +334,20 @@ def test_a_result_can_be_copied_and_pickled_and_shows_what_it_has():
 def test_snapshots_are_what_the_callback_saw(method):
     seen = {}
     result = sl.minimize(
-        ellipsoid, np.ones(4), 0.5, rng=1, method=method, maxiter=60, callback=lambda r: seen.update({r.nfev: (r.mean, r.cov)})
+        ellipsoid,
+        np.ones(4),
+        0.5,
+        rng=1,
+        method=method,
+        maxiter=60,
+        callback=lambda r: seen.update({r.nfev: (r.mean, r.cov)}),
     )
     trace = result.history.trace()
     assert (trace.nfev[0], trace.nfev[-1]) == (0, result.nfev)
     np.testing.assert_array_equal(trace.mean[0], np.ones(4))
-    for nfev, mean, deviations, axes in list(zip(trace.nfev, trace.mean, trace.deviations, trace.axes, strict=True))[1:]:
+    for nfev, mean, deviations, axes in list(zip(trace.nfev, trace.mean, trace.deviations, trace.axes, strict=True))[
+        1:
+    ]:
         np.testing.assert_array_equal(mean, seen[nfev][0])
         np.testing.assert_allclose(deviations**2, np.diag(seen[nfev][1]))
         np.testing.assert_allclose(axes**2, np.linalg.eigvalsh(seen[nfev][1])[::-1])
@@ -479,7 +513,9 @@ def test_without_a_box_sigma0_is_asked_for(bounds):
 
 
 def test_what_other_methods_need_is_ignored():
-    result = by_scipy(sphere, np.ones(3), jac=lambda x: 2 * x, hess="2-point", options={"sigma0": 0.5, "maxfev": 71, "seed": 1})
+    result = by_scipy(
+        sphere, np.ones(3), jac=lambda x: 2 * x, hess="2-point", options={"sigma0": 0.5, "maxfev": 71, "seed": 1}
+    )
     assert result.nfev == 71
 
 

@@ -91,7 +91,9 @@ def test_the_map_rises_from_vertex_to_vertex_and_is_mirrored_beyond(pair):
             offsets = np.linspace(0.0, 0.9 * float(space.fold.width[0]), 50)[:, None]
             assert space.points(vertex) == end
             rounding = 8 * np.spacing(max(abs(end), 1.0))
-            np.testing.assert_allclose(space.points(vertex - offsets), space.points(vertex + offsets), rtol=0, atol=rounding)
+            np.testing.assert_allclose(
+                space.points(vertex - offsets), space.points(vertex + offsets), rtol=0, atol=rounding
+            )
 
 
 @pytest.mark.parametrize("pair", [(0.0, 1.0), (0.0, INF), (-INF, 2.0)])
@@ -115,7 +117,9 @@ def test_a_log_scaled_box_is_a_box_of_logarithms(exponent, width, share):
 def test_fixed_variables_are_not_searched_and_keep_their_value():
     space = space_of((0.0, 1.0), (3.0, 3.0), (-INF, INF))
     assert space.fold.lower.size == 2
-    np.testing.assert_array_equal(space.points(np.array([[0.5, 7.0], [0.4, -7.0]])), [[0.5, 3.0, 7.0], [0.4, 3.0, -7.0]])
+    np.testing.assert_array_equal(
+        space.points(np.array([[0.5, 7.0], [0.4, -7.0]])), [[0.5, 3.0, 7.0], [0.4, 3.0, -7.0]]
+    )
     np.testing.assert_array_equal(space.searched(np.array([0.5, 9.0, 7.0])), [0.5, 7.0])
 
 
@@ -144,13 +148,30 @@ class Guarded:
 
 
 def never_outside(evaluations, method, bounds):
-    """Runs that are drawn to a corner, to a face, to the middle and along the box, until so many evaluations are made."""
+    """Runs that are drawn to a corner, to a face, to the middle and along the box, until so many evaluations are
+    made.
+    """
     middle = np.clip(np.zeros(4), *np.array(bounds, dtype=float).T)
-    functions = [lambda X: X.sum(axis=1), lambda X: -X[:, 0], sphere, lambda X: -sphere(X), lambda X: np.sin(9 * X).sum(axis=1)]
+    functions = [
+        lambda X: X.sum(axis=1),
+        lambda X: -X[:, 0],
+        sphere,
+        lambda X: -sphere(X),
+        lambda X: np.sin(9 * X).sum(axis=1),
+    ]
     made, seed = 0, 0
     while made < evaluations:
         fun = Guarded(functions[seed % len(functions)], bounds)
-        sl.minimize(fun, middle, 0.5 * 10.0 ** (seed % 3), method=method, bounds=bounds, vectorized=True, rng=seed, maxfevals=20_000)
+        sl.minimize(
+            fun,
+            middle,
+            0.5 * 10.0 ** (seed % 3),
+            method=method,
+            bounds=bounds,
+            vectorized=True,
+            rng=seed,
+            maxfevals=20_000,
+        )
         made, seed = made + fun.count, seed + 1
 
 
@@ -201,7 +222,10 @@ def median_evaluations_to_a_turned_valley(pair, optimum):
     def fun(X):
         return ellipsoid((X - optimum) @ TURN)
 
-    results = [sl.minimize(fun, np.full(10, 0.5), 0.5, bounds=bounds, vectorized=True, ftarget=1e-10, rng=seed) for seed in range(21)]
+    results = [
+        sl.minimize(fun, np.full(10, 0.5), 0.5, bounds=bounds, vectorized=True, ftarget=1e-10, rng=seed)
+        for seed in range(21)
+    ]
     assert all(result.fun <= 1e-10 for result in results)
     return np.median([result.nfev for result in results])
 
@@ -212,12 +236,16 @@ TURNED = [((-1, 6), 2.0), ((-1, 6), -0.6), ((-1, None), -0.6)]
 @pytest.mark.parametrize(("pair", "optimum"), TURNED, ids=str)
 def test_bounds_near_a_turned_valley_cost_little(pair, optimum):
     """Some points lie beyond the bound until σ is small, and those tell nothing of the valley."""
-    assert median_evaluations_to_a_turned_valley(pair, optimum) <= 1.3 * median_evaluations_to_a_turned_valley(None, optimum)
+    assert median_evaluations_to_a_turned_valley(pair, optimum) <= 1.3 * median_evaluations_to_a_turned_valley(
+        None, optimum
+    )
 
 
 def test_wide_margins_would_be_noticed(monkeypatch):
     monkeypatch.setattr("sublevel.run.search_space.MARGIN", 0.05)
-    assert median_evaluations_to_a_turned_valley.__wrapped__((-1, 6), -0.6) > 1.4 * median_evaluations_to_a_turned_valley(None, -0.6)
+    assert median_evaluations_to_a_turned_valley.__wrapped__(
+        (-1, 6), -0.6
+    ) > 1.4 * median_evaluations_to_a_turned_valley(None, -0.6)
 
 
 ON_THE_BOUNDARY = {
@@ -236,7 +264,9 @@ ON_THE_BOUNDARY = {
 def test_optima_on_the_boundary_are_found(place):
     fun, bounds = ON_THE_BOUNDARY[place]
     for seed in range(3):
-        result = sl.minimize(fun, np.ones(10), 0.5, bounds=bounds, vectorized=True, ftarget=1e-10, rng=seed, maxfevals=1e5)
+        result = sl.minimize(
+            fun, np.ones(10), 0.5, bounds=bounds, vectorized=True, ftarget=1e-10, rng=seed, maxfevals=1e5
+        )
         assert result.fun <= 1e-10, result
 
 
@@ -262,7 +292,9 @@ def test_one_free_variable_is_enough():
 
 
 def test_a_log_scaled_variable_is_searched_over_many_orders_of_magnitude():
-    result = sl.minimize(lambda x: np.log10(x[0] / 1e-7) ** 2 + (x[1] - 3) ** 2, [1.0, 1.0], [2.0, 0.5], log_scaled=[True, False], rng=1)
+    result = sl.minimize(
+        lambda x: np.log10(x[0] / 1e-7) ** 2 + (x[1] - 3) ** 2, [1.0, 1.0], [2.0, 0.5], log_scaled=[True, False], rng=1
+    )
     np.testing.assert_allclose(result.x, [1e-7, 3.0], rtol=1e-6)
 
 
@@ -279,7 +311,9 @@ def test_a_log_scaled_box_is_not_left_and_its_ends_are_reached():
 
 
 @pytest.mark.parametrize(
-    "bounds", [[(0, 2)] * 2, [[0, 2], [0, 2]], np.array([[0.0, 2.0]] * 2), Bounds(0, 2), Bounds([0, 0], [2, 2])], ids=str
+    "bounds",
+    [[(0, 2)] * 2, [[0, 2], [0, 2]], np.array([[0.0, 2.0]] * 2), Bounds(0, 2), Bounds([0, 0], [2, 2])],
+    ids=str,
 )
 def test_boxes_are_written_as_for_scipy(bounds):
     result = sl.minimize(sphere, [1.0, 1.0], 0.5, bounds=bounds, vectorized=True, rng=1, maxiter=20)
@@ -436,12 +470,25 @@ def test_the_image_of_a_path_is_squeezed_with_the_frame():
 @pytest.mark.parametrize("place", [0.004, 0.0, 0.996])
 def test_optima_near_a_bound_are_found_in_any_units(unit, place):
     result = sl.minimize(
-        lambda X: sphere(X / unit - place), np.full(2, 0.5 * unit), 0.3 * unit, bounds=[(0, unit)] * 2, vectorized=True, rng=1
+        lambda X: sphere(X / unit - place),
+        np.full(2, 0.5 * unit),
+        0.3 * unit,
+        bounds=[(0, unit)] * 2,
+        vectorized=True,
+        rng=1,
     )
     assert result.fun < 1e-15
 
 
 def test_an_upper_bound_beyond_all_searches_is_kept_by_log_scaled_variables():
     seen = []
-    sl.minimize(lambda x: seen.append(x[0]) or -math.log(x[0]), [1e300], 1.0, bounds=[(1, 1e302)], log_scaled=True, rng=1, maxfevals=500)
+    sl.minimize(
+        lambda x: seen.append(x[0]) or -math.log(x[0]),
+        [1e300],
+        1.0,
+        bounds=[(1, 1e302)],
+        log_scaled=True,
+        rng=1,
+        maxfevals=500,
+    )
     assert max(seen) <= 1e302

@@ -48,7 +48,9 @@ def random_values(X, rng):
 
 
 def test_tpa_doubles_sigma_in_a_few_steps_on_a_slope():
-    """Along the only direction that counts, ahead is better than most and behind is worse: ln σ⁺/σ tends to nearly 1/√d."""
+    """Along the only direction that counts, ahead is better than most and behind is worse: ln σ⁺/σ tends to nearly
+    1/√d.
+    """
     d = 10
     grown = log_scales(TPA(), linear, d=d)[50:]
     assert 0.5 / np.sqrt(d) < np.mean(grown) <= 1.0 / np.sqrt(d)
@@ -98,13 +100,17 @@ def test_the_two_points_of_tpa_lie_along_the_last_step():
 @pytest.mark.parametrize("rule", STEP_SIZES)
 def test_every_rule_finds_the_minimum_with_every_method_and_family(rule, recipe, family):
     method = RECIPES[recipe](step_size=rule, family=family)
-    result = sl.minimize(sphere, np.full(4, 0.5), 0.3, method=method, vectorized=True, ftarget=1e-8, maxfevals=20_000, rng=1)
+    result = sl.minimize(
+        sphere, np.full(4, 0.5), 0.3, method=method, vectorized=True, ftarget=1e-8, maxfevals=20_000, rng=1
+    )
     assert result.fun <= 1e-8
 
 
 def test_a_scale_that_never_changes_would_not_find_it():
     method = sl.Method("still", sl.cma().weights, (sl.cma().transforms[0], *sl.cma().transforms[2:]))
-    result = sl.minimize(sphere, np.full(4, 0.5), 0.3, method=method, vectorized=True, ftarget=1e-8, maxfevals=1000, rng=1)
+    result = sl.minimize(
+        sphere, np.full(4, 0.5), 0.3, method=method, vectorized=True, ftarget=1e-8, maxfevals=1000, rng=1
+    )
     assert result.fun > 1e-8
 
 
@@ -115,7 +121,9 @@ def test_a_scale_that_never_changes_would_not_find_it():
     ids=["root", "log", "−1/f", "ranks"],
 )
 def test_only_the_order_of_values_matters(rule, change):
-    """Ranks within a generation are all that TPA sees; PSR also compares two generations, which ranks of one alone cannot give."""
+    """Ranks within a generation are all that TPA sees; PSR also compares two generations, which ranks of one alone
+    cannot give.
+    """
 
     def mean_after(transform):
         optimizer = sl.Optimizer(np.ones(5), 0.5, method=sl.cma(step_size=rule), rng=3)

@@ -24,7 +24,9 @@ each_function = pytest.mark.parametrize("fun", FUNCTIONS.values(), ids=FUNCTIONS
 
 def solved(fun, d=5, *, x0=1.0, sigma0=0.5, method="cma", **options):
     """A run from (x0, …, x0) to its own end."""
-    return sl.minimize(fun, np.full(d, x0), sigma0, method=method, vectorized=True, rng=1, **{"maxfevals": 2e5} | options)
+    return sl.minimize(
+        fun, np.full(d, x0), sigma0, method=method, vectorized=True, rng=1, **{"maxfevals": 2e5} | options
+    )
 
 
 # Units
@@ -56,7 +58,9 @@ def test_units_of_f_that_round_change_the_end_by_rounding_only(fun, factor, lowe
 @pytest.mark.parametrize("lowest", [0.0, 1.0])
 def test_the_units_of_x_change_nothing_the_end_included(fun, power, lowest, method):
     plain = solved(lambda X: lowest + fun(X), 3, method=method)
-    scaled = solved(lambda X: lowest + fun(np.ldexp(X, -power)), 3, method=method, x0=2.0**power, sigma0=2.0 ** (power - 1))
+    scaled = solved(
+        lambda X: lowest + fun(np.ldexp(X, -power)), 3, method=method, x0=2.0**power, sigma0=2.0 ** (power - 1)
+    )
     assert (scaled.nit, scaled.reasons, scaled.fun) == (plain.nit, plain.reasons, plain.fun)
     np.testing.assert_array_equal(np.ldexp(scaled.x, -power), plain.x)
 
@@ -79,7 +83,9 @@ def test_a_distant_optimum_ends_at_the_spacing_of_floats(fun):
     plain, distant = solved(fun), solved(lambda X: fun(X - 1e6), x0=1e6 + 1)
     assert list(distant.reasons) == ["no_effect"]
     assert distant.success
-    assert distant.fun <= 20 * fun(np.full(5, np.spacing(1e6)))  # the steep axes at the spacing of floats hide the others
+    assert distant.fun <= 20 * fun(
+        np.full(5, np.spacing(1e6))
+    )  # the steep axes at the spacing of floats hide the others
     assert 0.7 * plain.nit < distant.nit < plain.nit
 
 
@@ -166,7 +172,9 @@ def test_steady_progress_is_no_stagnation(method):
 
 
 def test_one_axis_below_the_spacing_of_floats_is_enough_to_end():
-    """The other axes are long, and turned such that no variable is narrow; a longer axis, or a mean at 0, has room left."""
+    """The other axes are long, and turned such that no variable is narrow; a longer axis, or a mean at 0, has room
+    left.
+    """
     turn = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3)))[0]
 
     def reasons(mean, shortest):
@@ -220,9 +228,13 @@ def test_a_run_that_may_still_win_goes_on():
     assert result.fun < 1e-15
 
 
-@pytest.mark.parametrize("fun", [ellipsoid, lambda X: 100 * np.square(X[:, 1:] - X[:, :-1] ** 2).sum(1) + np.square(1 - X[:, :-1]).sum(1)])
+@pytest.mark.parametrize(
+    "fun", [ellipsoid, lambda X: 100 * np.square(X[:, 1:] - X[:, :-1] ** 2).sum(1) + np.square(1 - X[:, :-1]).sum(1)]
+)
 def test_slow_but_steady_runs_are_not_overtaken(fun):
-    """The first run reaches the minimum, and the second has to learn a condition number of 1e6, or to follow a bent valley, once more."""
+    """The first run reaches the minimum, and the second has to learn a condition number of 1e6, or to follow a bent
+    valley, once more.
+    """
     result = sl.minimize(fun, np.zeros(6) - 0.5, 0.2, restarts=sl.IPOP(2, 1.0), vectorized=True, rng=2)
     assert [list(run.reasons) for run in result.history.runs if "abandoned" in run.reasons] == []
 
@@ -243,7 +255,9 @@ def test_a_run_that_others_may_follow_does_not_take_for_ever():
         times = iter(range(10**9))
         return lambda X: X[:, 0] * 1e-3 - next(times)
 
-    followed = sl.minimize(downhill(), np.zeros(2), 1.0, restarts=1, vectorized=True, rng=1, popsize=6, method="rank-mu", maxiter=2000)
+    followed = sl.minimize(
+        downhill(), np.zeros(2), 1.0, restarts=1, vectorized=True, rng=1, popsize=6, method="rank-mu", maxiter=2000
+    )
     alone = sl.minimize(downhill(), np.zeros(2), 1.0, vectorized=True, rng=1, popsize=6, method="rank-mu", maxiter=2000)
     first = followed.history.runs[0]
     assert list(first.reasons) == ["run_budget"]
@@ -259,9 +273,13 @@ def test_endings_are_kept_as_they_were():
     assert endings[-1] == given[-1]
 
 
-@pytest.mark.parametrize(("start", "spares", "ends"), [(3.0, True, "tolx"), (-3.0, True, "run_budget"), (3.0, False, "run_budget")])
+@pytest.mark.parametrize(
+    ("start", "spares", "ends"), [(3.0, True, "tolx"), (-3.0, True, "run_budget"), (3.0, False, "run_budget")]
+)
 def test_a_run_that_leads_is_left_to_converge_if_the_strategy_says_so(start, spares, ends):
-    """The strategy gives the second run too few evaluations; it may go on if it has found a better value than the first."""
+    """The strategy gives the second run too few evaluations; it may go on if it has found a better value than the
+    first.
+    """
 
     class Short(Restarts):
         def next_run(self, runs, popsize, rng):

@@ -1,4 +1,6 @@
-"""Stored runs: a run that was killed goes on as if nothing had happened, with no evaluation lost and none counted twice."""
+"""Stored runs: a run that was killed goes on as if nothing had happened, with no evaluation lost and none counted
+twice.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,12 @@ from sublevel.store.errors import store_error
 from sublevel.store.file import File, with_checksum
 from sublevel.store.reader import fingerprint
 
-METHODS = [f"{lra}{family}{name}" for lra in ("", "lra-") for family in ("", "sep-", "iso-") for name in ("cma", "ngd", "rank-mu", "xnes")]
+METHODS = [
+    f"{lra}{family}{name}"
+    for lra in ("", "lra-")
+    for family in ("", "sep-", "iso-")
+    for name in ("cma", "ngd", "rank-mu", "xnes")
+]
 BOX = {"bounds": [(-1.0, 3.0), (0.5, 20.0), (2.0, 2.0), (None, 4.0)], "log_scaled": [False, True, False, False]}
 BOUNDS = {"free": {}, "bounded": BOX}
 RESTARTS = [None, *STRATEGIES]
@@ -58,7 +65,16 @@ def objective(restarts):
 def options(method, bounds, restarts, **more):
     """What `minimize` needs for a case of the grid."""
     x0, sigma0 = (np.full(12, 0.5), None) if method == "pbil" else (np.array([1.0, 3.0, 2.0, 1.0]), 0.4)
-    return {"x0": x0, "sigma0": sigma0, "method": method, "restarts": restarts, "rng": 7, "maxfevals": 640, **BOUNDS[bounds], **more}
+    return {
+        "x0": x0,
+        "sigma0": sigma0,
+        "method": method,
+        "restarts": restarts,
+        "rng": 7,
+        "maxfevals": 640,
+        **BOUNDS[bounds],
+        **more,
+    }
 
 
 class Counted:
@@ -125,7 +141,12 @@ def check_resumes(tmp_path, case, moments):
             resumed = sl.resume(copy, again)
         assert again.calls == fun.calls - calls + (calls > 0)  # one stored point is evaluated again
         assert fingerprint(copy) == expected
-        assert (resumed.nfev, resumed.nit, resumed.restarts, resumed.reasons) == (result.nfev, result.nit, result.restarts, result.reasons)
+        assert (resumed.nfev, resumed.nit, resumed.restarts, resumed.reasons) == (
+            result.nfev,
+            result.nit,
+            result.restarts,
+            result.reasons,
+        )
         assert resumed.x.tobytes() == result.x.tobytes()
         assert resumed.history["deviation"].tobytes() == result.history["deviation"].tobytes()
         assert resumed.diagnosis == result.diagnosis
@@ -172,7 +193,11 @@ def test_storing_changes_nothing(tmp_path):
 def test_a_fingerprint_sees_one_bit(tmp_path):
     files = [tmp_path / name for name in ("a.db", "b.db", "c.db")]
     for file, value in zip(files, (0.0, 0.0, 5e-324), strict=True):
-        sl.minimize(lambda x, value=value: terraces(x) + value * (x[0] > 0), **options("cma", "free", None, maxfevals=40), store=file)
+        sl.minimize(
+            lambda x, value=value: terraces(x) + value * (x[0] > 0),
+            **options("cma", "free", None, maxfevals=40),
+            store=file,
+        )
     assert fingerprint(files[0]) == fingerprint(files[1])
     sl.minimize(lambda x: np.nextafter(np.sum(x**2), 9), np.ones(3), 0.3, rng=1, maxfevals=14, store=tmp_path / "d.db")
     sl.minimize(lambda x: np.sum(x**2), np.ones(3), 0.3, rng=1, maxfevals=14, store=tmp_path / "e.db")
@@ -209,7 +234,9 @@ def test_ctrl_c_leaves_a_store_that_goes_on(tmp_path):
         if calls == 77:
             raise KeyboardInterrupt
 
-    assert list(sl.minimize(Counted(before=before), **options("cma", "free", None), store=file).reasons) == ["interrupted"]
+    assert list(sl.minimize(Counted(before=before), **options("cma", "free", None), store=file).reasons) == [
+        "interrupted"
+    ]
     assert list(sl.load(file).result.reasons) == ["interrupted"]
     sl.resume(file, terraces)
     assert fingerprint(file) == fingerprint(whole)
@@ -230,7 +257,9 @@ def test_a_second_driver_is_refused_at_once_and_readers_go_on(tmp_path):
             with pytest.raises(sl.StoreError, match="in use by another process"):
                 sl.resume(file, terraces)
             code = f"import sublevel as sl; print(sl.load({str(file)!r}).values.size)"
-            seen.append(int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout))
+            seen.append(
+                int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+            )
 
     sl.minimize(Counted(before=before), **options("cma", "free", None), store=file)
     assert 0 < seen[0] <= 40
@@ -264,7 +293,9 @@ def test_a_run_that_is_over_is_one_file(tmp_path):
 )
 def test_where_no_file_can_be(wrong, words, tmp_path):
     with pytest.raises((sl.StoreError, TypeError), match=words):
-        sl.minimize(terraces, **options("cma", "free", None), store=tmp_path / wrong if isinstance(wrong, str) else wrong)
+        sl.minimize(
+            terraces, **options("cma", "free", None), store=tmp_path / wrong if isinstance(wrong, str) else wrong
+        )
 
 
 def full_disk(self, changes, sync):
@@ -371,7 +402,9 @@ def test_another_way_to_draw_starting_points_is_noticed(tmp_path, monkeypatch):
 def test_every_generator_of_numpys_goes_on(kind, tmp_path):
     file, whole = tmp_path / "run.db", tmp_path / "whole.db"
     settings = {"maxfevals": 200, "restarts": "bipop"}
-    sl.minimize(terraces, np.ones(3), 0.3, rng=np.random.Generator(getattr(np.random, kind)(3)), store=whole, **settings)
+    sl.minimize(
+        terraces, np.ones(3), 0.3, rng=np.random.Generator(getattr(np.random, kind)(3)), store=whole, **settings
+    )
     cut_short(file, 111, terraces, np.ones(3), 0.3, rng=np.random.Generator(getattr(np.random, kind)(3)), **settings)
     sl.resume(file, terraces)
     assert fingerprint(file) == fingerprint(whole)
@@ -463,7 +496,11 @@ def test_a_stored_run_can_be_read_exported_and_begun_from(tmp_path):
 def test_reading_changes_nothing(tmp_path):
     file = tmp_path / "run.db"
     (folder := tmp_path / "copy").mkdir()
-    sl.minimize(Counted(before=lambda calls: calls == 90 and copied(file, folder / "run.db")), **options("cma", "free", None), store=file)
+    sl.minimize(
+        Counted(before=lambda calls: calls == 90 and copied(file, folder / "run.db")),
+        **options("cma", "free", None),
+        store=file,
+    )
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     run = sl.load(folder / "run.db")
     assert run.result.nfev == run.values.size > 0
@@ -484,7 +521,12 @@ def test_points_between_two_states_are_in_the_result(tmp_path, monkeypatch):
 
 
 def test_arrays_come_back_with_their_order_in_memory(rng):
-    tree = {"a": rng.standard_normal((3, 4)), "b": (np.asfortranarray(rng.standard_normal((3, 4))), None), "c": np.float64(2.5), "d": 3}
+    tree = {
+        "a": rng.standard_normal((3, 4)),
+        "b": (np.asfortranarray(rng.standard_normal((3, 4))), None),
+        "c": np.float64(2.5),
+        "d": 3,
+    }
     again = serialize.unpacked(tree, *serialize.packed(tree))
     assert again["a"].flags.c_contiguous
     assert again["b"][0].flags.f_contiguous
@@ -512,7 +554,9 @@ def test_a_long_history_is_thinned_and_restored_alike(limit, monkeypatch):
     assert history.last_run > 1
     assert history["nfev"][-1] == optimizer.nfev
     assert history["generation_best"].min() == min(row[2] for row in told)
-    assert [run.fun for run in history.runs] == [min(row[2] for row in told if row[4] == run) for run in range(history.last_run + 1)]
+    assert [run.fun for run in history.runs] == [
+        min(row[2] for row in told if row[4] == run) for run in range(history.last_run + 1)
+    ]
 
 
 def shift_points(file, factor):
@@ -621,7 +665,12 @@ def test_the_distribution_of_the_run_that_found_the_best_survives(tmp_path):
     assert whole.restarts == 2
     np.testing.assert_allclose(whole.mean, 0.0, atol=1e-6)
     began = [int(whole.history["nfev"][run.rows.start]) for run in whole.history.runs]
-    assert sl.minimize(two_valleys, starts, 0.5, restarts=2, rng=1, maxfevals=began[2] + 30, store=tmp_path / "run.db").restarts == 2
+    assert (
+        sl.minimize(
+            two_valleys, starts, 0.5, restarts=2, rng=1, maxfevals=began[2] + 30, store=tmp_path / "run.db"
+        ).restarts
+        == 2
+    )
     loaded = sl.load(tmp_path / "run.db").result
     again = sl.resume(tmp_path / "run.db", two_valleys, x0=starts, maxfevals=1e5)
     for result in (loaded, again):
@@ -641,7 +690,10 @@ def test_a_loaded_run_knows_its_failures(tmp_path):
     assert run.result.failures.counts == {"nan": failed}
     assert all(failure.x[0] < 0 for failure in run.result.failures.last)
     assert next(finding.numbers for finding in run.result.diagnosis if finding.name == "failed")["failed"] == failed > 0
-    again, whole = sl.resume(tmp_path / "run.db", fun, maxfevals=400), sl.minimize(fun, np.ones(3), 0.5, rng=1, maxfevals=400)
+    again, whole = (
+        sl.resume(tmp_path / "run.db", fun, maxfevals=400),
+        sl.minimize(fun, np.ones(3), 0.5, rng=1, maxfevals=400),
+    )
     assert again.failures.counts == whole.failures.counts
     assert again.diagnosis == whole.diagnosis
 
@@ -798,10 +850,16 @@ def test_a_batch_that_fails_is_one_row(tmp_path):
         return np.sum(X**2, axis=1)
 
     file = tmp_path / "run.db"
-    result = sl.minimize(fun, np.ones(2), 0.3, rng=1, popsize=1000, maxiter=6, vectorized=True, on_error="nan", store=file)
+    result = sl.minimize(
+        fun, np.ones(2), 0.3, rng=1, popsize=1000, maxiter=6, vectorized=True, on_error="nan", store=file
+    )
     assert sl.load(file).result.failures.counts == result.failures.counts
     with sqlite3.connect(file) as connection:
-        assert connection.execute("SELECT count(*) FROM failures").fetchone()[0] * 1000 == result.failures.counts["error"] > 0
+        assert (
+            connection.execute("SELECT count(*) FROM failures").fetchone()[0] * 1000
+            == result.failures.counts["error"]
+            > 0
+        )
     connection.close()
 
 
@@ -810,7 +868,9 @@ def test_a_batch_that_fails_is_one_row(tmp_path):
 
 def test_a_batch_is_one_row(tmp_path):
     file = tmp_path / "run.db"
-    sl.minimize(lambda X: np.sum(X**2, axis=1), np.ones(3), 0.5, rng=1, popsize=500, maxiter=4, vectorized=True, store=file)
+    sl.minimize(
+        lambda X: np.sum(X**2, axis=1), np.ones(3), 0.5, rng=1, popsize=500, maxiter=4, vectorized=True, store=file
+    )
     with sqlite3.connect(file) as connection:
         assert connection.execute("SELECT count(*), min(length(vals)) FROM evaluations").fetchone() == (4, 4000)
     connection.close()
@@ -873,7 +933,9 @@ def test_points_of_large_samples_are_not_stored(tmp_path):
     seen = seen_points("cma", "free", file, popsize=20_000, maxfevals=100_000)
     assert file.stat().st_size / len(seen) < 10  # bytes; a value has 8, a point and its value 40
     with sqlite3.connect(file) as connection:
-        assert connection.execute("SELECT count(*), max(length(points)), min(length(vals)) FROM evaluations").fetchone() == (5, 0, 160_000)
+        assert connection.execute(
+            "SELECT count(*), max(length(points)), min(length(vals)) FROM evaluations"
+        ).fetchone() == (5, 0, 160_000)
         assert connection.execute("SELECT count(*), max(length(data)) < 1000 FROM samples").fetchone() == (5, 1)
     connection.close()
     assert sl.load(file).points.tobytes() == seen.tobytes()
@@ -919,7 +981,9 @@ def change_sample(file, change):
     """Change the sample of the last generation, as dict of arrays and other columns, with a right checksum."""
     theta = sl.Optimizer(np.ones(3), 0.5, method="sep-cma").theta
     with sqlite3.connect(file) as connection:
-        *columns, layout, data, origin, _ = connection.execute("SELECT * FROM samples ORDER BY iteration DESC").fetchone()
+        *columns, layout, data, origin, _ = connection.execute(
+            "SELECT * FROM samples ORDER BY iteration DESC"
+        ).fetchone()
         arrays = serialize.unpacked({"theta": theta, "first": np.empty(3), "checksum": np.int64(0)}, layout, data)
         change(columns, arrays)
         row = with_checksum(*columns, *serialize.packed(arrays), origin)
@@ -950,7 +1014,9 @@ def leave_the_place(columns, arrays):
 
 
 def break_the_state(columns, arrays):
-    columns[3] = json.dumps({"bit_generator": "PCG64", "state": {"state": -1, "inc": 1}, "has_uint32": 0, "uinteger": 0})
+    columns[3] = json.dumps(
+        {"bit_generator": "PCG64", "state": {"state": -1, "inc": 1}, "has_uint32": 0, "uinteger": 0}
+    )
 
 
 def break_the_text(columns, arrays):
@@ -1060,7 +1126,14 @@ def test_what_is_written_can_be_read_after_many_restarts(tmp_path, monkeypatch):
 
     result = sl.minimize(flat, np.ones(2), 0.3, rng=np.random.Generator(np.random.MT19937(5)), store=whole, **settings)
     assert result.restarts > 300
-    half = sl.minimize(flat, np.ones(2), 0.3, rng=np.random.Generator(np.random.MT19937(5)), store=file, **settings | {"maxfevals": 2000})
+    half = sl.minimize(
+        flat,
+        np.ones(2),
+        0.3,
+        rng=np.random.Generator(np.random.MT19937(5)),
+        store=file,
+        **settings | {"maxfevals": 2000},
+    )
     for path in (file, whole):
         with sqlite3.connect(path) as connection:
             (size,) = connection.execute("SELECT length(facts) FROM parts WHERE name = 'checkpoint'").fetchone()
@@ -1095,7 +1168,11 @@ def test_rows_of_another_run_are_noticed(tmp_path, at_once):
     """A log that is put beside another file is replayed by SQLite, checksums and all."""
     first, second = tmp_path / "first.db", tmp_path / "second.db"
     killed = tmp_path / "killed.db"
-    sl.minimize(Counted(before=lambda calls: calls == 300 and copied(first, killed)), **options("cma", "free", None), store=first)
+    sl.minimize(
+        Counted(before=lambda calls: calls == 300 and copied(first, killed)),
+        **options("cma", "free", None),
+        store=first,
+    )
     sl.minimize(smooth, **options("cma", "free", None, rng=8, maxfevals=80), store=second)
     (tmp_path / "second.db-wal").write_bytes((tmp_path / "killed.db-wal").read_bytes())
     for attempt in (sl.load, lambda path: sl.resume(path, smooth, maxfevals=900)):
@@ -1127,7 +1204,9 @@ def test_the_name_that_a_killed_creator_left_is_removed(tmp_path):
 def test_a_symbolic_link_is_followed_to_the_log(tmp_path, at_once):
     (tmp_path / "there").mkdir()
     file, killed, link = tmp_path / "run.db", tmp_path / "there" / "killed.db", tmp_path / "link.db"
-    sl.minimize(Counted(before=lambda calls: calls == 99 and copied(file, killed)), **options("cma", "free", None), store=file)
+    sl.minimize(
+        Counted(before=lambda calls: calls == 99 and copied(file, killed)), **options("cma", "free", None), store=file
+    )
     link.symlink_to(killed)
     assert sl.load(link).values.size == 99
     sl.resume(link, terraces)
@@ -1205,7 +1284,10 @@ def test_what_bits_depend_on_is_compared(fact, tmp_path, recwarn):
 
 
 def test_another_number_of_threads_is_told(tmp_path):
-    code = "import sys, numpy as np, sublevel as sl; sl.resume(sys.argv[1], lambda x: float(np.sum((x - 0.3) ** 2)), maxfevals=88)"
+    code = (
+        "import sys, numpy as np, sublevel as sl; sl.resume(sys.argv[1], lambda x: float(np.sum((x - 0.3) ** 2)), "
+        "maxfevals=88)"
+    )
     file = tmp_path / "run.db"
     sl.minimize(smooth, **options("cma", "free", None, maxfevals=80), store=file)
     driven_with(file, **{"threads of BLAS": "1"})
@@ -1213,7 +1295,9 @@ def test_another_number_of_threads_is_told(tmp_path):
         if int(threads) > len(os.sched_getaffinity(0)):
             continue
         environ = os.environ | {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
-        done = subprocess.run([sys.executable, "-c", code, file], capture_output=True, text=True, check=True, env=environ)
+        done = subprocess.run(
+            [sys.executable, "-c", code, file], capture_output=True, text=True, check=True, env=environ
+        )
         assert ("threads of BLAS: 1, now 2" in done.stderr) == told
 
 
@@ -1266,7 +1350,9 @@ def test_what_is_no_name_of_a_file_is_refused(name):
             attempt()
 
 
-@pytest.mark.parametrize("name", [os.fsdecode(b"\xff\xfe.db"), "a?b#c%20.db", "ä ö\n.db", "-rf", "file:x.db"], ids=ascii)
+@pytest.mark.parametrize(
+    "name", [os.fsdecode(b"\xff\xfe.db"), "a?b#c%20.db", "ä ö\n.db", "-rf", "file:x.db"], ids=ascii
+)
 def test_unusual_names_will_do(name, tmp_path):
     file = tmp_path / name
     sl.minimize(terraces, **options("cma", "free", None, maxfevals=81), store=file)
@@ -1303,7 +1389,10 @@ def test_a_limit_on_the_size_of_files_gets_a_sentence_and_the_run_goes_on_withou
     if limit > 100_000:
         assert int(done.stdout.split()[0]) > 0
         result = sl.resume(file, lambda x: float(np.sum(x**2)))
-        assert result.x.tobytes() == sl.minimize(lambda x: float(np.sum(x**2)), np.ones(40), 0.3, rng=1, maxfevals=20_000).x.tobytes()
+        assert (
+            result.x.tobytes()
+            == sl.minimize(lambda x: float(np.sum(x**2)), np.ones(40), 0.3, rng=1, maxfevals=20_000).x.tobytes()
+        )
     else:
         assert os.listdir(tmp_path) == []
 
@@ -1334,7 +1423,7 @@ except sl.StoreError as error:
     print(error)
 print(sl.load(file).values.size > 0)
 subprocess.run(["mount", "-o", "remount,rw,size=30m", folder], check=True)
-subprocess.run([sys.executable, __file__, folder, "again"], check=True)  # another process: SQLite remembers what is read-only
+subprocess.run([sys.executable, __file__, folder, "again"], check=True)  # SQLite remembers what is read-only
 """
 
 

@@ -57,7 +57,9 @@ def data_of(request):
 def test_study_leaves_figure_data_and_text(name, tmp_path, at_home):
     request = Request(name, tmp_path / "out", seed=1, scale="tiny")
     lines = run(request, 1, quiet(name))
-    assert {path.name for path in request.out.iterdir()} == {f"{name}{ending}" for ending in (".npz", ".png", ".svg", ".txt")}
+    assert {path.name for path in request.out.iterdir()} == {
+        f"{name}{ending}" for ending in (".npz", ".png", ".svg", ".txt")
+    }
     assert request.path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "out" / f"{name}.txt").read_text() == "\n".join(lines) + "\n"
     config = json.loads(str(data_of(request)["config"]))
@@ -129,7 +131,9 @@ def test_command_says_what_went_wrong(error, status, tmp_path, monkeypatch):
 
     monkeypatch.setattr("sublevel.paper.studies.run", fails)
     given = argparse.Namespace(name="apart", out=tmp_path, seed=None, quick=True, jobs=1)
-    with pytest.raises(CommandError, match=r"figures need matplotlib|Choose another directory|the same command continues") as raised:
+    with pytest.raises(
+        CommandError, match=r"figures need matplotlib|Choose another directory|the same command continues"
+    ) as raised:
         run_study(given)
     assert raised.value.status == status
 
@@ -141,7 +145,9 @@ def test_study_is_a_command():
 
 
 def test_error_of_the_estimate_is_the_formula():
-    measured = np.sqrt(np.mean(np.square(compute(Errors(d=10, condition=1.0, sizes=(20_000,), trials=30, seed=1))["errors"])))
+    measured = np.sqrt(
+        np.mean(np.square(compute(Errors(d=10, condition=1.0, sizes=(20_000,), trials=30, seed=1))["errors"]))
+    )
     assert_allclose(measured, relative_error(10, 20_000), rtol=0.08)
 
 
@@ -221,7 +227,9 @@ def test_log_rank_tells_different_times_from_equal_ones(rng):
 def result(times):
     times = np.asarray(times, dtype=float)
     reached = np.isfinite(times)
-    return Result(np.where(reached, times, 1000.0), reached, np.where(reached, "reached", "spent"), np.zeros(times.size))
+    return Result(
+        np.where(reached, times, 1000.0), reached, np.where(reached, "reached", "spent"), np.zeros(times.size)
+    )
 
 
 @pytest.mark.parametrize(

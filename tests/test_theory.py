@@ -1,7 +1,8 @@
-"""The paper's theory on random positive definite A, random increasing g and random rates, each law with a control that must fail.
+"""The paper's theory on random positive definite A, random increasing g and random rates, each law with a control that
+must fail.
 
-Tolerances: Cond(CA) comes from singular values of LR, C = RRᵀ, good to eps·√Cond, 1e-11 at the 1e10 drawn here, and a run adds a few
-eps per step. 1e-9 leaves two digits to spare.
+Tolerances: Cond(CA) comes from singular values of LR, C = RRᵀ, good to eps·√Cond, 1e-11 at the 1e10 drawn here, and a
+run adds a few eps per step. 1e-9 leaves two digits to spare.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def hessian_roots(draw, largest_log_condition=10.0, dimensions=(1, 8)):
 @st.composite
 def gaussians(draw, d):
     """A random N(m, C) with Cond(C) up to about 100."""
-    rng = np.random.default_rng([draw(st.integers(0, 2**32 - 1)), 1])  # not the stream of a run: x = m + z = 0 is no accident there
+    rng = np.random.default_rng(
+        [draw(st.integers(0, 2**32 - 1)), 1]
+    )  # not the stream of a run: x = m + z = 0 is no accident there
     return FullGaussian.start(rng.standard_normal(d), np.ones(d), quadratic.random_hessian_root(rng, d, 100.0))
 
 
@@ -62,7 +65,10 @@ def standard(d):
 def condition_curve(theta, hessian_root, rates, steps, measured_root=None):
     root = hessian_root if measured_root is None else measured_root
     return np.array(
-        [float(measure.condition_number(at, root)) for at in islice(exact.deterministic_ngd(theta, hessian_root, rates), steps + 1)]
+        [
+            float(measure.condition_number(at, root))
+            for at in islice(exact.deterministic_ngd(theta, hessian_root, rates), steps + 1)
+        ]
     )
 
 
@@ -96,8 +102,11 @@ def test_the_exact_gradient_is_the_inverse_fisher_matrix_times_the_gradient_of_t
         for h in steps
     ]
     natural = np.linalg.solve(theta.fisher, slopes)
-    # J = E f has the natural gradient 2(CAm, CAC); central differences of a function that is linear in C and quadratic in m round to 1e-9.
-    assert_allclose(theta.velocity(exact.exact_natural_gradient(theta, root, constant=2.0)), -natural, rtol=1e-7, atol=1e-7)
+    # J = E f has the natural gradient 2(CAm, CAC); central differences of a function that is linear in C and quadratic
+    # in m round to 1e-9.
+    assert_allclose(
+        theta.velocity(exact.exact_natural_gradient(theta, root, constant=2.0)), -natural, rtol=1e-7, atol=1e-7
+    )
 
 
 def test_fixed_rates_follow_the_printed_recursion_for_each_family(rng):
@@ -179,13 +188,19 @@ def test_measures_and_gradients_know_no_scale(family, exponent, rng):
     scaled = family.start(factor * theta.mean, factor * theta.deviations)
     assert_allclose(measure.condition_number(scaled, root), measure.condition_number(theta, root), rtol=1e-13)
     shift = exponent * np.log(2)
-    assert_allclose(measure.log_expected_objective(scaled, root), measure.log_expected_objective(theta, root) + 2 * shift, rtol=1e-13)
+    assert_allclose(
+        measure.log_expected_objective(scaled, root),
+        measure.log_expected_objective(theta, root) + 2 * shift,
+        rtol=1e-13,
+    )
     assert_allclose(measure.log_covariance_norm(scaled), measure.log_covariance_norm(theta) + 2 * shift, rtol=1e-13)
     assert_allclose(measure.log_mean_distance(scaled), measure.log_mean_distance(theta) + shift, rtol=1e-13)
     assert measure.expected_objective(scaled, root) == (
         0 if exponent < -600 else np.inf if exponent > 600 else measure.expected_objective(theta, root) * factor**2
     )
-    after, after_scaled = (next(islice(exact.deterministic_ngd(at, root, SpectralRates(0.5)), 1, None)) for at in (theta, scaled))
+    after, after_scaled = (
+        next(islice(exact.deterministic_ngd(at, root, SpectralRates(0.5)), 1, None)) for at in (theta, scaled)
+    )
     assert_allclose(after_scaled.mean / factor, after.mean, rtol=1e-13)
     assert_allclose(after_scaled.deviations / factor, after.deviations, rtol=1e-13)
 
@@ -193,14 +208,22 @@ def test_measures_and_gradients_know_no_scale(family, exponent, rng):
 def test_the_root_of_a_hessian_is_one_or_says_why_not(rng):
     a = hessian_of(rng.standard_normal((4, 4)))
     assert_allclose(hessian_of(quadratic.root_of_hessian(a)), a, rtol=1e-12, atol=1e-14)
-    for wrong, word in [(np.ones(3), "square"), (np.triu(np.ones((2, 2))), "symmetric"), (-np.eye(2), "positive definite")]:
+    for wrong, word in [
+        (np.ones(3), "square"),
+        (np.triu(np.ones((2, 2))), "symmetric"),
+        (-np.eye(2), "positive definite"),
+    ]:
         with pytest.raises(ValueError, match=word):
             quadratic.root_of_hessian(wrong)
 
 
 def test_sublevel_volumes_are_lengths_areas_and_volumes():
-    assert_allclose(quadratic.sublevel_cost(np.array([[3.0]]), np.array([[2.0]]), exponent=1.0), 6.0)  # {4y² ≤ 36} = [−3, 3]
-    assert_allclose(quadratic.sublevel_cost(np.array([[2.0, 0.0]]), np.diag([1.0, 0.5]), exponent=1.0), np.pi * 2 * 4)  # semi-axes 2 and 4
+    assert_allclose(
+        quadratic.sublevel_cost(np.array([[3.0]]), np.array([[2.0]]), exponent=1.0), 6.0
+    )  # {4y² ≤ 36} = [−3, 3]
+    assert_allclose(
+        quadratic.sublevel_cost(np.array([[2.0, 0.0]]), np.diag([1.0, 0.5]), exponent=1.0), np.pi * 2 * 4
+    )  # semi-axes 2 and 4
     assert_allclose(quadratic.sublevel_cost(np.array([[0.0, 0.0, 2.0]]), np.eye(3)), (4 / 3 * np.pi * 8) ** (2 / 3))
 
 
@@ -231,7 +254,8 @@ def test_predicted_curves_are_those_of_the_deterministic_algorithm(data, root, a
     predicted = curves.predicted_curves(theta, root, alpha=alpha, alpha_mean=alpha_mean, steps=60)
     run = curves.exact_curves(theta, root, exact.PseudoRates(alpha_mean, alpha), 60)
     assert_allclose(predicted.condition, run.condition, rtol=TOLERANCE)
-    # At α_m = 1 the first mode of m is 0 but for rounding, eps of it at each step, which the others' E f of the same size hides.
+    # At α_m = 1 the first mode of m is 0 but for rounding, eps of it at each step, which the others' E f of the same
+    # size hides.
     assert_allclose(predicted.expected, run.expected, rtol=TOLERANCE)
 
 
@@ -295,7 +319,9 @@ def test_the_bound_first_printed_is_violated_at_every_step_of_every_run(root, al
 
 
 def test_the_smallest_example_against_the_bound_first_printed():
-    """A = diag(1, 4), C⁰ = I, α = 1/2: it promises Cond = 1 after one step; Cond is 1 + e²/(1 + 2e) = 16/7 with e = 3."""
+    """A = diag(1, 4), C⁰ = I, α = 1/2: it promises Cond = 1 after one step; Cond is 1 + e²/(1 + 2e) = 16/7 with e =
+    3.
+    """
     conditions = condition_curve(standard(2), np.diag([1.0, 2.0]), exact.PseudoRates(1.0, 0.5), 1)
     assert_allclose(conditions, [4.0, 16 / 7], rtol=1e-14)
     assert curves.uncorrected_upper_bound(4.0, 0.5, 1)[1] == 1.0
@@ -309,7 +335,9 @@ def test_an_erratum_is_not_claimed_where_the_bound_holds():
 def test_a_wrong_hessian_fails_every_check_of_the_condition_number(check, rng):
     root, wrong = (quadratic.random_hessian_root(rng, 4, 1e3) for _ in range(2))
     assert check(condition_curve(standard(4), root, exact.PseudoRates(1.0, 0.3), 80), 0.3).passed
-    assert not check(condition_curve(standard(4), root, exact.PseudoRates(1.0, 0.3), 80, measured_root=wrong), 0.3).passed
+    assert not check(
+        condition_curve(standard(4), root, exact.PseudoRates(1.0, 0.3), 80, measured_root=wrong), 0.3
+    ).passed
 
 
 def test_a_rate_beyond_one_half_breaks_the_bound():
@@ -342,7 +370,10 @@ def test_mean_and_covariance_converge_at_their_rates(data, root, alpha, alpha_me
     theta = data.draw(gaussians(len(root)))
     steps = curves.steps_to_excess(float(measure.condition_number(theta, root)), alpha, 1e-9)
     before, after = islice(exact.deterministic_ngd(theta, root, exact.PseudoRates(alpha_mean, alpha)), steps, steps + 2)
-    for report in (checks.mean_rate(before, after, root, alpha_mean), checks.covariance_rate(before, after, root, alpha)):
+    for report in (
+        checks.mean_rate(before, after, root, alpha_mean),
+        checks.covariance_rate(before, after, root, alpha),
+    ):
         assert report.passed, report.sentence
     assert not checks.mean_rate(before, after, root, alpha_mean + 0.01).passed
     assert not checks.covariance_rate(before, after, root, alpha + 0.01).passed
@@ -407,7 +438,9 @@ def test_a_diagonal_covariance_does_not_learn_another_target(rng):
 def test_every_run_of_a_restricted_family_reaches_its_predicted_rate(rng):
     root = quadratic.random_hessian_root(rng, 4, 30.0)
     for family in cases.ANALYSED:
-        path = list(islice(exact.deterministic_ngd(cases.member(family, 4, rng), root, exact.PseudoRates(0.4, 0.3)), 1000, 1002))
+        path = list(
+            islice(exact.deterministic_ngd(cases.member(family, 4, rng), root, exact.PseudoRates(0.4, 0.3)), 1000, 1002)
+        )
         rate = np.exp(measure.log_mean_distance(path[1]) - measure.log_mean_distance(path[0]))
         assert_allclose(rate, restricted.rate_interval(family, root, 0.4)[1], rtol=1e-6)
         shrinking = np.square(path[1].deviations / path[0].deviations)
@@ -456,7 +489,9 @@ def test_the_footnote_cannot_be_meant_literally():
     theta = DiagonalGaussian(np.ones(d), np.ones(d))
     diverging = list(islice(exact.deterministic_ngd(theta, root, exact.ProjectedRates(alpha, alpha)), 21))
     assert_allclose(
-        measure.log_mean_distance(diverging[20]) - measure.log_mean_distance(diverging[0]), 20 * np.log(alpha * 7.3 - 1), rtol=1e-9
+        measure.log_mean_distance(diverging[20]) - measure.log_mean_distance(diverging[0]),
+        20 * np.log(alpha * 7.3 - 1),
+        rtol=1e-9,
     )
     converging = list(islice(exact.deterministic_ngd(theta, root, exact.PseudoRates(alpha, alpha)), 21))
     assert measure.log_mean_distance(converging[20]) < measure.log_mean_distance(converging[0])
@@ -471,7 +506,9 @@ def test_covariances_stay_positive_definite_below_the_limit(data, root, fraction
     theta = data.draw(gaussians(len(root)))
     report = checks.positivity(theta, lambda at: exact.exact_natural_gradient(at, root), fractions)
     assert report.passed, report.sentence
-    assert not checks.positivity(theta, lambda at: exact.exact_natural_gradient(at, root), [*fractions, 1.000001]).passed
+    assert not checks.positivity(
+        theta, lambda at: exact.exact_natural_gradient(at, root), [*fractions, 1.000001]
+    ).passed
 
 
 @few
@@ -512,7 +549,9 @@ def test_with_the_exponent_1_the_natural_gradient_is_another(check, rng):
 
 
 def test_with_the_exponent_1_not_even_its_direction_is_right(rng):
-    """At m = 0, C = I, d = 4 it is ∝ tr(A)·A + 2A² instead of A, from E q² = tr(A)² + 2 tr(A²): condition 19 instead of 10."""
+    """At m = 0, C = I, d = 4 it is ∝ tr(A)·A + 2A² instead of A, from E q² = tr(A)² + 2 tr(A²): condition 19 instead of
+    10.
+    """
     root = quadratic.random_hessian_root(rng, 4, 10.0)
     z = rng.standard_normal((400_000, 4))
 
@@ -528,7 +567,11 @@ def test_with_the_exponent_1_not_even_its_direction_is_right(rng):
     assert skewed[0] / skewed[-1] > 18
 
 
-NEAR = {"sizes": [500, 2000, 8000, 32_000], "trials": 40, "seed": 5}  # the slope's standard error is 0.02, and 0.1 is allowed
+NEAR = {
+    "sizes": [500, 2000, 8000, 32_000],
+    "trials": 40,
+    "seed": 5,
+}  # the slope's standard error is 0.02, and 0.1 is allowed
 
 
 @pytest.mark.parametrize("d", [1, 3, 6])
@@ -589,12 +632,19 @@ def test_a_g_that_is_not_increasing_does(rng):
 
 
 @few
-@given(st.data(), hessian_roots(largest_log_condition=3.0, dimensions=(1, 6)), seeds, st.sampled_from([ngd(c_cov=0.5), rank_mu()]))
+@given(
+    st.data(),
+    hessian_roots(largest_log_condition=3.0, dimensions=(1, 6)),
+    seeds,
+    st.sampled_from([ngd(c_cov=0.5), rank_mu()]),
+)
 def test_an_affine_map_of_space_maps_the_run(data, root, seed, method):
     d = len(root)
     rng = np.random.default_rng(seed)
     theta, matrix = data.draw(gaussians(d)), quadratic.random_hessian_root(rng, d, 100.0)
-    report = special.affine_invariance(method, value_of(root), theta, matrix, rng.standard_normal(d), size=12, steps=8, seed=seed)
+    report = special.affine_invariance(
+        method, value_of(root), theta, matrix, rng.standard_normal(d), size=12, steps=8, seed=seed
+    )
     assert report.passed, report.sentence
 
 
@@ -610,7 +660,9 @@ class RatesOfTheFirstCoordinate(Transform):
 def test_a_rule_that_looks_at_coordinates_is_not_affine_invariant(rng):
     root, theta = quadratic.random_hessian_root(rng, 3, 10.0), cases.member(FullGaussian, 3, rng)
     method = replace(rank_mu(), transforms=(RatesOfTheFirstCoordinate(),))
-    assert not special.affine_invariance(method, value_of(root), theta, 3 * np.eye(3), np.ones(3), size=12, steps=8, seed=1).passed
+    assert not special.affine_invariance(
+        method, value_of(root), theta, 3 * np.eye(3), np.ones(3), size=12, steps=8, seed=1
+    ).passed
 
 
 @few
@@ -644,4 +696,6 @@ def test_the_quantile_cost_on_bits_is_pbil(d, seed, rate, size):
 def test_another_selection_is_not_that_pbil(rng):
     probabilities, costs = rng.uniform(0.2, 0.8, 8), rng.standard_normal(8)
     method = pbil(rate=0.1, scheme=Truncation(0.5))
-    assert not special.pbil_case(lambda bits: bits @ costs, probabilities, size=40, seed=1, rate=0.1, method=method).passed
+    assert not special.pbil_case(
+        lambda bits: bits @ costs, probabilities, size=40, seed=1, rate=0.1, method=method
+    ).passed

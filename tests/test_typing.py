@@ -1,4 +1,6 @@
-"""What users see of our types: a script of theirs is clean in pyright strict and in mypy strict, and slips are found."""
+"""What users see of our types: a script of theirs is clean in pyright strict and in mypy strict, and slips are
+found.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,16 @@ def wrong_lines():
 
 def mypy_errors():
     """Lines of which mypy complains in its strict mode."""
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--hide-error-context", "--no-pretty", *map(str, SCRIPTS)]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--no-error-summary",
+        "--hide-error-context",
+        "--no-pretty",
+        *map(str, SCRIPTS),
+    ]
     run = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent, check=False)
     assert run.returncode in (0, 1), run.stderr
     found = [match.groups() for line in run.stdout.splitlines() if (match := MYPY_LINE.match(line))]
@@ -44,7 +55,11 @@ def pyright_errors(directory):
     run = subprocess.run(command, capture_output=True, text=True, cwd=directory, check=False)
     assert run.returncode in (0, 1), run.stdout + run.stderr
     found = json.loads(run.stdout[run.stdout.index("{") :])["generalDiagnostics"]
-    return {(Path(each["file"]).name, each["range"]["start"]["line"] + 1): each["message"] for each in found if each["severity"] == "error"}
+    return {
+        (Path(each["file"]).name, each["range"]["start"]["line"] + 1): each["message"]
+        for each in found
+        if each["severity"] == "error"
+    }
 
 
 @pytest.mark.slow  # mypy reads NumPy's stubs for 15 s, unless its cache is warm

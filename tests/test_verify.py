@@ -71,7 +71,9 @@ def test_the_table_has_a_line_for_each_row_and_says_how_many_passed(reports):
 
 
 def test_a_failing_row_is_shown_as_failing(reports):
-    failing = checks.isotropic_rate(quadratic.random_hessian_root(np.random.default_rng(1), 3, 50.0), 0.4, ProjectedRates(0.4, 0.4))
+    failing = checks.isotropic_rate(
+        quadratic.random_hessian_root(np.random.default_rng(1), 3, 50.0), 0.4, ProjectedRates(0.4, 0.4)
+    )
     mixed = [*reports[:2], failing, *reports[2:]]
     table = render(mixed)
     assert not all_passed(mixed)

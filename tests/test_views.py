@@ -35,13 +35,17 @@ def stored(tmp_path_factory):
 
 def large(method):
     """A run with many variables."""
-    return sl.minimize(lambda X: np.sum(X**2, axis=1), np.ones(100_000), 0.3, method=method, maxiter=2, rng=1, vectorized=True)
+    return sl.minimize(
+        lambda X: np.sum(X**2, axis=1), np.ones(100_000), 0.3, method=method, maxiter=2, rng=1, vectorized=True
+    )
 
 
 def public_objects(result, stored):
     gaussian = [sl.Optimizer(np.ones(3), 0.5, method=method).theta for method in ("cma", "sep-cma", "iso-cma")]
     bits = sl.Optimizer(np.full(3, 0.5), None, method="pbil", popsize=20)
-    shape = sl.shape_from_ranks(lambda X: np.sum(X**2, axis=1), sl.minimize(bowl, [0.0, 0.0], 0.5, rng=1), vectorized=True, rng=1)
+    shape = sl.shape_from_ranks(
+        lambda X: np.sum(X**2, axis=1), sl.minimize(bowl, [0.0, 0.0], 0.5, rng=1), vectorized=True, rng=1
+    )
     return {
         "Result": result,
         "Curvature": result.curvature,

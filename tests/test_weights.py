@@ -43,7 +43,8 @@ def test_rank_counts_the_values_that_are_no_worse(values, expected):
 
 
 @pytest.mark.parametrize(
-    ("values", "best", "flat"), [([2.0, 1.0], 1.0, False), ([NAN, 3.0], 3.0, False), ([4.0, 4.0], 4.0, True), ([NAN, NAN], NAN, True)]
+    ("values", "best", "flat"),
+    [([2.0, 1.0], 1.0, False), ([NAN, 3.0], 3.0, False), ([4.0, 4.0], 4.0, True), ([NAN, NAN], NAN, True)],
 )
 def test_ranking_knows_the_best_value_and_a_plateau(values, best, flat):
     ranks = ranking(np.array(values))
@@ -83,7 +84,9 @@ def exact_cost(surprises, values, exponent):
         for value in set(values):
             inside = mpmath.fsum(p for p, f in zip(inverse_densities, values, strict=True) if f <= value)
             outside = mpmath.fsum(p for p, f in zip(inverse_densities, values, strict=True) if f > value)
-            cost[value] = mpmath.expm1(exponent * (mpmath.log(inside / whole) if inside < outside else mpmath.log1p(-outside / whole)))
+            cost[value] = mpmath.expm1(
+                exponent * (mpmath.log(inside / whole) if inside < outside else mpmath.log1p(-outside / whole))
+            )
         return [cost[value] for value in values]
 
 
@@ -170,7 +173,9 @@ def test_surprise_of_a_gaussian_is_half_the_square_norm(rng):
     for d in DIMENSIONS:
         z = rng.standard_normal((5, d))
         exact = half_square_norms(z)
-        assert error(GaussianSample(z, z).surprise, exact) <= 8 * EPS * float(max(exact))  # a few roundings: sums of squares do not cancel
+        assert error(GaussianSample(z, z).surprise, exact) <= 8 * EPS * float(
+            max(exact)
+        )  # a few roundings: sums of squares do not cancel
 
 
 def test_volumes_beyond_the_range_of_exp_are_exact():
@@ -178,7 +183,9 @@ def test_volumes_beyond_the_range_of_exp_are_exact():
     with np.errstate(all="raise"), pytest.raises(FloatingPointError):
         np.exp(surprises)
     exact = exact_weights([mpmath.mpf(s) for s in surprises], range(3), mpmath.mpf(2) / 2000)
-    assert error(volume_weights(Sample(np.zeros((3, 2000)), surprises), np.arange(3.0)), exact) <= 1e-14 * float(max(abs(w) for w in exact))
+    assert error(volume_weights(Sample(np.zeros((3, 2000)), surprises), np.arange(3.0)), exact) <= 1e-14 * float(
+        max(abs(w) for w in exact)
+    )
 
 
 def test_reference_would_notice_another_exponent(rng):

@@ -1,4 +1,6 @@
-"""Who evaluates the objective makes no difference to the result, whatever happens to them; and nobody is left behind."""
+"""Who evaluates the objective makes no difference to the result, whatever happens to them; and nobody is left
+behind.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,15 @@ def sampled(generations):
 
 def facts(result):
     """All that a run decides, to the bit."""
-    return (result.x.tobytes(), result.mean.tobytes(), result.cov.tobytes(), result.fun, result.nfev, result.nit, dict(result.reasons))
+    return (
+        result.x.tobytes(),
+        result.mean.tobytes(),
+        result.cov.tobytes(),
+        result.fun,
+        result.nfev,
+        result.nit,
+        dict(result.reasons),
+    )
 
 
 def is_running(pid):
@@ -138,7 +148,9 @@ def deaths_in(folder):
 
 
 def check_deaths_change_nothing(folder, every, generations, at_least, **who):
-    """A run whose workers die gives the bits of the serial run, and no point is left out; how many died, how many calls were repeated."""
+    """A run whose workers die gives the bits of the serial run, and no point is left out; how many died, how many calls
+    were repeated.
+    """
     expected = run(sphere, maxiter=generations)
     result = run(Deadly(folder, every), maxiter=generations, **who)
     assert facts(result) == facts(expected)
@@ -164,7 +176,9 @@ def test_two_hundred_deaths_of_workers_change_no_bit(tmp_path):
 
 @pytest.mark.slow
 def test_workers_killed_from_outside_at_any_time_change_no_bit(tmp_path):
-    """Idle, starting or at work: whoever is there is killed. Nobody is at fault, so no point is given up at the second time."""
+    """Idle, starting or at work: whoever is there is killed. Nobody is at fault, so no point is given up at the second
+    time.
+    """
     script = """
         import sys
         from pathlib import Path
@@ -183,7 +197,11 @@ def test_workers_killed_from_outside_at_any_time_change_no_bit(tmp_path):
     kills, generator, until = 0, random.Random(1), 20
     while process.poll() is None:
         time.sleep(generator.uniform(0, 0.05))
-        workers = [child for child in psutil.Process(process.pid).children() if is_worker(child)] if process.poll() is None else []
+        workers = (
+            [child for child in psutil.Process(process.pid).children() if is_worker(child)]
+            if process.poll() is None
+            else []
+        )
         if workers and (tmp_path / "calls").exists() and (tmp_path / "calls").stat().st_size >= until:
             generator.choice(workers).kill()
             kills, until = kills + 1, (tmp_path / "calls").stat().st_size + generator.randint(1, 20)
@@ -212,7 +230,9 @@ def check_failure(folder, what, kind, **settings):
     assert f"1 of 12 evaluations failed (1 {kind})" in result.diagnosis[0].sentence
 
 
-def test_a_death_is_noticed_within_two_seconds_and_the_second_one_is_a_failure_even_if_a_child_lives_on(tmp_path, monkeypatch):
+def test_a_death_is_noticed_within_two_seconds_and_the_second_one_is_a_failure_even_if_a_child_lives_on(
+    tmp_path, monkeypatch
+):
     noticed, is_final = [], processes.ProcessPool._is_given_up
 
     def noticing(self, *facts):
@@ -228,7 +248,9 @@ def test_a_death_is_noticed_within_two_seconds_and_the_second_one_is_a_failure_e
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("what", "kind", "settings"), [("die", "worker lost", {}), ("hang", "timeout", {"timeout": 0.5})])
+@pytest.mark.parametrize(
+    ("what", "kind", "settings"), [("die", "worker lost", {}), ("hang", "timeout", {"timeout": 0.5})]
+)
 def test_a_point_that_cannot_be_evaluated_counts_as_failed_and_is_named(what, kind, settings, tmp_path):
     check_failure(tmp_path, what, kind, workers=2, **settings)
 
@@ -247,7 +269,8 @@ def test_a_point_that_took_too_long_is_tried_again_if_so_wished(tmp_path):
 
 def test_workers_that_cannot_start_are_an_error_at_once(tmp_path, monkeypatch):
     (tmp_path / "unimportable.py").write_text(
-        'from multiprocessing import current_process\nif current_process().name != "MainProcess":\n    raise SystemExit(7)\n'
+        'from multiprocessing import current_process\nif current_process().name != "MainProcess":\n    raise '
+        "SystemExit(7)\n"
         "def fun(x):\n    return 0.0\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -301,21 +324,30 @@ def test_an_executor_that_is_shut_down_in_mid_run_is_an_error_and_what_was_evalu
                 threads.shutdown(wait=False, cancel_futures=True)
             return sphere(x)
 
-        with pytest.raises(processes.WorkerLost, match=r"was shut down during the run; 4 evaluations were cancelled") as caught:
+        with pytest.raises(
+            processes.WorkerLost, match=r"was shut down during the run; 4 evaluations were cancelled"
+        ) as caught:
             makes(fun, workers=threads)
     assert set(calls.values()) == {1}
-    assert caught.value.sublevel_result.nfev == (8 if makes is run else 6)  # an unfinished generation of shards does not count
+    assert caught.value.sublevel_result.nfev == (
+        8 if makes is run else 6
+    )  # an unfinished generation of shards does not count
 
 
 def test_an_executor_that_was_shut_down_is_named():
     with ThreadPoolExecutor(1) as threads:
         pass
-    with pytest.raises(processes.WorkerLost, match=r"executor passed as `workers` accepts no more work: cannot schedule"):
+    with pytest.raises(
+        processes.WorkerLost, match=r"executor passed as `workers` accepts no more work: cannot schedule"
+    ):
         run(sphere, workers=threads)
 
 
 def test_workers_in_a_daemonic_process_are_refused():
-    with get_context("spawn").Pool(1) as pool, pytest.raises(processes.WorkerLost, match=r"daemonic.*ProcessPoolExecutor"):
+    with (
+        get_context("spawn").Pool(1) as pool,
+        pytest.raises(processes.WorkerLost, match=r"daemonic.*ProcessPoolExecutor"),
+    ):
         pool.apply(run, (sphere,), {"workers": 2})
 
 
@@ -364,7 +396,8 @@ LIMITED = """
         for more in (16, 4):
             resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + more, most))
             try:
-                print(sl.minimize(sphere, [1.0, 1.0, 1.0], 0.5, popsize=6, rng=1, maxiter=1, workers=6, evaluate_x0=False).nfev)
+                options = dict(popsize=6, rng=1, maxiter=1, workers=6, evaluate_x0=False)
+                print(sl.minimize(sphere, [1.0, 1.0, 1.0], 0.5, **options).nfev)
             except WorkerLost as error:
                 print(error)
 """
@@ -432,7 +465,12 @@ def test_an_exception_that_hangs_when_it_is_unpickled_is_ended_by_the_timeout():
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [(-9, "SIGKILL, possibly because the system ran out of memory"), (-11, "SIGSEGV"), (3, "exit code 3"), (0, "exit code 0")],
+    [
+        (-9, "SIGKILL, possibly because the system ran out of memory"),
+        (-11, "SIGSEGV"),
+        (3, "exit code 3"),
+        (0, "exit code 0"),
+    ],
 )
 def test_the_death_of_a_worker_is_described(code, said):
     assert said in processes._describe_death(code)
@@ -575,7 +613,9 @@ def test_failures_are_all_counted_but_only_the_last_are_kept():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"workers": map}, {"workers": ThreadPoolExecutor(1)}, {"vectorized": True}], ids=["map", "executor", "all"]
+    "settings",
+    [{"workers": map}, {"workers": ThreadPoolExecutor(1)}, {"vectorized": True}],
+    ids=["map", "executor", "all"],
 )
 def test_a_timeout_that_could_not_be_kept_is_refused(settings):
     with pytest.raises(ValueError, match=r"`timeout` needs worker processes.*`workers` must be a number"):
@@ -671,7 +711,9 @@ def test_signals_at_random_times(sign, tmp_path):
     for k in range(100):
         folder = tmp_path / str(k)
         folder.mkdir()
-        check_ending(folder, "Slow(Path(sys.argv[1]), 0.01)", generator.choice([1, 2, 2]), sign, generator.uniform(0, 1))
+        check_ending(
+            folder, "Slow(Path(sys.argv[1]), 0.01)", generator.choice([1, 2, 2]), sign, generator.uniform(0, 1)
+        )
 
 
 def test_sigterm_is_left_to_those_who_have_plans_for_it():
@@ -744,9 +786,18 @@ def test_a_worker_imports_numpy_and_the_modules_of_evaluation_only(tmp_path):
     script.write_text(
         "import sys\nimport sublevel as sl\ndef fun(x):\n    raise RuntimeError(' '.join(sys.modules))\n"
         "if __name__ == '__main__':\n"
-        "    try:\n        sl.minimize(fun, [1.0], 0.3, workers=2)\n    except RuntimeError as error:\n        print(error)\n"
+        "    try:\n        sl.minimize(fun, [1.0], 0.3, workers=2)\n    except RuntimeError as error:\n        "
+        "print(error)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=True)
-    names = {name for name in done.stdout.split() if name.startswith(("sublevel", "scipy", "sqlite3", "matplotlib", "distributed"))}
+    names = {
+        name
+        for name in done.stdout.split()
+        if name.startswith(("sublevel", "scipy", "sqlite3", "matplotlib", "distributed"))
+    }
     evaluation = {f"sublevel.evaluation.{name}" for name in ("failures", "objective", "values", "worker")}
-    assert names == {"sublevel", "sublevel.engine", "sublevel.engine.arrays", "sublevel.evaluation", "sublevel.summaries"} | evaluation
+    assert (
+        names
+        == {"sublevel", "sublevel.engine", "sublevel.engine.arrays", "sublevel.evaluation", "sublevel.summaries"}
+        | evaluation
+    )

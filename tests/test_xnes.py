@@ -1,4 +1,6 @@
-"""Exponential natural evolution strategy, against Glasmachers et al. (GECCO 2010) in plain loops, and what the exponential map promises."""
+"""Exponential natural evolution strategy, against Glasmachers et al. (GECCO 2010) in plain loops, and what the
+exponential map promises.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def utilities(n):
 
 
 def rate(family, d):
-    """η_σ = η_B = (9 + 3 ln d)/(5d√d) of xNES; from d = 4 on (3 + ln d)/(5√d) of SNES for other families than the full one."""
+    """η_σ = η_B = (9 + 3 ln d)/(5d√d) of xNES; from d = 4 on (3 + ln d)/(5√d) of SNES for other families than the full
+    one.
+    """
     return (9 + 3 * log(d)) / (5 * d * sqrt(d)) if family is FullGaussian or d <= 3 else (3 + log(d)) / (5 * sqrt(d))
 
 
@@ -44,7 +48,9 @@ def xnes_step(m, A, z, values, project, eta, exponential=expm):
 
 
 def disagreement(family, d, n=None, iterations=100, **changed):
-    """The largest relative difference of m and C between engine and loops: both take the same root, so no frame has to be turned."""
+    """The largest relative difference of m and C between engine and loops: both take the same root, so no frame has to
+    be turned.
+    """
     n = n or default_popsize(d)
     rng = np.random.default_rng([d, n])
     m, A = 3 * rng.standard_normal(d), 0.7 * np.eye(d)
@@ -80,7 +86,9 @@ def test_comparison_would_notice_a_linear_step():
 @pytest.mark.parametrize(("d", "n"), [(5, 12), (70, 8)])
 @pytest.mark.parametrize("family", PROJECTIONS, ids=lambda family: family.__name__)
 def test_a_step_from_selected_extremes_never_leaves_the_family(family, d, n):
-    """The worst of all points are the nearest, and by far: a linear step of this size would take more variance than there is."""
+    """The worst of all points are the nearest, and by far: a linear step of this size would take more variance than
+    there is.
+    """
     method = xnes(family=family)
     state = method.init(family.start(np.zeros(d), np.ones(d)), n)
     z = np.random.default_rng(1).standard_normal((n, d)) * np.geomspace(1.0, 6.0, n)[:, None]
@@ -92,13 +100,17 @@ def test_a_step_from_selected_extremes_never_leaves_the_family(family, d, n):
 
 @pytest.mark.parametrize("family", ["", "sep-", "iso-"])
 def test_xnes_finds_a_minimum(family):
-    result = minimize(lambda X: np.sum(np.square(X - 1), axis=1), np.zeros(5), 0.5, method=f"{family}xnes", vectorized=True, rng=1)
+    result = minimize(
+        lambda X: np.sum(np.square(X - 1), axis=1), np.zeros(5), 0.5, method=f"{family}xnes", vectorized=True, rng=1
+    )
     assert result.success
     np.testing.assert_allclose(result.x, 1.0, atol=1e-6)
 
 
 def test_xnes_learns_an_ellipsoid():
     axes = np.array([1.0, 10.0, 100.0])
-    result = minimize(lambda X: np.square(X) @ axes, np.ones(3), 0.5, method="xnes", popsize=20, vectorized=True, ftarget=1e-12, rng=1)
+    result = minimize(
+        lambda X: np.square(X) @ axes, np.ones(3), 0.5, method="xnes", popsize=20, vectorized=True, ftarget=1e-12, rng=1
+    )
     assert result.success
     assert np.sqrt(result.cov[0, 0] / result.cov[2, 2]) == pytest.approx(10, rel=0.7)

@@ -1,4 +1,6 @@
-"""The table of cases: what is given or what happens, what a library needs to be asked at all, and how it ends if all is well."""
+"""The table of cases: what is given or what happens, what a library needs to be asked at all, and how it ends if all is
+well.
+"""
 
 from __future__ import annotations
 
@@ -89,10 +91,20 @@ class Case:
     drivers: int = 1
 
 
-def given(group: str, argument: str, right: frozenset[Outcome], values: Iterable[tuple[str, Any]], **more: Any) -> list[Case]:
+def given(
+    group: str, argument: str, right: frozenset[Outcome], values: Iterable[tuple[str, Any]], **more: Any
+) -> list[Case]:
     """A case for each value of one argument."""
     return [
-        Case(group, f"{argument} = {name}", right, (argument,), Given({argument: value}), rules=Rules(words=WORDS[argument]), **more)
+        Case(
+            group,
+            f"{argument} = {name}",
+            right,
+            (argument,),
+            Given({argument: value}),
+            rules=Rules(words=WORDS[argument]),
+            **more,
+        )
         for name, value in values
     ]
 
@@ -145,7 +157,12 @@ STARTS = [
         "x0",
         "x0",
         FINE,
-        [("ints", [1, 1]), ("tuple", (1.0, 1.0)), ("float32", np.ones(2, dtype=np.float32)), ("Fortran slice", np.ones((2, 3))[:, 1])],
+        [
+            ("ints", [1, 1]),
+            ("tuple", (1.0, 1.0)),
+            ("float32", np.ones(2, dtype=np.float32)),
+            ("Fortran slice", np.ones((2, 3))[:, 1]),
+        ],
     ),
     *given(
         "sigma0",
@@ -234,9 +251,13 @@ ARGUMENTS = [
     *plain("on_error", REFUSED, "ignore", 3),
     *plain("vectorized", REFUSED, "yes"),
     *plain("vectorized", TOLERANT, None),
-    Case("arguments", "a keyword with a slip", REFUSED, ("keywords",), Given(popsizee=8), rules=Rules(WORDS["keyword"])),
+    Case(
+        "arguments", "a keyword with a slip", REFUSED, ("keywords",), Given(popsizee=8), rules=Rules(WORDS["keyword"])
+    ),
     *[
-        Case("arguments", f"objective = {value!r}", REFUSED, fun=lambda _, value=value: value, rules=Rules(WORDS["fun"]))
+        Case(
+            "arguments", f"objective = {value!r}", REFUSED, fun=lambda _, value=value: value, rules=Rules(WORDS["fun"])
+        )
         for value in (None, 3.0, "bowl")
     ],
 ]
@@ -244,7 +265,9 @@ ARGUMENTS = [
 
 def valued(right: frozenset[Outcome], *behaviours: str, **rules: Any) -> list[Case]:
     """A case for each behaviour of the objective."""
-    return [Case("values", f"objective returns {name}", right, behaviour=name, rules=Rules(**rules)) for name in behaviours]
+    return [
+        Case("values", f"objective returns {name}", right, behaviour=name, rules=Rules(**rules)) for name in behaviours
+    ]
 
 
 def does(right: frozenset[Outcome], *behaviours: str, **rules: Any) -> list[Case]:
@@ -264,9 +287,23 @@ NOT_ONE_NUMBER = (
 )
 VALUES = [
     *valued(HONEST, *NOT_ONE_NUMBER, "empty list", "dict", "function", "the point"),
-    *valued(LATER | FINE, "None at evaluation 20", "str at evaluation 20", "array at evaluation 20", "complex at evaluation 20"),
+    *valued(
+        LATER | FINE,
+        "None at evaluation 20",
+        "str at evaluation 20",
+        "array at evaluation 20",
+        "complex at evaluation 20",
+    ),
     *valued(HONEST, "NaN", "+inf", "−inf"),
-    *valued(FINE, "NaN at evaluation 20", "+inf at evaluation 20", "NaN now and then", "NaN every other", "NaN first", "+inf now and then"),
+    *valued(
+        FINE,
+        "NaN at evaluation 20",
+        "+inf at evaluation 20",
+        "NaN now and then",
+        "NaN every other",
+        "NaN first",
+        "+inf now and then",
+    ),
     *valued(FINE, "NaN in half of the space", "1e300 in half of the space"),
     *valued(FINE, "0-d array", "longdouble", "Decimal", "Fraction"),
     *valued(FINE | HONEST, "1-element array", "1-element list"),
@@ -275,20 +312,59 @@ VALUES = [
     *valued(FINE | HONEST, "constant", anywhere=True),
     *valued(FINE | HONEST, "random", anywhere=True),
     *does(FINE | LATER, "mutates x", "mutates earlier x"),
-    *does(FINE, "seeds the global generator", "makes float warnings errors", "changes the working directory", "ignores signals"),
+    *does(
+        FINE,
+        "seeds the global generator",
+        "makes float warnings errors",
+        "changes the working directory",
+        "ignores signals",
+    ),
     *does(FINE, "closes stdout", "closes all files", "writes into all files", "leaves a thread"),
     *does(FINE, "forks", counts=True, in_flight=1),
     Case("values", "objective falls without end", HONEST, ("sigma0",), behaviour="linear"),
-    Case("values", "objective has the wrong signature", LATER | REFUSED, fun=lambda fun: lambda: fun([0, 0]), rules=Rules(("argument",))),
+    Case(
+        "values",
+        "objective has the wrong signature",
+        LATER | REFUSED,
+        fun=lambda fun: lambda: fun([0, 0]),
+        rules=Rules(("argument",)),
+    ),
 ]
 
-RAISED = ("ValueError", "Own", "KeyError", "AssertionError", "StopIteration", "GeneratorExit", "MemoryError", "RecursionError")
+RAISED = (
+    "ValueError",
+    "Own",
+    "KeyError",
+    "AssertionError",
+    "StopIteration",
+    "GeneratorExit",
+    "MemoryError",
+    "RecursionError",
+)
 RAISED += ("ZeroDivisionError", "FloatingPointError", "LinAlgError", "OSError", "SystemExit")
 RAISES = [
-    *[Case("exceptions", f"{name} at evaluation 20", ENDED, behaviour=name, rules=Rules(counts=True)) for name in RAISED],
-    *[Case("exceptions", f"Own at evaluation {at}", ENDED, behaviour="Own", at=at, rules=Rules(counts=True)) for at in (2, 10, 15)],
-    Case("exceptions", "memory runs out at evaluation 20", ENDED, behaviour="runs out of memory", rules=Rules(counts=True)),
-    Case("exceptions", "recursion without end at evaluation 20", ENDED, behaviour="recurses without end", rules=Rules(counts=True)),
+    *[
+        Case("exceptions", f"{name} at evaluation 20", ENDED, behaviour=name, rules=Rules(counts=True))
+        for name in RAISED
+    ],
+    *[
+        Case("exceptions", f"Own at evaluation {at}", ENDED, behaviour="Own", at=at, rules=Rules(counts=True))
+        for at in (2, 10, 15)
+    ],
+    Case(
+        "exceptions",
+        "memory runs out at evaluation 20",
+        ENDED,
+        behaviour="runs out of memory",
+        rules=Rules(counts=True),
+    ),
+    Case(
+        "exceptions",
+        "recursion without end at evaluation 20",
+        ENDED,
+        behaviour="recurses without end",
+        rules=Rules(counts=True),
+    ),
     Case("exceptions", "callback raises", LATER, ("callback",), Given(callback=misuse.raise_own)),
 ]
 
@@ -317,7 +393,9 @@ WORKERS = [
     worked("worker hangs once, timeout", FINE, "hang once", LATE, needs=TIMED),
     worked("worker spins once, timeout", FINE, "spin once", LATE, needs=TIMED),
     worked("worker hangs with a child, timeout", FINE, "hang with a child once", LATE, needs=TIMED),
-    worked("worker hangs in a part of the space, timeout", FINE, "hang beyond", Given(workers=2, timeout=0.3), needs=TIMED),
+    worked(
+        "worker hangs in a part of the space, timeout", FINE, "hang beyond", Given(workers=2, timeout=0.3), needs=TIMED
+    ),
     worked("objective cannot be pickled", REFUSED, "lambda", fun=lambda fun: lambda x: fun(x)),
     worked("exception", ENDED, "Own"),
     worked("exception that cannot be pickled", ENDED, "Unsendable"),
@@ -325,7 +403,9 @@ WORKERS = [
     worked("SystemExit", ENDED, "SystemExit"),
     worked("GeneratorExit", ENDED, "GeneratorExit"),
     worked("exception, on_error = 'nan'", FINE, "Own", Given(workers=2, on_error="nan"), needs=("workers", "on_error")),
-    worked("exception, on_error = 'retry'", FINE, "Own", Given(workers=2, on_error="retry"), needs=("workers", "on_error")),
+    worked(
+        "exception, on_error = 'retry'", FINE, "Own", Given(workers=2, on_error="retry"), needs=("workers", "on_error")
+    ),
     worked("NaN now and then", FINE, "NaN now and then"),
     worked("strings", LATER, "str", rules=Rules()),
     worked("worker closes all files once", FINE, "closes all files"),
@@ -341,10 +421,20 @@ WORKERS = [
     worked("a value of 100 MB", LATER, "100 MB", rules=Rules(), limit=10.0),
 ]
 
-BATCHED = ("batch, one too few", "batch, one too many", "batch, a column", "batch, one number", "batch, None", "batch, strings")
+BATCHED = (
+    "batch, one too few",
+    "batch, one too many",
+    "batch, a column",
+    "batch, one number",
+    "batch, None",
+    "batch, strings",
+)
 BATCHES = [
     Case("values", "all at once", FINE, ("vectorized",), Given(vectorized=True), "batch"),
-    *[Case("values", f"all at once: {name[7:]}", LATER, ("vectorized",), Given(vectorized=True), name) for name in BATCHED],
+    *[
+        Case("values", f"all at once: {name[7:]}", LATER, ("vectorized",), Given(vectorized=True), name)
+        for name in BATCHED
+    ],
     Case("values", "all at once: NaN", HONEST, ("vectorized",), Given(vectorized=True), "batch, NaN"),
 ]
 
@@ -362,7 +452,9 @@ SIGNALS = [
     stopped("Ctrl-C while the objective hangs", Fault(signal.SIGINT, 20), behaviour="hang once"),
     stopped("SIGTERM", Fault(signal.SIGTERM, 15)),
     stopped("Ctrl-C, two workers", Fault(signal.SIGINT, 15), given=TWO, **WORKING),
-    stopped("Ctrl-C while a worker hangs", Fault(signal.SIGINT, 20), given=TWO, **(WORKING | {"behaviour": "hang once"})),
+    stopped(
+        "Ctrl-C while a worker hangs", Fault(signal.SIGINT, 20), given=TWO, **(WORKING | {"behaviour": "hang once"})
+    ),
     stopped("Ctrl-C twice, two workers", Fault(signal.SIGINT, 15, again=0.05), given=TWO, **WORKING),
     stopped("SIGTERM, two workers", Fault(signal.SIGTERM, 15), given=TWO, **WORKING),
 ]
@@ -370,7 +462,8 @@ SIGNALS = [
 KILLS = [
     Case(
         "kill -9 and resume",
-        f"kill -9 at evaluation {calls}{', two workers' if how else ''}{' and again' if times > 1 else ''}, then resume",
+        f"kill -9 at evaluation {calls}{', two workers' if how else ''}{' and again' if times > 1 else ''}, then "
+        "resume",
         FINE,
         ("stored_workers",) if how else ("store",),
         Given(maxfevals=150, **how),
@@ -380,21 +473,45 @@ KILLS = [
         fault=Fault(signal.SIGKILL, calls),
         resumes=times,
     )
-    for calls, times, how in ((9, 1, {}), (27, 1, {}), (64, 1, {}), (40, 2, {}), (40, 1, {"workers": 2}), (40, 2, {"workers": 2}))
+    for calls, times, how in (
+        (9, 1, {}),
+        (27, 1, {}),
+        (64, 1, {}),
+        (40, 2, {}),
+        (40, 1, {"workers": 2}),
+        (40, 2, {"workers": 2}),
+    )
 ]
 
 FILES = [
     Case(
-        "files", name, frozenset(damage.right), damage.needs, Given(maxfevals=30), damage=damage, rules=Rules(WORDS["file"], anywhere=True)
+        "files",
+        name,
+        frozenset(damage.right),
+        damage.needs,
+        Given(maxfevals=30),
+        damage=damage,
+        rules=Rules(WORDS["file"], anywhere=True),
     )
     for name, damage in DAMAGES.items()
 ]
 FILES.append(
-    Case("files", "a second driver", TOLERANT, ("shared_store",), behaviour="slow", drivers=2, limit=8.0, rules=Rules(WORDS["file"]))
+    Case(
+        "files",
+        "a second driver",
+        TOLERANT,
+        ("shared_store",),
+        behaviour="slow",
+        drivers=2,
+        limit=8.0,
+        rules=Rules(WORDS["file"]),
+    )
 )
 
 
-def staged(group: str, name: str, right: frozenset[Outcome], scene: scenes.Scene, needs: tuple[str, ...], **more: Any) -> Case:
+def staged(
+    group: str, name: str, right: frozenset[Outcome], scene: scenes.Scene, needs: tuple[str, ...], **more: Any
+) -> Case:
     """A case in some surroundings."""
     return Case(group, name, right, needs, scene=scene, **({"limit": 8.0} | more))
 
@@ -429,7 +546,14 @@ SURROUNDINGS = [
         behaviour="slower",
     ),
     Case(
-        "surroundings", "executor is shut down", ENDED, ("executor",), Given(executor=2), "shuts down its executor", rules=SHUT, limit=6.0
+        "surroundings",
+        "executor is shut down",
+        ENDED,
+        ("executor",),
+        Given(executor=2),
+        "shuts down its executor",
+        rules=SHUT,
+        limit=6.0,
     ),
     *[
         staged("surroundings", name, FINE, scene, ("progress",), given=Given(progress=True))
@@ -455,7 +579,12 @@ STORED = [
                 "limit": 30.0,
             },
         ),
-        ("resumed by a hard link", TOLERANT, scenes.by_a_hard_link, {"rules": Rules((*WORDS["file"], "hard link"), anywhere=True)}),
+        (
+            "resumed by a hard link",
+            TOLERANT,
+            scenes.by_a_hard_link,
+            {"rules": Rules((*WORDS["file"], "hard link"), anywhere=True)},
+        ),
         (
             "the file is deleted during the run",
             FINE | ENDED,
@@ -472,11 +601,30 @@ STORED = [
             "relative name, objective changes the folder",
             FINE,
             scenes.with_a_relative_name,
-            {"rules": Rules(anywhere=True, counts=True), "behaviour": "moves to another folder", "needs": ("store", "database")},
+            {
+                "rules": Rules(anywhere=True, counts=True),
+                "behaviour": "moves to another folder",
+                "needs": ("store", "database"),
+            },
         ),
-        ("the name is that of a folder", REFUSED | LATER, scenes.named("."), {"rules": Rules(WORDS["file"], anywhere=True)}),
-        ("NUL in the name", REFUSED | LATER, scenes.named("a\0b"), {"rules": Rules((*WORDS["file"], "null", "nul "), anywhere=True)}),
-        ("a name that is not UTF-8", TOLERANT | LATER, scenes.named("\udcff.db"), {"rules": Rules((*WORDS["file"], "utf"), anywhere=True)}),
+        (
+            "the name is that of a folder",
+            REFUSED | LATER,
+            scenes.named("."),
+            {"rules": Rules(WORDS["file"], anywhere=True)},
+        ),
+        (
+            "NUL in the name",
+            REFUSED | LATER,
+            scenes.named("a\0b"),
+            {"rules": Rules((*WORDS["file"], "null", "nul "), anywhere=True)},
+        ),
+        (
+            "a name that is not UTF-8",
+            TOLERANT | LATER,
+            scenes.named("\udcff.db"),
+            {"rules": Rules((*WORDS["file"], "utf"), anywhere=True)},
+        ),
     )
 ]
 

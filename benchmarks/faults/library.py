@@ -26,8 +26,8 @@ def named(text: str) -> frozenset[str]:
 
 
 ALL = named(
-    "x0 sigma0 bounds popsize maxfevals maxiter ftarget seed method restarts callback keywords vectorized workers timeout on_error store "
-    "database checksums stored_workers shared_store ask_tell executor progress snapshots"
+    "x0 sigma0 bounds popsize maxfevals maxiter ftarget seed method restarts callback keywords vectorized workers "
+    "timeout on_error store database checksums stored_workers shared_store ask_tell executor progress snapshots"
 )
 
 
@@ -84,7 +84,9 @@ class Library:
         raise NotImplementedError
 
     def forge(self, file: Path, payload: bytes, well: bool) -> None:
-        """Put a pickle into the file where arrays or state are, if `well` so that everything else about the file is in order."""
+        """Put a pickle into the file where arrays or state are, if `well` so that everything else about the file is in
+        order.
+        """
         file.write_bytes(payload)
 
 
@@ -108,7 +110,9 @@ def keeping(kept: Callable[[BaseException], int]) -> Generator[None]:
 
 
 def columns(pairs: Any) -> Any:
-    """(low, high) pairs as the lower and the upper bounds, for libraries that want them so; what is not pairs stays as it is."""
+    """(low, high) pairs as the lower and the upper bounds, for libraries that want them so; what is not pairs stays as
+    it is.
+    """
     try:
         return [[pair[0] for pair in pairs], [pair[1] for pair in pairs]]
     except (TypeError, IndexError):

@@ -45,18 +45,30 @@ class Sublevel(Library):
         return self.minimize(fun, Given({"store": file, **given}))
 
     def resume(self, fun: Any, file: Path, given: Given) -> Answer:
-        """Without the check of the objective, which evaluates one stored point again on purpose: the cases count such evaluations."""
+        """Without the check of the objective, which evaluates one stored point again on purpose: the cases count such
+        evaluations.
+        """
         return answer_of(sl.resume(file, fun, check=False, **given))
 
     def numbers(self, file: Path) -> list[float]:
         run = sl.load(file)
         result = run.result
-        return [result.nfev, result.fun, *result.x, *result.mean, *np.ravel(result.cov), *np.ravel(run.points), *run.values]
+        return [
+            result.nfev,
+            result.fun,
+            *result.x,
+            *result.mean,
+            *np.ravel(result.cov),
+            *np.ravel(run.points),
+            *run.values,
+        ]
 
     def forge(self, file: Path, payload: bytes, well: bool) -> None:
         """The pickle instead of all arrays of the state; if `well`, with checksums that fit."""
         with sqlite3.connect(file) as connection:
-            for *row, origin, crc in connection.execute("SELECT name, facts, layout, origin, crc FROM parts").fetchall():
+            for *row, origin, crc in connection.execute(
+                "SELECT name, facts, layout, origin, crc FROM parts"
+            ).fetchall():
                 fitting = with_checksum(*row, payload, origin)[-1] if well else crc
                 connection.execute("UPDATE parts SET data = ?, crc = ? WHERE name = ?", (payload, fitting, row[0]))
         connection.close()

@@ -16,7 +16,12 @@ def summary(told: dict) -> str:
     cases = len({(row["group"], row["case"]) for row in rows})
     applied = sum(row["outcome"] != Outcome.NONE for row in rows)
     parts = [
-        " ".join([f"{cases} cases, {len(names)} libraries, {applied} of their combinations apply.", *map(sentence, told["runs"])]),
+        " ".join(
+            [
+                f"{cases} cases, {len(names)} libraries, {applied} of their combinations apply.",
+                *map(sentence, told["runs"]),
+            ]
+        ),
         "### As it should be, of the cases that apply",
         by_group(rows, names),
         "### How they ended",
@@ -39,7 +44,9 @@ def sentence(run: dict) -> str:
 
 
 def table(head: list[str], lines: list[list[str]]) -> str:
-    return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(line) + " |" for line in lines)])
+    return "\n".join(
+        ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(line) + " |" for line in lines)]
+    )
 
 
 def by_group(rows: list[dict], names: list[str]) -> str:
@@ -47,7 +54,11 @@ def by_group(rows: list[dict], names: list[str]) -> str:
     groups = list(dict.fromkeys(row["group"] for row in rows))
 
     def share(group: str | None, name: str) -> str:
-        mine = [row for row in rows if row["title"] == name and group in (None, row["group"]) and row["outcome"] != Outcome.NONE]
+        mine = [
+            row
+            for row in rows
+            if row["title"] == name and group in (None, row["group"]) and row["outcome"] != Outcome.NONE
+        ]
         return f"{sum(row['right'] for row in mine)}/{len(mine)}" if mine else "—"
 
     lines = [[group, *(share(group, name) for name in names)] for group in groups]
@@ -74,7 +85,10 @@ def full_list(rows: list[dict], names: list[str]) -> str:
     def cell(row: dict) -> str:
         return row["outcome"] if row["right"] else f"**{row['outcome']}**"
 
-    return table(["", "", *names], [[group, escaped(case), *(cell(found[group, case, name]) for name in names)] for group, case in cases])
+    return table(
+        ["", "", *names],
+        [[group, escaped(case), *(cell(found[group, case, name]) for name in names)] for group, case in cases],
+    )
 
 
 def escaped(text: str) -> str:

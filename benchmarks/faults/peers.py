@@ -32,14 +32,23 @@ class Best:
 
 
 class Cma(Library):
-    """The package `cma`: `fmin2`; `CMAEvolutionStrategy.optimize` for workers and where its state has to survive; `pickle_dumps`."""
+    """The package `cma`: `fmin2`; `CMAEvolutionStrategy.optimize` for workers and where its state has to survive;
+    `pickle_dumps`.
+    """
 
     name, package = "cma", "cma"
-    features = named("x0 sigma0 bounds popsize maxfevals maxiter ftarget seed restarts callback keywords workers store ask_tell progress")
+    features = named(
+        "x0 sigma0 bounds popsize maxfevals maxiter ftarget seed restarts callback keywords workers store ask_tell "
+        "progress"
+    )
     converged = frozenset({"tolfun", "tolfunhist", "tolfunrel", "tolx", "ftarget"})
 
     def options(self, given: Given) -> dict[str, Any]:
-        own = {name: value for name, value in given.items() if name not in ("x0", "sigma0", "restarts", "callback", "workers")}
+        own = {
+            name: value
+            for name, value in given.items()
+            if name not in ("x0", "sigma0", "restarts", "callback", "workers")
+        }
         if "bounds" in own:
             own["bounds"] = columns(own["bounds"])
         shows = {"verbose": 1, "verb_log": 0} if own.pop("progress", False) else {"verbose": -9}
@@ -47,7 +56,9 @@ class Cma(Library):
 
     def answer(self, es: Any) -> Answer:
         reasons, result = es.stop(), es.result
-        return Answer(result.xbest, result.fbest, bool(set(reasons) & self.converged), result.evaluations, str(dict(reasons)))
+        return Answer(
+            result.xbest, result.fbest, bool(set(reasons) & self.converged), result.evaluations, str(dict(reasons))
+        )
 
     def minimize(self, fun: Any, given: Given) -> Answer:
         import cma
@@ -147,14 +158,25 @@ class Cmaes(Library):
     def numbers(self, file: Path) -> list[float]:
         optimizer, best = pickle.loads(file.read_bytes())
         state = vars(optimizer)
-        return [best.count, best.fun, *best.x, state["_sigma"], *state["_mean"], *np.ravel(state["_C"]), *state["_pc"], *state["_p_sigma"]]
+        return [
+            best.count,
+            best.fun,
+            *best.x,
+            state["_sigma"],
+            *state["_mean"],
+            *np.ravel(state["_C"]),
+            *state["_pc"],
+            *state["_p_sigma"],
+        ]
 
 
 class DifferentialEvolution(Library):
     """`scipy.optimize.differential_evolution`. It cannot do without bounds."""
 
     name, package = "scipy DE", "scipy"
-    features = named("x0 bounds popsize maxiter seed method callback keywords vectorized workers executor progress snapshots")
+    features = named(
+        "x0 bounds popsize maxiter seed method callback keywords vectorized workers executor progress snapshots"
+    )
 
     def minimize(self, fun: Any, given: Given) -> Answer:
         from scipy.optimize import differential_evolution
@@ -176,20 +198,26 @@ class Optuna(Library):
     """Optuna with its CmaEsSampler, in memory or in SQLite."""
 
     name, package = "optuna", "optuna"
-    features = named("x0 sigma0 bounds popsize maxfevals seed method callback keywords store database shared_store ask_tell progress")
+    features = named(
+        "x0 sigma0 bounds popsize maxfevals seed method callback keywords store database shared_store ask_tell progress"
+    )
     trials = 200
 
     def study(self, given: Given, file: Path | None = None, is_new: bool = False) -> Any:
         import optuna
 
         (optuna.logging.enable_default_handler if "progress" in given else optuna.logging.disable_default_handler)()
-        own = {name: given[name] for name in given if name not in ("bounds", "maxfevals", "callback", "method", "progress")}
+        own = {
+            name: given[name] for name in given if name not in ("bounds", "maxfevals", "callback", "method", "progress")
+        }
         x0 = own.pop("x0", [1.0, 1.0])
         try:
             own["x0"] = {f"x{index}": value for index, value in enumerate(x0)}
         except TypeError:
             own["x0"] = x0
-        sampler = given["method"] if "method" in given else optuna.samplers.CmaEsSampler(**({"sigma0": 0.5, "seed": 1} | own))
+        sampler = (
+            given["method"] if "method" in given else optuna.samplers.CmaEsSampler(**({"sigma0": 0.5, "seed": 1} | own))
+        )
         if file is None:
             return optuna.create_study(sampler=sampler)
         maker = optuna.create_study if is_new else optuna.load_study
@@ -255,7 +283,11 @@ class Optuna(Library):
 
     def numbers(self, file: Path) -> list[float]:
         done = self.study(Given(), file).get_trials(states=self.complete)
-        return [len(done), *(trial.value for trial in done), *(trial.params[name] for trial in done for name in ("x0", "x1"))]
+        return [
+            len(done),
+            *(trial.value for trial in done),
+            *(trial.params[name] for trial in done for name in ("x0", "x1")),
+        ]
 
     def forge(self, file: Path, payload: bytes, well: bool) -> None:
         """The pickle where its sampler keeps its state, which is a pickle too."""
@@ -263,7 +295,10 @@ class Optuna(Library):
             keys = "SELECT trial_system_attribute_id, key FROM trial_system_attributes WHERE key LIKE 'cma:%optimizer%'"
             for row, _ in connection.execute(keys).fetchall():
                 value = json.dumps(payload.hex())
-                connection.execute("UPDATE trial_system_attributes SET value_json = ? WHERE trial_system_attribute_id = ?", (value, row))
+                connection.execute(
+                    "UPDATE trial_system_attributes SET value_json = ? WHERE trial_system_attribute_id = ?",
+                    (value, row),
+                )
         connection.close()
 
 
@@ -280,7 +315,9 @@ class PyBobyqa(Library):
         x0 = as_array(own.pop("x0", [1.0, 1.0]))
         if "bounds" in own:
             pairs = columns(own["bounds"])
-            own["bounds"] = tuple(np.array(end) for end in pairs) if isinstance(pairs, list) and len(pairs) == 2 else pairs
+            own["bounds"] = (
+                tuple(np.array(end) for end in pairs) if isinstance(pairs, list) and len(pairs) == 2 else pairs
+            )
         found = pybobyqa.solve(fun, x0, **({"rhobeg": 0.5, "maxfun": BUDGET, "do_logging": False} | own))
         if found.flag == found.EXIT_INPUT_ERROR:
             raise ValueError(found.msg)
@@ -303,14 +340,18 @@ class Nevergrad(Library):
         space.random_state.seed(given.get("seed", 1))
         maker = ng.optimizers.registry[given["method"]] if "method" in given else ng.optimizers.CMA
         optimizer = maker(
-            parametrization=space, budget=given.get("maxfevals", BUDGET), num_workers=given.get("workers", given.get("executor", 1))
+            parametrization=space,
+            budget=given.get("maxfevals", BUDGET),
+            num_workers=given.get("workers", given.get("executor", 1)),
         )
         if "callback" in given:
             optimizer.register_callback("tell", given["callback"])
         return optimizer
 
     def answer(self, optimizer: Any) -> Answer:
-        best = optimizer.pessimistic_best if hasattr(optimizer, "pessimistic_best") else optimizer.current_bests["minimum"]
+        best = (
+            optimizer.pessimistic_best if hasattr(optimizer, "pessimistic_best") else optimizer.current_bests["minimum"]
+        )
         return Answer(best.parameter.value, best.mean, None, optimizer.num_tell)
 
     def minimize(self, fun: Any, given: Given) -> Answer:
@@ -318,7 +359,11 @@ class Nevergrad(Library):
         with keeping(lambda _: optimizer.num_tell):
             verbosity = 2 if "progress" in given else 0
             if "workers" in given or "executor" in given:
-                with ProcessPoolExecutor(given["workers"]) if "workers" in given else threads(given["executor"]) as executor:
+                with (
+                    ProcessPoolExecutor(given["workers"])
+                    if "workers" in given
+                    else threads(given["executor"]) as executor
+                ):
                     optimizer.minimize(fun, executor=executor, batch_mode=False)
             else:
                 optimizer.minimize(fun, verbosity=verbosity)
@@ -334,7 +379,14 @@ class Nevergrad(Library):
         def is_over() -> bool:
             return optimizer.num_tell >= BUDGET
 
-        return Stepper(lambda: [optimizer.ask() for _ in range(6)], tell, is_over, lambda: self.answer(optimizer), 6, lambda c: c.value)
+        return Stepper(
+            lambda: [optimizer.ask() for _ in range(6)],
+            tell,
+            is_over,
+            lambda: self.answer(optimizer),
+            6,
+            lambda c: c.value,
+        )
 
     def driven(self, optimizer: Any, fun: Any, file: Path, budget: int) -> Answer:
         while optimizer.num_tell < budget:

@@ -43,7 +43,9 @@ def played(case: Case, library: Library, folder: Path) -> Seen:
 
 def objective(case: Case, folder: Path) -> Objective:
     fun = Objective(folder, case.behaviour, case.at)
-    fun.survives = case.rules.counts  # to libraries with an interface whose state outlives an exception: choose that one
+    fun.survives = (
+        case.rules.counts
+    )  # to libraries with an interface whose state outlives an exception: choose that one
     return fun
 
 
@@ -81,9 +83,15 @@ def killed(case: Case, library: Library, folder: Path) -> Seen:
 
 
 def repeated(points: np.ndarray, sizes: list[int]) -> int:
-    """How many of the points (n, 2) were evaluated before the death of the process, when there were as many as `sizes` say, and after."""
+    """How many of the points (n, 2) were evaluated before the death of the process, when there were as many as `sizes`
+    say, and after.
+    """
     rows = [point.tobytes() for point in points]
-    return sum(row in set(rows[:begin]) for begin, end in zip(sizes, [*sizes[1:], len(rows)], strict=True) for row in rows[begin:end])
+    return sum(
+        row in set(rows[:begin])
+        for begin, end in zip(sizes, [*sizes[1:], len(rows)], strict=True)
+        for row in rows[begin:end]
+    )
 
 
 def damaged(case: Case, library: Library, folder: Path) -> Seen:

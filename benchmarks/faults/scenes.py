@@ -1,4 +1,6 @@
-"""What surrounds a run and goes wrong: the process it runs in, its limits, its streams, its threads, the file it is kept in."""
+"""What surrounds a run and goes wrong: the process it runs in, its limits, its streams, its threads, the file it is
+kept in.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def in_a_daemonic_process(library: Library, fun: Objective, given: Given) -> Ans
 
 def with_few_descriptors(library: Library, fun: Objective, given: Given) -> Answer:
     """Three more files can be opened."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 3, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    )
     return library.minimize(fun, given)
 
 
@@ -173,7 +177,9 @@ def with_its_file_deleted(library: Library, fun: Objective, given: Given) -> Ans
 
 
 def with_files_limited(library: Library, fun: Objective, given: Given) -> Answer:
-    """No file may grow beyond a limit, as with `ulimit -f` or a full disk. Then there is room again, and the run is resumed."""
+    """No file may grow beyond a limit, as with `ulimit -f` or a full disk. Then there is room again, and the run is
+    resumed.
+    """
     file, most = fun.folder / "run.db", resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST, most))
     with contextlib.suppress(Exception):
@@ -203,7 +209,9 @@ def _warnings() -> Generator[list[Any]]:
 
 
 def _in_file(library: Library, file: Path, answer: Answer, told: list[Any]) -> Answer:
-    """The answer with the number of evaluations that are in the file; if they are not and it was said so, that is an error."""
+    """The answer with the number of evaluations that are in the file; if they are not and it was said so, that is an
+    error.
+    """
     found = int(library.numbers(file)[0]) if file.exists() else 0
     said = [str(warning.message) for warning in told if file.name in str(warning.message)]
     if found < (answer.nfev or 0) and said:

@@ -1,4 +1,6 @@
-"""One case in processes of its own, with a limit, from start to verdict. Needs Linux: processes that a case leaves behind come to us."""
+"""One case in processes of its own, with a limit, from start to verdict. Needs Linux: processes that a case leaves
+behind come to us.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ GRACE = 5.0
 class OwnTime:
     """A clock that stands still while processes of a case wait for a processor: a busy machine is no fault of theirs.
 
-    What a process has waited is told by Linux, in nanoseconds. Of processes that wait at the same time, the longest wait counts.
+    What a process has waited is told by Linux, in nanoseconds. Of processes that wait at the same time, the longest
+    wait counts.
     """
 
     def __init__(self) -> None:
@@ -77,7 +80,9 @@ def descendants(pid: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Fault:
-    """A signal from outside, once the objective was called as often as this; a second one follows if it is to be `again` after so long."""
+    """A signal from outside, once the objective was called as often as this; a second one follows if it is to be
+    `again` after so long.
+    """
 
     signal: int
     calls: int
@@ -114,7 +119,11 @@ def supervised(phase: Phase, folder: Path) -> Seen:
 
 
 def _ending(status: int) -> str:
-    return signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit code {os.waitstatus_to_exitcode(status)}"
+    return (
+        signal.Signals(os.WTERMSIG(status)).name
+        if os.WIFSIGNALED(status)
+        else f"exit code {os.waitstatus_to_exitcode(status)}"
+    )
 
 
 def _watched(pid: int, phase: Phase, folder: Path, began: float) -> tuple[bool, int]:
@@ -168,7 +177,8 @@ def _cleared_up() -> int:
         time.sleep(LOOK)
 
 
-# ------------------------------------------------------------------------------------------------ in the process of the case
+# ------------------------------------------------------------------------------------------------ in the process of the
+# case
 
 
 def _become_the_case(phase: Phase, folder: Path, report: Path) -> None:
@@ -205,8 +215,13 @@ def _told(phase: Phase, folder: Path) -> dict[str, Any]:
         message = " ".join(" ".join([str(error), *getattr(error, "__notes__", [])]).split())[:1000]
         return {"answer": None, "raised": asdict(Raised(type(error).__name__, message, calls, kept))}
     x = None if answer.x is None else [_number(value) for value in np.ravel(np.asarray(answer.x, dtype=object))]
-    plain = replace(answer, x=x, fun=None if answer.fun is None else _number(answer.fun), nfev=answer.nfev and int(answer.nfev))
-    return {"answer": asdict(replace(plain, success=None if plain.success is None else bool(plain.success))), "raised": None}
+    plain = replace(
+        answer, x=x, fun=None if answer.fun is None else _number(answer.fun), nfev=answer.nfev and int(answer.nfev)
+    )
+    return {
+        "answer": asdict(replace(plain, success=None if plain.success is None else bool(plain.success))),
+        "raised": None,
+    }
 
 
 def _number(value: Any) -> float:
@@ -223,7 +238,8 @@ def _end_workers() -> None:
         util._exit_function()
 
 
-# ------------------------------------------------------------------------------------------------ many cases, two at a time
+# ------------------------------------------------------------------------------------------------ many cases, two at a
+# time
 
 
 def run_all(jobs: list[Callable[[Path], Seen]], lanes: int, done: Callable[[int, Seen], None]) -> None:

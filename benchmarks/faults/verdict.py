@@ -33,15 +33,17 @@ class Outcome(StrEnum):
 
 
 MEANING = {
-    Outcome.CLEAR: "an error before the first evaluation that names the argument, or says of a file that something is wrong with it",
+    Outcome.CLEAR: "an error before the first evaluation that names the argument, or says of a file that something is "
+    "wrong with it",
     Outcome.UNCLEAR: "an error before the first evaluation, from somewhere inside",
     Outcome.LATE: "an error after the first evaluation",
     Outcome.STOPPED: "the run ended, as it must, and all evaluations that were finished are in the caller's hands",
     Outcome.WORKS: "the right answer (bowl ≤ 0.01, inside of the bounds, and the value told is that of the point told)",
-    Outcome.NO_SUCCESS: "a wrong answer, and it says so: no success, a budget that ran out, a reason that is not convergence; where an "
-    "interface has no such thing, a value that is no number",
+    Outcome.NO_SUCCESS: "a wrong answer, and it says so: no success, a budget that ran out, a reason that is not "
+    "convergence; where an interface has no such thing, a value that is no number",
     Outcome.UNSAID: "a wrong answer from an interface that has no way to say so",
-    Outcome.GARBAGE: "a wrong answer with success or a reason that means convergence; or numbers of a damaged file taken for true",
+    Outcome.GARBAGE: "a wrong answer with success or a reason that means convergence; or numbers of a damaged file "
+    "taken for true",
     Outcome.LOST: "evaluations that were finished are not in the result, or were made again",
     Outcome.HANG: "no end within the limit, though nothing was evaluated any more or three times the budget was",
     Outcome.CRASH: "the process that called the library died of a signal or vanished",
@@ -136,7 +138,9 @@ def of_error(raised: Raised, seen: Seen, rules: Rules) -> Outcome:
 def is_lost(seen: Seen, rules: Rules) -> bool:
     """Whether the result has fewer evaluations than were finished, or had some of them made again."""
     nfev = seen.answer.nfev if seen.answer else None
-    return rules.counts and (seen.repeated > rules.in_flight or (nfev is not None and nfev + rules.in_flight < seen.finished))
+    return rules.counts and (
+        seen.repeated > rules.in_flight or (nfev is not None and nfev + rules.in_flight < seen.finished)
+    )
 
 
 def of_answer(answer: Answer, rules: Rules) -> Outcome:
@@ -153,7 +157,9 @@ def is_right(answer: Answer, rules: Rules) -> bool:
     x = np.asarray([] if answer.x is None else answer.x, dtype=np.float64)
     if x.shape != OPTIMUM.shape or not np.all(np.isfinite(x)) or answer.fun is None or not np.isfinite(answer.fun):
         return False
-    if rules.bounds is not None and not all(low <= value <= high for value, (low, high) in zip(x, rules.bounds, strict=True)):
+    if rules.bounds is not None and not all(
+        low <= value <= high for value, (low, high) in zip(x, rules.bounds, strict=True)
+    ):
         return False
     if rules.anywhere:
         return True

@@ -89,7 +89,9 @@ def short_array(numbers: Any) -> str:
     array = np.asarray(numbers)
     if array.ndim != 1:
         return f"array of shape {array.shape}"
-    text = np.array2string(array, precision=6, threshold=MOST_NUMBERS, edgeitems=3, separator=", ", max_line_width=10**6)
+    text = np.array2string(
+        array, precision=6, threshold=MOST_NUMBERS, edgeitems=3, separator=", ", max_line_width=10**6
+    )
     return text if array.size <= MOST_NUMBERS else f"{text} ({array.size})"
 
 

@@ -1,4 +1,6 @@
-"""Validation of user input. `as_*` functions convert an argument, `validate_*` functions only check it; errors say what to do."""
+"""Validation of user input. `as_*` functions convert an argument, `validate_*` functions only check it; errors say what
+to do.
+"""
 
 from __future__ import annotations
 
@@ -62,13 +64,16 @@ OTHER_NAMES: Mapping[str, str] = {
     "ftarget": "f_target target stop_fitness stopfitness fitness_target target_value f_min fmin",
     "fun": "f func function objective objective_function objective_fun cost loss",
     "log_scaled": "log log_scale logscale log_scaled_variables",
-    "maxfevals": "maxfev maxfun maxeval maxevals max_evals max_evaluations max_fevals max_nfev n_evals n_calls ncall budget n_trials",
-    "maxiter": "maxiters max_iter max_iters max_iterations maxiterations n_iter niter iterations generations max_generations n_generations",
+    "maxfevals": "maxfev maxfun maxeval maxevals max_evals max_evaluations max_fevals max_nfev n_evals n_calls ncall "
+    "budget n_trials",
+    "maxiter": "maxiters max_iter max_iters max_iterations maxiterations n_iter niter iterations generations "
+    "max_generations n_generations",
     "maxtime": "max_time time_limit timelimit max_seconds time_budget",
     "method": "algorithm solver optimizer sampler strategy",
     "names": "variable_names parameter_names param_names labels variables",
     "on_error": "catch on_failure",
-    "popsize": "pop_size popsize_factor population population_size populationsize n_population npop lam lambda lambda_ batch_size",
+    "popsize": "pop_size popsize_factor population population_size populationsize n_population npop lam lambda "
+    "lambda_ batch_size",
     "progress": "verbose verbosity disp display show_progress progress_bar print_progress",
     "restarts": "n_restarts restart restart_strategy nrestarts",
     "rng": "seed random_state random_seed random_number_generator",
@@ -78,7 +83,8 @@ OTHER_NAMES: Mapping[str, str] = {
     "tolfun": "tol ftol fatol tolf f_tol abstol tol_fun tolfunabs",
     "tolx": "xtol xatol x_tol tol_x",
     "vectorized": "vectorize vectorised batch is_parallel",
-    "workers": "n_jobs njobs num_workers n_workers nworkers processes n_processes parallel num_cpus n_cpus executor client map",
+    "workers": "n_jobs njobs num_workers n_workers nworkers processes n_processes parallel num_cpus n_cpus executor "
+    "client map",
     "x0": "x_0 x x_init xinit x_start x0s init initial initial_guess guess p0 start mean mean0 initial_mean",
 }
 """Names of our arguments in other libraries."""
@@ -87,9 +93,11 @@ NOT_OFFERED: Mapping[str, str] = {
         "constraints other than `bounds` are not supported. Return inf or a penalty where a point is not allowed."
     ),
     "integrality integers integer is_integer int_vars integer_variables discrete categories": (
-        "integer and categorical variables are not supported. Round the variable inside the objective, with a `sigma0` of at least 1."
+        "integer and categorical variables are not supported. Round the variable inside the objective, with a "
+        "`sigma0` of at least 1."
     ),
-    "options opts inopts solver_options minimizer_kwargs kwargs": "options are keyword arguments: write maxiter=100 and so on.",
+    "options opts inopts solver_options minimizer_kwargs kwargs": "options are keyword arguments: write maxiter=100 "
+    "and so on.",
     "jac gradient grad fprime hess hessp hessian": "derivatives are not used. Leave the argument out.",
     "dim ndim n_dim dimension dims d n_variables n_var": "the number of variables is the length of `x0`.",
 }
@@ -135,14 +143,19 @@ def as_method(method: object) -> Method:
     """A method from its name or from a Method."""
     if isinstance(method, Method):
         if not hasattr(method.family, "start"):
-            raise TypeError(f"`family` of the method must be a family of distributions such as DiagonalGaussian, got {method.family!r}.")
+            raise TypeError(
+                "`family` of the method must be a family of distributions such as DiagonalGaussian, got "
+                f"{method.family!r}."
+            )
         return method
     names = f"Names: {', '.join(RECIPES)}."
     if not isinstance(method, str):
         raise TypeError(f"`method` must be a name or a Method, got {short_repr(method)}. {names}")
     if method not in RECIPES:
         near = difflib.get_close_matches(method.lower().replace("_", "-"), RECIPES, n=1)
-        raise ValueError(f"`method` {method!r} is not known." + (f" Did you mean {near[0]!r}?" if near else "") + f" {names}")
+        raise ValueError(
+            f"`method` {method!r} is not known." + (f" Did you mean {near[0]!r}?" if near else "") + f" {names}"
+        )
     return RECIPES[method]()
 
 
@@ -157,11 +170,15 @@ def as_generator(rng: Any) -> np.random.Generator:
 def validate_callable(name: str, function: object) -> None:
     """Raise TypeError unless the argument is callable."""
     if not callable(function):
-        raise TypeError(f"`{name}` must be a function, got {short_repr(function)}. Pass the function itself, not its return value.")
+        raise TypeError(
+            f"`{name}` must be a function, got {short_repr(function)}. Pass the function itself, not its return value."
+        )
 
 
 def as_callback(callback: Any) -> Callable[[Any], Any] | None:
-    """A function of the intermediate result; as in SciPy, it may take the keyword-only argument `intermediate_result`."""
+    """A function of the intermediate result; as in SciPy, it may take the keyword-only argument
+    `intermediate_result`.
+    """
     if callback is None:
         return None
     validate_callable("callback", callback)
@@ -184,7 +201,9 @@ def as_restarts(restarts: Any) -> Restarts:
             raise ValueError(f"`restarts` must be one of {names}, a number or a strategy object, got {restarts!r}.")
         return STRATEGIES[restarts]()
     if isinstance(restarts, type):
-        raise TypeError(f"`restarts` must be a strategy, got the class {restarts.__name__}: write {restarts.__name__}().")
+        raise TypeError(
+            f"`restarts` must be a strategy, got the class {restarts.__name__}: write {restarts.__name__}()."
+        )
     if isinstance(restarts, Restarts):
         return restarts
     return IPOP(as_count("restarts", restarts, 0))
@@ -206,8 +225,8 @@ def as_workers(workers: Any) -> Workers:
         return as_count("workers", workers)
     except (TypeError, ValueError) as error:
         raise type(error)(
-            f"{error} Other values: −1 for one process per core, a concurrent.futures.Executor, a dask.distributed.Client, or a function "
-            "like `map`."
+            f"{error} Other values: −1 for one process per core, a concurrent.futures.Executor, a "
+            "dask.distributed.Client, or a function like `map`."
         ) from None
 
 
@@ -222,7 +241,10 @@ def as_seconds(name: str, given: Any) -> float:
         raise TypeError(f"`{name}` must be a number of seconds or None, got {short_repr(given)}.")
     seconds = float(given)
     if not 0 < seconds < np.inf:
-        raise ValueError(f"`{name}` must be positive and finite, got {short_repr(given)}. It is in seconds; leave it out for no limit.")
+        raise ValueError(
+            f"`{name}` must be positive and finite, got {short_repr(given)}. It is in seconds; leave it out for no "
+            "limit."
+        )
     return seconds
 
 
@@ -255,8 +277,8 @@ def validate_memory(size: int, d: int) -> None:
     if size * d * FLOAT_BYTES > memory:
         hint = " `minimize_sharded` evaluates large samples in parts." if size * FLOAT_BYTES <= memory else ""
         raise ValueError(
-            f"`popsize` is too large for this machine: {d} numbers for each of {short_repr(size)} points do not fit into its "
-            f"{memory / 1e9:.3g} GB of memory. Give a smaller `popsize`.{hint}"
+            f"`popsize` is too large for this machine: {d} numbers for each of {short_repr(size)} points do not fit "
+            f"into its {memory / 1e9:.3g} GB of memory. Give a smaller `popsize`.{hint}"
         )
 
 
@@ -274,7 +296,9 @@ def as_count(name: str, count: Any, least: int = 1) -> int:
     try:
         number = operator.index(count)
     except TypeError:
-        raise TypeError(f"`{name}` must be a whole number, got {short_repr(count)} of type {type(count).__name__}.") from None
+        raise TypeError(
+            f"`{name}` must be a whole number, got {short_repr(count)} of type {type(count).__name__}."
+        ) from None
     if isinstance(count, bool) or number < least:
         raise ValueError(f"`{name}` must be a whole number of at least {least}, got {count!r}.")
     return number
@@ -302,7 +326,9 @@ def as_positive(name: str, given: Any, or_zero: bool = False) -> float:
     """One positive, finite number, or 0 if `or_zero`."""
     number = as_numbers(name, given)
     if number.size != 1 or not (number.item() > 0 or (or_zero and number.item() == 0)):
-        raise ValueError(f"`{name}` must be one {'number of at least 0' if or_zero else 'positive number'}, got {short_repr(given)}.")
+        raise ValueError(
+            f"`{name}` must be one {'number of at least 0' if or_zero else 'positive number'}, got {short_repr(given)}."
+        )
     return float(number.item())
 
 
@@ -317,7 +343,9 @@ def as_names(names: Any, d: int) -> tuple[str, ...]:
         return tuple(map(default_name, range(d)))
     wanted = f"`names` must hold a name for each of the {d} variables"
     if isinstance(names, str | bytes) or not isinstance(names, Iterable):
-        raise TypeError(f"{wanted}, such as {[f'name{i}' for i in range(min(d, 3))]}, got {short_repr(cast(object, names))}.")
+        raise TypeError(
+            f"{wanted}, such as {[f'name{i}' for i in range(min(d, 3))]}, got {short_repr(cast(object, names))}."
+        )
     called = tuple(str(name) for name in cast(Iterable[Any], names))
     if len(called) != d:
         raise ValueError(f"{wanted}, got {len(called)}: {short_repr(cast(object, names))}.")
@@ -341,7 +369,8 @@ def as_numbers(name: str, given: Any) -> Array:
         raise ValueError(f"`{name}` must hold at least one number, got {short_repr(given)}.")
     if array.dtype.kind not in "fiu":
         raise TypeError(
-            f"`{name}` must hold real numbers, got {short_repr(given)} (dtype {array.dtype}). Use numpy.asarray(..., dtype=float)."
+            f"`{name}` must hold real numbers, got {short_repr(given)} (dtype {array.dtype}). Use numpy.asarray(..., "
+            "dtype=float)."
         )
     numbers = as_float64(array)
     if not np.all(np.isfinite(numbers)):
@@ -353,23 +382,31 @@ def as_x0(x0: Any) -> Array:
     """The starting point (d,), d ≥ 1."""
     point = as_numbers("x0", x0)
     if point.ndim > 1:
-        raise ValueError(f"`x0` must be one point of shape (d,), got shape {point.shape}. Its length is the number of variables.")
+        raise ValueError(
+            f"`x0` must be one point of shape (d,), got shape {point.shape}. Its length is the number of variables."
+        )
     if np.max(np.abs(point)) > SCALE_RANGE[1]:
-        raise ValueError(f"`x0` must lie within ±{SCALE_RANGE[1]:.2g}, got {short_repr(x0)}. Choose other units for the variables.")
+        raise ValueError(
+            f"`x0` must lie within ±{SCALE_RANGE[1]:.2g}, got {short_repr(x0)}. Choose other units for the variables."
+        )
     return np.atleast_1d(point)
 
 
 def as_bounds(bounds: Any, d: int) -> tuple[Array, Array]:
-    """Lower and upper bounds (d,) from a (low, high) pair per variable or one for all, None for an open end, or `scipy.optimize.Bounds`."""
+    """Lower and upper bounds (d,) from a (low, high) pair per variable or one for all, None for an open end, or
+    `scipy.optimize.Bounds`.
+    """
     try:
         lower, upper = _lower_and_upper(bounds, d)
     except (TypeError, ValueError) as error:
         raise type(error)(
-            f"`bounds` must hold a (low, high) pair of numbers for each of the {d} variables, or be one pair for all of them, "
-            f"got {short_repr(bounds)}."
+            f"`bounds` must hold a (low, high) pair of numbers for each of the {d} variables, or be one pair for all "
+            f"of them, got {short_repr(bounds)}."
         ) from None
     if not np.all(lower <= upper):  # NaN too
-        raise ValueError(f"`bounds` must have low ≤ high for each variable, got {short_repr(lower)} and {short_repr(upper)}.")
+        raise ValueError(
+            f"`bounds` must have low ≤ high for each variable, got {short_repr(lower)} and {short_repr(upper)}."
+        )
     far = SCALE_RANGE[1]  # no search point is beyond; the largest float may be written for an open end
     return np.where(lower < -far, -np.inf, lower), np.where(upper > far, np.inf, upper)
 
@@ -400,7 +437,9 @@ def as_log_scaled(log_scaled: Any, lower: Array, x0: Array) -> NDArray[np.bool_]
     if np.any(mask & (x0 <= 0)):
         raise ValueError(f"a variable that is `log_scaled` must be positive, got x0 = {short_repr(x0)}.")
     if np.any(mask & np.isfinite(lower) & (lower < 0)):
-        raise ValueError(f"a variable that is `log_scaled` cannot have a negative lower bound, got {short_repr(lower)}.")
+        raise ValueError(
+            f"a variable that is `log_scaled` cannot have a negative lower bound, got {short_repr(lower)}."
+        )
     return mask
 
 
@@ -410,7 +449,9 @@ def as_deviations(sigma0: Any, d: int) -> Array:
         raise TypeError(f"`sigma0` is missing, got None. {ABOUT_SIGMA0}")
     deviations = as_numbers("sigma0", sigma0)
     if deviations.shape not in ((), (1,), (d,)):
-        raise ValueError(f"`sigma0` must be a number or have one entry per variable, shape ({d},), got shape {deviations.shape}.")
+        raise ValueError(
+            f"`sigma0` must be a number or have one entry per variable, shape ({d},), got shape {deviations.shape}."
+        )
     if not np.all(deviations > 0):
         raise ValueError(f"`sigma0` must be positive, got {short_repr(sigma0)}. {ABOUT_SIGMA0}")
     return np.broadcast_to(deviations, (d,)).copy()
@@ -420,29 +461,39 @@ def as_covariance_root(cov0: Any, d: int) -> Array:
     """Lower root (d, d) of a symmetric positive definite covariance."""
     cov = as_numbers("cov0", cov0)
     if cov.shape != (d, d):
-        raise ValueError(f"`cov0` must be a square matrix with one row per variable, shape ({d}, {d}), got shape {cov.shape}.")
+        raise ValueError(
+            f"`cov0` must be a square matrix with one row per variable, shape ({d}, {d}), got shape {cov.shape}."
+        )
     variances = np.diagonal(cov)
     if not np.all(variances > 0):
-        raise ValueError(f"`cov0` must be positive definite: its diagonal holds variances, got {short_repr(variances)}.")
+        raise ValueError(
+            f"`cov0` must be positive definite: its diagonal holds variances, got {short_repr(variances)}."
+        )
     scale = np.sqrt(variances)
     with np.errstate(over="ignore"):
         asymmetry, correlation = np.abs(cov - cov.T), cov / scale / scale[:, None]
     if not np.all(asymmetry <= 1e-8 * scale * scale[:, None]):
-        raise ValueError(f"`cov0` must be symmetric, got {short_repr(cov0)}. (cov0 + cov0.T)/2 is the nearest symmetric matrix.")
+        raise ValueError(
+            f"`cov0` must be symmetric, got {short_repr(cov0)}. (cov0 + cov0.T)/2 is the nearest symmetric matrix."
+        )
     if not np.all(np.abs(correlation) < 1 + 1e-8):
-        raise ValueError(f"`cov0` must be positive definite, got {short_repr(cov0)}: |cov0[i, j]| exceeds √(cov0[i, i]·cov0[j, j]).")
+        raise ValueError(
+            f"`cov0` must be positive definite, got {short_repr(cov0)}: |cov0[i, j]| exceeds √(cov0[i, i]·cov0[j, j])."
+        )
     root, definite = cholesky(0.5 * (correlation + correlation.T))
     if not definite:
         smallest = np.linalg.eigvalsh(correlation)[0]
         raise ValueError(
-            f"`cov0` must be positive definite, got {short_repr(cov0)}: its correlation matrix has the eigenvalue {smallest:.3g}. "
-            "Add a multiple of the identity."
+            f"`cov0` must be positive definite, got {short_repr(cov0)}: its correlation matrix has the eigenvalue "
+            f"{smallest:.3g}. Add a multiple of the identity."
         )
     return scale[:, None] * root
 
 
 def as_initial_distribution(family: type[Any], x0: Any, sigma0: Any, cov0: Any) -> Family:
-    """The initial distribution: N(x0, sigma0²·cov0), as far as the family can represent it, or bits with probabilities x0."""
+    """The initial distribution: N(x0, sigma0²·cov0), as far as the family can represent it, or bits with probabilities
+    x0.
+    """
     mean = as_x0(x0)
     if family is Bernoulli:
         return _as_bernoulli(mean, sigma0, cov0)
@@ -454,8 +505,9 @@ def as_initial_distribution(family: type[Any], x0: Any, sigma0: Any, cov0: Any) 
     if not within:
         low, high = SCALE_RANGE
         raise ValueError(
-            f"`sigma0`, times the root of `cov0`, must give standard deviations between {low:.2g} and {high:.2g}, for a full covariance "
-            f"within a factor of 1e150 of each other, got {short_repr(sigma0)}. Choose other units for the variables."
+            f"`sigma0`, times the root of `cov0`, must give standard deviations between {low:.2g} and {high:.2g}, for "
+            f"a full covariance within a factor of 1e150 of each other, got {short_repr(sigma0)}. Choose other units "
+            "for the variables."
         )
     return theta
 
@@ -463,9 +515,13 @@ def as_initial_distribution(family: type[Any], x0: Any, sigma0: Any, cov0: Any) 
 def _as_bernoulli(probabilities: Array, sigma0: Any, cov0: Any) -> Family:
     for name, given in (("sigma0", sigma0), ("cov0", cov0)):
         if given is not None:
-            raise ValueError(f"binary methods take no `{name}`, got {short_repr(given)}; pass {name}=None and give P(bit = 1) as `x0`.")
+            raise ValueError(
+                f"binary methods take no `{name}`, got {short_repr(given)}; pass {name}=None and give P(bit = 1) as "
+                "`x0`."
+            )
     if not np.all((probabilities >= 0) & (probabilities <= 1)):
         raise ValueError(
-            f"`x0` must hold probabilities in [0, 1] for a binary method, got {short_repr(probabilities)}. Start with 0.5 for each bit."
+            f"`x0` must hold probabilities in [0, 1] for a binary method, got {short_repr(probabilities)}. Start with "
+            "0.5 for each bit."
         )
     return Bernoulli.start(probabilities)

@@ -45,12 +45,33 @@ def named(*, intermediate_result: sl.Result) -> None:
 
 
 kept: list[sl.Result] = []
-plain: sl.Result = sl.minimize(sphere, [1.0, 2.0, 3.0], 0.5, rng=1, maxfevals=1e3, callback=stop_early, names=["a", "b", "c"], tolx=1e-9)
+plain: sl.Result = sl.minimize(
+    sphere, [1.0, 2.0, 3.0], 0.5, rng=1, maxfevals=1e3, callback=stop_early, names=["a", "b", "c"], tolx=1e-9
+)
 short = sl.minimize(lambda x: (x[0] - 1) ** 2 + 100 * x[1] ** 2, [0, 0], 0.5, rng=1, ftarget=1e-10)
-boxed = sl.minimize(sphere, np.ones(3), [0.5, 0.1, 0.1], bounds=[(0, 1), (None, 5.0), (-1, None)], rng=np.random.default_rng(1), maxiter=3)
-other = sl.minimize(many, np.ones(3), 0.5, bounds=Bounds([0, 0, 0], [2, 2, 2]), vectorized=True, log_scaled=[True, False, False], maxiter=3)
-again = sl.minimize(shifted, (1.0, 1.0), 0.5, args=(0.5, 2), method="lra-cma", restarts="ipop", popsize=8, maxiter=3, callback=named)
-drawn = sl.minimize(sphere, draw, 0.5, method=sl.ngd(), restarts=sl.BIPOP(2), cov0=np.eye(3), on_error="retry", maxiter=3)
+boxed = sl.minimize(
+    sphere,
+    np.ones(3),
+    [0.5, 0.1, 0.1],
+    bounds=[(0, 1), (None, 5.0), (-1, None)],
+    rng=np.random.default_rng(1),
+    maxiter=3,
+)
+other = sl.minimize(
+    many,
+    np.ones(3),
+    0.5,
+    bounds=Bounds([0, 0, 0], [2, 2, 2]),
+    vectorized=True,
+    log_scaled=[True, False, False],
+    maxiter=3,
+)
+again = sl.minimize(
+    shifted, (1.0, 1.0), 0.5, args=(0.5, 2), method="lra-cma", restarts="ipop", popsize=8, maxiter=3, callback=named
+)
+drawn = sl.minimize(
+    sphere, draw, 0.5, method=sl.ngd(), restarts=sl.BIPOP(2), cov0=np.eye(3), on_error="retry", maxiter=3
+)
 named_seed = sl.minimize(sphere, np.ones(3), 0.5, rng=np.random.SeedSequence(1), workers=map, timeout=None, maxiter=3)
 
 
@@ -75,7 +96,17 @@ def use(result: sl.Result) -> tuple[float, int, bool, str]:
     widest: Points = result.distribution.principal_axes()
     if result.curvature is not None and result.hess_inv is not None:
         print(result.curvature.hess_inv.shape, np.trace(result.hess_inv))
-    print(deviations.max(), variances.min(), shift.sum(), list(reasons), values[-1], names, failed, widest[0], result.status)
+    print(
+        deviations.max(),
+        variances.min(),
+        shift.sum(),
+        list(reasons),
+        values[-1],
+        names,
+        failed,
+        widest[0],
+        result.status,
+    )
     return result.fun, result.nfev + result.nit + result.restarts, result.success, result.message
 
 

@@ -53,8 +53,8 @@ def scipy_method(
     tol : float, optional
         Default of the options "tolfun" and "tolx".
     **options
-        Keyword arguments of `sublevel.minimize`. The default of "sigma0" is a third of the box if all bounds are finite. Derivatives are
-        ignored, and unknown options cause a warning.
+        Keyword arguments of `sublevel.minimize`. The default of "sigma0" is a third of the box if all bounds are
+        finite. Derivatives are ignored, and unknown options cause a warning.
 
     Returns
     -------
@@ -65,16 +65,24 @@ def scipy_method(
     --------
     >>> import scipy.optimize, sublevel
     >>> scipy.optimize.minimize(
-    ...     scipy.optimize.rosen, [0, 0, 0], method=sublevel.scipy_method, bounds=[(-2, 2)] * 3, options={"ftarget": 1e-9, "rng": 1}
+    ...     scipy.optimize.rosen,
+    ...     [0, 0, 0],
+    ...     method=sublevel.scipy_method,
+    ...     bounds=[(-2, 2)] * 3,
+    ...     options={"ftarget": 1e-9, "rng": 1},
     ... ).success
     True
     """
     if np.size(constraints):
-        raise ValueError("`constraints` are not supported, only `bounds`. Return inf or a penalty at infeasible points.")
+        raise ValueError(
+            "`constraints` are not supported, only `bounds`. Return inf or a penalty at infeasible points."
+        )
     given = {ALIASES.get(name, name): value for name, value in options.items() if name not in DERIVATIVES}
     if unknown := sorted(given.keys() - OPTIONS):
         warnings.warn(f"Unknown solver options: {', '.join(unknown)}", OptimizeWarning, stacklevel=3)
-    known: dict[str, Any] = {"tolfun": tol, "tolx": tol} | {name: value for name, value in given.items() if name in OPTIONS}
+    known: dict[str, Any] = {"tolfun": tol, "tolx": tol} | {
+        name: value for name, value in given.items() if name in OPTIONS
+    }
     sigma0 = known.pop("sigma0", None)
     if sigma0 is None and known.get("method") != "pbil":
         sigma0 = _third_of_box(bounds, as_x0(x0))
@@ -87,8 +95,8 @@ def _third_of_box(bounds: Any, x0: Array) -> Array:
     width = upper - lower
     if not np.all(np.isfinite(width)):
         raise ValueError(
-            'without finite `bounds` the initial standard deviation must be given: options={"sigma0": ...}, about a third of the search '
-            "range."
+            'without finite `bounds` the initial standard deviation must be given: options={"sigma0": ...}, about a '
+            "third of the search range."
         )
     return np.where(width > 0, width, 1.0) / 3
 

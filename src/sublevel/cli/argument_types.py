@@ -49,7 +49,10 @@ def numbers(text: str) -> list[float]:
 def bounds(text: str) -> list[tuple[float | None, float | None]]:
     """Bounds from "-1:2,0:none"."""
     try:
-        ends = [tuple(None if end.lower() in ("", "none") else float(end) for end in pair.split(":")) for pair in text.split(",")]
+        ends = [
+            tuple(None if end.lower() in ("", "none") else float(end) for end in pair.split(":"))
+            for pair in text.split(",")
+        ]
     except ValueError:
         ends = []
     if not ends or any(len(pair) != 2 for pair in ends):
@@ -72,7 +75,8 @@ def error_kind(text: str) -> tuple[str, int | None]:
         return "nll", None
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(
-            f"expected nll (the value is a negative log-likelihood) or the number of squared residuals in the sum, got {text!r}"
+            "expected nll (the value is a negative log-likelihood) or the number of squared residuals in the sum, "
+            f"got {text!r}"
         )
     return "least_squares", int(text)
 

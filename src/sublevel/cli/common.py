@@ -32,8 +32,12 @@ class CommandError(Exception):
         self.status = status
 
 
-def add_command(commands: Subparsers, name: str, summary: str, epilog: str, details: str = "") -> argparse.ArgumentParser:
-    """Add the parser of a command. `summary` is a phrase, `details` are further sentences, `epilog` is printed verbatim."""
+def add_command(
+    commands: Subparsers, name: str, summary: str, epilog: str, details: str = ""
+) -> argparse.ArgumentParser:
+    """Add the parser of a command. `summary` is a phrase, `details` are further sentences, `epilog` is printed
+    verbatim.
+    """
     return commands.add_parser(
         name,
         help=summary,
@@ -50,7 +54,9 @@ def add_file_argument(parser: argparse.ArgumentParser) -> None:
 
 def add_force_option(parser: argparse.ArgumentParser) -> None:
     """Add --force, for commands that write a file."""
-    parser.add_argument("--force", action="store_true", help="overwrite an existing file (stored runs are never overwritten)")
+    parser.add_argument(
+        "--force", action="store_true", help="overwrite an existing file (stored runs are never overwritten)"
+    )
 
 
 def join_negative_values(words: Sequence[str]) -> list[str]:
@@ -110,9 +116,13 @@ def resumable_errors(out: Path) -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise CommandError(f"interrupted. Finished parts are saved in {out}; the same command continues.", status=130) from None
+        raise CommandError(
+            f"interrupted. Finished parts are saved in {out}; the same command continues.", status=130
+        ) from None
     except ModuleNotFoundError as error:
-        raise CommandError(f"figures need {error.name}, which is not installed: pip install 'sublevel[plot,progress]'") from error
+        raise CommandError(
+            f"figures need {error.name}, which is not installed: pip install 'sublevel[plot,progress]'"
+        ) from error
     except WorkerLost as error:
         raise CommandError(f"{error}. Finished parts are saved; the same command continues.") from error
     except OSError as error:

@@ -41,7 +41,10 @@ class Command:
     @property
     def options(self) -> list[Argument]:
         """The options, including --help."""
-        return [*(argument for argument in self.arguments if argument.flags), Argument(("--help",), "show help", takes_value=False)]
+        return [
+            *(argument for argument in self.arguments if argument.flags),
+            Argument(("--help",), "show help", takes_value=False),
+        ]
 
     @property
     def words(self) -> list[str]:
@@ -111,7 +114,10 @@ complete -o filenames -F _sublevel sublevel
 
 def bash_script(commands: Sequence[Command]) -> str:
     """A function that bash calls for each completion."""
-    options = [f'        {command.name}) options="{_flags(command)}"; words="{" ".join(command.words)}" ;;' for command in commands]
+    options = [
+        f'        {command.name}) options="{_flags(command)}"; words="{" ".join(command.words)}" ;;'
+        for command in commands
+    ]
     values = [
         f'        {command.name}:{flag}) words="{" ".join(option.choices)}"; choices=1 ;;'
         for command in commands
@@ -120,7 +126,9 @@ def bash_script(commands: Sequence[Command]) -> str:
         if option.choices
     ]
     names = " ".join(command.name for command in commands)
-    return BASH.replace("@names@", names).replace("@options@", "\n".join(options)).replace("@values@", "\n".join(values))
+    return (
+        BASH.replace("@names@", names).replace("@options@", "\n".join(options)).replace("@values@", "\n".join(values))
+    )
 
 
 def _flags(command: Command) -> str:
@@ -130,7 +138,9 @@ def _flags(command: Command) -> str:
 def zsh_script(commands: Sequence[Command]) -> str:
     """A function of zsh's completion system."""
     names = "\n".join(f"        {_zsh(command.name + ':' + _colons(command.help))}" for command in commands)
-    cases = "\n".join(f"        {command.name}) _arguments {' '.join(_zsh_arguments(command))} ;;" for command in commands)
+    cases = "\n".join(
+        f"        {command.name}) _arguments {' '.join(_zsh_arguments(command))} ;;" for command in commands
+    )
     return f"""#compdef sublevel
 _sublevel() {{
     local -a commands
@@ -192,7 +202,9 @@ def fish_script(commands: Sequence[Command]) -> str:
     for command in commands:
         within = f"complete -c sublevel -n '__fish_seen_subcommand_from {command.name}'"
         for option in command.options:
-            value = (f" -x -a {_fish(' '.join(option.choices))}" if option.choices else " -r") if option.takes_value else ""
+            value = (
+                (f" -x -a {_fish(' '.join(option.choices))}" if option.choices else " -r") if option.takes_value else ""
+            )
             lines.append(f"{within} -l {option.flags[0].removeprefix('--')}{value} -d {_fish(option.help)}")
         if command.words:
             lines.append(f"{within} -f -a {_fish(' '.join(command.words))}")

@@ -59,7 +59,10 @@ def _check_error_bars(given: argparse.Namespace) -> None:
     if given.method == "pbil":
         raise CommandError("--error-bars: binary methods have no curvature, got --method pbil.")
     if kind == "least_squares" and residuals <= len(given.x0):
-        raise CommandError(f"--error-bars: the number of residuals must exceed the number of variables, {len(given.x0)}, got {residuals}.")
+        raise CommandError(
+            f"--error-bars: the number of residuals must exceed the number of variables, {len(given.x0)}, got "
+            f"{residuals}."
+        )
     try:
         check_number_of_variables(len(given.x0))
     except ValueError as error:
@@ -125,7 +128,9 @@ def _check_plot(file: Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise CommandError(f"--plot needs {error.name}, which is not installed: pip install 'sublevel[plot]'") from error
+        raise CommandError(
+            f"--plot needs {error.name}, which is not installed: pip install 'sublevel[plot]'"
+        ) from error
     kinds = Figure().canvas.get_supported_filetypes()
     if file.suffix[1:].lower() not in kinds:
         raise CommandError(f"--plot: the file must end with one of .{', .'.join(sorted(kinds))}, got {file}.")

@@ -1,7 +1,7 @@
 """Entry point of the command line.
 
-Each command has a module of its own with a function that adds its parser. Exit status: 0 success, 1 a check failed or no finite value
-was found, 2 wrong usage, 130 interrupted.
+Each command has a module of its own with a function that adds its parser. Exit status: 0 success, 1 a check failed or
+no finite value was found, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from sublevel.cli.verify import add_verify
 from sublevel.cli.watch import add_watch
 from sublevel.store.errors import StoreError
 
-DESCRIPTION = "Derivative-free optimization of a Python function or an external program. Runs can be stored in files and resumed."
+DESCRIPTION = (
+    "Derivative-free optimization of a Python function or an external program. Runs can be stored in files and resumed."
+)
 EXAMPLES = """examples:
   sublevel minimize mymodule.py:cost --x0 0,0,0 --sigma0 0.5 --store run.db
   sublevel minimize --x0 1,2 --sigma0 0.3 --names rate,depth --pattern last --command ./simulate {rate} {depth}

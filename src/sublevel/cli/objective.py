@@ -43,10 +43,13 @@ def objective(given: argparse.Namespace, d: int, names: Sequence[str] | None = N
 def program(given: argparse.Namespace, d: int, names: Sequence[str] | None) -> Program:
     """The program of --command."""
     if not given.command or shutil.which(given.command[0]) is None:
-        raise CommandError(f"--command: program not found or not executable, got {' '.join(given.command) or 'nothing'!r}.")
+        raise CommandError(
+            f"--command: program not found or not executable, got {' '.join(given.command) or 'nothing'!r}."
+        )
     if sys.platform == "win32":
         raise CommandError(
-            "--command is not available on Windows, which has no process groups. Call the program from a Python function instead."
+            "--command is not available on Windows, which has no process groups. Call the program from a Python "
+            "function instead."
         )
     try:
         used = used_variables(given.command, d, names)
@@ -55,7 +58,11 @@ def program(given: argparse.Namespace, d: int, names: Sequence[str] | None) -> P
     if used is not None and len(used) < d:
         unused = ", ".join(f"{{{names[i] if names else i}}}" for i in range(d) if i not in used)
         print(
-            f"note: the arguments of the program do not use {unused}; the program can read all values from stdin, as JSON", file=sys.stderr
+            (
+                f"note: the arguments of the program do not use {unused}; the program can read all values from stdin, "
+                "as JSON"
+            ),
+            file=sys.stderr,
         )
     return Program(given.command, given.timeout, given.pattern, names)
 
@@ -67,9 +74,13 @@ def pattern(text: str) -> re.Pattern[str]:
     try:
         compiled = re.compile(text, re.MULTILINE)
     except (re.error, OverflowError, RecursionError) as error:
-        raise argparse.ArgumentTypeError(f"expected a regular expression or the word {LAST}, got {text!r}: {error}") from None
+        raise argparse.ArgumentTypeError(
+            f"expected a regular expression or the word {LAST}, got {text!r}: {error}"
+        ) from None
     if compiled.groups > 1:
-        raise argparse.ArgumentTypeError(f"expected at most one group, for the value; use (?:...) for other groups, got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected at most one group, for the value; use (?:...) for other groups, got {text!r}"
+        )
     return compiled
 
 
@@ -131,7 +142,10 @@ def _get_function(module: ModuleType, name: str, called: str) -> Callable[..., A
     hint = f" Did you mean {near[0]}?" if near else ""
     local = Path(f"{called}.py")
     if not near and local.is_file() and (origin := getattr(module, "__file__", None)) != str(local.resolve()):
-        hint = f" It was imported from {origin or 'Python itself'}; use ./{local}:{name} for the one in the working directory."
+        hint = (
+            f" It was imported from {origin or 'Python itself'}; use ./{local}:{name} for the one in the working "
+            f"directory."
+        )
     raise CommandError(f"{called} has no function {name}.{hint}")
 
 

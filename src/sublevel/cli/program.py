@@ -1,4 +1,6 @@
-"""An external program as objective: it gets the point as JSON on stdin or in its arguments and prints a number. No shell is involved."""
+"""An external program as objective: it gets the point as JSON on stdin or in its arguments and prints a number. No
+shell is involved.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ EXIT_TIMEOUT = 5.0
 
 
 class Supervisor:
-    """A process that runs programs for one thread, one at a time, and kills them when this process ends for any reason."""
+    """A process that runs programs for one thread, one at a time, and kills them when this process ends for any
+    reason.
+    """
 
     def __init__(self) -> None:
         self.program: int | None = None  # process id of the program
@@ -159,7 +163,11 @@ class Program:
         """Extract the value from the output of the program."""
         text = output if self.pattern is None else find_value(self.pattern, output)
         if text is None or NUMBER.fullmatch(text) is None:
-            expected = "expected one number (use --pattern for other output)" if self.pattern is None else "--pattern matches no number"
+            expected = (
+                "expected one number (use --pattern for other output)"
+                if self.pattern is None
+                else "--pattern matches no number"
+            )
             excerpt = (output[:60] if self.pattern is None else output[-60:]) if text is None else text[:60]
             raise EvaluationFailed("no number", _printable(f"{expected}, got {excerpt!r}"))
         value = float(text.lower().replace("d", "e"))

@@ -11,7 +11,9 @@ from sublevel.cli.common import CommandError, Subparsers, add_command, add_file_
 def add_report(commands: Subparsers) -> None:
     """`sublevel report`."""
     summary = "write an HTML report on a stored run"
-    parser = add_command(commands, "report", summary, "example:\n  sublevel report run.db --out run.html", "The report is one file.")
+    parser = add_command(
+        commands, "report", summary, "example:\n  sublevel report run.db --out run.html", "The report is one file."
+    )
     add_file_argument(parser)
     parser.add_argument("--out", type=Path, metavar="PAGE", help="file to write (default: FILE with the suffix .html)")
     add_force_option(parser)
@@ -30,7 +32,9 @@ def run_report(given: argparse.Namespace) -> int:
 
         text = report_page(load(given.file))
     except ModuleNotFoundError as error:
-        raise CommandError(f"the figures need {error.name}, which is not installed: pip install 'sublevel[plot]'") from error
+        raise CommandError(
+            f"the figures need {error.name}, which is not installed: pip install 'sublevel[plot]'"
+        ) from error
     write_output(out, lambda file: file.write_text(text, encoding="utf-8"), given.force)
     print(f"report: {out.resolve()}")
     return 0

@@ -52,8 +52,8 @@ td { overflow-wrap: anywhere; }
 CAPTIONS = {
     "values": "Best value of f so far; the thin line is the best value of each generation.",
     "mean": "Mean of the search distribution.",
-    "axes": "Standard deviations along the principal axes of the search distribution, their geometric mean σ, and the ratio of the "
-    "longest to the shortest.",
+    "axes": "Standard deviations along the principal axes of the search distribution, their geometric mean σ, and the "
+    "ratio of the longest to the shortest.",
     "deviations": "Standard deviations of the variables in the search distribution.",
 }
 
@@ -63,7 +63,8 @@ def report_page(run: StoredRun) -> str:
     name = escape(printable(run.path.name))
     head = (
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{name}</title><style>{HTML_STYLE}{PAGE_STYLE}</style>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{name}</title><style>{HTML_STYLE}{PAGE_STYLE}</style>"
     )
     body = [
         f"<h1>{name}</h1>",
@@ -105,7 +106,10 @@ def _pictures(run: StoredRun) -> Iterable[str]:
     theta = history.theta_of_best
     if 1 < theta.dimension <= LARGEST_MATRIX and theta.continuous:
         plots.correlation(history, stream := io.BytesIO(), file_format="svg")
-        caption = "Correlations of the variables in the search distribution of the best run, which adapts to the shape of the valley."
+        caption = (
+            "Correlations of the variables in the search distribution of the best run, which adapts to the "
+            "shape of the valley."
+        )
         yield f"<h2>Correlations</h2>{_figure(caption, stream.getvalue())}"
 
 
@@ -113,7 +117,8 @@ def _figure(caption: str, image: bytes) -> str:
     """A figure as an SVG image, in which browsers run no scripts."""
     data = base64.b64encode(image).decode()
     return (
-        f'<figure><img alt="{escape(caption)}" src="data:image/svg+xml;base64,{data}"><figcaption>{escape(caption)}</figcaption></figure>'
+        f'<figure><img alt="{escape(caption)}" '
+        f'src="data:image/svg+xml;base64,{data}"><figcaption>{escape(caption)}</figcaption></figure>'
     )
 
 
@@ -143,7 +148,12 @@ def _restarts(run: StoredRun) -> Iterable[str]:
         rows = [
             ("…", "", "", "")
             if i is None
-            else (str(i), str(runs[i].popsize), f"{runs[i].fun:.8g}", termination.message(runs[i].reasons) if runs[i].reasons else "")
+            else (
+                str(i),
+                str(runs[i].popsize),
+                f"{runs[i].fun:.8g}",
+                termination.message(runs[i].reasons) if runs[i].reasons else "",
+            )
             for i in listed(len(runs), MOST_ROWS)
         ]
         yield "<h2>Runs</h2>"

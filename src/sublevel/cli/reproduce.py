@@ -14,11 +14,21 @@ def add_reproduce(commands: Subparsers) -> None:
     summary = "reproduce the figures of the paper and check its statements"
     example = "example:\n  sublevel reproduce --quick --out results"
     parser = add_command(commands, "reproduce", summary, example, "After an interruption the same command continues.")
-    parser.add_argument("--figures", type=figure_list, default=(1, 2, 3), metavar="1,2,3", help="figures to reproduce (default: all)")
-    parser.add_argument("--trials", type=count, metavar="N", help="independent trials per setting (default: 50; 2 to 8 with --quick)")
-    parser.add_argument("--seed", type=seed, metavar="S", help="seed of the random numbers; the data do not depend on --jobs")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="output directory (default: reproduction, or reproduction-quick)")
-    parser.add_argument("--quick", action="store_true", help="fewer trials of the same settings: less than a minute on two cores")
+    parser.add_argument(
+        "--figures", type=figure_list, default=(1, 2, 3), metavar="1,2,3", help="figures to reproduce (default: all)"
+    )
+    parser.add_argument(
+        "--trials", type=count, metavar="N", help="independent trials per setting (default: 50; 2 to 8 with --quick)"
+    )
+    parser.add_argument(
+        "--seed", type=seed, metavar="S", help="seed of the random numbers; the data do not depend on --jobs"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="output directory (default: reproduction, or reproduction-quick)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer trials of the same settings: less than a minute on two cores"
+    )
     parser.add_argument("--jobs", type=count, metavar="N", help="number of processes (default: one per core)")
     parser.set_defaults(run=run_reproduce)
 

@@ -32,7 +32,9 @@ def result_as_text(result: Result, seconds: float, figure: Path | None) -> str:
 
 def result_as_json(result: Result, seconds: float, raised: Exception | None) -> dict[str, Any]:
     """The result as values for `json.dumps`; numbers that are not finite are None."""
-    facts = {name: result[name] for name in ("fun", "nfev", "nit", "restarts", "success", "status", "message", "reasons")}
+    facts = {
+        name: result[name] for name in ("fun", "nfev", "nit", "restarts", "success", "status", "message", "reasons")
+    }
     facts["x"], facts["mean"] = result.x.tolist(), result.mean.tolist()
     facts["deviations"] = user_deviations(result).tolist()
     facts["names"] = [result.history.name(i) for i in range(len(facts["x"]))]
@@ -47,7 +49,11 @@ def result_as_json(result: Result, seconds: float, raised: Exception | None) -> 
 def _error_bars_as_json(found: Curvature) -> dict[str, Any]:
     arrays = {"x": found.x, "stderr": found.stderr, "intervals": found.intervals(0.95), "covariance": found.covariance}
     problems = [{"name": f.name, "sentence": f.sentence, "numbers": f.numbers} for f in found.problems]
-    return {name: array.tolist() for name, array in arrays.items()} | {"level": 0.95, "nfev": found.nfev, "problems": problems}
+    return {name: array.tolist() for name, array in arrays.items()} | {
+        "level": 0.95,
+        "nfev": found.nfev,
+        "problems": problems,
+    }
 
 
 def replace_nonfinite(value: Any) -> Any:
@@ -60,7 +66,9 @@ def replace_nonfinite(value: Any) -> Any:
 
 
 def user_deviations(result: Result) -> Array:
-    """Standard deviations of the search distribution (d,) in the user's variables, linearised where bounds or log scales apply."""
+    """Standard deviations of the search distribution (d,) in the user's variables, linearised where bounds or log
+    scales apply.
+    """
     deviations, space = result.std.copy(), result.history.space
     if space is not None:
         deviations[space.free] *= space.slopes(result.mean)

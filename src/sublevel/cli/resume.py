@@ -31,7 +31,9 @@ def add_resume(commands: Subparsers) -> None:
     parser = add_command(commands, "resume", summary, EXAMPLES, "The result is the same as without the interruption.")
     add_file_argument(parser)
     parser.add_argument("function", nargs="?", metavar="FUNCTION", help=FUNCTION_HELP)
-    parser.add_argument("--no-check", action="store_true", help="do not check the objective by evaluating a stored point again")
+    parser.add_argument(
+        "--no-check", action="store_true", help="do not check the objective by evaluating a stored point again"
+    )
     add_run_options(parser)
     parser.set_defaults(run=run_resume)
 
@@ -55,7 +57,10 @@ def _missing_objective(path: Path) -> str:
 
     with open_reader(path) as reading:
         words = describe_objective(reading.settings)
-    return f"give the function or program again: sublevel resume {shlex.quote(str(path))} ... The run was started with: {words}"
+    return (
+        f"give the function or program again: sublevel resume {shlex.quote(str(path))} ... The run was started "
+        f"with: {words}"
+    )
 
 
 def _resume(fun: Callable[..., Any], given: argparse.Namespace, workers: Any) -> Result:

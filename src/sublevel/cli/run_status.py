@@ -81,4 +81,7 @@ def status_line(status: RunStatus) -> str:
     """The status in one line."""
     restarts = f", restart {status.restarts}" if status.restarts else ""
     width = f", std {status.deviation:.2g}" if np.isfinite(status.deviation) else ""
-    return f"{status.nfev} evaluations, best {status.best:.8g}{width}{restarts}, {duration(status.seconds)}, {status.state}"
+    return (
+        f"{status.nfev} evaluations, best {status.best:.8g}{width}{restarts}, {duration(status.seconds)}, "
+        f"{status.state}"
+    )

@@ -11,7 +11,9 @@ from sublevel.cli.common import CommandError, Subparsers, add_command, printable
 def add_runs(commands: Subparsers) -> None:
     """`sublevel runs`."""
     parser = add_command(commands, "runs", "list the stored runs in a directory", "example:\n  sublevel runs results/")
-    parser.add_argument("directory", nargs="?", type=Path, default=Path(), metavar="DIR", help="default: the working directory")
+    parser.add_argument(
+        "directory", nargs="?", type=Path, default=Path(), metavar="DIR", help="default: the working directory"
+    )
     parser.set_defaults(run=run_runs)
 
 
@@ -27,10 +29,16 @@ def run_runs(given: argparse.Namespace) -> int:
     for path in paths:
         try:
             status = read_status(path)
-            text = f"{printable(str(status.settings.method or 'own method'))}, {status.variables} variables, {status_line(status)}"
+            text = (
+                f"{printable(str(status.settings.method or 'own method'))}, {status.variables} variables, "
+                f"{status_line(status)}"
+            )
         except StoreError as error:
             exit_status, text = 1, str(error)
         print(f"{printable(path.name)}: {text}")
     if not paths:
-        print(f"no stored runs in {given.directory}. Create one with `sublevel minimize --store FILE` or `minimize(..., store=FILE)`.")
+        print(
+            f"no stored runs in {given.directory}. Create one with `sublevel minimize --store FILE` or `minimize(..., "
+            "store=FILE)`."
+        )
     return exit_status

@@ -69,7 +69,10 @@ def run_as_lines(run: StoredRun, is_running: bool) -> Iterator[str]:
     end = message(result.reasons) if result.reasons else "killed; continue with `sublevel resume`"
     yield f"file     {printable(str(run.path))}, written by sublevel {printable(settings.version)}"
     yield f"started  {describe_objective(settings)}"
-    yield f"method   {printable(settings.method or settings.parts)}, {result.x.size} variables, {settings.popsize} points per generation"
+    yield (
+        f"method   {printable(settings.method or settings.parts)}, {result.x.size} variables, {settings.popsize} "
+        f"points per generation"
+    )
     yield f"state    {'running' if is_running else end}"
     yield f"spent    {result.nfev} evaluations in {result.nit} generations, {result.restarts} restarts"
     yield f"fun      {result.fun!r}"

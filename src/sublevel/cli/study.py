@@ -16,8 +16,12 @@ def add_study(commands: Subparsers) -> None:
     parser = add_command(commands, "study", summary, example, "After an interruption the same command continues.")
     parser.add_argument("name", metavar="NAME", help="consistency, restricted, dimension or apart")
     parser.add_argument("--out", type=Path, metavar="DIR", help="output directory (default: studies, or studies-quick)")
-    parser.add_argument("--seed", type=seed, metavar="S", help="seed of the random numbers; the data do not depend on --jobs")
-    parser.add_argument("--quick", action="store_true", help="a smaller version: seconds on two cores instead of minutes")
+    parser.add_argument(
+        "--seed", type=seed, metavar="S", help="seed of the random numbers; the data do not depend on --jobs"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a smaller version: seconds on two cores instead of minutes"
+    )
     parser.add_argument("--jobs", type=count, metavar="N", help="number of processes (default: one per core)")
     parser.set_defaults(run=run_study)
 

@@ -1,10 +1,10 @@
 """The parent process of external programs. It runs one program at a time and kills it when the requesting process ends.
 
-This file is executed as a script and imports only the standard library, so that it starts quickly. A request is a line of JSON on stdin:
-`argv`; `input` for the stdin of the program; `timeout` in seconds or null; `limit`, the most bytes of output; and `tail`, whether to keep
-the end of a longer output instead of refusing it. The answer is a line with the `pid` of the program, then a line with `kind` (the kind
-of failure, or null), `output` and `detail`. When stdin is closed, which happens even if the requesting process is killed by SIGKILL, the
-program and its process group are killed.
+This file is executed as a script and imports only the standard library, so that it starts quickly. A request is a line
+of JSON on stdin: `argv`; `input` for the stdin of the program; `timeout` in seconds or null; `limit`, the most bytes of
+output; and `tail`, whether to keep the end of a longer output instead of refusing it. The answer is a line with the
+`pid` of the program, then a line with `kind` (the kind of failure, or null), `output` and `detail`. When stdin is
+closed, which happens even if the requesting process is killed by SIGKILL, the program and its process group are killed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ class RunningProgram:
         self.stdin: Any = process.stdin
         self.stdout: Any = process.stdout
         self.stderr: Any = process.stderr
-        self.buffers = {self.stdout: StreamBuffer(request["limit"], request["tail"]), self.stderr: StreamBuffer(STDERR_LIMIT, tail=True)}
+        self.buffers = {
+            self.stdout: StreamBuffer(request["limit"], request["tail"]),
+            self.stderr: StreamBuffer(STDERR_LIMIT, tail=True),
+        }
         self.selector = selectors.DefaultSelector()
         for stream in (self.stdin, self.stdout, self.stderr):
             os.set_blocking(stream.fileno(), False)
@@ -119,7 +122,9 @@ class RunningProgram:
         return bool(part)
 
     def _drain(self) -> None:
-        """Read all that the program wrote before it ended; its children may keep the streams open and continue to write."""
+        """Read all that the program wrote before it ended; its children may keep the streams open and continue to
+        write.
+        """
         for stream in self.buffers:
             for _ in range(DRAINS):
                 if stream.closed or not self._read(stream):
@@ -148,7 +153,9 @@ def _failed(kind: str, detail: str) -> dict[str, Any]:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a program has ended. Where possible it is not reaped, so that its process id stays reserved until its group is killed."""
+    """Whether a program has ended. Where possible it is not reaped, so that its process id stays reserved until its
+    group is killed.
+    """
     if not hasattr(os, "waitid") or process.returncode is not None:
         return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -166,7 +173,9 @@ def run_program(request: dict[str, Any], child_ended: int) -> dict[str, Any]:
     """Run a program and return the answer."""
     pipe = subprocess.PIPE
     try:
-        process = subprocess.Popen(request["argv"], bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+        process = subprocess.Popen(
+            request["argv"], bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+        )
     except (OSError, ValueError) as error:
         return _failed("not started", str(error))
     running = None

@@ -1,4 +1,5 @@
-"""Arguments of an external program with placeholders for the variables: `{name}`, `{0}`, `{x0}`, or `{}` for all of them.
+"""Arguments of an external program with placeholders for the variables: `{name}`, `{0}`, `{x0}`, or `{}` for all of
+them.
 
 Each argument is filled separately and the result is a list of arguments; no shell is involved.
 """

@@ -11,8 +11,12 @@ from sublevel.cli.common import Subparsers, add_command
 def add_verify(commands: Subparsers) -> None:
     """`sublevel verify`."""
     summary = "check the propositions, theorems and rates of the paper numerically"
-    parser = add_command(commands, "verify", summary, "example:\n  sublevel verify --json", "The exit status is 1 if a check fails.")
-    parser.add_argument("--json", action="store_true", help="print a JSON list of {name, statement, value, bound, passed}")
+    parser = add_command(
+        commands, "verify", summary, "example:\n  sublevel verify --json", "The exit status is 1 if a check fails."
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print a JSON list of {name, statement, value, bound, passed}"
+    )
     parser.add_argument("--seed", type=seed, metavar="S", help="seed of the random problems and samples")
     parser.set_defaults(run=run_verify)
 

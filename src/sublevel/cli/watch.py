@@ -17,13 +17,17 @@ INTERVAL = 0.5
 def add_watch(commands: Subparsers) -> None:
     """`sublevel watch`."""
     summary = "follow a stored run while another process runs it"
-    parser = add_command(commands, "watch", summary, "example:\n  sublevel watch run.db", "Ctrl-C stops watching, not the run.")
+    parser = add_command(
+        commands, "watch", summary, "example:\n  sublevel watch run.db", "Ctrl-C stops watching, not the run."
+    )
     add_file_argument(parser)
     parser.set_defaults(run=run_watch)
 
 
 def run_watch(given: argparse.Namespace) -> int:
-    """Print the status until the run ends: on a terminal in one line that is updated, otherwise a line for each change."""
+    """Print the status until the run ends: on a terminal in one line that is updated, otherwise a line for each
+    change.
+    """
     from sublevel.cli.run_status import read_status, status_line
 
     is_terminal, previous = sys.stdout.isatty(), ""

@@ -66,7 +66,8 @@ class Streams:
 
 @dataclass(frozen=True, slots=True)
 class MirroredFrames:
-    """Normal vectors in orthogonal frames ±Q·r: each row is N(0, I), the rows of a frame have equal lengths and sum to 0.
+    """Normal vectors in orthogonal frames ±Q·r: each row is N(0, I), the rows of a frame have equal lengths and sum to
+    0.
 
     Σ zzᵀ over a frame is exactly 2r²·I. If C matches the Hessian, the sampling noise of a natural gradient therefore
     cancels within each frame; with independent points it has to be averaged out.
@@ -79,7 +80,9 @@ class MirroredFrames:
         *batch, n, d = size
         shape = (*batch, -(-n // (2 * d)))
         q, r = np.linalg.qr(self.generator.standard_normal((*shape, d, d)))
-        signs = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)  # makes Q uniform over all rotations and reflections
+        signs = np.where(
+            np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0
+        )  # makes Q uniform over all rotations and reflections
         half = q * signs[..., None, :] * np.sqrt(self.generator.chisquare(d, shape))[..., None, None]
         return np.concatenate([half, -half], axis=-2).reshape(*batch, -1, d)[..., :n, :]
 
@@ -95,12 +98,16 @@ def read_only(array: Array) -> Array:
 
 
 def expand_trailing(per_trial: PerTrial, axes: int) -> Any:
-    """Append `axes` axes of length 1 to numbers per trial (...,), to broadcast over arrays; a single number is returned unchanged."""
+    """Append `axes` axes of length 1 to numbers per trial (...,), to broadcast over arrays; a single number is returned
+    unchanged.
+    """
     return per_trial if per_trial.ndim == 0 else per_trial.reshape(per_trial.shape + (1,) * axes)
 
 
 def total(numbers: Array) -> PerTrial:
-    """Sum over the last axis (..., n); a single run uses a dot product, which has a third of the overhead of a reduction."""
+    """Sum over the last axis (..., n); a single run uses a dot product, which has a third of the overhead of a
+    reduction.
+    """
     return numbers.dot(ones(numbers.size)) if numbers.ndim == 1 else np.add.reduce(numbers, axis=-1)
 
 

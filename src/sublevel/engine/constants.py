@@ -27,7 +27,8 @@ def is_restricted(d: int, freedom: int | None) -> bool:
 
 
 def rate_factor(d: int, freedom: int | None) -> float:
-    """Ratio of the learning rates of a restricted C to those of a full one: (d + 2)/3 for a diagonal C, exactly 1 for a full C.
+    """Ratio of the learning rates of a restricted C to those of a full one: (d + 2)/3 for a diagonal C, exactly 1 for a
+    full C.
 
     Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity", PPSN 2008: d numbers
     need fewer samples than d(d + 1)/2. A single variance has the factor of a diagonal C. It could be learned faster,
@@ -39,7 +40,8 @@ def rate_factor(d: int, freedom: int | None) -> float:
 
 
 def hansen_kern_rate(d: int, mu_eff: float, freedom: int | None = None) -> float:
-    """η_C = min(1, (2µ_w − 1)/((d + 2)² + µ_w)): Hansen & Kern, PPSN 2004, eq. 12, quoted without the min in Akimoto 2012, section 4.2.
+    """η_C = min(1, (2µ_w − 1)/((d + 2)² + µ_w)): Hansen & Kern, PPSN 2004, eq. 12, quoted without the min in Akimoto
+    2012, section 4.2.
 
     Without the min, C would not stay positive definite for µ_w > (d + 2)² + 1. The rate is 0 if no point is selected.
     For a restricted C it is multiplied by `rate_factor`, up to `snes_rate`.
@@ -58,7 +60,9 @@ def spectral_rate(d: int, freedom: int | None = None) -> float:
 
 
 def longest_run(d: int, n: int) -> float:
-    """Maximum generations of a run before a restart, 100 + 50(d + 3)²/√n: Hansen, BBOB workshop at GECCO 2009, section 2.1."""
+    """Maximum generations of a run before a restart, 100 + 50(d + 3)²/√n: Hansen, BBOB workshop at GECCO 2009, section
+    2.1.
+    """
     return 100 + 50 * (d + 3) ** 2 / sqrt(n)
 
 
@@ -73,13 +77,17 @@ def snes_rate(d: int) -> float:
 
 
 def xnes_rate(d: int, freedom: int | None = None) -> float:
-    """η_σ = η_B = (9 + 3 ln d)/(5d√d): Glasmachers et al., GECCO 2010, Table 1; `snes_rate` for a restricted C from d = 4 on."""
+    """η_σ = η_B = (9 + 3 ln d)/(5d√d): Glasmachers et al., GECCO 2010, Table 1; `snes_rate` for a restricted C from d =
+    4 on.
+    """
     rate = (9 + 3 * log(d)) / (5 * d * sqrt(d))
     return max(rate, snes_rate(d)) if is_restricted(d, freedom) else rate
 
 
 class CmaConstants(NamedTuple):
-    """The constants of CMA-ES for d variables and n points. Factors of vectors are arrays (), which multiply a third faster than floats."""
+    """The constants of CMA-ES for d variables and n points. Factors of vectors are arrays (), which multiply a third
+    faster than floats.
+    """
 
     weights: Array  # (n,), from best to worst; the positive ones sum to 1
     attracting: Array  # (n,), the positive ones
@@ -123,7 +131,9 @@ def covariance_rates(d: int, freedom: int | None, mu_eff: float, mu_eff_bad: flo
     c_1 = 2 / ((d + 1.3) ** 2 + mu_eff) * factor
     c_mu = min(1 - c_1, 2 * (0.25 + mu_eff + 1 / mu_eff - 2) / ((d + 2) ** 2 + mu_eff) * factor)
     share = min(d, 4) if is_restricted(d, freedom) else d
-    return CovarianceRates(c_1, c_mu, min(1 + c_1 / c_mu, 1 + 2 * mu_eff_bad / (mu_eff + 2), (1 - c_1 - c_mu) / (share * c_mu)))
+    return CovarianceRates(
+        c_1, c_mu, min(1 + c_1 / c_mu, 1 + 2 * mu_eff_bad / (mu_eff + 2), (1 - c_1 - c_mu) / (share * c_mu))
+    )
 
 
 def least_damping(d: int, freedom: int | None) -> float:
@@ -151,7 +161,10 @@ def cma_constants(d: int, n: int, freedom: int | None = None) -> CmaConstants:
     """
     raw = log((n + 1) / 2) - np.log(np.arange(1, n + 1))
     good, bad = raw[: n // 2], raw[n // 2 :]
-    mu_eff, mu_eff_bad = float(np.sum(good) ** 2 / np.sum(good**2)), float(np.sum(bad) ** 2 / max(np.sum(bad**2), 1e-300))
+    mu_eff, mu_eff_bad = (
+        float(np.sum(good) ** 2 / np.sum(good**2)),
+        float(np.sum(bad) ** 2 / max(np.sum(bad**2), 1e-300)),
+    )
     c_1, c_mu, repulsion = covariance_rates(d, freedom, mu_eff, mu_eff_bad)
     c_sigma = min(0.5, (mu_eff + 2) / (d + mu_eff + 3))
     caution = max(1.0, 3 * (1 - 0.5 ** (d / 9)))

@@ -102,7 +102,9 @@ def solve_lower(lower: Array, vector: Array) -> Array:
 def cholesky(matrix: Array) -> tuple[Array, Mask]:
     """Lower Cholesky factor (..., d, d), and whether the matrix was positive definite (...)."""
     if matrix.ndim == 2:
-        factor, info = lapack.dpotrf(matrix.T, 1, 1)  # lower, clean; the transpose of a symmetric matrix is in LAPACK's order
+        factor, info = lapack.dpotrf(
+            matrix.T, 1, 1
+        )  # lower, clean; the transpose of a symmetric matrix is in LAPACK's order
         return factor, np.bool_(info == 0)
     try:
         return np.linalg.cholesky(matrix).astype(np.float64, copy=False), np.ones(matrix.shape[:-2], dtype=np.bool_)
@@ -142,7 +144,9 @@ def semidefinite_root(matrix: Array) -> Array:
 
 
 def apply_to_each(factor: Callable[[Array], tuple[Any, ...]], matrix: Array) -> Any:
-    """Apply `factor` to each matrix of a batch and stack the results; used if the factorization of some matrix fails."""
+    """Apply `factor` to each matrix of a batch and stack the results; used if the factorization of some matrix
+    fails.
+    """
     batch = matrix.shape[:-2]
     results = [factor(single) for single in matrix.reshape(-1, *matrix.shape[-2:])]
     return tuple(np.reshape(part, batch + np.shape(part[0])) for part in zip(*results, strict=True))

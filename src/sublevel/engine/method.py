@@ -39,7 +39,9 @@ MOVED = Outcome.MOVED
 
 @value_class
 class State:
-    """The state of a search between generations. Together with that of the random generator it determines the rest of the run."""
+    """The state of a search between generations. Together with that of the random generator it determines the rest of
+    the run.
+    """
 
     theta: Family
     memory: tuple[Memory, ...]  # of each transform
@@ -120,13 +122,17 @@ class Method:
         return sample
 
     def tell(self, state: State, sample: Sample, values: Array, constraints: Array | None = None) -> tuple[State, Info]:
-        """The next state, given the values (..., n) of the sample and, if there are any, its constraint values (..., n, m)."""
+        """The next state, given the values (..., n) of the sample and, if there are any, its constraint values (..., n,
+        m).
+        """
         ranks, ordering = self.ordering(values, constraints, state.ordering)
         weighting = self.weights(ranks, sample)
         generation = Generation(state.theta, sample, values, ranks, weighting)
         return self.apply_gradient(state, generation, natural_gradient(sample.z, weighting, sample.images), ordering)
 
-    def apply_gradient(self, state: State, generation: Generation, tangent: Tangent, ordering: Memory = NO_MEMORY) -> tuple[State, Info]:
+    def apply_gradient(
+        self, state: State, generation: Generation, tangent: Tangent, ordering: Memory = NO_MEMORY
+    ) -> tuple[State, Info]:
         """The next state, given the natural gradient of an evaluated sample and the new memory of the ordering."""
         ranks = generation.ranks
         attracts = ranks.take_best(generation.weighting.cov) > 0
@@ -136,7 +142,9 @@ class Method:
     def step(
         self, state: State, generation: Generation, tangent: Tangent, mask: Any = np.True_, ordering: Memory = NO_MEMORY
     ) -> tuple[State, Any]:
-        """The state after a step along a tangent, and whether it was taken (...): the mask is true and the step stays in the family."""
+        """The state after a step along a tangent, and whether it was taken (...): the mask is true and the step stays
+        in the family.
+        """
         memory: list[Memory] = []
         for transform, before in zip(self.transforms, state.memory, strict=True):
             tangent, after = transform(tangent, before, generation)
@@ -146,7 +154,9 @@ class Method:
         all_taken = all_trials(taken)
         if not all_taken and not any_trial(taken):
             return state, taken
-        after = State(move.theta, tuple([part if part is NO_MEMORY else part.transport(move) for part in memory]), ordering)
+        after = State(
+            move.theta, tuple([part if part is NO_MEMORY else part.transport(move) for part in memory]), ordering
+        )
         return (after if all_taken else select(taken, after, state)), taken
 
 

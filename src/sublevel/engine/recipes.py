@@ -25,7 +25,9 @@ from sublevel.engine.weights import Active, Quantile, Truncation, Utilities, Vol
 from sublevel.engine.weights.quantile import Scheme
 
 
-def cma(*, c_mean: float = 1.0, step_size: str = "csa", popsize: int | None = None, family: type[Any] = FullGaussian) -> Method:
+def cma(
+    *, c_mean: float = 1.0, step_size: str = "csa", popsize: int | None = None, family: type[Any] = FullGaussian
+) -> Method:
     """CMA-ES: covariance matrix adaptation evolution strategy.
 
     Parameters
@@ -61,7 +63,9 @@ def cma(*, c_mean: float = 1.0, step_size: str = "csa", popsize: int | None = No
     return Method(_with_rule("cma", step_size, "csa"), Active(), (*paths, RankMu(), RankOne(), *rate), popsize, family)
 
 
-def xnes(*, c_mean: float = 1.0, step_size: str | None = None, popsize: int | None = None, family: type[Any] = FullGaussian) -> Method:
+def xnes(
+    *, c_mean: float = 1.0, step_size: str | None = None, popsize: int | None = None, family: type[Any] = FullGaussian
+) -> Method:
     """Exponential natural evolution strategy; separable NES for a diagonal or isotropic family.
 
     Parameters
@@ -166,7 +170,9 @@ def ngd(
 
 
 def shape_only(*, span: float, constant_from: int, popsize: int | None = None) -> Method:
-    """Natural gradient descent at constant volume: learns H⁻¹ up to a factor. Rates fall like span/t up to iteration `constant_from`."""
+    """Natural gradient descent at constant volume: learns H⁻¹ up to a factor. Rates fall like span/t up to iteration
+    `constant_from`.
+    """
     return Method("shape", Volume(), (DecreasingRates(span, constant_from), ConstantVolume()), popsize)
 
 

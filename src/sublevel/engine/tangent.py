@@ -57,12 +57,15 @@ def is_thin(k: int, d: int) -> bool:
 
 
 class Cloud:
-    """Σ wᵢ vᵢvᵢᵀ − decay·I, stored as its vectors and weights. Matrices and eigenvalues are computed when first used."""
+    """Σ wᵢ vᵢvᵢᵀ − decay·I, stored as its vectors and weights. Matrices and eigenvalues are computed when first
+    used.
+    """
 
     __slots__ = ("_eigen", "_gram", "_gram_root", "_moment", "decay", "images", "is_thin", "vectors", "weights")
 
     def __init__(self, vectors: Array, weights: Array, decay: PerTrial, images: Array | None = None) -> None:
-        """Create a cloud of whitened `vectors` (..., k, d) with `weights` (..., k); `decay` (...,) is Σ wᵢ for an estimate.
+        """Create a cloud of whitened `vectors` (..., k, d) with `weights` (..., k); `decay` (...,) is Σ wᵢ for an
+        estimate.
 
         `images` are the products of θ's root with the vectors if sampling has computed them.
         """
@@ -101,7 +104,9 @@ class Cloud:
 
     @property
     def eigen(self) -> tuple[Array, Array]:
-        """Eigenvalues (..., k) and eigenvectors (..., k, k) of Rᵀ diag(w) R: the nonzero ones are those of Σ wᵢ vᵢvᵢᵀ."""
+        """Eigenvalues (..., k) and eigenvectors (..., k, k) of Rᵀ diag(w) R: the nonzero ones are those of Σ wᵢ
+        vᵢvᵢᵀ.
+        """
         if self._eigen is None:
             root = self.gram_root
             self._eigen = eigh(product((root * self.weights[..., None]).mT, root))
@@ -122,7 +127,9 @@ class Cloud:
         """Smallest and largest eigenvalue (...,) of Σ wᵢ vᵢvᵢᵀ − decay·I."""
         values = self.spectrum
         low, high = values[..., 0], values[..., -1]
-        if self.vectors.shape[-2] < self.vectors.shape[-1]:  # directions outside the span of the vectors have the eigenvalue 0
+        if (
+            self.vectors.shape[-2] < self.vectors.shape[-1]
+        ):  # directions outside the span of the vectors have the eigenvalue 0
             low, high = -maximum(-low, ZERO), maximum(high, ZERO)
         return low - self.decay, high - self.decay
 
@@ -139,10 +146,17 @@ class Cloud:
     def with_decay(self, decay: PerTrial) -> Cloud:
         """The same vectors with another weight of −I."""
         cloud = Cloud(self.vectors, self.weights, decay, self.images)
-        cloud._moment, cloud._gram, cloud._gram_root, cloud._eigen = self._moment, self._gram, self._gram_root, self._eigen
+        cloud._moment, cloud._gram, cloud._gram_root, cloud._eigen = (
+            self._moment,
+            self._gram,
+            self._gram_root,
+            self._eigen,
+        )
         return cloud
 
-    def add_vector(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Cloud | Dense:
+    def add_vector(
+        self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None
+    ) -> Cloud | Dense:
         """rate·Σ wᵢ vᵢvᵢᵀ + weight·vvᵀ − decay·I for a further vector v (..., d) with this image."""
         if not self.is_thin:
             return CloudWithVector(self, rate, vector, weight, decay)
@@ -186,13 +200,17 @@ class Dense:
         """The same matrix with another weight of −I."""
         return Dense(self.moment, decay, self.size)
 
-    def add_vector(self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None) -> Dense:
+    def add_vector(
+        self, rate: PerTrial, vector: Array, weight: PerTrial, decay: PerTrial, image: Array | None
+    ) -> Dense:
         """rate·moment + weight·vvᵀ − decay·I for a further vector v (..., d)."""
         return CloudWithVector(self, rate, vector, weight, decay)
 
 
 class Diagonal(Dense):
-    """The diagonal Σ wᵢ vᵢ² (..., d) of a cloud of `size` vectors that are not kept. It suffices for diagonal and isotropic families."""
+    """The diagonal Σ wᵢ vᵢ² (..., d) of a cloud of `size` vectors that are not kept. It suffices for diagonal and
+    isotropic families.
+    """
 
     __slots__ = ("_squares",)
 
@@ -210,7 +228,9 @@ class Diagonal(Dense):
 
 
 class CloudWithVector(Dense):
-    """rate·moment + weight·vvᵀ − decay·I of a cloud and a vector v (..., d). The matrix is formed only if it is needed."""
+    """rate·moment + weight·vvᵀ − decay·I of a cloud and a vector v (..., d). The matrix is formed only if it is
+    needed.
+    """
 
     __slots__ = ("_cloud", "_rate", "_sum", "_vector", "_weight")
 
@@ -229,7 +249,9 @@ class CloudWithVector(Dense):
     @property
     def squares(self) -> Array:
         """The diagonal of the matrix (..., d)."""
-        return expand_trailing(self._rate, 1) * self._cloud.squares + expand_trailing(self._weight, 1) * np.square(self._vector)
+        return expand_trailing(self._rate, 1) * self._cloud.squares + expand_trailing(self._weight, 1) * np.square(
+            self._vector
+        )
 
 
 class PathReading(NamedTuple):
@@ -241,7 +263,9 @@ class PathReading(NamedTuple):
 
 @value_class
 class Tangent:
-    """A direction at θ in its whitened frame: a step of the mean, `rate` times a cloud for the covariance, and a change of scale."""
+    """A direction at θ in its whitened frame: a step of the mean, `rate` times a cloud for the covariance, and a change
+    of scale.
+    """
 
     mean: Array  # (..., d)
     cloud: Cloud | Dense
@@ -253,7 +277,9 @@ class Tangent:
 
     @property
     def spectral_norm(self) -> PerTrial:
-        """σ₁(Z), shape (...,): the largest relative change of a variance, eq:learning. Not λ₁, which may be negative."""
+        """σ₁(Z), shape (...,): the largest relative change of a variance, eq:learning. Not λ₁, which may be
+        negative.
+        """
         low, high = self.cloud.extremes
         return maximum(-low, high) * self.rate
 
@@ -280,7 +306,8 @@ class Tangent:
         return Tangent(self.mean, self.cloud, self.rate, self.log_scale, self.exponential, self.mean_image, path)
 
     def damp(self, *, mean: PerTrial, cov: PerTrial, log_scale: PerTrial) -> Tangent:
-        """Multiply the change of θ, including that of the scale, by rates: Δm ↦ mean·Δm, ΔC ↦ cov·ΔC; then add a change of scale.
+        """Multiply the change of θ, including that of the scale, by rates: Δm ↦ mean·Δm, ΔC ↦ cov·ΔC; then add a change
+        of scale.
 
         With G the covariance part and e = exp(2·old log-scale), the new C is e·(I + G) in the whitened frame, and I +
         η(e·(I + G) − I) = e′·(I + (ηe/e′)·G), e′ = 1 + η(e − 1), if damped by η. An exponential step e·exp(G) becomes
@@ -297,4 +324,8 @@ class Tangent:
 def natural_gradient(vectors: Array, weighting: Weighting, images: Array | None = None) -> Tangent:
     """Σ wᵢ ∇̃ log p(xᵢ) in the whitened frame, eq:ng-est: z for the mean, zzᵀ − I for the covariance."""
     cloud = Cloud(vectors, weighting.cov, weighting.decay, images)
-    return Tangent(combination(weighting.mean, vectors), cloud, mean_image=None if images is None else combination(weighting.mean, images))
+    return Tangent(
+        combination(weighting.mean, vectors),
+        cloud,
+        mean_image=None if images is None else combination(weighting.mean, images),
+    )

@@ -17,7 +17,9 @@ ATTEMPTS = 2
 SLEEPS = (0.0005, 0.005)
 """Seconds between two checks for results, initially and at most."""
 POLL_INTERVAL, OUTAGE_TIMEOUT = 5.0, 120.0
-"""Seconds between two checks of the cluster while there are no results, and the longest time without workers or scheduler."""
+"""Seconds between two checks of the cluster while there are no results, and the longest time without workers or
+scheduler.
+"""
 ASYNCHRONOUS = (
     "`workers` must be a synchronous Dask client, got an asynchronous one, whose event loop the run would block. Use "
     "Client(..., asynchronous=False), or call it in another thread: `await asyncio.to_thread(sublevel.minimize, ...)`."
@@ -43,8 +45,9 @@ def validate_client(client: Any) -> None:
 def evaluate_points(client: Any, fun: Callable[[Array], Any], points: Array) -> Generator[tuple[int, Any]]:
     """Yield (index, value, exception or failure) for each of the points (n, d) as the answers arrive.
 
-    Dask repeats the tasks of a dead worker on another one. It gives up tasks, even innocent ones, that were on more dead workers than
-    `distributed.scheduler.allowed-failures`; these points are submitted once more before they count as failed.
+    Dask repeats the tasks of a dead worker on another one. It gives up tasks, even innocent ones, that were on more
+    dead workers than `distributed.scheduler.allowed-failures`; these points are submitted once more before they count
+    as failed.
     """
 
     def submit(indices: Sequence[int], attempt: int) -> list[Any]:
@@ -53,7 +56,9 @@ def evaluate_points(client: Any, fun: Callable[[Array], Any], points: Array) -> 
     return _submit_with_retry(client, submit, len(points))
 
 
-def _submit_with_retry(client: Any, submit: Callable[[Sequence[int], int], list[Any]], count: int) -> Generator[tuple[int, Any]]:
+def _submit_with_retry(
+    client: Any, submit: Callable[[Sequence[int], int], list[Any]], count: int
+) -> Generator[tuple[int, Any]]:
     """Yield (index, answer) of `count` tasks as they arrive. Tasks that Dask gave up are submitted once more."""
     left: Sequence[int] = range(count)
     if client.status in ("closing", "closed"):
@@ -118,19 +123,31 @@ def get_answer(future: Any, answer: Any) -> Any:
     if future.status != "error":
         raise ClusterLost(f"the Dask cluster cancelled an evaluation: {answer!r}. Is its scheduler still running?")
     error = answer[1]
-    return Failure(LOST, f"the Dask workers died during the evaluation: {error}") if isinstance(error, KilledWorker) else error
+    return (
+        Failure(LOST, f"the Dask workers died during the evaluation: {error}")
+        if isinstance(error, KilledWorker)
+        else error
+    )
 
 
 def run_calls(
-    client: Any, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], names: Sequence[str], addresses: Sequence[str]
+    client: Any,
+    function: Callable[..., Any],
+    calls: Sequence[tuple[Any, ...]],
+    names: Sequence[str],
+    addresses: Sequence[str],
 ) -> list[Any]:
-    """Results of a pure function for each tuple of arguments, with task names and preferred worker addresses ("" for any).
+    """Results of a pure function for each tuple of arguments, with task names and preferred worker addresses ("" for
+    any).
 
     If a worker dies, Dask repeats its tasks.
     """
 
     def submit(indices: Sequence[int], attempt: int) -> list[Any]:
-        return [client.submit(function, *calls[k], key=f"{names[k]}-{attempt}", **_worker_preference(addresses[k])) for k in indices]
+        return [
+            client.submit(function, *calls[k], key=f"{names[k]}-{attempt}", **_worker_preference(addresses[k]))
+            for k in indices
+        ]
 
     results = {index: _raise_or_return(answer) for index, answer in _submit_with_retry(client, submit, len(calls))}
     return [results[index] for index in range(len(calls))]

@@ -23,13 +23,13 @@ from sublevel.evaluation.values import as_value, as_values
 from sublevel.validation import Workers, as_flag, short_repr, user_level
 
 EXECUTOR_BROKEN = (
-    "the executor passed as `workers` lost a process and accepts no more work. The objective may have ended it, or memory ran out. With "
-    "a number as `workers`, processes that die are replaced"
+    "the executor passed as `workers` lost a process and accepts no more work. The objective may have ended it, or "
+    "memory ran out. With a number as `workers`, processes that die are replaced"
 )
 
 EXECUTOR_SHUT_DOWN = (
-    "the executor passed as `workers` was shut down during the run; {left} evaluations were cancelled. Shut it down after the run. The "
-    "finished evaluations are in `sublevel_result` of this error"
+    "the executor passed as `workers` was shut down during the run; {left} evaluations were cancelled. Shut it down "
+    "after the run. The finished evaluations are in `sublevel_result` of this error"
 )
 
 RETURNED_NAN = Failure(NAN, "the objective returned NaN")
@@ -67,8 +67,8 @@ def make_evaluator(
         )
     if timeout is not None and (not isinstance(workers, int) or (vectorized and workers == 1)):
         raise ValueError(
-            f"`timeout` needs worker processes: `workers` must be a number and `vectorized` must be False, got timeout={timeout!r}, "
-            f"vectorized={vectorized!r} and workers={short_repr(workers)}."
+            "`timeout` needs worker processes: `workers` must be a number and `vectorized` must be False, got "
+            f"timeout={timeout!r}, vectorized={vectorized!r} and workers={short_repr(workers)}."
         )
     if vectorized and workers == 1:
         return VectorizedEvaluator(fun, on_error, failures)
@@ -148,7 +148,8 @@ class MapEvaluator:
                 count += 1
             if count < len(points) or next(answers, self) is not self:
                 raise ValueError(
-                    f"the map passed as `workers` must return {len(points)} values, got {count if count < len(points) else 'more'}."
+                    f"the map passed as `workers` must return {len(points)} values, got "
+                    f"{count if count < len(points) else 'more'}."
                 )
         except GeneratorExit:
             raise
@@ -243,7 +244,9 @@ class ComparisonEvaluator:
         """Nothing to release."""
 
 
-def submit_all(executor: Executor, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Generator[tuple[int, Any]]:
+def submit_all(
+    executor: Executor, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]
+) -> Generator[tuple[int, Any]]:
     """Yield (index, result) of a function for each tuple of arguments as an executor completes them.
 
     If the executor is shut down, WorkerLost is raised after the calls that were not cancelled have returned.
@@ -276,7 +279,9 @@ def _submit(executor: Executor, function: Callable[..., Any], arguments: tuple[A
     except BrokenExecutor:
         raise
     except RuntimeError as error:
-        raise WorkerLost(f"the executor passed as `workers` accepts no more work: {error}. Shut it down after the run.") from error
+        raise WorkerLost(
+            f"the executor passed as `workers` accepts no more work: {error}. Shut it down after the run."
+        ) from error
 
 
 def _record_answer(answer: Any, point: Array, failures: Failures) -> float:

@@ -12,7 +12,8 @@ import numpy as np
 from sublevel.engine.arrays import Array
 
 OnError = Literal["raise", "nan", "retry"]
-"""Effect of an exception in the objective: end the run, give the point the value NaN, or do so after a second attempt."""
+"""Effect of an exception in the objective: end the run, give the point the value NaN, or do so after a second attempt.
+"""
 ATTEMPTS: dict[OnError, int] = {"raise": 1, "nan": 1, "retry": 2}
 """Number of evaluations of a point that raises or takes too long."""
 ERROR, TIMEOUT, LOST, NAN = "error", "timeout", "worker lost", "nan"
@@ -51,7 +52,9 @@ class Failure(NamedTuple):
     def from_exception(cls, error: BaseException) -> Failure:
         """The failure for an exception; the text is made one line."""
         text = _text(error)
-        kind, text = (error.kind, text) if isinstance(error, EvaluationFailed) else (ERROR, f"{type(error).__name__}: {text}")
+        kind, text = (
+            (error.kind, text) if isinstance(error, EvaluationFailed) else (ERROR, f"{type(error).__name__}: {text}")
+        )
         return cls(printable(" ".join(kind.split())), printable(" ".join(text.split())))
 
 

@@ -18,7 +18,9 @@ from sublevel.evaluation.values import as_value
 
 @dataclass(frozen=True, slots=True)
 class GuardedObjective:
-    """The objective at one point: its value or, if `on_error` permits, its failure. An exception gets the point attached."""
+    """The objective at one point: its value or, if `on_error` permits, its failure. An exception gets the point
+    attached.
+    """
 
     fun: Callable[..., Any]
     on_error: OnError
@@ -73,4 +75,6 @@ def annotate_point(error: BaseException, point: Array) -> None:
 
 def annotate_sample(error: BaseException, points: Array) -> None:
     """Attach the points (n, d) to an exception."""
-    annotate_exception(error, f"sublevel: raised for the sample in `sublevel_x`, shape {points.shape}", sublevel_x=points)
+    annotate_exception(
+        error, f"sublevel: raised for the sample in `sublevel_x`, shape {points.shape}", sublevel_x=points
+    )

@@ -1,4 +1,6 @@
-"""A pool of worker processes. Each evaluates one point at a time, is replaced when it dies and killed when it takes too long."""
+"""A pool of worker processes. Each evaluates one point at a time, is replaced when it dies and killed when it takes too
+long.
+"""
 
 from __future__ import annotations
 
@@ -39,24 +41,26 @@ START_TIMEOUT = 300.0
 MAX_DEATHS = 2
 """Number of workers that may die at a point before it counts as failed."""
 MAX_KILLED_STARTS = 20
-"""Number of workers in a row that may be killed by a signal while they start. If one exits by itself, none can start."""
+"""Number of workers in a row that may be killed by a signal while they start. If one exits by itself, none can start.
+"""
 
 NOT_STARTED = (
-    "a worker process ended before it was ready (exit code {code}). Define the objective in a module, or in a script whose main part is "
-    "protected by `if __name__ == '__main__':`."
+    "a worker process ended before it was ready (exit code {code}). Define the objective in a module, or in a script "
+    "whose main part is protected by `if __name__ == '__main__':`."
 )
 DAEMONIC = (
-    "`workers` and `timeout` need worker processes, but this process is daemonic and may not start any, like the workers of a "
-    "multiprocessing.Pool. Use workers=1 without `timeout`, a concurrent.futures.ProcessPoolExecutor instead of the Pool, or threads: "
-    "`workers=concurrent.futures.ThreadPoolExecutor(4)`."
+    "`workers` and `timeout` need worker processes, but this process is daemonic and may not start any, like the "
+    "workers of a multiprocessing.Pool. Use workers=1 without `timeout`, a concurrent.futures.ProcessPoolExecutor "
+    "instead of the Pool, or threads: `workers=concurrent.futures.ThreadPoolExecutor(4)`."
 )
 NO_RESOURCES = (
-    "no worker process could be started: {error}. Each worker needs about 5 file descriptors and the memory of a Python process. Close "
-    "files, raise the limits (`ulimit -n`, `ulimit -u`), or use workers=1."
+    "no worker process could be started: {error}. Each worker needs about 5 file descriptors and the memory of a "
+    "Python process. Close files, raise the limits (`ulimit -n`, `ulimit -u`), or use workers=1."
 )
 INTERPRETER_EXIT = "the interpreter is exiting; no worker processes can be started."
 FEWER_WORKERS = (
-    "only {started} of {count} worker processes could be started; the run continues with these: {error}. Raise the limits (`ulimit -n`)."
+    "only {started} of {count} worker processes could be started; the run continues with these: {error}. "
+    "Raise the limits (`ulimit -n`)."
 )
 
 
@@ -91,7 +95,9 @@ class Worker:
             worker_lifeline, lifeline = context.Pipe(duplex=False)
             on_failure.callback(lifeline.close)
             always.callback(worker_lifeline.close)
-            process = context.Process(target=run_worker, args=(fun, worker_pipe, worker_lifeline), name="sublevel worker")
+            process = context.Process(
+                target=run_worker, args=(fun, worker_pipe, worker_lifeline), name="sublevel worker"
+            )
             process.start()
             on_failure.pop_all()
         return cls(process, pipe, lifeline, time.monotonic() + START_TIMEOUT)
@@ -109,7 +115,9 @@ class Worker:
             self.pipe.send(point)
 
     def poll(self) -> Any:
-        """The value or exception of the objective, a failure, True if the worker became ready, or None if there is no answer yet."""
+        """The value or exception of the objective, a failure, True if the worker became ready, or None if there is no
+        answer yet.
+        """
         is_alive = self.process.is_alive()  # checked first: a worker may answer and then die
         try:
             answer = self._receive() if self.pipe.poll() else None
@@ -229,7 +237,11 @@ class ProcessPool:
         if now >= self._next_poll:
             self._next_poll = now + POLL_INTERVAL
             return list(self._workers)
-        return [worker for worker in self._workers if {worker.pipe, worker.process.sentinel} & ready or worker.deadline <= now]
+        return [
+            worker
+            for worker in self._workers
+            if {worker.pipe, worker.process.sentinel} & ready or worker.deadline <= now
+        ]
 
     def _is_given_up(self, index: int, failure: Failure, failed: Counter[tuple[int, str]]) -> bool:
         """Count a failure of a point; whether the point is not tried again."""
@@ -271,7 +283,9 @@ class ProcessPool:
 
 
 def _kill_workers(pool: weakref.ref[ProcessPool]) -> None:
-    """Kill workers that a daemon thread still uses when the interpreter exits, before multiprocessing waits for them."""
+    """Kill workers that a daemon thread still uses when the interpreter exits, before multiprocessing waits for
+    them.
+    """
     if (alive := pool()) is not None:
         alive.kill()
 
@@ -289,12 +303,17 @@ def _describe_death(code: int | None) -> str:
         memory = ", possibly because the system ran out of memory" if name == "SIGKILL" else ""
         return f"the worker process was killed during the evaluation ({name}{memory})"
     if code is None or code == PIPE_CLOSED:
-        return "the objective closed file descriptors that it had not opened (`os.closerange`?), including the pipe of its worker process"
+        return (
+            "the objective closed file descriptors that it had not opened (`os.closerange`?), including the pipe "
+            "of its worker process"
+        )
     return f"the worker process exited during the evaluation (exit code {code})"
 
 
 def _wait_for_exit(process: BaseProcess, seconds: float) -> None:
-    """Wait until a process has ended, at most `seconds`. `join` can hang if the process closed its sentinel or wrote to it."""
+    """Wait until a process has ended, at most `seconds`. `join` can hang if the process closed its sentinel or wrote to
+    it.
+    """
     until = time.monotonic() + seconds
     while process.is_alive() and time.monotonic() < until:
         time.sleep(SLEEP)
@@ -314,8 +333,8 @@ def _check_picklable(fun: Callable[..., Any]) -> None:
         ForkingPickler.dumps(fun)
     except Exception as error:
         raise TypeError(
-            f"`fun` and `args` cannot be sent to worker processes, got {fun!r}: {error}. Define the function at the top level of a module, "
-            "or use threads: `workers=concurrent.futures.ThreadPoolExecutor(4)`."
+            f"`fun` and `args` cannot be sent to worker processes, got {fun!r}: {error}. Define the function at the "
+            "top level of a module, or use threads: `workers=concurrent.futures.ThreadPoolExecutor(4)`."
         ) from None
 
 
@@ -349,7 +368,8 @@ def ignore_interrupts() -> Generator[None]:
 class SigtermAsInterrupt:
     """Handle SIGTERM like Ctrl-C, in the main thread and unless another handler is installed.
 
-    This is a class because exceptions of the objective pass through it, and `contextlib.contextmanager` modifies exceptions.
+    This is a class because exceptions of the objective pass through it, and `contextlib.contextmanager` modifies
+    exceptions.
     """
 
     __slots__ = ("_is_ours",)
@@ -361,5 +381,7 @@ class SigtermAsInterrupt:
             signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     def __exit__(self, *_: object) -> None:
-        if self._is_ours and signal.getsignal(signal.SIGTERM) is signal.default_int_handler:  # unless the objective replaced it
+        if (
+            self._is_ours and signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+        ):  # unless the objective replaced it
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

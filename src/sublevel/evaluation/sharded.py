@@ -1,7 +1,8 @@
-"""Samples that are too large for one process. Each shard of a sample is drawn, evaluated and summed by a worker and never sent.
+"""Samples that are too large for one process. Each shard of a sample is drawn, evaluated and summed by a worker and
+never sent.
 
-The points of a shard are a pure function of (seed, run, iteration, shard). A worker returns the values and ‖z‖² of a shard, then
-receives its weights and returns the sums Σ wz and Σ wzzᵀ: O(n + shards·d²) numbers are sent instead of n·d.
+The points of a shard are a pure function of (seed, run, iteration, shard). A worker returns the values and ‖z‖² of a
+shard, then receives its weights and returns the sums Σ wz and Σ wzzᵀ: O(n + shards·d²) numbers are sent instead of n·d.
 """
 
 from __future__ import annotations
@@ -118,7 +119,9 @@ class PointCache:
 CACHE = PointCache(CACHE_BYTES)
 
 
-def evaluate_shard(fun: Callable[..., Any], space: Space | None, theta: Family, wants_squares: bool, shard: Shard) -> ShardReport:
+def evaluate_shard(
+    fun: Callable[..., Any], space: Space | None, theta: Family, wants_squares: bool, shard: Shard
+) -> ShardReport:
     """Draw and evaluate a shard."""
     z = shard.draw()
     u = theta.sample_at(z).x
@@ -127,18 +130,27 @@ def evaluate_shard(fun: Callable[..., Any], space: Space | None, theta: Family, 
     try:
         values = as_values(call_objective(fun, x), shard.size)
     except BaseException as error:
-        annotate_exception(error, f"sublevel: raised in shard {shard.part} of iteration {shard.iteration}, points of shape {x.shape}")
+        annotate_exception(
+            error, f"sublevel: raised in shard {shard.part} of iteration {shard.iteration}, points of shape {x.shape}"
+        )
         raise
     CACHE.keep(shard, z)
     best = 0 if np.isnan(values).all() else int(np.nanargmin(values))
     missing = x[np.isnan(values)][-1:].copy()
     return ShardReport(
-        values, np.vecdot(z, z) if wants_squares else None, x[best].copy(), u[[0, -1]], missing, dask_backend.worker_address()
+        values,
+        np.vecdot(z, z) if wants_squares else None,
+        x[best].copy(),
+        u[[0, -1]],
+        missing,
+        dask_backend.worker_address(),
     )
 
 
 def sum_shard(shard: Shard, mean_weights: Array, cov_weights: Array | None, wants_matrix: bool) -> ShardSums:
-    """Sum a shard with weights (size,) for the mean and for the covariance (None: the same). Points of weight 0 are skipped."""
+    """Sum a shard with weights (size,) for the mean and for the covariance (None: the same). Points of weight 0 are
+    skipped.
+    """
     z, cov_weights = CACHE.points(shard), mean_weights if cov_weights is None else cov_weights
     matters = np.flatnonzero(cov_weights)
     if 2 * matters.size < shard.size:
@@ -195,7 +207,9 @@ class Sharding:
         ranks, kept = method.ordering(values, None, optimizer.state.ordering)
         weighting = method.weights(ranks, sample)
         tangent = self._tangent(shards, weighting, [report.address for report in reports], _wants_matrix(theta, method))
-        state, info = method.apply_gradient(optimizer.state, Generation(theta, sample, values, ranks, weighting), tangent, kept)
+        state, info = method.apply_gradient(
+            optimizer.state, Generation(theta, sample, values, ranks, weighting), tangent, kept
+        )
         part = int(np.argmax(_stops(shards) > ranks.order[0]))
         ends = np.concatenate([report.ends for report in reports])
         optimizer.tell_elsewhere(state, info, values, ends, reports[part].best_x, squares)
@@ -211,7 +225,9 @@ class Sharding:
         calls = [(self.fun, optimizer.space, optimizer.theta, wants_squares, shard) for shard in shards]
         return self.run_calls(evaluate_shard, calls, self._names("evaluate", shards), [""] * len(shards))
 
-    def _tangent(self, shards: Sequence[Shard], weighting: Weighting, addresses: Sequence[str], wants_matrix: bool) -> Tangent:
+    def _tangent(
+        self, shards: Sequence[Shard], weighting: Weighting, addresses: Sequence[str], wants_matrix: bool
+    ) -> Tangent:
         """The natural gradient from the sums of the shards, added in their order."""
         same, ends = weighting.cov is weighting.mean, _stops(shards)[:-1]
         mean = np.split(weighting.mean, ends)
@@ -262,20 +278,23 @@ def minimize_sharded(
     callback: Callable[[OptimizeResult], Any] | None = None,
     progress: bool = False,
 ) -> Result:
-    """Minimize a function with samples so large that they are drawn, evaluated and summed in parts, by workers if there are any.
+    r"""Minimize a function with samples so large that they are drawn, evaluated and summed in parts, by workers if
+    there are any.
 
     Parameters
     ----------
     fun : callable
-        ``fun(X, *args)`` returns the values (m,) of the points of a shard (m, d). It is called on the worker that draws the shard.
+        ``fun(X, *args)`` returns the values (m,) of the points of a shard (m, d). It is called on the worker that draws
+        the shard.
     popsize : int
         Number of points per generation.
     shards : int, optional
-        Number of parts of a sample. The default limits a shard to 262144 points. The points depend on this number, but not on `workers`.
+        Number of parts of a sample. The default limits a shard to 262144 points. The points depend on this number, but
+        not on `workers`.
     workers : 1, Executor or dask.distributed.Client
         1 evaluates all shards in this process.
-    x0, sigma0, args, method, cov0, bounds, log_scaled, restarts, rng, maxfevals, maxiter, maxtime, ftarget, tolfun, tolx, names, \
-    callback, progress
+    x0, sigma0, args, method, cov0, bounds, log_scaled, restarts, rng, maxfevals, maxiter, maxtime, ftarget, tolfun, \
+    tolx, names, callback, progress
         As for `minimize`; `method` must not be binary, and `maxtime` is checked between generations.
     noise_floor : bool
         As for `minimize`, for the methods "cma" and "ngd"; without effect for others.
@@ -288,7 +307,9 @@ def minimize_sharded(
     Examples
     --------
     >>> import numpy as np, sublevel as sl
-    >>> result = sl.minimize_sharded(lambda X: np.sum(X**2, axis=1), np.ones(5), 0.5, popsize=1000, shards=4, rng=1, maxiter=30)
+    >>> result = sl.minimize_sharded(
+    ...     lambda X: np.sum(X**2, axis=1), np.ones(5), 0.5, popsize=1000, shards=4, rng=1, maxiter=30
+    ... )
     >>> result.nfev, bool(result.fun < 1e-2)
     (30000, True)
     """
@@ -304,10 +325,14 @@ def minimize_sharded(
     show = Progress(maxfevals) if as_flag("progress", progress) else None
     count = -(-optimizer.popsize // SHARD) if shards is None else as_count("shards", shards)
     seed = tuple(int(word) for word in optimizer.rng.integers(1 << 32, size=4))
-    sharding = Sharding(bind_args(fun, args), make_runner(workers), count, seed, uuid.uuid4().hex, failures := Failures())
+    sharding = Sharding(
+        bind_args(fun, args), make_runner(workers), count, seed, uuid.uuid4().hex, failures := Failures()
+    )
     unused = VectorizedEvaluator(fun, "raise", failures)  # never called
     with SigtermAsInterrupt():
-        return Search(optimizer, unused, limits, observer, show, History(optimizer), failures, sharding).run_to_the_end()
+        return Search(
+            optimizer, unused, limits, observer, show, History(optimizer), failures, sharding
+        ).run_to_the_end()
 
 
 def validate_shardable(method: Method) -> None:
@@ -315,7 +340,8 @@ def validate_shardable(method: Method) -> None:
     for part in method.transforms:
         if part.adds_points or (part.reads_points and not method.weights.normalized):
             raise ValueError(
-                f"`minimize_sharded` cannot use {type(part).__name__}, which needs the points of a sample, got method {method.name}."
+                f"`minimize_sharded` cannot use {type(part).__name__}, which needs the points of a sample, got method "
+                f"{method.name}."
             )
 
 
@@ -328,7 +354,9 @@ def make_runner(workers: Any) -> RunCalls:
         return partial(_run_in_executor, workers)
     if workers == 1:
         return _run_serially
-    raise ValueError(f"`workers` of a sharded run must be 1, an Executor or a dask.distributed.Client, got {short_repr(workers)}.")
+    raise ValueError(
+        f"`workers` of a sharded run must be 1, an Executor or a dask.distributed.Client, got {short_repr(workers)}."
+    )
 
 
 def _run_serially(
@@ -338,7 +366,11 @@ def _run_serially(
 
 
 def _run_in_executor(
-    executor: Executor, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], names: Sequence[str], addresses: Sequence[str]
+    executor: Executor,
+    function: Callable[..., Any],
+    calls: Sequence[tuple[Any, ...]],
+    names: Sequence[str],
+    addresses: Sequence[str],
 ) -> list[Any]:
     results = dict(submit_all(executor, function, calls))
     return [results[index] for index in range(len(calls))]

@@ -32,7 +32,8 @@ def as_values(values: Any, size: int) -> Array:
     array = values if type(values) is np.ndarray else plain_array("values", values)
     if array.shape != (size,):
         raise (TypeError if values is None else ValueError)(
-            f"`values` must be one number per point, shape ({size},), got {short_repr(values)} of shape {array.shape}.{_hint(values)}"
+            f"`values` must be one number per point, shape ({size},), got {short_repr(values)} of shape "
+            f"{array.shape}.{_hint(values)}"
         )
     if array.dtype.char == "d":
         return array
@@ -64,7 +65,10 @@ def _as_float(number: Any) -> float:
 
 
 def _wrong_value(value: Any) -> str:
-    return f"the objective must return one real number per point, got {short_repr(value)} of type {type(value).__name__}.{_hint(value)}"
+    return (
+        f"the objective must return one real number per point, got {short_repr(value)} of type "
+        f"{type(value).__name__}.{_hint(value)}"
+    )
 
 
 def _hint(value: Any) -> str:

@@ -1,7 +1,8 @@
 """The program of a worker process: it receives points through a pipe and sends back values, failures or exceptions.
 
-Every worker leads a process group, so that everything the objective starts ends with it. It holds one end of a pipe (the lifeline) whose
-other end only the process of the run has: when that process ends for any reason, the whole group is killed.
+Every worker leads a process group, so that everything the objective starts ends with it. It holds one end of a pipe
+(the lifeline) whose other end only the process of the run has: when that process ends for any reason, the whole group
+is killed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from sublevel.engine.arrays import Array
 BLOCKED_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 """Signals that are blocked while a worker starts."""
 MAX_TRACEBACK, MAX_EXCEPTION, MAX_MESSAGE = 20_000, 1 << 23, 1 << 24
-"""Most characters of a traceback and bytes of a pickled exception that are sent, and most bytes of a message that is read.
+"""Most characters of a traceback and bytes of a pickled exception that are sent, and most bytes of a message that is
+read.
 
 A longer message was not sent by a worker: something else wrote to the pipe.
 """
@@ -69,19 +71,27 @@ def _evaluate(fun: Callable[..., Any], point: Array) -> list[Any]:
     try:
         return [ForkingPickler.dumps(fun(point))]
     except BaseException as error:
-        return [ForkingPickler.dumps(Raised(_shorten("".join(traceback.format_exception(error))))), pickle_exception(error)]
+        return [
+            ForkingPickler.dumps(Raised(_shorten("".join(traceback.format_exception(error))))),
+            pickle_exception(error),
+        ]
 
 
 def _shorten(text: str) -> str:
     """A text without its middle, if it is too long to be sent."""
     half = MAX_TRACEBACK // 2
-    return text if len(text) <= MAX_TRACEBACK else f"{text[:half]}\n[... {len(text) - 2 * half} characters ...]\n{text[-half:]}"
+    return (
+        text
+        if len(text) <= MAX_TRACEBACK
+        else f"{text[:half]}\n[... {len(text) - 2 * half} characters ...]\n{text[-half:]}"
+    )
 
 
 def pickle_exception(error: BaseException) -> Any:
     """A pickled exception, or pickled None if it cannot be pickled or is too large.
 
-    It is unpickled here first: if that hangs, the timeout of the evaluation applies, and the process of the run does not hang.
+    It is unpickled here first: if that hangs, the timeout of the evaluation applies, and the process of the run does
+    not hang.
     """
     with contextlib.suppress(BaseException):
         data = ForkingPickler.dumps(error)

@@ -15,8 +15,12 @@ from sublevel.hessian.result import Curvature
 from sublevel.run.diagnosis import Finding
 
 
-def assemble_curvature(probe: Probe, minimum: Minimum, names: tuple[str, ...], kind: str | None, n_residuals: int | None) -> Curvature:
-    """The result in user coordinates; the derivative of a log-scaled variable with respect to its frame coordinate is x."""
+def assemble_curvature(
+    probe: Probe, minimum: Minimum, names: tuple[str, ...], kind: str | None, n_residuals: int | None
+) -> Curvature:
+    """The result in user coordinates; the derivative of a log-scaled variable with respect to its frame coordinate is
+    x.
+    """
     frame, fit, spectrum = probe.frame, probe.fit, spectrum_of(probe)
     slopes = frame.slopes(minimum.x)
     b = frame.inverse / slopes
@@ -58,7 +62,9 @@ def is_defined(probe: Probe) -> bool:
 
 
 def _inverse(probe: Probe, spectrum: Spectrum, slopes: Array) -> tuple[Array, Array]:
-    """H⁻¹ (k, k) and its standard errors by the delta method; NaN for variables with a component along a direction without curvature."""
+    """H⁻¹ (k, k) and its standard errors by the delta method; NaN for variables with a component along a direction
+    without curvature.
+    """
     root, sure, unit = slopes[:, None] * probe.frame.root[probe.frame.free], spectrum.is_sure, 2.0 * probe.delta
     if spectrum.is_negative.any() or not sure.any():
         return np.full(root.shape, np.nan), np.full(root.shape, np.nan)
@@ -75,7 +81,8 @@ def _inverse(probe: Probe, spectrum: Spectrum, slopes: Array) -> tuple[Array, Ar
 def _principal(probe: Probe, spectrum: Spectrum, b: Array, hessian: Array) -> tuple[Array, Array]:
     """Eigenvalues of the Hessian (k,), the largest first, and unit eigenvectors in columns (k, k).
 
-    For a positive definite Hessian from the singular values of a root, which gives twice as many digits of the small ones.
+    For a positive definite Hessian from the singular values of a root, which gives twice as many digits of the small
+    ones.
     """
     if np.min(spectrum.values) > 0:
         half = np.sqrt(2.0 * probe.delta * spectrum.values)[:, None] * (spectrum.vectors.T @ b)
@@ -136,8 +143,8 @@ def empty_curvature(frame: Frame, fun: float, fill: float, problem: Finding, **l
 def undefined_curvature(probe: Probe, names: tuple[str, ...], kind: str | None, n_residuals: int | None) -> Curvature:
     """f is not finite somewhere around the centre."""
     sentence = (
-        f"f is not finite everywhere around the given point (region: rise of {probe.delta:.3g}); return a finite value there, or pass "
-        "`bounds` that exclude points without one"
+        f"f is not finite everywhere around the given point (region: rise of {probe.delta:.3g}); return a finite value "
+        "there, or pass `bounds` that exclude points without one"
     )
     problem = Finding("undefined", sentence, {"delta_f": probe.delta})
     return empty_curvature(
@@ -153,7 +160,13 @@ def undefined_curvature(probe: Probe, names: tuple[str, ...], kind: str | None, 
     )
 
 
-def fixed_curvature(place: Place, frame: Frame, names: tuple[str, ...], kind: str | None, n_residuals: int | None) -> Curvature:
+def fixed_curvature(
+    place: Place, frame: Frame, names: tuple[str, ...], kind: str | None, n_residuals: int | None
+) -> Curvature:
     """No variable is free."""
-    problem = Finding("at_bound", "all variables are fixed or lie at a bound: there is no free direction", {"variables": place.x.size})
-    return empty_curvature(frame, place.fun, 0.0, problem, delta_f=np.nan, nfev=0, names=names, kind=kind, n_residuals=n_residuals)
+    problem = Finding(
+        "at_bound", "all variables are fixed or lie at a bound: there is no free direction", {"variables": place.x.size}
+    )
+    return empty_curvature(
+        frame, place.fun, 0.0, problem, delta_f=np.nan, nfev=0, names=names, kind=kind, n_residuals=n_residuals
+    )

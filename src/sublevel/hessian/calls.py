@@ -16,7 +16,9 @@ from sublevel.validation import Workers, as_flag, as_on_error, as_timeout, as_wo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectiveCalls:
-    """The objective, without further arguments, and how to evaluate it. It is pickled as None: functions often cannot be stored."""
+    """The objective, without further arguments, and how to evaluate it. It is pickled as None: functions often cannot
+    be stored.
+    """
 
     fun: Callable[..., Any]
     vectorized: bool = False
@@ -25,7 +27,9 @@ class ObjectiveCalls:
     on_error: OnError = "raise"
 
     @classmethod
-    def from_arguments(cls, fun: Any, args: Any, vectorized: Any, workers: Any, timeout: Any, on_error: Any) -> ObjectiveCalls:
+    def from_arguments(
+        cls, fun: Any, args: Any, vectorized: Any, workers: Any, timeout: Any, on_error: Any
+    ) -> ObjectiveCalls:
         """Validate the arguments of a public function."""
         validate_callable("fun", fun)
         how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
@@ -62,11 +66,14 @@ def resolve_calls(default: ObjectiveCalls | None, fun: Any, **given: Any) -> Obj
         )
     if default is None:
         raise ValueError(
-            "the objective is not available: a pickled or loaded curvature does not keep it. Pass it again as `fun`, with its `args`."
+            "the objective is not available: a pickled or loaded curvature does not keep it. Pass it again as `fun`, "
+            "with its `args`."
         )
     if "args" in settings:
         raise ValueError(f"`args` requires `fun`, got args={settings['args']!r} without it.")
-    how = {name: settings.get(name, getattr(default, name)) for name in ("vectorized", "workers", "timeout", "on_error")}
+    how = {
+        name: settings.get(name, getattr(default, name)) for name in ("vectorized", "workers", "timeout", "on_error")
+    }
     return ObjectiveCalls.from_arguments(default.fun, (), **how)
 
 

@@ -50,7 +50,8 @@ class Options:
             raise ValueError(f"`kind` must be None, {' or '.join(map(repr, KINDS))}, got {short_repr(kind)}.")
         if kind == "least_squares" and n_residuals is None:
             raise ValueError(
-                '`n_residuals` is required with kind="least_squares": the number of squared residuals in the sum, e.g. len(t).'
+                '`n_residuals` is required with kind="least_squares": the number of squared residuals in the sum, '
+                "e.g. len(t)."
             )
         if n_residuals is not None and kind != "least_squares":
             raise ValueError(f'`n_residuals` is only valid with kind="least_squares", got kind={kind!r}.')
@@ -91,8 +92,9 @@ def curvature(
 ) -> Curvature:
     """Hessian, inverse Hessian, error bars and principal directions of `fun` at a minimum.
 
-    A quadratic is fitted to values of `fun` around the minimum, in the frame that the search has learned. This takes (d + 1)(d + 2)
-    evaluations of a smooth function after a search with a full covariance, and more if the frame is less accurate or `fun` is noisy.
+    A quadratic is fitted to values of `fun` around the minimum, in the frame that the search has learned. This takes (d
+    + 1)(d + 2) evaluations of a smooth function after a search with a full covariance, and more if the frame is less
+    accurate or `fun` is noisy.
 
     Parameters
     ----------
@@ -101,15 +103,17 @@ def curvature(
     result_or_optimizer : Result, Optimizer or OptimizeResult
         The minimum: the return value of `minimize`, an `Optimizer`, or any object with an attribute ``x``.
     delta_f : float, optional
-        Rise of f over the region in which the quadratic is fitted. By default the smallest rise that rounding allows; 100 times the noise
-        if there is noise (extrapolated from several radii if f is not quadratic); one standard deviation if `kind` is given.
+        Rise of f over the region in which the quadratic is fitted. By default the smallest rise that rounding allows;
+        100 times the noise if there is noise (extrapolated from several radii if f is not quadratic); one standard
+        deviation if `kind` is given.
     noise : float, optional
-        Standard deviation of a value; 0 for none. By default it is estimated if f returns different values at the same point.
+        Standard deviation of a value; 0 for none. By default it is estimated if f returns different values at the same
+        point.
     maxfevals : int, optional
         Maximum number of evaluations. The default under noise is 500 + 10·(d + 1)(d + 2).
     kind : {None, "nll", "least_squares"}
-        What f is, which defines `stderr`, `covariance` and `intervals()`: "nll" for a negative log-likelihood (a rise of 1/2 is one
-        standard deviation), "least_squares" for a sum of squared residuals, whose variance is estimated.
+        What f is, which defines `stderr`, `covariance` and `intervals()`: "nll" for a negative log-likelihood (a rise
+        of 1/2 is one standard deviation), "least_squares" for a sum of squared residuals, whose variance is estimated.
     n_residuals : int, optional
         Number of squared residuals, required with kind="least_squares".
     names : sequence of str, optional
@@ -117,8 +121,9 @@ def curvature(
     args : tuple, optional
         Additional arguments of `fun`.
     bounds, log_scaled : optional
-        As for `minimize`; taken from the result if it comes from this package. Points outside the bounds are never evaluated. Log-scaled
-        variables are varied in ln x; Hessian, covariance and standard errors refer to x, intervals are transformed back.
+        As for `minimize`; taken from the result if it comes from this package. Points outside the bounds are never
+        evaluated. Log-scaled variables are varied in ln x; Hessian, covariance and standard errors refer to x,
+        intervals are transformed back.
     vectorized, workers, timeout, on_error : optional
         As for `minimize`. Failed evaluations are left out and counted in `problems`.
 
@@ -144,11 +149,18 @@ def curvature(
     options = Options.from_arguments(delta_f, noise, kind, n_residuals)
     tuning = Tuning()
     place_under = partial(find_place, result_or_optimizer, bounds, log_scaled=log_scaled, tuning=tuning)
-    return _curvature_at(calls, place_under, options, maxfevals, find_names(result_or_optimizer) if names is None else names, tuning)
+    return _curvature_at(
+        calls, place_under, options, maxfevals, find_names(result_or_optimizer) if names is None else names, tuning
+    )
 
 
 def _curvature_at(
-    calls: ObjectiveCalls, place_under: Callable[[float], Place], options: Options, maxfevals: Any, names: Any, tuning: Tuning
+    calls: ObjectiveCalls,
+    place_under: Callable[[float], Place],
+    options: Options,
+    maxfevals: Any,
+    names: Any,
+    tuning: Tuning,
 ) -> Curvature:
     """The curvature at a place, which depends on the noise: `place_under(noise)`."""
     place = place_under(0.0)
@@ -180,10 +192,14 @@ def _evaluation_budget(maxfevals: Any, size: int, tuning: Tuning) -> float:
 
 def _check_n_residuals(frame: Frame, options: Options) -> None:
     if options.n_residuals is not None and options.n_residuals <= frame.size:
-        raise ValueError(f"`n_residuals` must exceed the number of free variables, {frame.size}, got {options.n_residuals}.")
+        raise ValueError(
+            f"`n_residuals` must exceed the number of free variables, {frame.size}, got {options.n_residuals}."
+        )
 
 
-def _probe_minimum(objective: Objective, place: Place, place_under: Callable[[float], Place], frame: Frame, options: Options) -> Probe:
+def _probe_minimum(
+    objective: Objective, place: Place, place_under: Callable[[float], Place], frame: Frame, options: Options
+) -> Probe:
     """Probe f in rounder and rounder frames; one probe is enough if the search has learned its frame.
 
     Under noise the place is chosen anew, `place_under(noise)`, because the best point is then the luckiest one.
@@ -202,7 +218,9 @@ def _probe_minimum(objective: Objective, place: Place, place_under: Callable[[fl
     frame = frame.transform(np.sqrt(2.0 * delta / seen) * np.eye(size)) if seen > 0 else frame
     is_fixed, turn = asked is not None or baseline.is_noisy, 0
     while True:
-        axes = scale_axes(objective, frame, baseline, delta, size if is_fixed or turn else _n_inner_axes(objective, size))
+        axes = scale_axes(
+            objective, frame, baseline, delta, size if is_fixed or turn else _n_inner_axes(objective, size)
+        )
         probe = fit_star(objective, axes if is_fixed else choose_scale(objective, axes, baseline), baseline)
         last = turn + 1 == objective.tuning.max_passes or objective.left < 2 * axes.star.evaluations
         better = None if last else _next_region(probe, moved=probe.frame.centre is not place.x)
@@ -234,10 +252,18 @@ def _narrow(objective: Objective, probe: Probe) -> Probe:
     for _ in range(tuning.max_narrowings):
         frame, size = probe.frame, probe.frame.size
         is_good = not significant_change(probe, tuning.not_quadratic) and spectrum_of(probe).is_minimum
-        if is_good or not np.max(probe.lack, initial=0.0) > tuning.min_change or not objective.can_spare(10 * size, size):
+        if (
+            is_good
+            or not np.max(probe.lack, initial=0.0) > tuning.min_change
+            or not objective.can_spare(10 * size, size)
+        ):
             break
         axes = scale_axes(
-            objective, frame.transform(tuning.narrowing * np.eye(size)), probe.baseline, tuning.narrowing**2 * probe.delta, size
+            objective,
+            frame.transform(tuning.narrowing * np.eye(size)),
+            probe.baseline,
+            tuning.narrowing**2 * probe.delta,
+            size,
         )
         nearer = extrapolate_smooth(objective, fit_star(objective, axes, probe.baseline))
         if not np.isfinite(nearer.fit.matrix).all():
@@ -247,7 +273,9 @@ def _narrow(objective: Objective, probe: Probe) -> Probe:
 
 
 def _n_inner_axes(objective: Objective, size: int) -> int:
-    """Number of axes with inner points: all, or fewer if that would exceed (d + 1)(d + 2) evaluations including one at the minimum."""
+    """Number of axes with inner points: all, or fewer if that would exceed (d + 1)(d + 2) evaluations including one at
+    the minimum.
+    """
     return int(np.clip(((size + 1) * (size + 2) - 1 - objective.nfev - 2 * size - size * (size - 1)) // 2, 1, size))
 
 
@@ -259,9 +287,11 @@ class _Region(NamedTuple):
 
 
 def _next_region(probe: Probe, moved: bool) -> _Region | None:
-    """A region in which curvatures are equal and the minimum is central; None if the present one is, or if there is no minimum.
+    """A region in which curvatures are equal and the minimum is central; None if the present one is, or if there is no
+    minimum.
 
-    If the minimum lies outside the region, the centre is moved to it; if that was done before, the region is widened instead.
+    If the minimum lies outside the region, the centre is moved to it; if that was done before, the region is widened
+    instead.
     """
     frame, size = probe.frame, probe.frame.size
     if not np.isfinite(probe.fit.matrix).all():

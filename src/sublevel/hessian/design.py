@@ -1,8 +1,9 @@
 """A quadratic f₀ + gᵀz + ½zᵀQz from values at a star of antithetic points, with the variances of its coefficients.
 
-The points are the centre, ±s·eᵢ at two radii s, and ±(eᵢ + eⱼ)/√2, under noise also ±(eᵢ − eⱼ)/√2. Half sums of antithetic values hold
-f₀ and Q, half differences hold g; each Qᵢⱼ has pairs of its own. So p = (d + 1)(d + 2)/2 coefficients cost O(d³) work instead of O(p³):
-only (f₀, Q₁₁ … Q_dd) and g are systems of equations, of d + 1 and d unknowns.
+The points are the centre, ±s·eᵢ at two radii s, and ±(eᵢ + eⱼ)/√2, under noise also ±(eᵢ − eⱼ)/√2. Half sums of
+antithetic values hold f₀ and Q, half differences hold g; each Qᵢⱼ has pairs of its own. So p = (d + 1)(d + 2)/2
+coefficients cost O(d³) work instead of O(p³): only (f₀, Q₁₁ … Q_dd) and g are systems of equations, of d + 1 and d
+unknowns.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array
 
 INNER = 0.5
-"""Radius of the inner points on the axes, the outer ones having 1: a quartic term rises there to 1/16, a quadratic one to 1/4."""
+"""Radius of the inner points on the axes, the outer ones having 1: a quartic term rises there to 1/16, a quadratic one
+to 1/4.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +122,22 @@ class LackOfFit:
 
     def subtract_constant(self, constant: float, unit: float) -> LackOfFit:
         """With f₀ known, and its variance."""
-        return LackOfFit(self.change - self.lift * constant, self.units + np.square(self.lift) * unit, np.zeros_like(self.lift))
+        return LackOfFit(
+            self.change - self.lift * constant, self.units + np.square(self.lift) * unit, np.zeros_like(self.lift)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """Half sums and half differences of antithetic values, means over rounds, of the axes (k + checks,) and the couples."""
+    """Half sums and half differences of antithetic values, means over rounds, of the axes (k + checks,) and the
+    couples.
+    """
 
     even: tuple[Array, Array]  # ½zᵀQz + lift·f₀, f₀ measured from the mean at the centre
     odd: tuple[Array, Array]  # gᵀz
-    units: tuple[float, float]  # twice the variance of an even one, and of an odd one, in units of the variance of one value
+    units: tuple[
+        float, float
+    ]  # twice the variance of an even one, and of an odd one, in units of the variance of one value
     lift: float = 1.0
 
 
@@ -144,10 +153,10 @@ def fit_quadratic(star: Star, values: Values, exact: bool) -> Quadratic:
 def fit_extrapolated(star: Star, outer: Values, inner: Values, exact: bool = False) -> Quadratic:
     """The same from stars of radius 1 and s = INNER; cubic and quartic terms of f have no effect.
 
-    Even halves are f₀ + a + c outside and f₀ + s²a + s⁴c inside, from which (inner − s⁴·outer)/(s² − s⁴) = a + (1 + 1/s²)·f₀ follows; odd
-    ones a + c and sa + s³c, from which (inner − s³·outer)/(s − s³) = a follows: Richardson extrapolation to radius 0. Its dependence
-    on the radius is checked along the axes, which also have points of radius s². The stars have `both` kinds of couples, or the value at
-    the centre is `exact`.
+    Even halves are f₀ + a + c outside and f₀ + s²a + s⁴c inside, from which (inner − s⁴·outer)/(s² − s⁴) = a + (1 +
+    1/s²)·f₀ follows; odd ones a + c and sa + s³c, from which (inner − s³·outer)/(s − s³) = a follows: Richardson
+    extrapolation to radius 0. Its dependence on the radius is checked along the axes, which also have points of radius
+    s². The stars have `both` kinds of couples, or the value at the centre is `exact`.
     """
     base = float(np.concatenate([outer.centre, inner.centre]).mean())
     wide, near = _halves(outer, base), _halves(inner, base)
@@ -165,7 +174,9 @@ def fit_extrapolated(star: Star, outer: Values, inner: Values, exact: bool = Fal
 
 
 def _lack_of_fit(star: Star, halves: Halves, change: Array, unit: float, lift: float) -> LackOfFit:
-    """The change (checks,) along axes with its variance and coefficient of f₀; under noise also couples less their axes."""
+    """The change (checks,) along axes with its variance and coefficient of f₀; under noise also couples less their
+    axes.
+    """
     units, lifts = np.full(len(change), unit), np.full(len(change), lift)
     if not star.both:
         return LackOfFit(change, units, lifts)
@@ -180,7 +191,9 @@ def _lack_of_fit(star: Star, halves: Halves, change: Array, unit: float, lift: f
 
 
 def _eliminate(outer: Array, inner: Array, power: int) -> Array:
-    """The part of halves at radius 1 and s = INNER proportional to s^power, with the term in s^(power + 2) eliminated."""
+    """The part of halves at radius 1 and s = INNER proportional to s^power, with the term in s^(power + 2)
+    eliminated.
+    """
     return (inner - INNER ** (power + 2) * outer) / (INNER**power - INNER ** (power + 2))
 
 
@@ -193,7 +206,10 @@ def _halves(values: Values, base: float) -> Halves:
     """Halves of values less a base value."""
     (axes_plus, axes_minus), (couples_plus, couples_minus) = values.axes, values.couples
     return Halves(
-        even=((0.5 * (axes_plus + axes_minus) - base).mean(axis=0), (0.5 * (couples_plus + couples_minus) - base).mean(axis=0)),
+        even=(
+            (0.5 * (axes_plus + axes_minus) - base).mean(axis=0),
+            (0.5 * (couples_plus + couples_minus) - base).mean(axis=0),
+        ),
         odd=((0.5 * (axes_plus - axes_minus)).mean(axis=0), (0.5 * (couples_plus - couples_minus)).mean(axis=0)),
         units=(1.0 / values.rounds, 1.0 / values.rounds),
     )
@@ -214,7 +230,9 @@ def _regression(star: Star, halves: Halves, seen: tuple[Values, ...], lack_of_fi
         constant=float(centre.mean()) + constant,
         gradient=gradient,
         matrix=_matrix(star, constant, diagonal, couples),
-        errors=Errors(even_unit * block, (1.0 if star.both else 2.0) * even_unit, star.both, odd_unit * gradient_errors),
+        errors=Errors(
+            even_unit * block, (1.0 if star.both else 2.0) * even_unit, star.both, odd_unit * gradient_errors
+        ),
         even=(even_left / even_unit + at_centre[0] + even[0], len(rises) - star.size - 1 + at_centre[1] + even[1]),
         odd=(odd_left[0] / odd_unit + odd[0], odd_left[1] + odd[1]),
         pure=(at_centre[0] + even[0] + odd[0], at_centre[1] + even[1] + odd[1]),
@@ -223,7 +241,9 @@ def _regression(star: Star, halves: Halves, seen: tuple[Values, ...], lack_of_fi
 
 
 def _solve_block(design: Array, seen: Array, weight: Array, exact: bool) -> tuple[Array, Array]:
-    """(f₀, Q₁₁ … Q_kk) and their covariance in units of the variance of one value; f₀ is exactly 0 if the centre is exact."""
+    """(f₀, Q₁₁ … Q_kk) and their covariance in units of the variance of one value; f₀ is exactly 0 if the centre is
+    exact.
+    """
     unknown = slice(1 if exact else 0, None)
     part = design[:, unknown]
     block = np.zeros((design.shape[1], design.shape[1]))
@@ -235,13 +255,19 @@ def _matrix(star: Star, constant: float, diagonal: Array, couples: Array) -> Arr
     """Q (k, k) from its diagonal and the half sums at the couples."""
     i, j = star.couples
     matrix = np.diag(diagonal)
-    matrix[i, j] = couples[: i.size] - couples[i.size :] if star.both else 2 * (couples - constant) - 0.5 * (diagonal[i] + diagonal[j])
+    matrix[i, j] = (
+        couples[: i.size] - couples[i.size :]
+        if star.both
+        else 2 * (couples - constant) - 0.5 * (diagonal[i] + diagonal[j])
+    )
     matrix[j, i] = matrix[i, j]
     return matrix
 
 
 def _block_design(star: Star, halves: Halves) -> tuple[Array, Array, Array]:
-    """Design (n, k + 1), even halves (n,) and weights (n,) of the equations for f₀ and the diagonal of Q, the centre first."""
+    """Design (n, k + 1), even halves (n,) and weights (n,) of the equations for f₀ and the diagonal of Q, the centre
+    first.
+    """
     eye = np.eye(star.size)
     i, j = star.couples
     axes, couples = halves.even
@@ -258,7 +284,9 @@ def _block_design(star: Star, halves: Halves) -> tuple[Array, Array, Array]:
 
 
 def _odd_fit(star: Star, odd: tuple[Array, Array]) -> tuple[Array, Array, tuple[float, int]]:
-    """g, its covariance in units of the variance of one value, and the squares of the residuals in these units with their number."""
+    """g, its covariance in units of the variance of one value, and the squares of the residuals in these units with
+    their number.
+    """
     rows, seen = np.concatenate([star.axis_rows, star.couple_rows]), np.concatenate(odd)
     covariance = np.linalg.inv(2.0 * rows.T @ rows).astype(np.float64)
     gradient = covariance @ (2.0 * rows.T @ seen)
@@ -266,7 +294,9 @@ def _odd_fit(star: Star, odd: tuple[Array, Array]) -> tuple[Array, Array, tuple[
 
 
 def _exact_odd_fit(star: Star, odd: tuple[Array, Array]) -> tuple[Array, Array, tuple[float, int]]:
-    """The same without noise, from the axes alone: with inner points the cubic term is eliminated, s·g + s³·c at two radii s."""
+    """The same without noise, from the axes alone: with inner points the cubic term is eliminated, s·g + s³·c at two
+    radii s.
+    """
     gradient, variances = odd[0][: star.size].copy(), np.full(star.size, 0.5)
     inner = odd[0][star.size :] / INNER
     gradient[: star.checks] = (inner - INNER**2 * gradient[: star.checks]) / (1.0 - INNER**2)
@@ -276,8 +306,12 @@ def _exact_odd_fit(star: Star, odd: tuple[Array, Array]) -> tuple[Array, Array, 
 
 
 def _pure_error(seen: tuple[Values, ...], sign: float) -> tuple[float, int]:
-    """Squares of even (sign 1) or odd (sign −1) halves about the means of their points, in units of one value, and degrees of freedom."""
-    return _scatter([0.5 * (plus + sign * minus) for values in seen for plus, minus in (values.axes, values.couples)], 2.0)
+    """Squares of even (sign 1) or odd (sign −1) halves about the means of their points, in units of one value, and
+    degrees of freedom.
+    """
+    return _scatter(
+        [0.5 * (plus + sign * minus) for values in seen for plus, minus in (values.axes, values.couples)], 2.0
+    )
 
 
 def _scatter(parts: list[Array], weight: float) -> tuple[float, int]:

@@ -1,7 +1,8 @@
 """Repetitions and radii under noise: a smaller radius has more noise, a larger one more bias by higher-order terms.
 
-At radius r the estimate of a curvature is q + βr² + γr⁴ + …, with variance v/r⁴. Two radii eliminate β (`design.fit_extrapolated`) at 16/9
-of the variance of the inner one. The radii with the smallest expected mean squared error are used.
+At radius r the estimate of a curvature is q + βr² + γr⁴ + …, with variance v/r⁴. Two radii eliminate β
+(`design.fit_extrapolated`) at 16/9 of the variance of the inner one. The radii with the smallest expected mean squared
+error are used.
 """
 
 from __future__ import annotations
@@ -34,11 +35,17 @@ def repeat_until_precise(objective: Objective, probe: Probe, is_fixed: bool) -> 
 
 
 def extrapolate_smooth(objective: Objective, probe: Probe) -> Probe:
-    """Without noise: extrapolate to radius 0 from the probe and one of half its radius, if curvatures change with the radius."""
+    """Without noise: extrapolate to radius 0 from the probe and one of half its radius, if curvatures change with the
+    radius.
+    """
     star, frame = probe.rounds.star, probe.frame
     known, size = probe.rounds, star.size
     costs = 2 * size + 2 * len(star.couple_rows)
-    if star.checks < size or not np.max(probe.lack, initial=0.0) > objective.tuning.smooth_change or objective.left < costs + 1:
+    if (
+        star.checks < size
+        or not np.max(probe.lack, initial=0.0) > objective.tuning.smooth_change
+        or objective.left < costs + 1
+    ):
         return probe
     nearer = objective.pairs(frame, INNER**2 * np.eye(size))
     inner = Rounds(
@@ -58,7 +65,9 @@ def repeat_rounds(objective: Objective, probe: Probe, wanted: float) -> Probe:
         inner = probe.inner.more(objective, probe.frame.transform(INNER * np.eye(probe.frame.size)), count)
         return _extrapolate_pair(replace(probe, nfev=objective.nfev), inner)
     rounds = probe.rounds.more(objective, probe.frame, count)
-    return replace(probe, rounds=rounds, fit=fit_quadratic(rounds.star, rounds.values, exact=False), nfev=objective.nfev)
+    return replace(
+        probe, rounds=rounds, fit=fit_quadratic(rounds.star, rounds.values, exact=False), nfev=objective.nfev
+    )
 
 
 def widen_by_bias(probe: Probe) -> Probe:
@@ -84,17 +93,24 @@ def changes_with_radius(probe: Probe) -> bool:
 def choose_radii(objective: Objective, plain: Probe) -> Probe:
     """The plain probe or one extrapolated from two radii, whichever has the smaller expected mean squared error.
 
-    The pair of radii starts at half the radius if curvatures change with the radius, and is doubled while that reduces the error.
+    The pair of radii starts at half the radius if curvatures change with the radius, and is doubled while that reduces
+    the error.
     """
     bent, enough = changes_with_radius(plain), objective.tuning.min_rounds_left
-    other = _probe_at_radius(objective, plain, INNER if bent else 1.0 / INNER) if _can_pay(objective, plain, enough) else None
+    other = (
+        _probe_at_radius(objective, plain, INNER if bent else 1.0 / INNER)
+        if _can_pay(objective, plain, enough)
+        else None
+    )
     if other is None:
         return plain
     inner, outer = (other, plain) if bent else (plain, other)
     best = _extrapolate_pair(outer, inner.rounds)
     metric = _metric(best)
     slope = _change_between(outer, inner, metric)
-    share = np.square((1.0 if bent else INNER**2) / (1.0 - INNER**2))  # of the slope that is the bias of the plain probe
+    share = np.square(
+        (1.0 if bent else INNER**2) / (1.0 - INNER**2)
+    )  # of the slope that is the bias of the plain probe
     term = _next_term(slope)
     expected = term if np.isfinite(term) else 0.0  # unknown
     best = replace(best, bias=expected)
@@ -149,10 +165,11 @@ def _next_term(change: _Change) -> float:
 
 
 def recentre(objective: Objective, probe: Probe) -> Probe:
-    """Move a pair of radii to the minimum of the quadratic if that lies well inside: under noise a search ends beside the minimum.
+    """Move a pair of radii to the minimum of the quadratic if that lies well inside: under noise a search ends beside
+    the minimum.
 
-    Without cubic terms this minimum is known much better than from the search. Repeated while the new minimum is so far away that a
-    curvature changes by `precision`.
+    Without cubic terms this minimum is known much better than from the search. Repeated while the new minimum is so far
+    away that a curvature changes by `precision`.
     """
     for _ in range(objective.tuning.max_moves):
         if (
@@ -178,9 +195,13 @@ def _is_inside(probe: Probe) -> bool:
 
 
 def _relative_change(before: Probe, after: Probe) -> float:
-    """Relative change of a curvature between the new centre and the new minimum, extrapolated from that between the centres."""
+    """Relative change of a curvature between the new centre and the new minimum, extrapolated from that between the
+    centres.
+    """
     change, flat = after.relative - before.relative, after.tuning.flat
-    most = max(float(np.linalg.norm(metric.T @ change @ metric, 2)) for metric in (_metric(before, flat), _metric(after, flat)))
+    most = max(
+        float(np.linalg.norm(metric.T @ change @ metric, 2)) for metric in (_metric(before, flat), _metric(after, flat))
+    )
     return most * float(np.linalg.norm(after.newton) / np.linalg.norm(before.newton))
 
 
@@ -193,7 +214,9 @@ def _probe_at_radius(objective: Objective, probe: Probe, factor: float) -> Probe
     star, frame = probe.rounds.star, probe.frame.transform(factor * np.eye(probe.frame.size))
     if factor >= 1.0 and np.min(frame.reach(objective.tuning.axis_rounding)) < 1.0:
         return None
-    rounds = Rounds(star, objective.centre(frame), objective.pairs(frame, star.axis_rows), objective.pairs(frame, star.couple_rows))
+    rounds = Rounds(
+        star, objective.centre(frame), objective.pairs(frame, star.axis_rows), objective.pairs(frame, star.couple_rows)
+    )
     fit = fit_quadratic(star, rounds.values, exact=False)
     if not np.isfinite(fit.matrix).all():
         return None
@@ -206,7 +229,9 @@ def _extrapolate_pair(outer: Probe, inner: Rounds) -> Probe:
 
 
 def _metric(probe: Probe, least: float | None = None) -> Array:
-    """W (k, k) such that WᵀQW is the relative change of curvatures for a change Q, each taken as at least `least` of the largest."""
+    """W (k, k) such that WᵀQW is the relative change of curvatures for a change Q, each taken as at least `least` of
+    the largest.
+    """
     values, vectors = np.linalg.eigh(probe.relative)
     sizes, share = np.abs(values), probe.tuning.roundness_for_noise if least is None else least
     return vectors / np.sqrt(np.maximum(sizes, share * np.max(sizes)))

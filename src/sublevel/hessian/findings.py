@@ -16,7 +16,9 @@ from sublevel.run.diagnosis import Finding
 
 @dataclass(frozen=True, slots=True)
 class Spectrum:
-    """Curvatures of the whitened Hessian in units in which 1 means that f rises by delta at one radius, with standard errors."""
+    """Curvatures of the whitened Hessian in units in which 1 means that f rises by delta at one radius, with standard
+    errors.
+    """
 
     values: Array  # (k,), ascending
     errors: Array  # (k,), standard errors
@@ -57,7 +59,9 @@ class Evidence:
         step = np.where(frame.is_log, frame.centre, 1.0) * (frame.root @ self.spectrum.vectors[:, index])
         parts = step / step[np.argmax(np.abs(step))]
         order = [i for i in np.argsort(-np.abs(parts), kind="stable")[:3] if abs(parts[i]) > 0.01]
-        return " ".join(f"{parts[i]:+.2g}·{self.names[i]}" for i in order) + (" + …" if np.count_nonzero(np.abs(parts) > 0.01) > 3 else "")
+        return " ".join(f"{parts[i]:+.2g}·{self.names[i]}" for i in order) + (
+            " + …" if np.count_nonzero(np.abs(parts) > 0.01) > 3 else ""
+        )
 
 
 def find_problems(evidence: Evidence) -> tuple[Finding, ...]:
@@ -71,10 +75,15 @@ def saddle(evidence: Evidence) -> Finding | None:
     if not spectrum.is_negative.any():
         return None
     worst = int(np.argmin(spectrum.values))
-    count, value, error = int(np.count_nonzero(spectrum.is_negative)), float(spectrum.values[worst]), float(spectrum.errors[worst])
+    count, value, error = (
+        int(np.count_nonzero(spectrum.is_negative)),
+        float(spectrum.values[worst]),
+        float(spectrum.errors[worst]),
+    )
     sentence = (
-        f"not a minimum: f decreases along {count} of {spectrum.values.size} directions, most along {evidence.direction(worst)} "
-        f"(relative curvature {value:.3g} ± {error:.2g}); continue the minimisation from `x` plus or minus a step along it"
+        f"not a minimum: f decreases along {count} of {spectrum.values.size} directions, most along "
+        f"{evidence.direction(worst)} (relative curvature {value:.3g} ± {error:.2g}); continue the minimisation from "
+        "`x` plus or minus a step along it"
     )
     return Finding("saddle", sentence, {"directions": count, "curvature": value, "error": error})
 
@@ -87,9 +96,9 @@ def noise(evidence: Evidence) -> Finding | None:
         return None
     factor = np.square(error / (0.25 * probe.tuning.too_noisy))
     sentence = (
-        f"noise of {deviation:.3g} is large compared with the rise of f, {probe.delta:.3g}: after {probe.nfev} evaluations the curvatures "
-        f"have a relative error of {error:.2g}; increase `delta_f` to {20 * deviation:.2g} or more, or `maxfevals` by a factor of "
-        f"{factor:.2g}"
+        f"noise of {deviation:.3g} is large compared with the rise of f, {probe.delta:.3g}: after {probe.nfev} "
+        f"evaluations the curvatures have a relative error of {error:.2g}; increase `delta_f` to {20 * deviation:.2g} "
+        f"or more, or `maxfevals` by a factor of {factor:.2g}"
     )
     return Finding("noise", sentence, {"noise": deviation, "delta_f": probe.delta, "relative_error": error})
 
@@ -103,9 +112,9 @@ def flat(evidence: Evidence) -> Finding | None:
     least = int(unsure[np.argmin(np.abs(spectrum.values[unsure]))])
     value, error = float(spectrum.values[least]), float(spectrum.errors[least])
     sentence = (
-        f"{unsure.size} of {spectrum.values.size} directions are not identifiable: along {evidence.direction(least)} f changes by "
-        f"{value * probe.delta:.2g} ± {error * probe.delta:.2g}, along the others by {probe.delta:.2g}; fix one of these variables, or add "
-        "data that distinguish them"
+        f"{unsure.size} of {spectrum.values.size} directions are not identifiable: along {evidence.direction(least)} f "
+        f"changes by {value * probe.delta:.2g} ± {error * probe.delta:.2g}, along the others by {probe.delta:.2g}; fix "
+        "one of these variables, or add data that distinguish them"
     )
     return Finding("flat", sentence, {"directions": unsure.size, "curvature": value, "error": error})
 
@@ -123,8 +132,8 @@ def not_quadratic(evidence: Evidence) -> Finding | None:
         else 'the Hessian is extrapolated to the minimum, and intervals(method="profile") does not assume a quadratic'
     )
     sentence = (
-        f"f is not quadratic at this scale: where f rises by {delta:.3g}, a curvature differs by {100 * change:.3g} % from its value at "
-        f"half the radius; {meaning}. `profile()` shows how far the quadratic holds"
+        f"f is not quadratic at this scale: where f rises by {delta:.3g}, a curvature differs by {100 * change:.3g} % "
+        f"from its value at half the radius; {meaning}. `profile()` shows how far the quadratic holds"
     )
     return Finding("not_quadratic", sentence, {"change": change, "delta_f": delta})
 
@@ -136,8 +145,9 @@ def hidden_by_noise(evidence: Evidence) -> Finding | None:
     if not probe.baseline.is_noisy or probe.inner is not None or least < probe.tuning.hidden_change or noise(evidence):
         return None
     sentence = (
-        f"noise hides whether f is quadratic where it rises by {probe.delta:.3g}: a change of a curvature by {100 * least:.3g} % between "
-        "half the radius and the radius would go unnoticed and is not included in the errors; increase `maxfevals`"
+        f"noise hides whether f is quadratic where it rises by {probe.delta:.3g}: a change of a curvature by "
+        f"{100 * least:.3g} % between half the radius and the radius would go unnoticed and is not included in the "
+        "errors; increase `maxfevals`"
     )
     return Finding("hidden_by_noise", sentence, {"change": least, "delta_f": probe.delta})
 
@@ -148,8 +158,8 @@ def off_minimum(evidence: Evidence) -> Finding | None:
     if not probe.tuning.not_quadratic < probe.centre_change < np.inf:
         return None
     sentence = (
-        f"a curvature changes by about {100 * probe.centre_change:.2g} % between `centre`, where it was measured, and the minimum `x`; "
-        "compute the curvature again at `x`, or increase `maxfevals`"
+        f"a curvature changes by about {100 * probe.centre_change:.2g} % between `centre`, where it was measured, and "
+        "the minimum `x`; compute the curvature again at `x`, or increase `maxfevals`"
     )
     return Finding("off_minimum", sentence, {"change": probe.centre_change})
 
@@ -161,8 +171,8 @@ def not_converged(evidence: Evidence) -> Finding | None:
     if not evidence.spectrum.is_minimum or distance <= probe.tuning.trusted_radius:
         return None
     sentence = (
-        f"the search has not converged: the minimum of the fitted quadratic lies {distance:.3g} radii away, where f is lower by about "
-        f"{probe.delta * distance**2:.3g}; continue the minimisation, or pass a `delta_f` of that size"
+        f"the search has not converged: the minimum of the fitted quadratic lies {distance:.3g} radii away, where f is "
+        f"lower by about {probe.delta * distance**2:.3g}; continue the minimisation, or pass a `delta_f` of that size"
     )
     return Finding("not_converged", sentence, {"distance": distance})
 
@@ -176,8 +186,8 @@ def at_bound(evidence: Evidence) -> Finding | None:
         return None
     near = [f"{names[i]} at {lower[i] if x[i] - lower[i] < upper[i] - x[i] else upper[i]:.6g}" for i in held[:3]]
     sentence = (
-        f"{', '.join(near)}{f' and {held.size - 3} more' if held.size > 3 else ''}: held at the bound; curvature and errors are those of "
-        "the other variables, given these"
+        f"{', '.join(near)}{f' and {held.size - 3} more' if held.size > 3 else ''}: held at the bound; curvature and "
+        "errors are those of the other variables, given these"
     )
     return Finding("at_bound", sentence, {"variables": held.size})
 

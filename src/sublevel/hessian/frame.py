@@ -65,7 +65,9 @@ class Frame:
         return np.clip(shift_where(self.is_log, self.centre, z @ self.root.T), *self.box)
 
     def slopes(self, x: Array) -> Array:
-        """Derivatives (k,) of the free variables at x (d,) with respect to the units of the root: 1, or x for log-scaled ones."""
+        """Derivatives (k,) of the free variables at x (d,) with respect to the units of the root: 1, or x for
+        log-scaled ones.
+        """
         return np.where(self.is_log, x, 1.0)[self.free]
 
     @property
@@ -84,7 +86,9 @@ class Frame:
         return replace(self, root=self.root @ matrix)
 
     def reach(self, rounding: float) -> Array:
-        """Largest step along each axis (k,): the sum of two stays within the box, and rounding of x below `rounding` radii."""
+        """Largest step along each axis (k,): the sum of two stays within the box, and rounding of x below `rounding`
+        radii.
+        """
         lower, centre, upper = in_search_units(self.is_log, self.box[0], self.centre, self.box[1])
         room = np.minimum(centre - lower, upper - centre)
         fine = rounding / (EPS * np.linalg.norm(self.inverse, axis=0))
@@ -98,7 +102,9 @@ def in_search_units(is_log: NDArray[np.bool_], *points: Array) -> tuple[Array, .
     return tuple(log_where(is_log, np.where(is_log, np.maximum(point, 0.0), point)) for point in points)
 
 
-def find_place(found: Any, bounds: Any, noise: float = 0.0, log_scaled: Any = None, tuning: Tuning | None = None) -> Place:
+def find_place(
+    found: Any, bounds: Any, noise: float = 0.0, log_scaled: Any = None, tuning: Tuning | None = None
+) -> Place:
     """The place of an Optimizer, a result of `minimize`, or any other OptimizeResult, for values with this noise."""
     if isinstance(found, Optimizer):
         _refuse_log_scaled(log_scaled)
@@ -110,7 +116,10 @@ def find_place(found: Any, bounds: Any, noise: float = 0.0, log_scaled: Any = No
         run = _best_run(found.history)
         least = _least_rise(found.history, noise, tuning or Tuning())
         snapshots = _informative_snapshots(found.history, run, least)
-        last, learned = (_place_of_search(found.x, found.fun, seen[-1].theta, found.history.space, bounds) for seen in (run, snapshots))
+        last, learned = (
+            _place_of_search(found.x, found.fun, seen[-1].theta, found.history.space, bounds)
+            for seen in (run, snapshots)
+        )
         return replace(last, root=learned.root, curvature=_curvature_of_history(found.history, snapshots, least))
     x = as_x0(found.x)
     box = _box(bounds, x.size)
@@ -138,7 +147,9 @@ def _best_run(history: History) -> list[Snapshot]:
 
 
 def _informative_snapshots(history: History, snapshots: list[Snapshot], least: float) -> list[Snapshot]:
-    """The snapshots up to the last one whose values differ by more than rounding or noise: after that the shape is forgotten."""
+    """The snapshots up to the last one whose values differ by more than rounding or noise: after that the shape is
+    forgotten.
+    """
     is_clear = np.flatnonzero(_rises(history, snapshots, least)[1])
     return snapshots[: is_clear[-1] + 1] if is_clear.size else snapshots
 
@@ -163,13 +174,17 @@ def _least_rise(history: History, noise: float, tuning: Tuning) -> float:
 def _curvature_of_history(history: History, snapshots: list[Snapshot], least: float) -> float:
     """Estimate f″ in the last whitened frame from the values of generations above the best while the frame shrank.
 
-    The best of a generation lies about d/4 curvatures above the minimum. A factor of ten is accurate enough, so the estimate is rounded to
-    a power of two, which scales with f and x exactly.
+    The best of a generation lies about d/4 curvatures above the minimum. A factor of ten is accurate enough, so the
+    estimate is rounded to a power of two, which scales with f and x exactly.
     """
     last, later = snapshots[-1].theta, snapshots[len(snapshots) // 2 :]
     rises, usable = _rises(history, later, least)
     sizes = np.exp([2.0 * (last.log_size - snapshot.theta.log_size) for snapshot in later])
-    return float(power_of_two_near(np.median((4.0 / last.dimension) * (rises * sizes)[usable]))) if usable.any() else np.nan
+    return (
+        float(power_of_two_near(np.median((4.0 / last.dimension) * (rises * sizes)[usable])))
+        if usable.any()
+        else np.nan
+    )
 
 
 def _place_of_search(x: Array, fun: float, theta: Family, space: Space | None, bounds: Any) -> Place:
@@ -182,15 +197,17 @@ def _place_of_search(x: Array, fun: float, theta: Family, space: Space | None, b
     full, is_log, span = np.zeros((x.size, theta.dimension)), space.log_scaled, np.zeros(x.size)
     span[space.free] = space.fold.width / MARGIN
     full[space.free] = (space.slopes(x) / np.where(is_log, x, 1.0)[space.free])[:, None] * root
-    return Place(x, fun, space.points(theta.mean), full, space.box if bounds is None else _box(bounds, x.size), is_log, span)
+    return Place(
+        x, fun, space.points(theta.mean), full, space.box if bounds is None else _box(bounds, x.size), is_log, span
+    )
 
 
 def check_number_of_variables(d: int) -> None:
     """Raise an error if d is too large for a Hessian."""
     if d > MOST_VARIABLES:
         raise ValueError(
-            f"the curvature of at most {MOST_VARIABLES} variables can be computed, got {d}: it has d² entries and takes (d + 1)(d + 2) "
-            "evaluations. `result.std` has the scales learned by a diagonal search."
+            f"the curvature of at most {MOST_VARIABLES} variables can be computed, got {d}: it has d² entries and "
+            "takes (d + 1)(d + 2) evaluations. `result.std` has the scales learned by a diagonal search."
         )
 
 
@@ -199,7 +216,9 @@ def _box(bounds: Any, d: int) -> tuple[Array, Array]:
 
 
 def _root_of_other_result(found: Any, x: Array, is_log: NDArray[np.bool_]) -> Array:
-    """A root of another method's `hess_inv` if available, else steps of a thousandth of x; in ln x for log-scaled variables."""
+    """A root of another method's `hess_inv` if available, else steps of a thousandth of x; in ln x for log-scaled
+    variables.
+    """
     inverse: Any = getattr(found, "hess_inv", None)
     inverse = inverse.todense() if hasattr(inverse, "todense") else inverse
     if np.shape(inverse) == (x.size, x.size) and np.isfinite(inverse).all():

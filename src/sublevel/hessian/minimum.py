@@ -22,7 +22,9 @@ class Minimum:
 
 
 def choose_minimum(objective: Objective, probe: Probe) -> Minimum:
-    """The minimum of the quadratic if f is not higher there than at the centre (one evaluation at most), else the centre."""
+    """The minimum of the quadratic if f is not higher there than at the centre (one evaluation at most), else the
+    centre.
+    """
     is_trusted = spectrum_of(probe).is_minimum and np.linalg.norm(probe.newton) <= probe.tuning.trusted_radius
     z = probe.newton if is_trusted else np.zeros(probe.frame.size)
     x = probe.frame.points(z)
@@ -37,17 +39,22 @@ def choose_minimum(objective: Objective, probe: Probe) -> Minimum:
 
 def _minimum_under_noise(objective: Objective, probe: Probe, z: Array) -> Minimum:
     """The minimum z (k,) of the quadratic; the centre if z is far away and f there contradicts the quadratic."""
-    x, expected = probe.frame.points(z), float(probe.fit.constant + probe.fit.gradient @ z + 0.5 * z @ probe.fit.matrix @ z)
+    x, expected = (
+        probe.frame.points(z),
+        float(probe.fit.constant + probe.fit.gradient @ z + 0.5 * z @ probe.fit.matrix @ z),
+    )
     if np.linalg.norm(z) <= probe.tuning.far or objective.left < 1:
         return Minimum(x, expected)
     value = float(objective.at(x[None].copy())[0])
     if value - expected <= max(probe.tuning.clear_of_noise * probe.baseline.noise, probe.tuning.missed * probe.delta):
         return Minimum(x, expected)
     sentence = (
-        f"f is {value:.4g} instead of {expected:.4g} at the minimum of the quadratic, so the centre is reported: f is not quadratic "
-        "between the two. Decrease `delta_f`, or pass `noise` and increase `maxfevals`"
+        f"f is {value:.4g} instead of {expected:.4g} at the minimum of the quadratic, so the centre is reported: f is "
+        "not quadratic between the two. Decrease `delta_f`, or pass `noise` and increase `maxfevals`"
     )
-    return Minimum(probe.frame.centre, probe.baseline.value, (Finding("off_minimum", sentence, {"excess": value - expected}),))
+    return Minimum(
+        probe.frame.centre, probe.baseline.value, (Finding("off_minimum", sentence, {"excess": value - expected}),)
+    )
 
 
 def _lower_values(objective: Objective, probe: Probe, minimum: Minimum) -> list[Finding]:
@@ -56,12 +63,14 @@ def _lower_values(objective: Objective, probe: Probe, minimum: Minimum) -> list[
     findings = list[Finding]()
     if (drop := objective.first - minimum.fun) > least:
         sentence = (
-            f"f is lower by {drop:.3g} at `x` than at the given point ({minimum.fun:.10g} instead of {objective.first:.10g}): the search "
-            "had not converged. All numbers refer to `x`"
+            f"f is lower by {drop:.3g} at `x` than at the given point ({minimum.fun:.10g} instead of "
+            f"{objective.first:.10g}): the search had not converged. All numbers refer to `x`"
         )
         findings.append(Finding("better_point", sentence, {"drop": drop}))
     if (drop := minimum.fun - objective.best) > least and objective.best_x is not None:
         where = np.array2string(objective.best_x, threshold=20)
-        sentence = f"f is lower by {drop:.3g} at another point ({objective.best:.10g} at {where}); minimise again from there"
+        sentence = (
+            f"f is lower by {drop:.3g} at another point ({objective.best:.10g} at {where}); minimise again from there"
+        )
         findings.append(Finding("lower_point", sentence, {"drop": drop}))
     return findings

@@ -15,7 +15,9 @@ from sublevel.hessian.tuning import Tuning
 LARGEST_VALUE = float(np.sqrt(np.finfo(np.float64).max))
 """Values from here on are treated as NaN: their squares overflow."""
 BIAS = float(np.sqrt(2.0) * (1.0 + INNER**6) / np.sqrt(1.0 + INNER**4) / (1.0 - INNER**2))
-"""Residual scatter, per unit change between the two radii, whose standard error equals the bias of a curvature by a quartic term."""
+"""Residual scatter, per unit change between the two radii, whose standard error equals the bias of a curvature by a
+quartic term.
+"""
 
 
 class Objective:
@@ -89,7 +91,9 @@ class Axes:
     values: tuple[Array, Array]  # f(z), f(−z) of `star.axis_rows`
 
     def lack(self, baseline: Baseline) -> tuple[int, float]:
-        """Number of axes (with inner points) without a significant rise, and the largest relative change of the other curvatures."""
+        """Number of axes (with inner points) without a significant rise, and the largest relative change of the other
+        curvatures.
+        """
         even = 0.5 * (self.values[0] + self.values[1]) - baseline.value
         outer, inner = even[: self.star.checks], even[self.star.size :] / INNER**2
         size = np.maximum(np.abs(outer), np.abs(inner))
@@ -117,7 +121,8 @@ class Rounds:
         if not new:
             return self
         seen = [
-            (objective.centre(frame), objective.pairs(frame, star.axis_rows), objective.pairs(frame, star.couple_rows)) for _ in range(new)
+            (objective.centre(frame), objective.pairs(frame, star.axis_rows), objective.pairs(frame, star.couple_rows))
+            for _ in range(new)
         ]
         return Rounds(
             star,
@@ -129,12 +134,16 @@ class Rounds:
     @property
     def values(self) -> Values:
         """The values, one row per round."""
-        axes, couples = ((plus.reshape(self.count, -1), minus.reshape(self.count, -1)) for plus, minus in (self.axes, self.couples))
+        axes, couples = (
+            (plus.reshape(self.count, -1), minus.reshape(self.count, -1)) for plus, minus in (self.axes, self.couples)
+        )
         return Values(self.centre, axes, couples)
 
 
 def _join(first: tuple[Array, Array], others: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    return np.concatenate([first[0], *(plus for plus, _ in others)]), np.concatenate([first[1], *(minus for _, minus in others)])
+    return np.concatenate([first[0], *(plus for plus, _ in others)]), np.concatenate(
+        [first[1], *(minus for _, minus in others)]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +170,16 @@ class Probe:
 
     @property
     def relative(self) -> Array:
-        """The whitened Hessian (k, k) in units in which 1 is a rise of f by delta at one radius; they do not depend on the radius."""
+        """The whitened Hessian (k, k) in units in which 1 is a rise of f by delta at one radius; they do not depend on
+        the radius.
+        """
         return self.fit.matrix / (2.0 * self.delta)
 
     @property
     def scatter(self) -> float:
-        """Variance of a value about the quadratic: noise and rounding, or without noise the lack of fit if that is larger."""
+        """Variance of a value about the quadratic: noise and rounding, or without noise the lack of fit if that is
+        larger.
+        """
         change = self.fit.lack_of_fit.change
         bent = 0.0 if self.baseline.is_noisy or not change.size else np.square(BIAS) * np.mean(np.square(change))
         return max(self._scatter(*self.fit.even), float(bent))
@@ -182,7 +195,9 @@ class Probe:
         return self._scatter(*self.fit.odd)
 
     def _scatter(self, squares: float, dof: int) -> float:
-        rounding = max(0.0 if self.baseline.is_noisy else self.baseline.resolution, 2.0 * self.delta * self.frame.rounding)
+        rounding = max(
+            0.0 if self.baseline.is_noisy else self.baseline.resolution, 2.0 * self.delta * self.frame.rounding
+        )
         return max(squares / max(dof, 1), np.square(rounding))
 
     @property
@@ -220,7 +235,9 @@ class Probe:
         if not np.isfinite(self.fit.matrix).all():
             return 0.0
         sizes = np.abs(np.linalg.eigvalsh(self.fit.matrix))
-        smallest = max(float(np.min(sizes)), self.tuning.roundness_for_noise * float(np.max(sizes)))  # no frame is rounder than this
+        smallest = max(
+            float(np.min(sizes)), self.tuning.roundness_for_noise * float(np.max(sizes))
+        )  # no frame is rounder than this
         return 2.0 * np.sqrt(self.frame.size * self.variance * self.fit.errors.couple) / smallest
 
     @property
@@ -230,7 +247,9 @@ class Probe:
 
 
 def measure_baseline(objective: Objective, frame: Frame, known: float, noise: float | None) -> Baseline:
-    """Evaluate the centre and estimate the noise; there is none if the `known` value, or the first new one, is reproduced."""
+    """Evaluate the centre and estimate the noise; there is none if the `known` value, or the first new one, is
+    reproduced.
+    """
     tuning, values = objective.tuning, objective.centre(frame)
     if noise is None and values[0] != known:
         values = np.append(values, objective.centre(frame))
@@ -241,12 +260,19 @@ def measure_baseline(objective: Objective, frame: Frame, known: float, noise: fl
     rounding = EPS * float(np.max(np.abs(values)))
     if noise:
         return Baseline(values, noise, max(noise, rounding), tuning)
-    return Baseline(values[:1], 0.0, max(rounding, abs(float(values[0]) - known) if np.isfinite(known) else 0.0), tuning)
+    return Baseline(
+        values[:1], 0.0, max(rounding, abs(float(values[0]) - known) if np.isfinite(known) else 0.0), tuning
+    )
 
 
-def estimate_curvature(objective: Objective, frame: Frame, baseline: Baseline, rise: float | None, guess: float) -> float:
+def estimate_curvature(
+    objective: Objective, frame: Frame, baseline: Baseline, rise: float | None, guess: float
+) -> float:
     """Estimate f″ in the whitened frame from a pair of points; `rise` and a guess at f″ give the first distance."""
-    tuning, direction = baseline.tuning, np.cos(1.0 + np.arange(frame.size))  # any direction with components along all axes and no symmetry
+    tuning, direction = (
+        baseline.tuning,
+        np.cos(1.0 + np.arange(frame.size)),
+    )  # any direction with components along all axes and no symmetry
     row = direction[None] / np.linalg.norm(direction)
     clear, reach = tuning.clear * baseline.resolution, float(np.min(frame.reach(tuning.axis_rounding)))
     step = np.sqrt(2.0 * (rise or tuning.signal * baseline.resolution) / guess) if guess > 0 else 0.0
@@ -291,7 +317,9 @@ def scale_axes(objective: Objective, frame: Frame, baseline: Baseline, delta: fl
             tuning.damping if turn else 1.0
         )
         most = np.where(np.isnan(values[0] + values[1]), 0.5 * grown, most)  # avoid points where f is not finite
-        factor = np.minimum.reduce([factor, np.maximum(tuning.max_growth / grown, 1.0), frame.reach(tuning.axis_rounding), most / grown])
+        factor = np.minimum.reduce(
+            [factor, np.maximum(tuning.max_growth / grown, 1.0), frame.reach(tuning.axis_rounding), most / grown]
+        )
         if np.all(np.abs(factor - 1.0) < 0.01) or not objective.can_spare(2 * frame.size, frame.size):
             break
         frame, grown = frame.transform(np.diag(factor)), grown * factor
@@ -299,7 +327,9 @@ def scale_axes(objective: Objective, frame: Frame, baseline: Baseline, delta: fl
     if aim > delta and objective.can_spare(2 * frame.size, frame.size):
         frame, aim = frame.transform(np.sqrt(delta / aim) * np.eye(frame.size)), delta
         values = objective.pairs(frame, rows)
-    star = Star(frame.size, checks, both=baseline.is_noisy and objective.can_spare(frame.size * (frame.size - 1), frame.size))
+    star = Star(
+        frame.size, checks, both=baseline.is_noisy and objective.can_spare(frame.size * (frame.size - 1), frame.size)
+    )
     inner = objective.pairs(frame, star.axis_rows[frame.size :])
     return Axes(frame, aim, star, (np.append(values[0], inner[0]), np.append(values[1], inner[1])))
 
@@ -314,7 +344,9 @@ def _stretch_factors(rises: Array, delta: float, clear: float, tuning: Tuning, b
 
 
 def choose_scale(objective: Objective, axes: Axes, baseline: Baseline) -> Axes:
-    """The axes at the scale where f is closest to quadratic: narrower ones are tried while that helps, then wider ones."""
+    """The axes at the scale where f is closest to quadratic: narrower ones are tried while that helps, then wider
+    ones.
+    """
     best, size, tuning = axes, axes.frame.size, baseline.tuning
     for _ in range(tuning.max_narrower):
         if (
@@ -351,5 +383,10 @@ def fit_star(objective: Objective, axes: Axes, baseline: Baseline) -> Probe:
     """Evaluate the star once and fit the quadratic."""
     rounds = Rounds(axes.star, baseline.values, axes.values, objective.pairs(axes.frame, axes.star.couple_rows))
     return Probe(
-        axes.frame, axes.delta, baseline, rounds, fit_quadratic(axes.star, rounds.values, exact=not baseline.is_noisy), objective.nfev
+        axes.frame,
+        axes.delta,
+        baseline,
+        rounds,
+        fit_quadratic(axes.star, rounds.values, exact=not baseline.is_noisy),
+        objective.nfev,
     )

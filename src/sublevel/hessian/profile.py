@@ -28,7 +28,7 @@ class Profile:
     unit: float  # rise of the quadratic at one step
     values: Array  # (k, 2m), of f
     ratios: Array  # (k, 2m)
-    holds: Array  # (k, 2), the farthest step to the left and to the right up to which every ratio is within the tolerance of 1
+    holds: Array  # (k, 2), the farthest steps left and right up to which every ratio is within the tolerance of 1
     tolerance: float
     nfev: int
     mainly: tuple[str, ...]  # the largest components of each direction
@@ -36,7 +36,11 @@ class Profile:
     def __str__(self) -> str:
         """A line for each direction."""
         lines = [f"rise of f / rise of the quadratic, at steps of which one makes it rise by {self.unit:.3g}"]
-        lines.append(" ".join([" " * 9, *(f"{step:+8.3g}" for step in self.steps), "  holds within", f"{100 * self.tolerance:.3g} %"]))
+        lines.append(
+            " ".join(
+                [" " * 9, *(f"{step:+8.3g}" for step in self.steps), "  holds within", f"{100 * self.tolerance:.3g} %"]
+            )
+        )
         for i, (row, (left, right)) in enumerate(zip(self.ratios, self.holds, strict=True)):
             span = f"from {-left:+.3g} to {right:+.3g}" if left or right else "nowhere"
             lines.append(" ".join([f"{i + 1:>9}", *(f"{ratio:8.3f}" for ratio in row), f"  {span}  {self.mainly[i]}"]))
@@ -44,16 +48,23 @@ class Profile:
 
     def __repr__(self) -> str:
         """One line."""
-        return f"Profile({counted(len(self.mainly), 'direction')}, {counted(self.steps.size, 'step')}, {self.nfev} evaluations)"
+        return (
+            f"Profile({counted(len(self.mainly), 'direction')}, {counted(self.steps.size, 'step')}, {self.nfev} "
+            f"evaluations)"
+        )
 
 
-def evaluate_profile(found: Any, calls: ObjectiveCalls, steps: Any, tolerance: float, mainly: tuple[str, ...]) -> Profile:
+def evaluate_profile(
+    found: Any, calls: ObjectiveCalls, steps: Any, tolerance: float, mainly: tuple[str, ...]
+) -> Profile:
     """The profile of a curvature; ratios are NaN along directions in which f does not rise."""
     at, tolerance = _both_sides(steps), as_positive("tolerance", tolerance)
     unit = found.unit_rise
     with np.errstate(invalid="ignore", divide="ignore"):
         lengths = np.sqrt(2.0 * unit / np.where(found.curvatures > 0, found.curvatures, np.nan))
-    points = found.shift(np.where(np.isnan(lengths), 0.0, lengths)[:, None, None] * at[:, None] * found.directions.T[:, None, :])
+    points = found.shift(
+        np.where(np.isnan(lengths), 0.0, lengths)[:, None, None] * at[:, None] * found.directions.T[:, None, :]
+    )
     inside = np.all((points >= found.box[0]) & (points <= found.box[1]), axis=-1) & ~np.isnan(lengths)[:, None]
     values = np.full(inside.shape, np.nan)
     requested = points[inside]

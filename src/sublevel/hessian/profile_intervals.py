@@ -31,13 +31,14 @@ HARMLESS = frozenset({"at_bound", "failures"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProfileIntervals:
-    """Profile-likelihood intervals of d variables: the values at which f, minimised over the others, has risen by `rise`.
+    """Profile-likelihood intervals of d variables: the values at which f, minimised over the others, has risen by
+    `rise`.
 
     Attributes
     ----------
     intervals : array, shape (d, 2)
-        Lower and upper ends: a bound if f rises too little before it, ±inf (0 for the lower end of a log-scaled variable) if f never rises
-        enough, NaN if `problems` gives the reason or the variable was not requested.
+        Lower and upper ends: a bound if f rises too little before it, ±inf (0 for the lower end of a log-scaled
+        variable) if f never rises enough, NaN if `problems` gives the reason or the variable was not requested.
     at_bound : array of bool, shape (d, 2)
         Which ends are bounds.
     points : array, shape (d, 2, d)
@@ -80,10 +81,15 @@ class ProfileIntervals:
         rows = [["variable", "value", "− error", "+ error", f"{100 * self.level:.4g} % profile interval"]]
         for i in np.flatnonzero(np.isfinite(self.deviations)):
             (low, high), x = self.intervals[i], self.x[i]
-            ends = f"[{low:.6g}{' (bound)' * bool(self.at_bound[i, 0])}, {high:.6g}{' (bound)' * bool(self.at_bound[i, 1])}]"
+            ends = (
+                f"[{low:.6g}{' (bound)' * bool(self.at_bound[i, 0])}, "
+                f"{high:.6g}{' (bound)' * bool(self.at_bound[i, 1])}]"
+            )
             rows.append([self.names[i], f"{x:.7g}", f"{x - low:.4g}", f"{high - x:.4g}", ends])
         notes = [
-            line for problem in self.problems for line in textwrap.wrap(str(problem), WIDTH, initial_indent="  ", subsequent_indent="    ")
+            line
+            for problem in self.problems
+            for line in textwrap.wrap(str(problem), WIDTH, initial_indent="  ", subsequent_indent="    ")
         ]
         return "\n".join([*aligned(rows), f"f rises by {self.rise:.4g} at the ends; {self.nfev} evaluations", *notes])
 
@@ -93,7 +99,13 @@ class ProfileIntervals:
 
 
 def profile_intervals(
-    found: Any, quantile: float, level: float, calls: ObjectiveCalls, variables: Any, maxfevals: float, tuning: ProfileTuning | None = None
+    found: Any,
+    quantile: float,
+    level: float,
+    calls: ObjectiveCalls,
+    variables: Any,
+    maxfevals: float,
+    tuning: ProfileTuning | None = None,
 ) -> ProfileIntervals:
     """Compute the intervals of a curvature for a normal or Student's t quantile."""
     wanted, unit = _variable_indices(variables, found), found.unit_rise
@@ -103,7 +115,9 @@ def profile_intervals(
     with calls.open(failures) as evaluate:
         values = _Values(evaluate, chart, found.fun, unit, _repeats(found, target), maxfevals)
         root = _root(found, chart, values)
-        lines = {(i, side): _line(chart, root, found.free, i, side) for i in wanted for side in (0, 1) if i in chart.moving}
+        lines = {
+            (i, side): _line(chart, root, found.free, i, side) for i in wanted for side in (0, 1) if i in chart.moving
+        }
         ends = _run_in_lockstep({key: climb(line, target) for key, line in lines.items() if line.limit > 1e-6}, values)
     for key, line in lines.items():
         if key not in ends:
@@ -119,7 +133,9 @@ def _variable_indices(variables: Any, found: Any) -> list[int]:
     names, d = list(found.names), found.x.size
     indices = [names.index(one) if one in names else one for one in given]
     if not all(isinstance(i, int | np.integer) and not isinstance(i, bool) and -d <= i < d for i in indices):
-        raise ValueError(f"`variables` must be names ({', '.join(names[:8])}) or indices below {d}, got {short_repr(variables)}.")
+        raise ValueError(
+            f"`variables` must be names ({', '.join(names[:8])}) or indices below {d}, got {short_repr(variables)}."
+        )
     return sorted({int(i) % d for i in indices})
 
 
@@ -129,11 +145,14 @@ def _target(found: Any, quantile: float, tuning: ProfileTuning) -> Target:
     repeats = int(np.ceil(max((noise / (tuning.precision * rise)) ** 2, 1.0)))
     if repeats > tuning.max_repeats:
         raise ValueError(
-            f"noise of {found.noise:.3g} is too large for profile intervals: f rises by {rise * found.unit_rise:.3g} at their ends, which "
-            f'would take {repeats} evaluations of each point. Average in the objective, or use method="hessian".'
+            f"noise of {found.noise:.3g} is too large for profile intervals: f rises by {rise * found.unit_rise:.3g} "
+            f"at their ends, which would take {repeats} evaluations of each point. Average in the objective, or use "
+            'method="hessian".'
         )
     noise = noise / np.sqrt(repeats)
-    return Target(rise, tuning.step_for_noise if noise else tuning.step, noise, max(tuning.accuracy * rise, 2.0 * noise))
+    return Target(
+        rise, tuning.step_for_noise if noise else tuning.step, noise, max(tuning.accuracy * rise, 2.0 * noise)
+    )
 
 
 def _repeats(found: Any, target: Target) -> int:
@@ -150,12 +169,16 @@ def _chart(found: Any, tuning: ProfileTuning) -> Chart:
 
 
 def _root(found: Any, chart: Chart, values: _Values) -> Array:
-    """A root (m, m) of the covariance in offsets: that of the curvature, and for variables at a bound the scale at which f rises."""
+    """A root (m, m) of the covariance in offsets: that of the curvature, and for variables at a bound the scale at
+    which f rises.
+    """
     free = found.free[chart.moving]
     inverse = found.hess_inv[np.ix_(chart.moving[free], chart.moving[free])]
     if not np.isfinite(inverse).all() or not np.all(np.diagonal(inverse) > 0):
         reasons = "; ".join(str(problem) for problem in found.problems) or "unknown reason"
-        raise ValueError(f"profile intervals need an inverse Hessian of all free variables, which is not available: {reasons}")
+        raise ValueError(
+            f"profile intervals need an inverse Hessian of all free variables, which is not available: {reasons}"
+        )
     root = np.zeros((chart.moving.size, chart.moving.size))
     slopes = np.where(found.is_log, found.x, 1.0)[chart.moving[free]]
     directions = found.directions[chart.moving[free]] / np.sqrt(found.curvatures)
@@ -163,7 +186,9 @@ def _root(found: Any, chart: Chart, values: _Values) -> Array:
     held = np.flatnonzero(~free)
     scales = _run_in_lockstep({int(i): _probe_scale(chart, int(i)) for i in held}, values)
     for i in held:
-        root[i, i] = scale if isinstance(scale := scales[int(i)], float) else 1.0  # without evaluations left there is none
+        root[i, i] = (
+            scale if isinstance(scale := scales[int(i)], float) else 1.0
+        )  # without evaluations left there is none
     return root
 
 
@@ -208,8 +233,17 @@ def _line(chart: Chart, root: Array, free: NDArray[np.bool_], variable: int, sid
 class _Values:
     """F of offsets, averaged over repeats, counted; the lowest value is kept."""
 
-    def __init__(self, evaluate: Evaluator, chart: Chart, fun: float, unit: float, repeats: int, maxfevals: float) -> None:
-        self.evaluate, self.chart, self.fun, self.unit, self.repeats, self.maxfevals = evaluate, chart, fun, unit, repeats, maxfevals
+    def __init__(
+        self, evaluate: Evaluator, chart: Chart, fun: float, unit: float, repeats: int, maxfevals: float
+    ) -> None:
+        self.evaluate, self.chart, self.fun, self.unit, self.repeats, self.maxfevals = (
+            evaluate,
+            chart,
+            fun,
+            unit,
+            repeats,
+            maxfevals,
+        )
         self.nfev, self.lowest, self.lowest_x = 0, 0.0, chart.x
 
     def can_pay(self, points: int) -> bool:
@@ -231,7 +265,9 @@ class _Values:
 
 
 def _run_in_lockstep(climbs: dict[K, Generator[Array, Array, Any]], values: _Values) -> dict[K, Any]:
-    """Run generators of offsets with their requests evaluated together, and return their results; those beyond the budget are closed."""
+    """Run generators of offsets with their requests evaluated together, and return their results; those beyond the
+    budget are closed.
+    """
     ends, requests = dict[K, Any](), {key: next(one) for key, one in climbs.items()}
     while requests:
         paid = dict[K, Array]()
@@ -240,10 +276,14 @@ def _run_in_lockstep(climbs: dict[K, Generator[Array, Array, Any]], values: _Val
                 paid[key] = offsets
             else:
                 climbs[key].close()
-                ends[key] = End(np.nan, "failed", offsets[0], np.nan, f"`maxfevals` = {values.maxfevals:g} was too small")
+                ends[key] = End(
+                    np.nan, "failed", offsets[0], np.nan, f"`maxfevals` = {values.maxfevals:g} was too small"
+                )
         if not paid:
             break
-        rises = np.split(values(np.concatenate(list(paid.values()))), np.cumsum([len(offsets) for offsets in paid.values()])[:-1])
+        rises = np.split(
+            values(np.concatenate(list(paid.values()))), np.cumsum([len(offsets) for offsets in paid.values()])[:-1]
+        )
         requests = {}
         for key, its in zip(paid, rises, strict=True):
             try:
@@ -281,7 +321,9 @@ def _assemble(
     rise = target.rise * values.unit
     findings = tuple(problems) + failed
     seen = tuple(paths), deviations, values.unit, found.is_log
-    return ProfileIntervals(found.x, intervals, at_bound, points, *seen, level, rise, values.nfev, findings, found.names)
+    return ProfileIntervals(
+        found.x, intervals, at_bound, points, *seen, level, rise, values.nfev, findings, found.names
+    )
 
 
 def _scale_of_variable(line: Line, variable: int) -> float:
@@ -305,22 +347,31 @@ def _end_value(found: Any, line: Line, end: End, variable: int, side: int) -> fl
     return float(_variable_at(line.chart, line, variable, np.array([end.t]))[0]) if np.isfinite(end.t) else np.nan
 
 
-def _path(chart: Chart, lines: dict[tuple[int, int], Line], ends: dict[tuple[int, int], End], variable: int, unit: float) -> Array:
+def _path(
+    chart: Chart, lines: dict[tuple[int, int], Line], ends: dict[tuple[int, int], End], variable: int, unit: float
+) -> Array:
     """Values of a variable and rises of its profile (n, 2), ascending."""
     parts = list[Array]()
     for side in (0, 1):
         seen = np.array(ends[variable, side].trail).reshape(-1, 2)
-        parts.append(np.column_stack([_variable_at(chart, lines[variable, side], variable, seen[:, 0]), unit * seen[:, 1]]))
+        parts.append(
+            np.column_stack([_variable_at(chart, lines[variable, side], variable, seen[:, 0]), unit * seen[:, 1]])
+        )
     whole = np.concatenate(parts)
     return whole[np.unique(whole[:, 0], return_index=True)[1]]
 
 
-def _end_problems(found: Any, chart: Chart, end: End, variable: int, side: int, rise: float, unit: float) -> list[Finding]:
+def _end_problems(
+    found: Any, chart: Chart, end: End, variable: int, side: int, rise: float, unit: float
+) -> list[Finding]:
     """A finding if an end is not a crossing."""
     name, which = found.names[variable], ("lower", "upper")[side]
     where = f"{chart.points(end.offsets)[variable]:.6g}"
     sentences = {
-        "bound": f"the {which} end of {name} is its bound, {where}: f rises by {unit * end.rise:.3g} there, less than {rise:.3g}",
+        "bound": (
+            f"the {which} end of {name} is its bound, {where}: f rises by {unit * end.rise:.3g} there, less than "
+            f"{rise:.3g}"
+        ),
         "open": f"{name} has no {which} end: f rises by {unit * end.rise:.3g} up to {where}, less than {rise:.3g}",
         "jump": f"the {which} end of {name} is a jump of f at {where}",
         "failed": f"the {which} end of {name} was not found: near {name} = {where} {end.reason}",
@@ -337,7 +388,7 @@ def _lower_point(values: _Values, target: Target) -> list[Finding]:
         return []
     drop, where = -values.lowest * values.unit, np.array2string(values.lowest_x, threshold=20)
     sentence = (
-        f"f is lower by {drop:.3g} at x = {where} than at the minimum; minimise again from there, and repeat the curvature and the "
-        "intervals"
+        f"f is lower by {drop:.3g} at x = {where} than at the minimum; minimise again from there, and repeat the "
+        "curvature and the intervals"
     )
     return [Finding("lower_point", sentence, {"drop": drop})]

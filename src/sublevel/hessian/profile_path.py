@@ -1,9 +1,10 @@
 """One end of a profile-likelihood interval: vary a variable, minimise over the others, until f has risen by a target.
 
-In units in which the quadratic rises by 1 at one standard deviation, F = (f − f_min)/unit, the quadratic is F = t² + |w|²: t is the
-variable in its standard deviations, w are the others in the whitened frame of their conditional covariance (Venzon & Moolgavkar,
-Applied Statistics 37, 1988, solve the same equations with derivatives). Each step measures the gradient in w by differences, takes a
-quasi-Newton step in w within the bounds, and moves t along the secant of √F, which is a straight line for a quadratic.
+In units in which the quadratic rises by 1 at one standard deviation, F = (f − f_min)/unit, the quadratic is F = t² +
+|w|²: t is the variable in its standard deviations, w are the others in the whitened frame of their conditional
+covariance (Venzon & Moolgavkar, Applied Statistics 37, 1988, solve the same equations with derivatives). Each step
+measures the gradient in w by differences, takes a quasi-Newton step in w within the bounds, and moves t along the
+secant of √F, which is a straight line for a quadratic.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from sublevel.run.search_space import shift_where
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Offsets o (..., m) of the m variables that are not fixed, from the minimum: x + o, or x·exp(o) for log-scaled ones."""
+    """Offsets o (..., m) of the m variables that are not fixed, from the minimum: x + o, or x·exp(o) for log-scaled
+    ones.
+    """
 
     x: Array  # (d,), the minimum
     is_log: NDArray[np.bool_]  # (d,)
@@ -65,7 +68,9 @@ class Line:
         """Whether the curvature at a spot is unknown because another variable has reached or left its bound."""
         if not self.is_guess or before is None:
             return self.is_guess
-        return bool(np.any(self.at_bounds(self.offsets(before.t, before.w)) != self.at_bounds(self.offsets(spot.t, spot.w))))
+        return bool(
+            np.any(self.at_bounds(self.offsets(before.t, before.w)) != self.at_bounds(self.offsets(spot.t, spot.w)))
+        )
 
     def whiten(self, t: float, offsets: Array) -> Array:
         """w (m − 1,) of offsets (m,)."""
@@ -107,8 +112,9 @@ class Spot:
 class InnerModel:
     """A model of F as a function of w: a Hessian, and the gradient at a spot.
 
-    Gradients are one-sided differences; the Hessian, initially that of the quadratic, is updated from them. Where f does not decrease as
-    predicted, a `careful` model uses central differences and measures the Hessian by differences too.
+    Gradients are one-sided differences; the Hessian, initially that of the quadratic, is updated from them. Where f
+    does not decrease as predicted, a `careful` model uses central differences and measures the Hessian by differences
+    too.
     """
 
     model: Array  # (m − 1, m − 1)
@@ -141,7 +147,9 @@ class Trail:
     root: float
     tuning: ProfileTuning
     points: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, 0.0)])  # t and √F
-    others: list[tuple[float, Array, bool]] = field(default_factory=list[tuple[float, Array, bool]])  # t, w, and whether w is a minimum
+    others: list[tuple[float, Array, bool]] = field(
+        default_factory=list[tuple[float, Array, bool]]
+    )  # t, w, and whether w is a minimum
     low: float = 0.0  # the largest t below the crossing
     high: float = np.inf  # the smallest t above
     wall: float = np.inf  # the smallest t at which F is not finite
@@ -178,9 +186,11 @@ class Trail:
             self.wall, self.is_undefined = spot.t, bool(np.isnan(spot.value))
 
     def predict_others(self, t: float) -> Array:
-        """Predict the others (m − 1,) at t: proportional to t² at first, then along the line from a point about as far back as t is ahead.
+        """Predict the others (m − 1,) at t: proportional to t² at first, then along the line from a point about as far
+        back as t is ahead.
 
-        The minimum, t = 0, is used only if no other point is far enough back: it is not on the line of a valley that becomes straight.
+        The minimum, t = 0, is used only if no other point is far enough back: it is not on the line of a valley that
+        becomes straight.
         """
         (at, w, _), before = self.others[-1], self.others[:-1]
         if not before:
@@ -224,9 +234,8 @@ def climb(line: Line, target: Target) -> Climb:
         if is_believed and abs(spot.value - target.rise) <= target.tolerance:
             trail.add(spot, 0.0, True)
             return _end_at_crossing(line, trail, spot)
-        inner = yield from _measure_gradient(
-            line, spot, inner.careful() if turn == tuning.hasty_steps or line.is_unknown(inner.spot, spot) else inner
-        )
+        is_new = turn == tuning.hasty_steps or line.is_unknown(inner.spot, spot)
+        inner = yield from _measure_gradient(line, spot, inner.careful() if is_new else inner)
         if not np.isfinite(inner.gradient).all():
             return _end_as_failed(line, trail, spot, "f is not finite around it")
         (step, gain), last = _inner_step(line, spot, inner), spot
@@ -237,7 +246,7 @@ def climb(line: Line, target: Target) -> Climb:
                 spot, is_believed = lower or spot, False
                 continue
             if gain > tuning.large * target.rise:
-                return _end_as_failed(line, trail, spot, "f does not decrease along its gradient in the other variables")
+                return _end_as_failed(line, trail, spot, "f does not decrease along its gradient in the others")
             step, gain = np.zeros(size), 0.0
         trail.add(Spot(spot.t, spot.w + step, spot.value), gain, gain <= tuning.accuracy * target.rise)
         end = _check_end(line, trail, target, spot, gain)
@@ -247,7 +256,7 @@ def climb(line: Line, target: Target) -> Climb:
         if t is None and (trail.is_reset or trail.wall < np.inf):
             return _end_at_jump(line, trail, last)
         spot, inner, is_believed = yield from _move_on(line, trail, target, inner, spot, t, gain)
-    return _end_as_failed(line, trail, spot, f"the minimum over the other variables was not found in {tuning.max_steps} steps")
+    return _end_as_failed(line, trail, spot, f"the minimum over the others was not found in {tuning.max_steps} steps")
 
 
 def _move_on(
@@ -260,7 +269,11 @@ def _move_on(
     tuning = trail.tuning
     if t is None:
         inner, t = inner.careful(), trail.reset(line.limit)
-    is_steady = abs(t / spot.t - 1.0) < tuning.near and not inner.is_careful and not line.at_bounds(line.offsets(spot.t, spot.w)).any()
+    is_steady = (
+        abs(t / spot.t - 1.0) < tuning.near
+        and not inner.is_careful
+        and not line.at_bounds(line.offsets(spot.t, spot.w)).any()
+    )
     there = yield from _evaluate(line, t, trail.predict_others(t))
     is_surprise = there.value > trail.predict_value(t) + max(gain, tuning.large * target.rise)
     inner = inner.careful() if is_surprise else inner if is_steady else replace(inner, is_other_t=True)
@@ -277,7 +290,11 @@ def _evaluate(line: Line, t: float, w: Array) -> Generator[Array, Array, Spot]:
 def _check_end(line: Line, trail: Trail, target: Target, spot: Spot, gain: float) -> End | None:
     """The end, if the search is finished."""
     tuning, rise = trail.tuning, spot.value - gain
-    if gain <= tuning.accuracy * target.rise and abs(rise - target.rise) <= target.tolerance and trail.crossing <= line.limit:
+    if (
+        gain <= tuning.accuracy * target.rise
+        and abs(rise - target.rise) <= target.tolerance
+        and trail.crossing <= line.limit
+    ):
         return _end_at_crossing(line, trail, spot)
     if spot.t == line.limit and rise < target.rise:
         return _make_end(line, trail, spot, spot.t, "bound")
@@ -320,7 +337,9 @@ def _inner_move(line: Line, spot: Spot, step: Array, gain: float) -> Generator[A
 
 
 def _measure_gradient(line: Line, spot: Spot, inner: InnerModel) -> Generator[Array, Array, InnerModel]:
-    """Measure dF/dw (m − 1,) at a spot by differences along directions that are orthonormal in w, and update the model."""
+    """Measure dF/dw (m − 1,) at a spot by differences along directions that are orthonormal in w, and update the
+    model.
+    """
     if not spot.w.size:
         return inner
     chart, others, feasible = line.chart, line.others, inner.tuning.feasible * inner.length
@@ -339,17 +358,23 @@ def _measure_gradient(line: Line, spot: Spot, inner: InnerModel) -> Generator[Ar
     rises = np.zeros(lengths.size)
     rises[usable] = (yield np.clip(points, chart.low, chart.high)) - spot.value
     known = rises.reshape(2, -1), lengths.reshape(2, -1)
-    couples = (yield from _couples(line, spot, columns, *known)) if inner.is_fresh else np.zeros((first.size, first.size))
+    couples = (
+        (yield from _couples(line, spot, columns, *known)) if inner.is_fresh else np.zeros((first.size, first.size))
+    )
     return _update_inner(inner, spot, solve(line.root, columns), *known, couples)
 
 
 def _couples(line: Line, spot: Spot, columns: Array, rises: Array, lengths: Array) -> Generator[Array, Array, Array]:
-    """Mixed second differences (k, k) of F along columns (k, k), 0 on the diagonal and where the bounds do not allow them."""
+    """Mixed second differences (k, k) of F along columns (k, k), 0 on the diagonal and where the bounds do not allow
+    them.
+    """
     steps, o = lengths[0] * columns, line.offsets(spot.t, spot.w)
     i, j = np.triu_indices(lengths.shape[1], 1)
     points = np.repeat(o[None], i.size, axis=0)
     points[:, line.others] += (steps[:, i] + steps[:, j]).T
-    inside = np.all((points >= line.chart.low) & (points <= line.chart.high), axis=1) & (lengths[0, i] * lengths[0, j] != 0)
+    inside = np.all((points >= line.chart.low) & (points <= line.chart.high), axis=1) & (
+        lengths[0, i] * lengths[0, j] != 0
+    )
     i, j = i[inside], j[inside]
     values = yield points[inside]
     mixed = np.zeros(columns.shape)
@@ -357,8 +382,11 @@ def _couples(line: Line, spot: Spot, columns: Array, rises: Array, lengths: Arra
     return mixed + mixed.T
 
 
-def _update_inner(inner: InnerModel, spot: Spot, directions: Array, rises: Array, lengths: Array, couples: Array) -> InnerModel:
-    """The model and the gradient from rises (2, k) at signed lengths (2, k), 0 for none, along directions (columns of k, k).
+def _update_inner(
+    inner: InnerModel, spot: Spot, directions: Array, rises: Array, lengths: Array, couples: Array
+) -> InnerModel:
+    """The model and the gradient from rises (2, k) at signed lengths (2, k), 0 for none, along directions (columns of
+    k, k).
 
     `couples` (k, k) are mixed second differences along them, for a fresh model.
     """
@@ -377,7 +405,9 @@ def _update_inner(inner: InnerModel, spot: Spot, directions: Array, rises: Array
         if inner.is_fresh
         else _update_model(inner, spot, gradient)
     )
-    return replace(inner, model=model, gradient=gradient, spot=spot, is_fresh=False, is_measured=inner.is_fresh, is_other_t=False)
+    return replace(
+        inner, model=model, gradient=gradient, spot=spot, is_fresh=False, is_measured=inner.is_fresh, is_other_t=False
+    )
 
 
 def _fresh_model(directions: Array, hessian: Array, flattest: float) -> Array:
@@ -400,7 +430,9 @@ def _columns(root: Array, at_bounds: NDArray[np.bool_]) -> Array:
 
 
 def _rooms(steps: Array, room_up: Array, room_down: Array) -> tuple[Array, Array]:
-    """The fraction (k,), at most 1, of each step (a column of k, k), and of the opposite one, that stays within the bounds."""
+    """The fraction (k,), at most 1, of each step (a column of k, k), and of the opposite one, that stays within the
+    bounds.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         up, down = room_up[:, None] / np.abs(steps), room_down[:, None] / np.abs(steps)
     plus = np.min(np.where(steps > 0, up, np.where(steps < 0, down, np.inf)), axis=0)
@@ -409,7 +441,9 @@ def _rooms(steps: Array, room_up: Array, room_down: Array) -> tuple[Array, Array
 
 
 def _update_model(inner: InnerModel, spot: Spot, gradient: Array) -> Array:
-    """The damped BFGS update of the Hessian in w; along t, w and the gradient are assumed to grow like t², due to cubic terms."""
+    """The damped BFGS update of the Hessian in w; along t, w and the gradient are assumed to grow like t², due to cubic
+    terms.
+    """
     old, model, damping = inner.spot, inner.model, inner.tuning.damping
     if old is None or inner.is_other_t:
         return model

@@ -37,7 +37,9 @@ def main_parts(found: Any, direction: int, most: int = 3) -> str:
     """The largest components of a principal direction."""
     parts = found.directions[:, direction]
     order = [i for i in np.argsort(-np.abs(parts), kind="stable")[:most] if abs(parts[i]) > 0.1]
-    return " ".join(f"{parts[i]:+.2f}·{found.names[i]}" for i in order) + (" …" if np.count_nonzero(np.abs(parts) > 0.1) > most else "")
+    return " ".join(f"{parts[i]:+.2f}·{found.names[i]}" for i in order) + (
+        " …" if np.count_nonzero(np.abs(parts) > 0.1) > most else ""
+    )
 
 
 def strongest_pairs(found: Any) -> list[tuple[int, int]]:
@@ -64,7 +66,9 @@ def short_summary(found: Any) -> Summary:
 
 
 def parameter_rows(found: Any) -> list[list[str]]:
-    """A header and a row for each variable: name, value, error, interval; with many variables, the first and the last ones."""
+    """A header and a row for each variable: name, value, error, interval; with many variables, the first and the last
+    ones.
+    """
     errors = deviations(found)
     intervals = found.intervals() if found.kind else None
     rows = [["variable", "value", "± error", "95 % interval" if found.kind else ""]]
@@ -96,7 +100,9 @@ def _correlations(found: Any) -> list[str]:
     if free.size < 2:
         return []
     if free.size > MATRIX:
-        pairs = [f"{found.names[i]} {found.names[j]} {found.correlation[i, j]:+.3f}" for i, j in strongest_pairs(found)[:6]]
+        pairs = [
+            f"{found.names[i]} {found.names[j]} {found.correlation[i, j]:+.3f}" for i, j in strongest_pairs(found)[:6]
+        ]
         return ["strongest correlations", *(f"  {pair}" for pair in pairs)]
     matrix = found.correlation[np.ix_(free, free)]
     rows = [["correlation", *(found.names[i] for i in free)]]

@@ -31,8 +31,8 @@ HARMLESS = frozenset({"at_bound", "better_point", "failures"})
 class Curvature:
     """A minimum and its curvature, with errors. Of d variables k are free (neither fixed nor at a bound).
 
-    Entries of variables that are not free are NaN in `hessian`, `gradient` and their errors, and 0 in `hess_inv` and all that follows from
-    it. `hess_inv` is NaN where f has no curvature to invert; `problems` gives the reason.
+    Entries of variables that are not free are NaN in `hessian`, `gradient` and their errors, and 0 in `hess_inv` and
+    all that follows from it. `hess_inv` is NaN where f has no curvature to invert; `problems` gives the reason.
 
     Attributes
     ----------
@@ -47,7 +47,8 @@ class Curvature:
     hessian, hessian_error, hess_inv, hess_inv_error : array, shape (d, d)
         Hessian, its inverse, and their standard errors.
     curvatures, curvatures_error : array, shape (k,)
-        Eigenvalues of the Hessian of the free variables, largest (stiff) to smallest (sloppy), and their standard errors.
+        Eigenvalues of the Hessian of the free variables, largest (stiff) to smallest (sloppy), and their standard
+        errors.
     directions : array, shape (d, k)
         The corresponding unit eigenvectors, in columns.
     free : array of bool, shape (d,)
@@ -122,7 +123,9 @@ class Curvature:
         with np.errstate(invalid="ignore"):
             return np.sqrt(np.diagonal(self.covariance))
 
-    def intervals(self, level: float = 0.95, method: str = "hessian", fun: Callable[..., Any] | None = None, **settings: Any) -> Array:
+    def intervals(
+        self, level: float = 0.95, method: str = "hessian", fun: Callable[..., Any] | None = None, **settings: Any
+    ) -> Array:
         """Confidence intervals of the parameters.
 
         Parameters
@@ -130,9 +133,9 @@ class Curvature:
         level : float
             Confidence level, between 0 and 1.
         method : "hessian" or "profile"
-            "hessian" assumes that f is quadratic: normal quantiles for a likelihood, Student's t if the variance was estimated.
-            "profile" varies one variable at a time while f is minimised over the others, like MINOS; see `profile_intervals`, which
-            returns more details. A warning names ends that are bounds or were not found.
+            "hessian" assumes that f is quadratic: normal quantiles for a likelihood, Student's t if the variance was
+            estimated. "profile" varies one variable at a time while f is minimised over the others, like MINOS; see
+            `profile_intervals`, which returns more details. A warning names ends that are bounds or were not found.
         fun, **settings
             For "profile", as in `profile_intervals`.
 
@@ -149,7 +152,10 @@ class Curvature:
         if method != "hessian":
             raise ValueError(f'`method` must be "hessian" or "profile", got {short_repr(method)}.')
         if fun is not None or settings:
-            raise ValueError('`fun` and evaluation settings are only valid with method="profile"; method="hessian" evaluates nothing.')
+            raise ValueError(
+                '`fun` and evaluation settings are only valid with method="profile"; method="hessian" evaluates '
+                "nothing."
+            )
         quantile = self._quantile(level)
         return np.stack([self.shift(sign * quantile * self.stderr) for sign in (-1.0, 1.0)], axis=-1)
 
@@ -166,18 +172,20 @@ class Curvature:
         timeout: float | None = None,
         on_error: OnError | None = None,
     ) -> ProfileIntervals:
-        """Profile-likelihood intervals: the values at which f, minimised over the other variables, has risen to the confidence level.
+        """Profile-likelihood intervals: the values at which f, minimised over the other variables, has risen to the
+        confidence level.
 
-        They do not assume a quadratic, may be asymmetric, and do not depend on the scale of a variable. The curvature is the first guess.
+        They do not assume a quadratic, may be asymmetric, and do not depend on the scale of a variable. The curvature
+        is the first guess.
 
         Parameters
         ----------
         level : float
-            Confidence level, between 0 and 1: f rises by half of the squared normal quantile for a likelihood, by s² times the squared
-            quantile of Student's t for least squares.
+            Confidence level, between 0 and 1: f rises by half of the squared normal quantile for a likelihood, by s²
+            times the squared quantile of Student's t for least squares.
         fun, args, vectorized, workers, timeout, on_error
-            The objective and how to evaluate it, by default as passed to `curvature`. A pickled curvature needs `fun` again. The ends
-            are computed in parallel, so that `workers` and `vectorized` help.
+            The objective and how to evaluate it, by default as passed to `curvature`. A pickled curvature needs `fun`
+            again. The ends are computed in parallel, so that `workers` and `vectorized` help.
         variables : names or indices, optional
             Which variables get an interval; all by default.
         maxfevals : int, optional
@@ -194,8 +202,12 @@ class Curvature:
         """
         quantile = self._quantile(level)
         if not self._variance > 0:
-            raise ValueError(f"profile intervals need a residual variance above 0, got {self._variance!r}: the fit is perfect.")
-        calls = resolve_calls(self.calls, fun, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error)
+            raise ValueError(
+                f"profile intervals need a residual variance above 0, got {self._variance!r}: the fit is perfect."
+            )
+        calls = resolve_calls(
+            self.calls, fun, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error
+        )
         budget = np.inf if maxfevals is None else as_budget("maxfevals", maxfevals)
         return profile_intervals(self, quantile, level, calls, variables, budget)
 
@@ -203,7 +215,9 @@ class Curvature:
         """Half-width of an interval in standard deviations."""
         if not 0 < level < 1:
             raise ValueError(f"`level` must lie between 0 and 1, got {level!r}. 0.95 gives 95 % intervals.")
-        return float(ndtri(0.5 + 0.5 * level) if self.n_residuals is None else stdtrit(self._residual_dof, 0.5 + 0.5 * level))
+        return float(
+            ndtri(0.5 + 0.5 * level) if self.n_residuals is None else stdtrit(self._residual_dof, 0.5 + 0.5 * level)
+        )
 
     def shift(self, steps: Array) -> Array:
         """Points (..., d) at steps (..., d) from `x`; log-scaled variables are shifted in ln x and stay positive."""
@@ -221,8 +235,8 @@ class Curvature:
         if self.kind == "least_squares":
             return 2.0 * self.fun / self._residual_dof
         raise ValueError(
-            'standard errors depend on what f is: pass kind="nll" to `curvature` for a negative log-likelihood, or kind="least_squares" '
-            "and n_residuals=n for a sum of n squared residuals. `hess_inv` does not need it."
+            'standard errors depend on what f is: pass kind="nll" to `curvature` for a negative log-likelihood, or '
+            'kind="least_squares" and n_residuals=n for a sum of n squared residuals. `hess_inv` does not need it.'
         )
 
     @property
@@ -247,8 +261,9 @@ class Curvature:
         Parameters
         ----------
         steps : sequence of float
-            Steps taken to both sides, in units of the step at which the quadratic rises by `unit_rise` (one standard deviation if f has a
-            kind). Log-scaled variables are stepped in ln x. Each step costs 2 evaluations per direction.
+            Steps taken to both sides, in units of the step at which the quadratic rises by `unit_rise` (one standard
+            deviation if f has a kind). Log-scaled variables are stepped in ln x. Each step costs 2 evaluations per
+            direction.
         tolerance : float
             Largest relative difference of the two rises where the quadratic holds.
         fun, args, vectorized, workers, timeout, on_error
@@ -258,7 +273,9 @@ class Curvature:
         -------
         Profile
         """
-        calls = resolve_calls(self.calls, fun, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error)
+        calls = resolve_calls(
+            self.calls, fun, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error
+        )
         mainly = tuple(report.main_parts(self, i) for i in range(self.curvatures.size))
         return evaluate_profile(self, calls, steps, tolerance, mainly)
 
@@ -277,7 +294,8 @@ class Curvature:
         Returns
         -------
         matplotlib.figure.Figure
-            Its ``axes`` are labelled "parameters", "spectrum", "correlations" and, for up to four pairs of variables, "ellipse".
+            Its ``axes`` are labelled "parameters", "spectrum", "correlations" and, for up to four pairs of variables,
+            "ellipse".
         """
         return curvature.overview(self, file)
 

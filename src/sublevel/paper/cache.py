@@ -1,4 +1,6 @@
-"""A cache of results in files, which are written atomically and used again only if configuration and code are the same."""
+"""A cache of results in files, which are written atomically and used again only if configuration and code are the
+same.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,15 @@ def provenance(code: tuple[str, ...]) -> dict[str, str]:
 
 
 def source_files(code: tuple[str, ...]) -> list[Path]:
-    """The files of the engine, of the random streams, and of more code, given by files and directories in the package."""
+    """The files of the engine, of the random streams, and of more code, given by files and directories in the
+    package.
+    """
     package = Path(sublevel.__file__).parent
     paths = [package / "summaries.py", package / "paper" / "streams.py", *(package / name for name in code)]
-    return [*sorted((package / "engine").rglob("*.py")), *(file for path in paths for file in (sorted(path.glob("*.py")) or [path]))]
+    return [
+        *sorted((package / "engine").rglob("*.py")),
+        *(file for path in paths for file in (sorted(path.glob("*.py")) or [path])),
+    ]
 
 
 def stamp(config: Mapping[str, Any], code: tuple[str, ...]) -> str:

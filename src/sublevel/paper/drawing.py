@@ -68,12 +68,20 @@ def set_ticks(which: Any, values: Any, text: str = "{x:g}") -> None:
 
 def add_label(axis: Any, x: float, y: float, text: str, colour: str = FAINT, **more: Any) -> None:
     """Write a label beside a point."""
-    settings: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center", "fontsize": 8.5, **more}
+    settings: dict[str, Any] = {
+        "xytext": (5, 0),
+        "textcoords": "offset points",
+        "va": "center",
+        "fontsize": 8.5,
+        **more,
+    }
     axis.annotate(text, (x, y), color=colour, annotation_clip=False, **settings)
 
 
 def label_ends(axis: Any, names: Sequence[tuple[float, float, str, str]], gap: float) -> None:
-    """Write labels (x, y, text, colour) at the ends of lines on a logarithmic y axis, at least `gap` of its height apart."""
+    """Write labels (x, y, text, colour) at the ends of lines on a logarithmic y axis, at least `gap` of its height
+    apart.
+    """
     low, high = np.log(axis.get_ylim())
     names = sorted(names, key=lambda name: name[1])
     wanted = (np.log([y for _, y, _, _ in names]) - low) / (high - low)

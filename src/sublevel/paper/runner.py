@@ -22,10 +22,18 @@ from sublevel.paper.progress_bar import ProgressBar
 
 __all__ = ["DataFile", "Task", "WorkerLost", "available_cores", "compute_files", "run_tasks"]
 
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS")
+THREADS = (
+    "OPENBLAS_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
 MEMORY = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
 ENVIRONMENT = {**dict.fromkeys(THREADS, "1"), **dict.fromkeys(MEMORY, str(1 << 27))}
-"""Environment of a worker: one BLAS thread, and glibc keeps freed memory (releasing and requesting it again takes a sixth of the time)."""
+"""Environment of a worker: one BLAS thread, and glibc keeps freed memory (releasing and requesting it again takes a
+sixth of the time).
+"""
 
 
 class WorkerLost(Exception):
@@ -79,7 +87,9 @@ class DataFile:
         return arrays
 
 
-def compute_files(files: Sequence[DataFile], processes: int, progress: ProgressBar) -> tuple[list[dict[str, Any]], bool]:
+def compute_files(
+    files: Sequence[DataFile], processes: int, progress: ProgressBar
+) -> tuple[list[dict[str, Any]], bool]:
     """The arrays of all files, computed if necessary, and whether some came from an earlier run."""
     cache.prepare(*{file.path.parent for file in files})
     found = {file.path: arrays for file in files if (arrays := file.load()) is not None}

@@ -35,7 +35,9 @@ def choose_snapshots(count: int, frames: int) -> NDArray[np.int_]:
 
 
 class Plane:
-    """The plane of two variables through a point, with the search distribution. Log-scaled variables are shown as logarithms."""
+    """The plane of two variables through a point, with the search distribution. Log-scaled variables are shown as
+    logarithms.
+    """
 
     def __init__(
         self,
@@ -52,7 +54,9 @@ class Plane:
         self.trace = history.trace()
         free = history.free
         if len(set(variables)) != 2 or not {*variables} <= {*free.tolist()}:
-            raise ValueError(f"`variables` must be two different indices of searched variables, {free.tolist()}, got {variables!r}.")
+            raise ValueError(
+                f"`variables` must be two different indices of searched variables, {free.tolist()}, got {variables!r}."
+            )
         self.pair = list(variables)  # indices in user coordinates
         self.searched = np.searchsorted(free, self.pair)  # indices in search coordinates
         self.through = log_where(history.is_log, through)  # (d,)
@@ -83,7 +87,9 @@ class Plane:
         return self.view(self.means[index], 1.6 * np.ptp(self.ellipse(index, 1.0), axis=1))
 
     def view(self, middle: Array, reach: Array) -> Array:
-        """Limits (2, 2) at least `reach` from the middle (2,), with the proportions of the initial standard deviations."""
+        """Limits (2, 2) at least `reach` from the middle (2,), with the proportions of the initial standard
+        deviations.
+        """
         initial = self.trace.deviations[0][self.searched]
         return middle[:, None] + np.max(reach / initial) * initial[:, None] * [-1, 1]
 
@@ -102,11 +108,15 @@ class Plane:
         if stride > 1 and usable.all():
             ranks, stride = _refine(across[::stride], up[::stride], ranks, across, up), 1
         levels = np.linspace(0.0, 1.0, 13) ** 1.5
-        axis.contourf(across[::stride], up[::stride], ranks, levels=levels, cmap="Blues_r", alpha=0.55, norm=_by_rank(levels))
+        axis.contourf(
+            across[::stride], up[::stride], ranks, levels=levels, cmap="Blues_r", alpha=0.55, norm=_by_rank(levels)
+        )
         axis.contour(across[::stride], up[::stride], ranks, levels=levels, colors=FAINT, linewidths=0.5)
 
     def values(self, across: Array, up: Array) -> Array:
-        """Values (m, n) on every, every second or every fourth point of the grid, NaN outside the bounds; each view is evaluated once."""
+        """Values (m, n) on every, every second or every fourth point of the grid, NaN outside the bounds; each view is
+        evaluated once.
+        """
         view = across.tobytes() + up.tobytes()
         if view not in self.cache:
             values = np.full((up.size, across.size), np.nan)
@@ -165,7 +175,9 @@ class Plane:
         axes[1].plot(*self.means[index], color=ORANGE, marker="o", ms=3.5)
         for radius, width in ((1.0, 2.0), (2.0, 1.0)):
             for axis in axes:
-                self.visible += axis.plot(*self.ellipse(index, radius), color=ORANGE, lw=width, scalex=False, scaley=False)
+                self.visible += axis.plot(
+                    *self.ellipse(index, radius), color=ORANGE, lw=width, scalex=False, scaley=False
+                )
         closer = np.ptp(axes[0].get_xlim()) / np.ptp(ends[0])
         axes[0].set(title=f"{self.trace.nfev[index]} evaluations", xlabel=self.names[0], ylabel=self.names[1])
         axes[1].set_title(f"{closer:.3g} times as large" if closer < 1000 else f"{closer:.1e} times as large")
@@ -180,7 +192,11 @@ def _ranks(values: Array) -> Array:
     """Ranks of values (m, n) among the finite ones, from 0 to 1; equal values have equal ranks, NaN stays NaN."""
     usable = np.isfinite(values)
     ordered = np.sort(values[usable])
-    ranks = 0.5 * (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") - 1) / max(ordered.size - 1, 1)
+    ranks = (
+        0.5
+        * (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") - 1)
+        / max(ordered.size - 1, 1)
+    )
     return np.where(usable, np.clip(ranks, 0.0, 1.0), np.nan)
 
 

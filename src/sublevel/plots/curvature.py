@@ -17,7 +17,9 @@ PROFILES = 12
 ELLIPSES = 4
 """Largest number of ellipses in a figure."""
 LEVELS = ((2.447746830680816, 0.12), (1.5095921854516636, 0.3))
-"""Radii of the ellipses that contain 95 % and 68 % of a two-dimensional normal distribution, √(−2 ln(1 − level)), and their opacities."""
+"""Radii of the ellipses that contain 95 % and 68 % of a two-dimensional normal distribution, √(−2 ln(1 − level)), and
+their opacities.
+"""
 
 
 def overview(found: Any, file: Target = None) -> Any:
@@ -51,7 +53,9 @@ def _parameters_panel(axis: Any, found: Any) -> None:
         axis.set_xlim(0.3 * np.nanmin(relative), 3.0 * np.nanmax(relative))
         label_log(axis.xaxis)
     if free.size <= 2 * NAMED:
-        labels = [f"{short_name(found.names[i])} = {found.x[i]:.4g} ± {e:.2g}" for i, e in zip(free, errors, strict=True)]
+        labels = [
+            f"{short_name(found.names[i])} = {found.x[i]:.4g} ± {e:.2g}" for i, e in zip(free, errors, strict=True)
+        ]
         axis.set_yticks(rows, labels, color=INK, parse_math=False)
     axis.set_ylim(free.size - 0.5, -0.5)
     axis.grid(False, axis="y")
@@ -66,7 +70,14 @@ def _spectrum_panel(axis: Any, found: Any) -> None:
     if visible.any():
         low = np.minimum(found.curvatures_error[visible], 0.9 * values[visible])
         axis.errorbar(
-            rank[visible], values[visible], yerr=[low, found.curvatures_error[visible]], fmt="o", ms=4, color=BLUE, ecolor=FAINT, lw=1
+            rank[visible],
+            values[visible],
+            yerr=[low, found.curvatures_error[visible]],
+            fmt="o",
+            ms=4,
+            color=BLUE,
+            ecolor=FAINT,
+            lw=1,
         )
         label_log(axis.yaxis)
     for i in rank[~visible]:
@@ -75,10 +86,20 @@ def _spectrum_panel(axis: Any, found: Any) -> None:
         axis.set_xticks(rank)
         for i in {0, rank.size - 1} if visible.any() else set():
             height = values[i] if visible[i] else np.min(values[visible])
-            side = {"xytext": (8, 4), "ha": "left", "va": "top"} if i == 0 else {"xytext": (-8, -4), "ha": "right", "va": "bottom"}
+            side = (
+                {"xytext": (8, 4), "ha": "left", "va": "top"}
+                if i == 0
+                else {"xytext": (-8, -4), "ha": "right", "va": "bottom"}
+            )
             parts = main_parts(found, i, 2).replace(" +", "\n+").replace(" -", "\n-")
-            axis.annotate(parts, (rank[i], height), textcoords="offset points", fontsize=8, color=FAINT, parse_math=False, **side)
-    axis.set(xlabel="principal direction, stiff to sloppy", title="curvature along the principal directions", xlim=(0.4, rank.size + 0.6))
+            axis.annotate(
+                parts, (rank[i], height), textcoords="offset points", fontsize=8, color=FAINT, parse_math=False, **side
+            )
+    axis.set(
+        xlabel="principal direction, stiff to sloppy",
+        title="curvature along the principal directions",
+        xlim=(0.4, rank.size + 0.6),
+    )
 
 
 def _ellipse_panels(figure: Any, found: Any) -> None:
@@ -102,7 +123,9 @@ def _ellipse_panels(figure: Any, found: Any) -> None:
         axis.set_label("ellipse")
         axis.locator_params(nbins=4)
         axis.tick_params(labelsize=8, colors=FAINT)
-    figure.suptitle("68 % and 95 % regions" if found.kind else "rise of 1.14 and of 3", x=0.02, ha="left", fontsize=10.5)
+    figure.suptitle(
+        "68 % and 95 % regions" if found.kind else "rise of 1.14 and of 3", x=0.02, ha="left", fontsize=10.5
+    )
 
 
 def profiles(found: Any, file: Target = None) -> Any:
@@ -127,7 +150,10 @@ def _profile_panel(axis: Any, found: Any, i: int) -> None:
     from scipy.interpolate import PchipInterpolator
 
     x, (at, rise) = found.x[i], found.paths[i].T
-    low, high = (end if np.isfinite(end) else edge for end, edge in zip(found.intervals[i], (np.min(at), np.max(at)), strict=True))
+    low, high = (
+        end if np.isfinite(end) else edge
+        for end, edge in zip(found.intervals[i], (np.min(at), np.max(at)), strict=True)
+    )
     margin = 0.08 * max(high - low, 1e-12 * abs(x))
     grid = np.linspace(max(low - margin, 0.0) if found.is_log[i] else low - margin, high + margin, 302)[1:]
     steps = (x * np.log(grid / x) if found.is_log[i] else grid - x) / found.deviations[i]

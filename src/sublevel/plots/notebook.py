@@ -1,5 +1,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-"""A matplotlib Figure that a notebook shows once. Imported only when a figure is made, because it requires matplotlib."""
+"""A matplotlib Figure that a notebook shows once. Imported only when a figure is made, because it requires
+matplotlib.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,13 @@ from matplotlib.figure import Figure
 class NotebookFigure(Figure):
     """A pyplot figure that is not shown a second time as the value of a cell.
 
-    At the end of a cell Jupyter's inline backend shows and closes every open pyplot figure; the value of the cell's last line is
-    shown before that. For a line such as `result.plot()` both are the same figure.
+    At the end of a cell Jupyter's inline backend shows and closes every open pyplot figure; the value of the cell's
+    last line is shown before that. For a line such as `result.plot()` both are the same figure.
     """
 
     def _repr_mimebundle_(self, **_: Any) -> None:
-        """Close the figure in pyplot, as the inline backend would, because it is being shown now. Leaves the showing to IPython."""
+        """Close the figure in pyplot, as the inline backend would, because it is being shown now. Leaves the showing to
+        IPython.
+        """
         if "inline" in mpl.get_backend():
             pyplot.close(self)

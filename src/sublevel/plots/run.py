@@ -14,7 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
-from sublevel.plots.style import BLUE, FAINT, GREEN, GRID, INK, ORANGE, VARIABLES, VIOLET, Target, label_log, new_figure, short_name, tidy
+from sublevel.plots.style import (
+    BLUE,
+    FAINT,
+    GREEN,
+    GRID,
+    INK,
+    ORANGE,
+    VARIABLES,
+    VIOLET,
+    Target,
+    label_log,
+    new_figure,
+    short_name,
+    tidy,
+)
 from sublevel.run.history import History, Trace
 from sublevel.run.search_space import log_where
 
@@ -39,14 +53,16 @@ PANEL = (4.9, 3.3)
 
 
 def convergence(run: Any, file: Target = None) -> Any:
-    """Draw four panels against evaluations: values; mean; principal axes, step size and axis ratio; standard deviations.
+    """Draw four panels against evaluations: values; mean; principal axes, step size and axis ratio; standard
+    deviations.
 
     Parameters
     ----------
     run : Result or History
         The run to draw.
     file : path, optional
-        Where to save the figure, as PNG, SVG or PDF by its suffix. By default a pyplot figure is made, which notebooks show.
+        Where to save the figure, as PNG, SVG or PDF by its suffix. By default a pyplot figure is made, which notebooks
+        show.
 
     Returns
     -------
@@ -120,12 +136,26 @@ def matrix_panel(axis: Any, matrix: Array, names: list[str], title: str) -> None
     axis.tick_params(length=0, colors=FAINT)
     if len(names) <= 2 * NAMED:
         visible = [short_name(name) for name in names]
-        slant = {"rotation": 90} if len(names) > 6 else {"rotation": 30, "ha": "right"} if sum(map(len, visible)) > WIDE else {}
+        slant = (
+            {"rotation": 90}
+            if len(names) > 6
+            else {"rotation": 30, "ha": "right"}
+            if sum(map(len, visible)) > WIDE
+            else {}
+        )
         axis.set_xticks(range(len(names)), visible, parse_math=False, **slant)
         axis.set_yticks(range(len(names)), visible, parse_math=False)
     if len(names) <= NAMED:
         for (row, column), value in np.ndenumerate(matrix):
-            axis.text(column, row, f"{value:.2f}", ha="center", va="center", color="white" if abs(value) > 0.6 else INK, fontsize=8)
+            axis.text(
+                column,
+                row,
+                f"{value:.2f}",
+                ha="center",
+                va="center",
+                color="white" if abs(value) > 0.6 else INK,
+                fontsize=8,
+            )
     axis.set_title(title)
     bar = axis.figure.colorbar(cells, ax=axis, fraction=0.046, pad=0.04, ticks=[-1, -0.5, 0, 0.5, 1])
     bar.solids.set_rasterized(False)
@@ -145,14 +175,15 @@ def animate(
 ) -> Any:
     """Animate the search distribution over contour lines of f, in the plane of two variables through the best point.
 
-    There are two views: a fixed one, and one that follows the distribution. Contour lines are equally spaced in rank, because the search
-    depends on ranks only. Log-scaled variables are shown as logarithms.
+    There are two views: a fixed one, and one that follows the distribution. Contour lines are equally spaced in rank,
+    because the search depends on ranks only. Log-scaled variables are shown as logarithms.
 
     Parameters
     ----------
     fun : callable or None
-        The objective, for the contour lines: each view evaluates it on a grid of 69 × 69 points, or of 35 × 35 or 18 × 18 if all views
-        would otherwise take more than about ten seconds. Nothing outside the bounds is evaluated, and no view twice. None draws none.
+        The objective, for the contour lines: each view evaluates it on a grid of 69 × 69 points, or of 35 × 35 or 18 ×
+        18 if all views would otherwise take more than about ten seconds. Nothing outside the bounds is evaluated, and
+        no view twice. None draws none.
     run : Result or History
         The run to animate.
     file : path, optional
@@ -178,7 +209,9 @@ def animate(
     chosen = choose_snapshots(len(history.snapshots), frames)
     plane = Plane(history, fun, through, variables, vectorized, views=len(chosen) + 1)
     with new_figure(file, (8.4, 4.5), None, save=False) as figure:
-        axes = figure.subplots(1, 2, gridspec_kw={"left": 0.09, "right": 0.99, "bottom": 0.11, "top": 0.92, "wspace": 0.08})
+        axes = figure.subplots(
+            1, 2, gridspec_kw={"left": 0.09, "right": 0.99, "bottom": 0.11, "top": 0.92, "wspace": 0.08}
+        )
         plane.show_contours(axes[0], plane.whole_view())
 
         def draw(frame: int) -> None:
@@ -201,7 +234,9 @@ def _free_names(history: History) -> list[str]:
 
 
 def _values_panel(axis: Any, history: History, trace: Trace) -> None:
-    """Best value so far and best value of each generation. Labels are values of f even if the axis shows differences."""
+    """Best value so far and best value of each generation. Labels are values of f even if the axis shows
+    differences.
+    """
     columns = history.arrays()
     nfev, best, every = columns["nfev"], columns["best"], columns["generation_best"]
     finite = every[np.isfinite(every)]
@@ -211,7 +246,9 @@ def _values_panel(axis: Any, history: History, trace: Trace) -> None:
     bottom = _bottom(finite - floor)
     for run in history.runs:
         rows = _thin_rows(every[run.rows])
-        axis.plot(nfev[run.rows][rows], _clip_to_bottom(every[run.rows][rows] - floor, bottom), color=BLUE, lw=0.6, alpha=0.45)
+        axis.plot(
+            nfev[run.rows][rows], _clip_to_bottom(every[run.rows][rows] - floor, bottom), color=BLUE, lw=0.6, alpha=0.45
+        )
     rows = _thin_rows(best)
     marker = {"marker": "o", "ms": 4} if rows.size == 1 else {}
     axis.plot(nfev[rows], _clip_to_bottom(best[rows] - floor, bottom), color=BLUE, lw=1.8, label="f", **marker)
@@ -254,7 +291,9 @@ def _label_values(axis: Any, lowest: float, bottom: float) -> None:
     high = axis.get_ylim()[1]
     axis.set_ylim(0.5 * bottom, high)
     lowest_tick = bottom * max(2.0, (high / bottom) ** 0.06)  # labels need room
-    ticks = [float(tick) for tick in LogLocator(numticks=8).tick_values(lowest_tick, high) if lowest_tick < tick <= high]
+    ticks = [
+        float(tick) for tick in LogLocator(numticks=8).tick_values(lowest_tick, high) if lowest_tick < tick <= high
+    ]
     labels = [f"{lowest:.{DIGITS}g}", *(_value_label(lowest, tick) for tick in ticks)]
     axis.set_yticks([bottom, *ticks], labels)
     axis.yaxis.set_minor_formatter(NullFormatter())
@@ -277,7 +316,9 @@ def _mean_panel(axis: Any, history: History, trace: Trace) -> None:
 
 
 def _axes_panel(axis: Any, history: History, trace: Trace) -> None:
-    """Standard deviations along the principal axes, their geometric mean σ, and the ratio of the longest to the shortest."""
+    """Standard deviations along the principal axes, their geometric mean σ, and the ratio of the longest to the
+    shortest.
+    """
     which = _curves(axis, trace, trace.axes, [], [VIOLET] * trace.axes.shape[1], log=True, lw=0.9, alpha=0.6)
     axis.plot([], [], color=VIOLET, lw=0.9, label=f"principal axes{which}")
     _plot_runs(axis, trace, trace.sigma, color=GREEN, lw=1.8, label="step size σ")
@@ -323,14 +364,26 @@ def _finish_panel(axis: Any, trace: Trace, title: str) -> None:
 
 
 def _curves(
-    axis: Any, trace: Trace, columns: Array, names: list[str], colours: list[Any], log: bool = False, lw: float = 1.3, alpha: float = 1.0
+    axis: Any,
+    trace: Trace,
+    columns: Array,
+    names: list[str],
+    colours: list[Any],
+    log: bool = False,
+    lw: float = 1.3,
+    alpha: float = 1.0,
 ) -> str:
-    """Draw a curve for each column (s, k), labelled if there are few, or quantiles of many columns. Returns a note for the title."""
+    """Draw a curve for each column (s, k), labelled if there are few, or quantiles of many columns. Returns a note for
+    the title.
+    """
     which = ""
     if columns.shape[1] > MOST_CURVES:
         which = f": quantiles of {columns.shape[1]}"
         columns = np.quantile(columns, list(QUANTILES.values()), axis=1).T
-        names, colours = list(QUANTILES) if names else [], _colours(len(QUANTILES)) if names else colours[: len(QUANTILES)]
+        names, colours = (
+            list(QUANTILES) if names else [],
+            _colours(len(QUANTILES)) if names else colours[: len(QUANTILES)],
+        )
     for column, colour in zip(columns.T, colours, strict=True):
         _plot_runs(axis, trace, column, color=colour, lw=lw, alpha=alpha)
     tidy(axis, log)
@@ -367,13 +420,21 @@ def _name_ends(axis: Any, ends: Array, names: list[str], colours: list[Any]) -> 
     axis.get_ylim()  # settles the limits
     to_axis = axis.transData + axis.transAxes.inverted()
     wanted = to_axis.transform(np.column_stack([np.ones(ends.size), ends]))[:, 1]
-    beside = {"xycoords": "axes fraction", "xytext": (3, 0), "textcoords": "offset points", "va": "center", "parse_math": False}
+    beside = {
+        "xycoords": "axes fraction",
+        "xytext": (3, 0),
+        "textcoords": "offset points",
+        "va": "center",
+        "parse_math": False,
+    }
     for place, name, colour in zip(_separate(wanted, 0.065), names, colours, strict=True):
         axis.annotate(short_name(name), (1.0, place), color=colour, fontsize=8.5, **beside)
 
 
 def _separate(wanted: Array, gap: float) -> Array:
-    """Positions in [0, 1] at least `gap` apart that are nearest to the wanted ones (n,) in least squares, by pooling adjacent violators."""
+    """Positions in [0, 1] at least `gap` apart that are nearest to the wanted ones (n,) in least squares, by pooling
+    adjacent violators.
+    """
     order, pools = np.argsort(wanted), list[list[float]]()
     for rank, place in enumerate(wanted[order]):
         pools.append([float(place) - gap * rank])

@@ -64,12 +64,17 @@ Target = str | Path | IO[bytes] | None
 
 @contextmanager
 def new_figure(
-    file: Target, size: tuple[float, float], layout: Any = "constrained", *, file_format: str | None = None, save: bool = True
+    file: Target,
+    size: tuple[float, float],
+    layout: Any = "constrained",
+    *,
+    file_format: str | None = None,
+    save: bool = True,
 ) -> Generator[Any]:
     """A figure in this style that is saved to `file` at the end; a pyplot figure if `file` is None.
 
-    The figure is made before the rc_context begins: the first pyplot figure loads a backend, which may change settings itself (that of a
-    notebook switches `interactive` on), and the end of the rc_context would undo that.
+    The figure is made before the rc_context begins: the first pyplot figure loads a backend, which may change settings
+    itself (that of a notebook switches `interactive` on), and the end of the rc_context would undo that.
     """
     figure = _figure(file, size, layout)
     import matplotlib as mpl

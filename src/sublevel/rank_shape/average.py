@@ -1,9 +1,9 @@
 """The average of the shapes of successive iterations, and its error.
 
-Around C ∝ H⁻¹ the distribution of C is isotropic in the frame in which f is round: G = log(H^½·C·H^½), for C of determinant 1, has mean 0
-by symmetry. For small steps it is an autoregressive process of order one with a single coefficient φ for all k(k + 1)/2 − 1 components,
-because symmetric matrices of trace 0 are an irreducible representation of the rotations. So φ and the variance are pooled over all
-components and are accurate even for few iterations.
+Around C ∝ H⁻¹ the distribution of C is isotropic in the frame in which f is round: G = log(H^½·C·H^½), for C of
+determinant 1, has mean 0 by symmetry. For small steps it is an autoregressive process of order one with a single
+coefficient φ for all k(k + 1)/2 − 1 components, because symmetric matrices of trace 0 are an irreducible representation
+of the rotations. So φ and the variance are pooled over all components and are accurate even for few iterations.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ DRAWS, SEED = 4000, 1204
 
 @dataclass(frozen=True, slots=True)
 class ShapeAverage:
-    """An average shape in k dimensions, with its error E in C = R(I + E)Rᵀ: variance s² off the diagonal of E, and trace 0."""
+    """An average shape in k dimensions, with its error E in C = R(I + E)Rᵀ: variance s² off the diagonal of E, and
+    trace 0.
+    """
 
     root: Array  # (k, k), R
     error: float  # s
@@ -39,7 +41,9 @@ class ShapeAverage:
         """A bound on Cond(C·H) of the average that holds with probability `level`; infinite without convergence."""
         if self.correlation >= STRONGEST:
             return np.inf
-        widths = eigenvalue_widths(len(self.root)) * np.sqrt(self.dof / np.random.default_rng(SEED).chisquare(self.dof, DRAWS))
+        widths = eigenvalue_widths(len(self.root)) * np.sqrt(
+            self.dof / np.random.default_rng(SEED).chisquare(self.dof, DRAWS)
+        )
         return float(np.exp(self.error * np.quantile(widths, level)))
 
 
@@ -77,7 +81,9 @@ def _centred_logarithms(shapes: Array, root: Array) -> Array:
 
 
 def mean_variance(phi: float, count: int) -> float:
-    """Variance of the mean of `count` successive values of a stationary autoregressive process of variance 1: Σᵢⱼ φ^|i−j|/count²."""
+    """Variance of the mean of `count` successive values of a stationary autoregressive process of variance 1: Σᵢⱼ
+    φ^|i−j|/count².
+    """
     tail = (1.0 - phi**count) / (count * (1.0 - phi))
     return (1.0 + 2.0 * phi / (1.0 - phi) * (1.0 - tail)) / count
 
@@ -100,7 +106,8 @@ def _coefficient(ratio: float, count: int) -> float:
 
 @lru_cache(maxsize=16)
 def eigenvalue_widths(k: int) -> Array:
-    """λ_max − λ_min of random symmetric matrices (k, k) with entries of variance 1, 2 on the diagonal (DRAWS,), from a fixed seed.
+    """λ_max − λ_min of random symmetric matrices (k, k) with entries of variance 1, 2 on the diagonal (DRAWS,), from a
+    fixed seed.
 
     By their tridiagonal form, which has entries N(0, 2) and χ_{k−1} … χ₁ (Dumitriu & Edelman, J. Math. Phys. 43, 2002).
     """
@@ -108,6 +115,8 @@ def eigenvalue_widths(k: int) -> Array:
     diagonals = sqrt(2.0) * rng.standard_normal((DRAWS, k))
     beside = np.sqrt(rng.chisquare(np.arange(k - 1, 0, -1), (DRAWS, k - 1)))
     ends = [
-        eigvalsh_tridiagonal(a, b, select="i", select_range=(i, i))[0] for a, b in zip(diagonals, beside, strict=True) for i in (0, k - 1)
+        eigvalsh_tridiagonal(a, b, select="i", select_range=(i, i))[0]
+        for a, b in zip(diagonals, beside, strict=True)
+        for i in (0, k - 1)
     ]
     return np.diff(np.reshape(ends, (DRAWS, 2)), axis=1)[:, 0]

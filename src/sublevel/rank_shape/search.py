@@ -1,7 +1,9 @@
-"""The shape of a function around its minimum, from ranks alone: natural gradient descent at a fixed scale, averaged over iterations.
+"""The shape of a function around its minimum, from ranks alone: natural gradient descent at a fixed scale, averaged
+over iterations.
 
-On g(xᵀHx) the natural gradient of the volume cost is C·H·C for every increasing g (Akimoto 2012, prop:ng), so at a fixed determinant the
-only stationary shape is H⁻¹ (thm:cond). This also holds under noise that does not depend on x: at C ∝ H⁻¹ no direction is preferred.
+On g(xᵀHx) the natural gradient of the volume cost is C·H·C for every increasing g (Akimoto 2012, prop:ng), so at a
+fixed determinant the only stationary shape is H⁻¹ (thm:cond). This also holds under noise that does not depend on x: at
+C ∝ H⁻¹ no direction is preferred.
 """
 
 from __future__ import annotations
@@ -42,14 +44,17 @@ from sublevel.validation import (
 )
 
 SPAN = 20.0
-"""Rate c = min(1, SPAN/t): an initial condition number of 1e6 is forgotten within the first third of 100 iterations, and the averaged half
-covers at least SPAN·3/4 = 15 relaxation times for any number of iterations."""
+"""Rate c = min(1, SPAN/t): an initial condition number of 1e6 is forgotten within the first third of 100 iterations,
+and the averaged half covers at least SPAN·3/4 = 15 relaxation times for any number of iterations."""
 FEWEST = 4
 """Least number of mirrored frames per iteration, so that points have several lengths in few dimensions too."""
 RISES, DOUBTFUL = 0.95, 0.8
-"""Fraction of rays along which f is higher further out: the scale is enlarged until it is RISES; below DOUBTFUL it is unchanged."""
+"""Fraction of rays along which f is higher further out: the scale is enlarged until it is RISES; below DOUBTFUL it is
+unchanged.
+"""
 FURTHER = 1.1
-"""Ratio of the two distances: f then differs by a fifth of its rise, so that noise must be at most a tenth of the rise."""
+"""Ratio of the two distances: f then differs by a fifth of its rise, so that noise must be at most a tenth of the rise.
+"""
 RAYS = 40
 """Least number of rays of a scale check; at least four per direction."""
 STRIDE, STRIDES, MARGIN = 4.0, 30, 4.0
@@ -57,8 +62,8 @@ STRIDE, STRIDES, MARGIN = 4.0, 30, 4.0
 SCALE_CHECKS = (0, 6, 3)
 """The scale is checked before the first iteration and after a sixth and a third of them, when the shape has changed."""
 FAR, STRETCHED, WEAK, IMPRECISE = 3.0, 30.0, 0.3, 2.0
-"""Thresholds of the findings: movement of the mean in standard deviations (in addition to √k), growth of the condition number over the
-second half, rank correlation, accuracy."""
+"""Thresholds of the findings: movement of the mean in standard deviations (in addition to √k), growth of the condition
+number over the second half, rank correlation, accuracy."""
 
 
 def shape_from_ranks(
@@ -86,16 +91,18 @@ def shape_from_ranks(
     Parameters
     ----------
     fun : callable
-        ``fun(x, *args)`` as for `minimize`; with `comparison`, ``fun(x, y, *args)``, which returns True if x is better than y.
+        ``fun(x, *args)`` as for `minimize`; with `comparison`, ``fun(x, y, *args)``, which returns True if x is better
+        than y.
     result_or_optimizer : Result, Optimizer, OptimizeResult or array, shape (d,)
-        The minimum: the return value of `minimize`, an `Optimizer`, any OptimizeResult, or a point, whose scale is given by `sigma0`.
+        The minimum: the return value of `minimize`, an `Optimizer`, any OptimizeResult, or a point, whose scale is
+        given by `sigma0`.
     comparison : bool
         Whether `fun` compares two points. Evaluation settings are then not available.
     sigma0 : float or array, shape (d,), optional
         Standard deviations of the first samples, required with a point.
     scale : float, optional
-        Factor by which the search distribution is enlarged. By default it is enlarged until f rises away from its mean in spite of noise
-        and rounding, which takes a few samples of up to 8d points and is often not necessary.
+        Factor by which the search distribution is enlarged. By default it is enlarged until f rises away from its mean
+        in spite of noise and rounding, which takes a few samples of up to 8d points and is often not necessary.
     iterations : int
         Number of iterations. The error decreases like 1/iterations without noise and like 1/√iterations with noise.
     popsize : int, optional
@@ -103,7 +110,8 @@ def shape_from_ranks(
     names : sequence of str, optional
         Names of the variables; by default those passed to `minimize`.
     args, bounds, vectorized, workers, timeout, on_error, rng : optional
-        As for `minimize`; bounds are taken from the result if it comes from this package. Failed evaluations count as the worst.
+        As for `minimize`; bounds are taken from the result if it comes from this package. Failed evaluations count as
+        the worst.
 
     Returns
     -------
@@ -145,13 +153,15 @@ def shape_from_ranks(
     return replace(_average_result(record, variables), popsize=size, nfev=ranker.nfev, comparisons=comparisons.count)
 
 
-def _evaluator(comparisons: _Comparisons, is_comparison: bool, settings: tuple[bool, Workers, float | None, OnError]) -> Evaluator:
+def _evaluator(
+    comparisons: _Comparisons, is_comparison: bool, settings: tuple[bool, Workers, float | None, OnError]
+) -> Evaluator:
     if not is_comparison:
         return make_evaluator(comparisons.better, *settings)
     if settings != (False, 1, None, "raise"):
         raise ValueError(
-            "comparisons are evaluated one pair of points at a time: leave out `vectorized`, `workers`, `timeout` and `on_error`, or pass "
-            "comparison=False."
+            "comparisons are evaluated one pair of points at a time: leave out `vectorized`, `workers`, `timeout` and "
+            "`on_error`, or pass comparison=False."
         )
     return ComparisonEvaluator(comparisons)
 
@@ -160,7 +170,10 @@ def _frame(found: Any, sigma0: Any, bounds: Any) -> Frame:
     """The initial frame: that of a result, or of a point with standard deviations."""
     if isinstance(found, Optimizer) or hasattr(found, "x"):
         if sigma0 is not None:
-            raise ValueError("`sigma0` is only valid with a point; a result has its own standard deviations. Enlarge them with `scale`.")
+            raise ValueError(
+                "`sigma0` is only valid with a point; a result has its own standard deviations. Enlarge them with "
+                "`scale`."
+            )
         place = find_place(found, bounds)
     else:
         x0 = as_x0(found)
@@ -173,7 +186,9 @@ def _frame(found: Any, sigma0: Any, bounds: Any) -> Frame:
 
 
 def _sample_size(popsize: Any, k: int) -> int:
-    """Sample size in whole mirrored frames: `popsize` rounded up, or by default k² points and at least FEWEST frames."""
+    """Sample size in whole mirrored frames: `popsize` rounded up, or by default k² points and at least FEWEST
+    frames.
+    """
     if popsize is None:
         popsize = max(k * k, 2 * k * FEWEST)
     elif (given := as_count("popsize", popsize)) < 4 * k:
@@ -217,7 +232,9 @@ class _Iterations:
     outcomes: list[Any]
 
 
-def _iterate(ranker: _Ranker, frame: Frame, scale: float | None, count: int, size: int, noise: MirroredFrames) -> _Iterations:
+def _iterate(
+    ranker: _Ranker, frame: Frame, scale: float | None, count: int, size: int, noise: MirroredFrames
+) -> _Iterations:
     """Iterate at the given scale, or at one that is large enough for ranks."""
     method = shape_only(span=SPAN, constant_from=count // 3)
     state = method.init(FullGaussian.start(np.zeros(frame.size), np.ones(frame.size)), size)
@@ -240,10 +257,11 @@ def _iterate(ranker: _Ranker, frame: Frame, scale: float | None, count: int, siz
 
 
 def _informative_scale(ranker: _Ranker, frame: Frame, theta: FullGaussian, rng: np.random.Generator) -> float:
-    """Factor by which to enlarge a search distribution such that f rises away from its mean in spite of noise; 1 if it does already.
+    """Factor by which to enlarge a search distribution such that f rises away from its mean in spite of noise; 1 if it
+    does already.
 
-    In a valley of any length f is higher further out along every ray; noise, ties and a mean beside the minimum reduce this to half of
-    them.
+    In a valley of any length f is higher further out along every ray; noise, ties and a mean beside the minimum reduce
+    this to half of them.
     """
     best, share_of_best, seen = 1.0, DOUBTFUL, set[float]()
     for factor in STRIDE ** np.arange(STRIDES):
@@ -257,7 +275,9 @@ def _informative_scale(ranker: _Ranker, frame: Frame, theta: FullGaussian, rng: 
             best, share_of_best = float(factor), share
     if len(seen) < 2:
         values = f"the same value, {seen.pop()!r}," if seen else "no value except NaN or +inf"
-        raise ValueError(f"f has {values} at all points, at every scale up to {STRIDE**STRIDES:.0e} times the initial one.")
+        raise ValueError(
+            f"f has {values} at all points, at every scale up to {STRIDE**STRIDES:.0e} times the initial one."
+        )
     return best
 
 
@@ -281,23 +301,27 @@ def _make_shape(frame: Frame, names: tuple[str, ...], mean: Array, root: Array) 
     return RankShape(x, np.exp(-log_size) * whole, frame.free, names)
 
 
-def _problems(record: _Iterations, settled: int, average: ShapeAverage, signal: float, names: tuple[str, ...]) -> Iterator[Finding]:
+def _problems(
+    record: _Iterations, settled: int, average: ShapeAverage, signal: float, names: tuple[str, ...]
+) -> Iterator[Finding]:
     """Reasons not to trust the shape, with numbers and advice."""
     moved = float(np.linalg.norm(solve_lower(average.root, record.means[-1] - record.means[settled])))
     stretched = float(np.linalg.cond(record.shapes[-1]) / np.linalg.cond(record.shapes[settled]))
     if average.correlation >= STRONGEST or moved > FAR + np.sqrt(len(average.root)) or stretched > STRETCHED:
         yield Finding(
             "unsettled",
-            f"the shape has not converged: over the second half of the iterations its condition number changed by a factor of "
-            f"{stretched:.3g} and the mean moved by {moved:.2g} standard deviations. Either f has no minimum along some direction (a "
-            "saddle, a slope, a flat direction), or the initial shape was poor; increase `iterations`",
+            "the shape has not converged: over the second half of the iterations its condition number changed by a "
+            f"factor of {stretched:.3g} and the mean moved by {moved:.2g} standard deviations. Either f has no minimum "
+            "along some direction (a saddle, a slope, a flat direction), or the initial shape was poor; increase "
+            "`iterations`",
             {"stretched": stretched, "moved": moved},
         )
     if signal < WEAK:
         yield Finding(
             "weak_signal",
-            f"the rank correlation of f and the distance from the minimum is only {signal:.2f} (1 for a quadratic without noise): noise "
-            "hides the order of the points, or f is not quadratic at this scale; try a larger (for noise) or a smaller `scale`",
+            f"the rank correlation of f and the distance from the minimum is only {signal:.2f} (1 for a quadratic "
+            "without noise): noise hides the order of the points, or f is not quadratic at this scale; try a larger "
+            "(for noise) or a smaller `scale`",
             {"signal": signal},
         )
     if (bound := average.spread(0.95)) > IMPRECISE:
@@ -314,5 +338,7 @@ def _problems(record: _Iterations, settled: int, average: ShapeAverage, signal: 
         )
     if held := [names[i] for i in np.flatnonzero(~record.frame.free & (record.frame.box[0] < record.frame.box[1]))]:
         yield Finding(
-            "at_bound", f"{', '.join(held)} at a bound: the shape is that of the other variables", {"variables": float(len(held))}
+            "at_bound",
+            f"{', '.join(held)} at a bound: the shape is that of the other variables",
+            {"variables": float(len(held))},
         )

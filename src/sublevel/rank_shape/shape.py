@@ -17,8 +17,8 @@ from sublevel.summaries import Summary, counted, short_array
 class RankShape:
     """Inverse Hessian up to a factor, with errors. Of d variables k are free (neither fixed nor at a bound).
 
-    The determinant over the free variables is 1, because ranks do not depend on the units of f. Entries of variables that are not free are
-    NaN in `hessian` and 0 in `hess_inv`, as in a `Curvature`.
+    The determinant over the free variables is 1, because ranks do not depend on the units of f. Entries of variables
+    that are not free are NaN in `hessian` and 0 in `hess_inv`, as in a `Curvature`.
 
     Attributes
     ----------
@@ -82,7 +82,9 @@ class RankShape:
 
     @property
     def curvatures(self) -> Array:
-        """Eigenvalues (k,) of the Hessian of the free variables, largest (stiff) to smallest (sloppy); only their ratios are meaningful."""
+        """Eigenvalues (k,) of the Hessian of the free variables, largest (stiff) to smallest (sloppy); only their
+        ratios are meaningful.
+        """
         return 1.0 / np.square(self._singular[1])
 
     @property
@@ -117,7 +119,9 @@ class RankShape:
 
     @property
     def error(self) -> float:
-        """Standard error s of an off-diagonal entry in the frame in which f is round; that of a relative curvature is about s√2."""
+        """Standard error s of an off-diagonal entry in the frame in which f is round; that of a relative curvature is
+        about s√2.
+        """
         return 0.0 if self.average is None else self.average.error
 
     def accuracy(self, level: float = 0.95) -> float:
@@ -128,7 +132,9 @@ class RankShape:
 
     def summary(self) -> str:
         """The shape as text: spectrum, directions, accuracy and warnings."""
-        seen = f"{self.nfev} points" if not self.comparisons else f"{self.comparisons} comparisons of {self.nfev} points"
+        seen = (
+            f"{self.nfev} points" if not self.comparisons else f"{self.comparisons} comparisons of {self.nfev} points"
+        )
         curvatures, errors = self.curvatures, self.curvatures_error
         unit = curvatures[-1]
         lines = [

@@ -1,4 +1,6 @@
-"""Types of what users give to `minimize`, `Optimizer` and `resume`. What is wrong with a value is found in `door.py`."""
+"""Types of what users give to `minimize`, `Optimizer` and `resume`. What is wrong with a value is found in
+`door.py`.
+"""
 
 from __future__ import annotations
 

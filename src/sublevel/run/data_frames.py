@@ -24,7 +24,9 @@ def data_frame(columns: Mapping[str, Any], block: Array | None = None, names: Se
     pandas: Any = installed
     if block is None:
         return pandas.DataFrame(dict(columns))
-    return pandas.concat([pandas.DataFrame(dict(columns)), pandas.DataFrame(block, columns=list(names), copy=True)], axis=1)
+    return pandas.concat(
+        [pandas.DataFrame(dict(columns)), pandas.DataFrame(block, columns=list(names), copy=True)], axis=1
+    )
 
 
 def structured(columns: Mapping[str, Any], block: Array | None, names: Sequence[str]) -> Any:

@@ -1,4 +1,5 @@
-"""What a finished run tells about the problem and its start: a sentence with its numbers for everything that stands out.
+"""What a finished run tells about the problem and its start: a sentence with its numbers for everything that stands
+out.
 
 Every finding is about ranks and ratios: none of them changes when f is scaled, or x scaled or shifted.
 """
@@ -19,23 +20,33 @@ from sublevel.run.history import History, RunSummary, axis_ratio
 from sublevel.run.search_space import log_where
 
 ILL_CONDITIONED = 1e5
-"""Condition number of the covariance, in units of the initial standard deviations, from which on a problem counts as ill-conditioned."""
+"""Condition number of the covariance, in units of the initial standard deviations, from which on a problem counts as
+ill-conditioned.
+"""
 DIFFERENT = 1e-6
 """End values of two runs are different minima if they differ by more than this part of the way down to them."""
 ROUNDING = 1e-12
 """Values that differ by less than this part of their size may differ by rounding."""
 GROWN, CLOSENESS = 10.0, 0.01
-"""The initial step size was too small if it grew by this factor, and too large if the minimum lay this much of it from the start."""
+"""The initial step size was too small if it grew by this factor, and too large if the minimum lay this much of it from
+the start.
+"""
 TOUCHING = 1e-6
 """A variable is at a bound if it is this part of the box away from it."""
 WINDOW = 40
 """Generations, at least, from which a trend is read."""
 NO_TREND, STEADY = 0.3, 1e-4
-"""A search is lost in noise if the rank correlation of values and time is weaker than this while the step keeps this part of its size."""
+"""A search is lost in noise if the rank correlation of values and time is weaker than this while the step keeps this
+part of its size.
+"""
 DISTINCT = 0.5
-"""An objective has plateaus if the best values of the generations are fewer different ones than this part of the generations."""
+"""An objective has plateaus if the best values of the generations are fewer different ones than this part of the
+generations.
+"""
 MANY, EVALUATIONS_PER_AXIS = 300, 10
-"""With more variables than this, the principal axes of a full covariance, O(d³), are looked at after so many evaluations per variable."""
+"""With more variables than this, the principal axes of a full covariance, O(d³), are looked at after so many
+evaluations per variable.
+"""
 PREFIXES: dict[type[Any], str] = {family: prefix for prefix, family in FAMILIES.items()}
 """How names of methods on a family begin."""
 ENDS = termination.SUCCESSES | {"flat", "stagnation", "abandoned"}
@@ -79,7 +90,9 @@ class Facts:
 
     @property
     def closed_in(self) -> bool:
-        """Whether that run ended narrower than the search began: where it did not, its shape is that of a slope and not of a minimum."""
+        """Whether that run ended narrower than the search began: where it did not, its shape is that of a slope and not
+        of a minimum.
+        """
         return self.last.log_size < self.first.log_size
 
     @property
@@ -90,7 +103,9 @@ class Facts:
 
     @property
     def advice(self) -> str:
-        """What helps against noise and many minima: adapted learning rates, if the method has none, and a larger sample."""
+        """What helps against noise and many minima: adapted learning rates, if the method has none, and a larger
+        sample.
+        """
         if self.history.adapts_rates:
             return "try a larger `popsize`"
         return f"try `method='lra-{PREFIXES[type(self.first)]}cma'`, or a larger `popsize`"
@@ -132,21 +147,25 @@ def start_is_best(facts: Facts) -> Finding | None:
     if not best < found:
         return None
     sentence = (
-        f"no point of the search was better than `x0`, whose value is {best:.6g}; the best one had {found:.6g}: the search ended "
-        "elsewhere; try a smaller `sigma0`, or restarts"
+        f"no point of the search was better than `x0`, whose value is {best:.6g}; the best one had {found:.6g}: the "
+        "search ended elsewhere; try a smaller `sigma0`, or restarts"
     )
     return Finding("start_is_best", sentence, {"start": best, "found": found})
 
 
 def flat(facts: Facts) -> Finding | None:
     """The objective does not tell points apart."""
-    best, ended_flat = facts.columns["generation_best"], any({"flat", "tolfun"} & set(run.reasons) for run in facts.runs)
+    best, ended_flat = (
+        facts.columns["generation_best"],
+        any({"flat", "tolfun"} & set(run.reasons) for run in facts.runs),
+    )
     count = len(np.unique(best))
     if count > DISTINCT * best.size or not (ended_flat or best.size >= WINDOW):
         return None
     sentence = (
-        f"the generations' best values were only {_counted(count, 'different number')} in {_counted(best.size, 'generation')}: the "
-        "objective has plateaus, on which the search is blind; a larger `sigma0` or `popsize` looks further"
+        f"the generations' best values were only {_counted(count, 'different number')} in "
+        f"{_counted(best.size, 'generation')}: the objective has plateaus, on which the search is blind; a larger "
+        "`sigma0` or `popsize` looks further"
     )
     return Finding("flat", sentence, {"distinct": count, "generations": best.size})
 
@@ -161,9 +180,10 @@ def noise_floor(facts: Facts) -> Finding | None:
     rows = slice(max(run.rows.start, run.rows.stop - generations), run.rows.stop)
     scatter = float(np.ptp(facts.columns["generation_best"][rows]))
     sentence = (
-        f"over the last {generations} generations the order of the values was random, with standard deviations of {shrinkage:.2g} of their "
-        f"initial values or less: the best values of these generations scatter by {scatter:.2g}, and smaller differences of the objective "
-        "are noise; a more precise objective, such as a tighter solver tolerance, would allow a more precise minimum"
+        f"over the last {generations} generations the order of the values was random, with standard deviations of "
+        f"{shrinkage:.2g} of their initial values or less: the best values of these generations scatter by "
+        f"{scatter:.2g}, and smaller differences of the objective are noise; a more precise objective, such as a "
+        "tighter solver tolerance, would allow a more precise minimum"
     )
     return Finding("noise_floor", sentence, {"generations": generations, "shrinkage": shrinkage, "scatter": scatter})
 
@@ -179,9 +199,10 @@ def noisy(facts: Facts) -> Finding | None:
     if abs(trend) > NO_TREND or not STEADY < kept < 1 / STEADY:
         return None
     sentence = (
-        f"over the last {values.size} generations the best values went up and down (rank correlation with time {trend:.2f}) while the step "
-        f"size kept {kept:.2g} of its size: the values look noisy, or rugged at the scale of the step; {facts.advice}, "
-        "or the mean of several evaluations; `result.mean` is a better estimate than `result.x`"
+        f"over the last {values.size} generations the best values went up and down (rank correlation with time "
+        f"{trend:.2f}) while the step size kept {kept:.2g} of its size: the values look noisy, or rugged at the scale "
+        f"of the step; {facts.advice}, or the mean of several evaluations; `result.mean` is a better estimate than "
+        "`result.x`"
     )
     return Finding("noisy", sentence, {"generations": values.size, "trend": trend, "kept": kept})
 
@@ -199,10 +220,12 @@ def multimodal(facts: Facts) -> Finding | None:
     if share == ends.size:
         return None
     sentence = (
-        f"{ends.size} runs came to rest at values between {lowest:.6g} and {highest:.6g}, {share} of them at the lowest: "
-        f"there are several minima; allow more restarts, or {facts.advice}"
+        f"{ends.size} runs came to rest at values between {lowest:.6g} and {highest:.6g}, {share} of them at the "
+        f"lowest: there are several minima; allow more restarts, or {facts.advice}"
     )
-    return Finding("multimodal", sentence, {"runs": ends.size, "lowest": lowest, "highest": highest, "at_lowest": share})
+    return Finding(
+        "multimodal", sentence, {"runs": ends.size, "lowest": lowest, "highest": highest, "at_lowest": share}
+    )
 
 
 def at_bound(facts: Facts) -> Finding | None:
@@ -213,7 +236,9 @@ def at_bound(facts: Facts) -> Finding | None:
     x, deviations = facts.x[space.free], facts.first.deviations
     with np.errstate(divide="ignore", invalid="ignore"):
         u = log_where(space.is_log, x)
-        width = np.where(np.isfinite(space.fold.upper - space.fold.lower), space.fold.upper - space.fold.lower, deviations)
+        width = np.where(
+            np.isfinite(space.fold.upper - space.fold.lower), space.fold.upper - space.fold.lower, deviations
+        )
         lower, upper = u - space.fold.lower <= TOUCHING * width, space.fold.upper - u <= TOUCHING * width
     if not (lower | upper).any():
         return None
@@ -245,7 +270,9 @@ def small_sigma0(facts: Facts) -> Finding | None:
 
 
 def _suitable_sigma0(facts: Facts, way: Array) -> str:
-    """Where the best point lies many initial deviations from the start, a third of the way (k,): one number if it will do for all."""
+    """Where the best point lies many initial deviations from the start, a third of the way (k,): one number if it will
+    do for all.
+    """
     initial, names, free = facts.first.deviations, facts.history.names, facts.history.free
     far, suitable = np.flatnonzero(way >= GROWN * initial), way / 3
     if far.size == way.size and suitable.max() < 3 * suitable.min():
@@ -260,7 +287,9 @@ def large_sigma0(facts: Facts) -> Finding | None:
     if space is not None:
         share = float(np.max(first.deviations / (space.fold.upper - space.fold.lower)))
         if share > 1:
-            sentence = f"`sigma0` is {share:.3g} times as wide as the bounds allow: a third of their distance is wide enough"
+            sentence = (
+                f"`sigma0` is {share:.3g} times as wide as the bounds allow: a third of their distance is wide enough"
+            )
             return Finding("large_sigma0", sentence, {"share": share})
     closeness = float(np.max(np.abs(facts.searched(facts.x) - first.mean) / first.deviations))
     shrunk = facts.columns["deviation"] < CLOSENESS * np.max(first.deviations)
@@ -268,14 +297,16 @@ def large_sigma0(facts: Facts) -> Finding | None:
         return None
     nfev = int(facts.columns["nfev"][np.argmax(shrunk)])
     sentence = (
-        f"the best point lies {closeness:.2g} standard deviations from `x0`, and it took {nfev} evaluations until the search was as narrow "
-        f"as {CLOSENESS:g} of them: a smaller `sigma0` would have saved these"
+        f"the best point lies {closeness:.2g} standard deviations from `x0`, and it took {nfev} evaluations until the "
+        f"search was as narrow as {CLOSENESS:g} of them: a smaller `sigma0` would have saved these"
     )
     return Finding("large_sigma0", sentence, {"closeness": closeness, "nfev": nfev})
 
 
 def ill_conditioned(facts: Facts) -> Finding | None:
-    """The principal axes became very different, in the units that `sigma0` set, while the search closed in on a minimum."""
+    """The principal axes became very different, in the units that `sigma0` set, while the search closed in on a
+    minimum.
+    """
     theta, shrinkage = facts.last, facts.last.deviations / facts.first.deviations
     if facts.is_too_short_for_axes or not facts.closed_in:
         return None
@@ -291,8 +322,14 @@ def ill_conditioned(facts: Facts) -> Finding | None:
             f"{shrinkage[narrow]:.2g} of its `sigma0`, {name(free[wide])} at {shrinkage[wide]:.2g}"
         )
     else:
-        advice = f"it is in combinations of variables, not in their units: rescaled one by one they still have {remaining:.2g}"
-    sentence = f"the longest principal axis is {np.sqrt(condition):.2g} times the shortest, a condition number of {condition:.2g}; {advice}"
+        advice = (
+            f"it is in combinations of variables, not in their units: rescaled one by one they still have "
+            f"{remaining:.2g}"
+        )
+    sentence = (
+        f"the longest principal axis is {np.sqrt(condition):.2g} times the shortest, a condition number of "
+        f"{condition:.2g}; {advice}"
+    )
     numbers = {"condition": condition, "rescaled": remaining, "narrowest": int(free[narrow]), "widest": int(free[wide])}
     return Finding("ill_conditioned", sentence, numbers)
 

@@ -80,9 +80,11 @@ class Trace(NamedTuple):
 
 
 class History:
-    """One row per generation; `history["best"]` is a column, and `history.trace()` shows how the search distribution went.
+    """One row per generation; `history["best"]` is a column, and `history.trace()` shows how the search distribution
+    went.
 
-    After 65,536 rows, a row stands for two generations of a run, later for four and so on: memory does not grow for ever.
+    After 65,536 rows, a row stands for two generations of a run, later for four and so on: memory does not grow for
+    ever.
 
     `minimize` keeps one. With `ask` and `tell`, call `record` after each `tell`:
 
@@ -130,7 +132,9 @@ class History:
     @property
     def is_log(self) -> NDArray[np.bool_]:
         """Which of the variables (d,) are searched by their logarithm; fixed ones are not."""
-        return np.zeros(self.snapshots[0].theta.dimension, dtype=np.bool_) if self.space is None else self.space.log_scaled
+        return (
+            np.zeros(self.snapshots[0].theta.dimension, dtype=np.bool_) if self.space is None else self.space.log_scaled
+        )
 
     def name(self, index: int) -> str:
         """The user's name of a variable; x[0], x[1] … if none were given."""
@@ -148,7 +152,9 @@ class History:
 
     @property
     def pace(self) -> tuple[int, int]:
-        """Evaluations after which the next snapshot is taken, and between two: with the generations and snapshots, all to restore it."""
+        """Evaluations after which the next snapshot is taken, and between two: with the generations and snapshots, all
+        to restore it.
+        """
         return self._next, self._stride
 
     @classmethod
@@ -196,7 +202,9 @@ class History:
         return {**vars(self), **own, "_is_shared": False, "_frozen": None}
 
     def record(self, done: Optimizer) -> None:
-        """Take note of the generation that was just told: evaluations, best value so far and of it, largest standard deviation."""
+        """Take note of the generation that was just told: evaluations, best value so far and of it, largest standard
+        deviation.
+        """
         if done.restarts >= len(self._begins):
             self._begins.append(len(self))
             self._popsizes.append(done.popsize)
@@ -244,7 +252,8 @@ class History:
         Returns
         -------
         pandas.DataFrame or structured numpy.ndarray
-            Columns ``run`` (0 is the first, then the restarts), ``popsize``, ``nfev``, ``best``, ``generation_best`` and ``deviation``.
+            Columns ``run`` (0 is the first, then the restarts), ``popsize``, ``nfev``, ``best``, ``generation_best``
+            and ``deviation``.
         """
         lengths = [run.rows.stop - run.rows.start for run in self.runs]
         run = np.repeat(np.arange(len(lengths)), lengths)
@@ -269,7 +278,15 @@ class History:
                 rows.append(["…"] + [""] * 4)
             else:
                 one = runs[i]
-                rows.append([f"{i}", f"{one.popsize}", f"{one.rows.stop - one.rows.start}", f"{one.fun:.8g}", ", ".join(one.reasons)])
+                rows.append(
+                    [
+                        f"{i}",
+                        f"{one.popsize}",
+                        f"{one.rows.stop - one.rows.start}",
+                        f"{one.fun:.8g}",
+                        ", ".join(one.reasons),
+                    ]
+                )
         return Summary(title, table=rows)
 
     def __len__(self) -> int:
@@ -286,7 +303,9 @@ class History:
 
     def _table(self) -> Array:
         """All rows (rows, 4), in an array of their own."""
-        table = np.array(self._numbers[: len(self) * len(self.COLUMNS)], dtype=np.float64).reshape(-1, len(self.COLUMNS))
+        table = np.array(self._numbers[: len(self) * len(self.COLUMNS)], dtype=np.float64).reshape(
+            -1, len(self.COLUMNS)
+        )
         if self._frozen is not None and len(table):
             table[-1] = self._frozen.last_row
         return table
@@ -339,7 +358,8 @@ class Generations(NamedTuple):
 
 
 def merged(table: Array, firsts: NDArray[np.intp], count: int) -> tuple[Array, NDArray[np.intp]]:
-    """Each `count` rows of a run as one: the last one's numbers, and the best of their values. Then, where each run begins.
+    """Each `count` rows of a run as one: the last one's numbers, and the best of their values. Then, where each run
+    begins.
 
     Runs begin at the rows `firsts`; no row of the result is of two runs.
     """
@@ -352,7 +372,9 @@ def merged(table: Array, firsts: NDArray[np.intp], count: int) -> tuple[Array, N
 
 
 def halved(table: Array, firsts: array[int]) -> tuple[int, array[int]]:
-    """Each two rows of a run as one, in place and piece by piece, so that no memory is taken; how many are left, and where runs begin."""
+    """Each two rows of a run as one, in place and piece by piece, so that no memory is taken; how many are left, and
+    where runs begin.
+    """
     rows, begins = 0, array("q")
     for first, last in pairwise([*firsts, len(table)]):
         begins.append(rows)
@@ -374,6 +396,8 @@ def adapts_rates(method: Method) -> bool:
 
 
 def axis_ratio(axes: NDArray[np.floating[Any]]) -> Array:
-    """Longest over shortest (...,) of principal axes (..., k) that are sorted so; its square is the condition number of the covariance."""
+    """Longest over shortest (...,) of principal axes (..., k) that are sorted so; its square is the condition number of
+    the covariance.
+    """
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         return axes[..., 0] / axes[..., -1]

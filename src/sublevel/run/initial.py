@@ -62,7 +62,9 @@ class Start:
         if self.another is not None:
             point = drawn(self.another, rng)
             if point.size != self.x0.size:
-                raise ValueError(f"`x0` must give points of one length, got {point.size} variables after {self.x0.size}.")
+                raise ValueError(
+                    f"`x0` must give points of one length, got {point.size} variables after {self.x0.size}."
+                )
             if self.space is not None:
                 check_inside(point, *self.space.box, self.names)
                 as_log_scaled(self.space.log_scaled, self.space.box[0], point)
@@ -81,7 +83,9 @@ def mean_of(theta: Family, space: Space | None) -> Array:
 
 
 def deviations_of(theta: Family, space: Space | None) -> Array:
-    """Standard deviation of each variable (d,) in a search distribution, of ln x where one is log-scaled; 0 for fixed variables."""
+    """Standard deviation of each variable (d,) in a search distribution, of ln x where one is log-scaled; 0 for fixed
+    variables.
+    """
     if space is None or space.free.all():
         return np.array(theta.deviations)
     full = np.zeros(space.free.size)
@@ -104,7 +108,9 @@ def drawn(x0: Callable[[np.random.Generator], Any], rng: np.random.Generator) ->
         point = x0(rng)
     except Exception as error:
         annotate_exception(
-            error, f"sublevel: raised by `x0`, {short_repr(x0)}, a function that is called with a numpy Generator and returns a point."
+            error,
+            f"sublevel: raised by `x0`, {short_repr(x0)}, a function that is called with a numpy Generator and "
+            "returns a point.",
         )
         raise
     return as_x0(point)
@@ -117,12 +123,20 @@ def check_inside(x0: Array, lower: Array, upper: Array, names: tuple[str, ...] |
         i = outside[0]
         of = "" if names is None else f" of {names[i]}"
         raise ValueError(
-            f"`x0` must lie within the bounds, got x0[{i}] = {x0[i]:.6g} for the bounds {lower[i]:.6g} and {upper[i]:.6g}{of}."
+            f"`x0` must lie within the bounds, got x0[{i}] = {x0[i]:.6g} for the bounds {lower[i]:.6g} and "
+            f"{upper[i]:.6g}{of}."
         )
 
 
 def checked_beginning(
-    family: type[Any], x0: Any, sigma0: Any, cov0: Any, bounds: Any, log_scaled: Any, names: Any, rng: np.random.Generator
+    family: type[Any],
+    x0: Any,
+    sigma0: Any,
+    cov0: Any,
+    bounds: Any,
+    log_scaled: Any,
+    names: Any,
+    rng: np.random.Generator,
 ) -> Start:
     """The start, with everything the user gave checked."""
     another = x0 if callable(x0) else None

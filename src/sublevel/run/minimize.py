@@ -102,20 +102,20 @@ def minimize(
     args : tuple, optional
         Further arguments of `fun`.
     method : str or Method, optional
-        "cma" (default), "xnes", "ngd", "rank-mu" or "pbil"; with the prefix "sep-" for a diagonal covariance, "iso-" for a single variance,
-        "lra-" for adaptive learning rates; or a Method such as ``sl.cma(step_size="tpa")``.
+        "cma" (default), "xnes", "ngd", "rank-mu" or "pbil"; with the prefix "sep-" for a diagonal covariance, "iso-"
+        for a single variance, "lra-" for adaptive learning rates; or a Method such as ``sl.cma(step_size="tpa")``.
     popsize : int, optional
         Points per generation; 4 + ⌊3 ln d⌋ by default.
     cov0 : array_like, optional
         Shape of the initial covariance (d, d); the identity by default.
     bounds : sequence or scipy.optimize.Bounds, optional
-        A (low, high) pair for all variables or one per variable, None for an open end. Equal bounds fix a variable. `fun` is never called
-        outside.
+        A (low, high) pair for all variables or one per variable, None for an open end. Equal bounds fix a variable.
+        `fun` is never called outside.
     log_scaled : bool or array_like of bool, optional
         Variables that are positive and searched by their logarithm; their `sigma0` is that of ln x.
     restarts : int, str or strategy, optional
-        Number of IPOP restarts, "ipop", "bipop" or a strategy object. Later runs start uniformly in a finite box, else at a point drawn
-        from the initial distribution, or at ``x0(rng)``.
+        Number of IPOP restarts, "ipop", "bipop" or a strategy object. Later runs start uniformly in a finite box, else
+        at a point drawn from the initial distribution, or at ``x0(rng)``.
     rng : int or numpy.random.Generator, optional
         Seed or generator.
     maxfevals, maxiter : float, optional
@@ -125,20 +125,24 @@ def minimize(
     ftarget : float, optional
         Stop when a value is at most this one.
     tolfun, tolx : float, optional
-        A run has converged when the values of a generation and the best ones of recent generations differ by at most `tolfun`, or when no
-        standard deviation exceeds `tolx` (of ln x for log-scaled variables). Absolute; off by default.
+        A run has converged when the values of a generation and the best ones of recent generations differ by at most
+        `tolfun`, or when no standard deviation exceeds `tolx` (of ln x for log-scaled variables). Absolute; off by
+        default.
     noise_floor : bool, optional
-        Whether a run ends when it has reached the noise of `fun`, such as the tolerance of an ODE solver: all standard deviations are below
-        0.001 of their initial values, recent values do not fall, and their order no longer depends on the distance from the mean.
+        Whether a run ends when it has reached the noise of `fun`, such as the tolerance of an ODE solver: all standard
+        deviations are below 0.001 of their initial values, recent values do not fall, and their order no longer depends
+        on the distance from the mean.
     names : sequence of str, optional
         Names of the variables for messages, plots, reports and files.
     evaluate_x0 : bool, optional
-        Whether `x0` is evaluated with the first generation, so that the result is never worse than the start. The search does not depend on
-        it. By default yes, unless `x0` is a function, `popsize` is given with `vectorized`, or `maxfevals` leaves no room.
+        Whether `x0` is evaluated with the first generation, so that the result is never worse than the start. The
+        search does not depend on it. By default yes, unless `x0` is a function, `popsize` is given with `vectorized`,
+        or `maxfevals` leaves no room.
     vectorized : bool, optional
         Whether `fun` takes all points of a generation at once.
     workers : int, Executor, Client or callable, optional
-        Number of processes (−1: one per core), an Executor, a Dask Client, or a function like `map`; takes precedence over `vectorized`.
+        Number of processes (−1: one per core), an Executor, a Dask Client, or a function like `map`; takes precedence
+        over `vectorized`.
     timeout : float, optional
         Seconds that one evaluation may take.
     on_error : {"raise", "nan", "retry"}, optional
@@ -150,14 +154,15 @@ def minimize(
     store : path, optional
         A new file for every evaluation and the state of the run; `sublevel.resume` continues from it.
     curvature : bool, optional
-        Whether to add ``hess_inv`` and ``curvature``, by about (d + 1)(d + 2) evaluations that `maxfevals` does not count.
+        Whether to add ``hess_inv`` and ``curvature``, by about (d + 1)(d + 2) evaluations that `maxfevals` does not
+        count.
 
     Returns
     -------
     Result
-        A `scipy.optimize.OptimizeResult` with ``x``, ``fun``, ``nfev``, ``nit``, ``success``, ``status``, ``message``, ``reasons``,
-        ``restarts``, ``mean``, ``std``, ``cov``, ``distribution``, ``history``, ``failures``, ``diagnosis``, ``curvature``, ``hess_inv``
-        and ``plot()``. Ctrl-C and SIGTERM return the best so far.
+        A `scipy.optimize.OptimizeResult` with ``x``, ``fun``, ``nfev``, ``nit``, ``success``, ``status``, ``message``,
+        ``reasons``, ``restarts``, ``mean``, ``std``, ``cov``, ``distribution``, ``history``, ``failures``,
+        ``diagnosis``, ``curvature``, ``hess_inv`` and ``plot()``. Ctrl-C and SIGTERM return the best so far.
 
     Raises
     ------
@@ -191,7 +196,9 @@ def minimize(
             asked = (maxfevals, maxiter, ftarget, maxtime)
             from sublevel.store.settings import RunRequest
 
-            search = search.stored(store, RunRequest(method, fun, as_args(args), asked, *how, log_scaled, extra is not None))
+            search = search.stored(
+                store, RunRequest(method, fun, as_args(args), asked, *how, log_scaled, extra is not None)
+            )
         return _with_curvature(search.run_to_the_end(), fun, args, *how) if wants_curvature else search.run_to_the_end()
 
 
@@ -207,21 +214,34 @@ def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
 
 
 def _checked_start(evaluate_x0: Any, optimizer: Optimizer, limits: Limits, batch: int | None) -> Array | None:
-    """The start (d,), if it is to be evaluated with the first generation; there is no room for it if `fun` takes a `batch` of points."""
+    """The start (d,), if it is to be evaluated with the first generation; there is no room for it if `fun` takes a
+    `batch` of points.
+    """
     is_bits, start, least = not optimizer.theta.continuous, optimizer.start, optimizer.popsize + 1
     if evaluate_x0 is None:
-        return None if is_bits or start.another is not None or batch is not None or limits.maxfevals < least else start.x0
+        return (
+            None if is_bits or start.another is not None or batch is not None or limits.maxfevals < least else start.x0
+        )
     if not as_flag("evaluate_x0", evaluate_x0):
         return None
     if is_bits:
         raise ValueError("binary methods cannot evaluate `x0`, which holds probabilities, got evaluate_x0=True.")
     if limits.maxfevals < least:
-        raise ValueError(f"`maxfevals` must allow `popsize` + 1 = {least} evaluations with evaluate_x0=True, got {limits.maxfevals:.0f}.")
+        raise ValueError(
+            f"`maxfevals` must allow `popsize` + 1 = {least} evaluations with evaluate_x0=True, got "
+            f"{limits.maxfevals:.0f}."
+        )
     return start.x0
 
 
 def _with_curvature(
-    result: Result, fun: Callable[..., Any], args: tuple[Any, ...], vectorized: bool, workers: Any, timeout: float | None, on_error: OnError
+    result: Result,
+    fun: Callable[..., Any],
+    args: tuple[Any, ...],
+    vectorized: bool,
+    workers: Any,
+    timeout: float | None,
+    on_error: OnError,
 ) -> Result:
     """The result with its inverse Hessian; both are None if there is no minimum to look at or Ctrl-C ended the look."""
     if "interrupted" in result.reasons or not np.isfinite(result.fun):
@@ -229,7 +249,9 @@ def _with_curvature(
     try:
         from sublevel.hessian.curvature import curvature as curvature_at
 
-        found = curvature_at(fun, result, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error)
+        found = curvature_at(
+            fun, result, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error
+        )
     except KeyboardInterrupt:
         return result
     except BaseException as error:
@@ -263,8 +285,8 @@ class Limits:
         )
         if limits.maxfevals < optimizer.popsize:
             raise ValueError(
-                f"`maxfevals` must allow one generation of `popsize` = {optimizer.popsize} evaluations, got {maxfevals!r}. "
-                "Give a larger budget or a smaller `popsize`."
+                f"`maxfevals` must allow one generation of `popsize` = {optimizer.popsize} evaluations, got "
+                f"{maxfevals!r}. Give a larger budget or a smaller `popsize`."
             )
         return limits
 
@@ -312,14 +334,18 @@ class Search:
             from sublevel.store.settings import Target
 
             target = Target.of(store)
-            configuration = configuration_row(given.settings(self.optimizer, target.command), given.problem(self.optimizer))
+            configuration = configuration_row(
+                given.settings(self.optimizer, target.command), given.problem(self.optimizer)
+            )
             return replace(self, recorder=record_new(target.path, configuration, self.optimizer, self.history))
         except BaseException:
             self.evaluate.close()
             raise
 
     def run_to_the_end(self) -> Result:
-        """Generations until there is a reason to stop. Ctrl-C is one; any other exception takes with it what was done so far."""
+        """Generations until there is a reason to stop. Ctrl-C is one; any other exception takes with it what was done
+        so far.
+        """
         reasons: dict[str, float] = {}
         try:
             try:
@@ -361,7 +387,9 @@ class Search:
         return reasons
 
     def next_run(self) -> dict[str, float]:
-        """The reason to stop: the target, the end of the last run, or a budget. A run that ended makes way for the next one."""
+        """The reason to stop: the target, the end of the last run, or a budget. A run that ended makes way for the next
+        one.
+        """
         reasons = self.limits.target(self.optimizer) or self.optimizer.stop()
         if reasons:
             return reasons
@@ -398,7 +426,9 @@ class Search:
         return values
 
     def stored_values(self, recorder: Recorder, points: Array, values: Array, known: NDArray[np.bool_]) -> None:
-        """Fill in values (n,) of points (n, d): those that are stored, and for the others those that arrive, each of which is stored."""
+        """Fill in values (n,) of points (n, d): those that are stored, and for the others those that arrive, each of
+        which is stored.
+        """
         missing = np.flatnonzero(~known) if recorder.recall(self.optimizer, points, values, known) else None
         if missing is not None and missing.size == 0:
             return
@@ -413,7 +443,9 @@ class Search:
             self.check_time(known)
 
     def check_time(self, known: NDArray[np.bool_]) -> None:
-        """Leave a generation some of whose values are known, unless all are, if the time is over. What is known is kept."""
+        """Leave a generation some of whose values are known, unless all are, if the time is over. What is known is
+        kept.
+        """
         if self.limits.too_late and not known.all():
             raise TimeOver
 

@@ -12,8 +12,8 @@ from sublevel.engine.ordering import Ranking
 UNINFORMATIVE, INFORMATIVE = 0.3, 0.7
 """Means of `rank_signal` below which the values do not depend on the distance from the mean, and above which they do.
 
-Pure noise has 0, and a quadratic 1 to 2 at the default sample size. With hundreds of variables a search may never be above; then no noise
-floor is found.
+Pure noise has 0, and a quadratic 1 to 2 at the default sample size. With hundreds of variables a search may never be
+above; then no noise floor is found.
 """
 NARROW = 1e-3
 """Part of its initial value that every standard deviation must have fallen to while the values were informative.
@@ -23,9 +23,11 @@ Where a wider search loses its way, f is rugged or the noise is strong, and the 
 FALLING = 1.0
 """Mann-Whitney score, in standard errors, above which values count as falling."""
 WINDOW = (20, 10.0, 0.2, 20_000)
-"""Generations a judgement takes: so many, plus so many for each d^1.5/n, or this part of the run if that is more, up to a largest number.
+"""Generations a judgement takes: so many, plus so many for each d^1.5/n, or this part of the run if that is more, up to
+a largest number.
 
-A covariance is learned in about d^1.5/n generations, but rates differ by method. `benchmarks/noise_floor.py` checks the constants.
+A covariance is learned in about d^1.5/n generations, but rates differ by method. `benchmarks/noise_floor.py` checks the
+constants.
 """
 
 
@@ -41,20 +43,26 @@ def longer_window(least: int, generations: int) -> int:
 
 
 def rank_scores(dimension: int, sample_size: int) -> Array:
-    """Centred ranks (n,), scaled so that their sum with ‖z‖² has variance 1 where the order is independent of z ~ N(0, I)."""
+    """Centred ranks (n,), scaled so that their sum with ‖z‖² has variance 1 where the order is independent of z ~ N(0,
+    I).
+    """
     centred = np.arange(sample_size, dtype=np.float64) - 0.5 * (sample_size - 1)
     return centred / sqrt(2.0 * dimension * float(np.sum(centred**2)))
 
 
 def rank_signal(scores: Array, ranks: Ranking, squares: Array) -> float:
-    """How the order of a sample depends on ‖z‖² (n,): Spearman-like, of mean 0 and variance 1 if it does not. Ties add nothing."""
+    """How the order of a sample depends on ‖z‖² (n,): Spearman-like, of mean 0 and variance 1 if it does not. Ties add
+    nothing.
+    """
     if ranks.tie_ends is None:
         return float(scores.dot(squares[ranks.order]))
     return float(ranks.assign_by_rank(scores, average_ties=True) @ squares)
 
 
 def fall_score(values: Array) -> float:
-    """Mann-Whitney score of values (w,) in the order of time: how clearly those of the second half are lower. NaN counts as highest."""
+    """Mann-Whitney score of values (w,) in the order of time: how clearly those of the second half are lower. NaN
+    counts as highest.
+    """
     half = values.size // 2
     before, after = values[:half], np.sort(values[half:])
     wins = 0.5 * float(np.sum(np.searchsorted(after, before, "left") + np.searchsorted(after, before, "right")))
@@ -65,7 +73,8 @@ def fall_score(values: Array) -> float:
 def is_falling(best: Array, medians: Array, lowest: float) -> bool:
     """Whether generations still improve, given their best and median values (w,) and the lowest value of the run.
 
-    They do if a new lowest value was found in the second half, or if the best or the median values fall from the first half to the second.
+    They do if a new lowest value was found in the second half, or if the best or the median values fall from the first
+    half to the second.
     """
     half = best.size // 2
     latest = float(np.fmin.reduce(best[half:]))

@@ -49,8 +49,8 @@ class Optimizer:
 
     Notes
     -----
-    Arrays that are returned are read-only. `x0` itself is not evaluated, unlike by `minimize` with its `evaluate_x0`. An optimizer can be
-    copied and pickled between two generations.
+    Arrays that are returned are read-only. `x0` itself is not evaluated, unlike by `minimize` with its `evaluate_x0`.
+    An optimizer can be copied and pickled between two generations.
 
     Examples
     --------
@@ -85,7 +85,9 @@ class Optimizer:
         self.method = as_method(method)
         self.rng = as_generator(rng)
         self.start = checked_beginning(self.method.family, x0, sigma0, cov0, bounds, log_scaled, names, self.rng)
-        self.tolerances = Tolerances(as_tolerance("tolfun", tolfun), as_tolerance("tolx", tolx), as_flag("noise_floor", noise_floor))
+        self.tolerances = Tolerances(
+            as_tolerance("tolfun", tolfun), as_tolerance("tolx", tolx), as_flag("noise_floor", noise_floor)
+        )
         theta = self.start.theta(self.start.x0)
         self._size = as_popsize(self.method.popsize if popsize is None else popsize, theta.dimension)
         self.strategy, self.finished, self.endings = as_restarts(restarts), FinishedRuns(), Endings()
@@ -161,8 +163,12 @@ class Optimizer:
         return self.run_state.best.theta or self.run_state.search.theta
 
     def ending_of_best(self, reasons: Mapping[str, float]) -> Mapping[str, float]:
-        """Why the run that found the best point ended, if these are the reasons of the last one; those if there is none."""
-        return reasons if self.best_run == self.restarts or self.best_fun != self.best_fun else self.endings[self.best_run]
+        """Why the run that found the best point ended, if these are the reasons of the last one; those if there is
+        none.
+        """
+        return (
+            reasons if self.best_run == self.restarts or self.best_fun != self.best_fun else self.endings[self.best_run]
+        )
 
     @property
     def space(self) -> Space | None:
@@ -181,7 +187,9 @@ class Optimizer:
 
     @property
     def cov(self) -> Array:
-        """Covariance of the search distribution (d, d), proportional to the inverse Hessian once learned; 0 for fixed variables."""
+        """Covariance of the search distribution (d, d), proportional to the inverse Hessian once learned; 0 for fixed
+        variables.
+        """
         return self.start.cov(self.state.theta)
 
     @property
@@ -211,7 +219,9 @@ class Optimizer:
         return searched if self.start.space is None else self.start.space.points(searched)
 
     def tell(self, X: Any, values: Any) -> None:
-        """Values (popsize,) of the points that were asked, in any order; `X` assigns them. After an error the call can be repeated."""
+        """Values (popsize,) of the points that were asked, in any order; `X` assigns them. After an error the call can
+        be repeated.
+        """
         sample, shown_points = self._pending, self._shown
         if sample is None or shown_points is None:
             raise RuntimeError("`tell()` without a pending sample: call `ask()` before each `tell()`.")
@@ -221,15 +231,22 @@ class Optimizer:
         search, info = self.method.tell(self.run_state.search, sample, values)
         self._record(search, info, values, sample.x, sample.squares, shown_points)
 
-    def tell_elsewhere(self, search: State, info: Info, values: Array, points: Array, best_x: Array, squares: Array | None) -> None:
-        """Step of a sample that was not asked here, with its values (popsize,), some of its search points (m, k) and the best x (d,).
+    def tell_elsewhere(
+        self, search: State, info: Info, values: Array, points: Array, best_x: Array, squares: Array | None
+    ) -> None:
+        """Step of a sample that was not asked here, with its values (popsize,), some of its search points (m, k) and
+        the best x (d,).
 
         `squares` are ‖z‖² (popsize,) if they are known.
         """
         self._record(search, info, values, points, squares, best_x[None])
 
-    def _record(self, search: State, info: Info, values: Array, searched: Array, squares: Array | None, points: Array) -> None:
-        """Enter a generation: the search after its step, search points (m, k), and points (n, d) or the best of them (1, d)."""
+    def _record(
+        self, search: State, info: Info, values: Array, searched: Array, squares: Array | None, points: Array
+    ) -> None:
+        """Enter a generation: the search after its step, search points (m, k), and points (n, d) or the best of them
+        (1, d).
+        """
         if self.start.space is not None and (factors := self.start.space.squeeze(search.theta.deviations)) is not None:
             search = search.rescale(factors)
         before = self.run_state
@@ -285,7 +302,9 @@ class Optimizer:
     def _find_reason(self) -> Reason | None:
         state = self.run_state
         theta, n = state.search.theta, state.run.popsize
-        reason = find_reason(state.standing, self._window, self.tolerances, theta, self.deviations, n, lambda: state.search.pace)
+        reason = find_reason(
+            state.standing, self._window, self.tolerances, theta, self.deviations, n, lambda: state.search.pace
+        )
         spent = state.nfev - state.began
         return Reason("run_budget", float(spent)) if reason is None and spent >= self._allowance() else reason
 
@@ -296,7 +315,9 @@ class Optimizer:
         return self.strategy.next_run(runs, self._size, copy.deepcopy(self.rng))
 
     def _allowance(self) -> float:
-        """Evaluations that the run may take: as the strategy says, and not too many if others may follow, unless its rates are reduced."""
+        """Evaluations that the run may take: as the strategy says, and not too many if others may follow, unless its
+        rates are reduced.
+        """
         state = self.run_state
         if isinstance(self.strategy, Once) or state.search.pace < SLOW:
             return state.run.maxfevals
@@ -305,7 +326,12 @@ class Optimizer:
         return longest if leads and state.run.spares_leaders else min(state.run.maxfevals, longest)
 
     def resume_from(
-        self, state: RunState, runs: Iterable[tuple[Run, int]], endings: Iterable[Mapping[str, float]], best: Array, medians: Array
+        self,
+        state: RunState,
+        runs: Iterable[tuple[Run, int]],
+        endings: Iterable[Mapping[str, float]],
+        best: Array,
+        medians: Array,
     ) -> None:
         """Go on from a stored state, given the runs before and the best and median values of its run's generations."""
         self.finished, self.endings = FinishedRuns(runs), Endings(endings)
@@ -352,7 +378,8 @@ def _positions(X: Any, asked: Array) -> NDArray[np.intp] | slice:
     positions = [matching.pop(0) if (matching := rows.get(point.tobytes())) else -1 for point in asked + 0.0]
     if missing := positions.count(-1):
         raise ValueError(
-            f"`X` must be the points that were asked: {missing} of {len(asked)} are missing, "
-            f"such as {short_repr(asked[positions.index(-1)])}. Tell the value of a repaired point under the point that was asked."
+            f"`X` must be the points that were asked: {missing} of {len(asked)} are missing, such as "
+            f"{short_repr(asked[positions.index(-1)])}. Tell the value of a repaired point under the point that was "
+            "asked."
         )
     return np.array(positions)

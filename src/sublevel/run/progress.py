@@ -29,7 +29,9 @@ SHARE = 0.01
 class Progress:
     """Shows on a terminal one line that changes, elsewhere a line now and then, and in the end the last state."""
 
-    def __init__(self, maxfevals: float | None, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, maxfevals: float | None, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.maxfevals, self.clock = maxfevals, clock
         self.stream = stream or sys.stderr or io.StringIO()  # stderr may be closed
         self.is_over = False  # the stream took no more
@@ -56,7 +58,9 @@ class Progress:
             self._try(lambda: self._finish(text, done.nfev))
 
     def _try(self, write: Callable[[], Any]) -> Any:
-        """Do something with the stream. It may be closed, broken or somebody's own: if it raises, nothing is shown any more."""
+        """Do something with the stream. It may be closed, broken or somebody's own: if it raises, nothing is shown any
+        more.
+        """
         try:
             return write()
         except Exception as error:

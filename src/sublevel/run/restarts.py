@@ -14,17 +14,23 @@ from sublevel.engine.arrays import Array
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run to make: its sample size, its initial step size in units of sigma0, and how many evaluations it may take at most."""
+    """A run to make: its sample size, its initial step size in units of sigma0, and how many evaluations it may take at
+    most.
+    """
 
     popsize: int
     sigma_factor: float = 1.0
     maxfevals: float = np.inf
-    spares_leaders: bool = False  # whether it may take more than that once it has found a better value than all runs before
+    spares_leaders: bool = (
+        False  # whether it may take more than that once it has found a better value than all runs before
+    )
     x0: Array | None = None  # (d,), where it starts; chosen as for any restart if None
 
 
 class FinishedRuns:
-    """The runs that ended: how each was asked for, and the evaluations it took. In 40 bytes each, because there may be many."""
+    """The runs that ended: how each was asked for, and the evaluations it took. In 40 bytes each, because there may be
+    many.
+    """
 
     __slots__ = ("_numbers",)
 
@@ -46,7 +52,9 @@ class FinishedRuns:
 
     def __getitem__(self, number: int) -> tuple[Run, int]:
         """A run and the evaluations it took."""
-        popsize, sigma_factor, maxfevals, spares_leaders, nfev = self._numbers[self.COLUMNS * number : self.COLUMNS * (number + 1)]
+        popsize, sigma_factor, maxfevals, spares_leaders, nfev = self._numbers[
+            self.COLUMNS * number : self.COLUMNS * (number + 1)
+        ]
         return Run(int(popsize), sigma_factor, maxfevals, bool(spares_leaders)), int(nfev)
 
     def copy(self) -> FinishedRuns:
@@ -70,7 +78,9 @@ class FinishedRuns:
 
 
 class Restarts:
-    """Base class of restart strategies. A strategy has no state: the next run depends on the runs so far and on random numbers."""
+    """Base class of restart strategies. A strategy has no state: the next run depends on the runs so far and on random
+    numbers.
+    """
 
     __slots__ = ()
 
@@ -115,11 +125,13 @@ class IPOP(Restarts):
 
 @dataclass(frozen=True, slots=True)
 class BIPOP(Restarts):
-    """Two regimes with equal budgets: larger and larger samples, and small ones with smaller steps (Hansen, BBOB workshop 2009).
+    """Two regimes with equal budgets: larger and larger samples, and small ones with smaller steps (Hansen, BBOB
+    workshop 2009).
 
-    `restarts` counts the large runs; small runs come in between. As in the package `cma` 4, the first run belongs to the small ones, and
-    small samples may be as large as the last large one: large samples come earlier, which helps where there are many minima. A small run is
-    given half of what the large ones have spent, but one that leads is left to converge.
+    `restarts` counts the large runs; small runs come in between. As in the package `cma` 4, the first run belongs to
+    the small ones, and small samples may be as large as the last large one: large samples come earlier, which helps
+    where there are many minima. A small run is given half of what the large ones have spent, but one that leads is left
+    to converge.
     """
 
     restarts: int = 9
@@ -148,7 +160,9 @@ def check_growth(restarts: int, factor: float) -> None:
     if restarts != int(restarts) or restarts < 0:
         raise ValueError(f"`restarts` must be a whole number of at least 0, got {restarts!r}.")
     if not 1 <= factor < np.inf:
-        raise ValueError(f"`factor` must be at least 1 and finite, got {factor!r}. It multiplies the sample size from run to run.")
+        raise ValueError(
+            f"`factor` must be at least 1 and finite, got {factor!r}. It multiplies the sample size from run to run."
+        )
 
 
 STRATEGIES: Mapping[str, type[Restarts]] = {"ipop": IPOP, "bipop": BIPOP}

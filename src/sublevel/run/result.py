@@ -31,7 +31,9 @@ LARGEST_DIAGNOSED = 500
 """Variables up to which `repr` reads the diagnosis, which may take an SVD."""
 JSON_ENTRIES = ("x", "fun", "success", "status", "message", "reasons", "nfev", "nit", "restarts", "mean", "std")
 """What `to_json` takes as it is."""
-SHOWN = frozenset({"fun", "x", "std", "message", "success", "status", "nfev", "nit", "restarts", "failures", "diagnosis"})
+SHOWN = frozenset(
+    {"fun", "x", "std", "message", "success", "status", "nfev", "nit", "restarts", "failures", "diagnosis"}
+)
 """Entries that `repr` shows, or that follow from what it shows."""
 
 
@@ -55,9 +57,8 @@ class Deferred:
 class Result(OptimizeResult):
     """SciPy's OptimizeResult, with the search distribution, the history and pictures of the run.
 
-    A dict whose entries are attributes too. `mean`, `std`, `cov` and `diagnosis` are computed when they are first read: `cov` has d²
-    numbers.
-    A result given to a callback describes that moment and does not change later.
+    A dict whose entries are attributes too. `mean`, `std`, `cov` and `diagnosis` are computed when they are first read:
+    `cov` has d² numbers. A result given to a callback describes that moment and does not change later.
 
     Attributes
     ----------
@@ -76,12 +77,13 @@ class Result(OptimizeResult):
     nfev, nit, restarts : int
         Evaluations, generations and restarts so far.
     mean, std : ndarray, shape (d,)
-        Mean of the search distribution as a point of the user's space, and its standard deviations, which are those of ln x where a
-        variable is log-scaled and 0 where one is fixed.
+        Mean of the search distribution as a point of the user's space, and its standard deviations, which are those of
+        ln x where a variable is log-scaled and 0 where one is fixed.
     cov : ndarray, shape (d, d)
         Covariance of the search distribution, with ``std**2`` on its diagonal.
     distribution : Family
-        The search distribution of the free variables as the search has it; its arrays are read-only. Use it where `cov` would be too large.
+        The search distribution of the free variables as the search has it; its arrays are read-only. Use it where `cov`
+        would be too large.
     history : History
         A row for each generation, and the search distribution now and then.
     failures : Failures
@@ -114,7 +116,9 @@ class Result(OptimizeResult):
     hess_inv: Array | None
 
     def plot(self, file: str | Path | None = None) -> Any:
-        """Draw the four panels of `sublevel.plots.convergence`, into `file` if there is one. Returns the matplotlib Figure."""
+        """Draw the four panels of `sublevel.plots.convergence`, into `file` if there is one. Returns the matplotlib
+        Figure.
+        """
         from sublevel import plots
 
         return plots.convergence(self, file)
@@ -132,7 +136,9 @@ class Result(OptimizeResult):
         return found
 
     def __iter__(self) -> Iterator[str]:
-        """Names of the entries. Defined here so that ``dict(result)`` reads entries one by one and finds no `Deferred`."""
+        """Names of the entries. Defined here so that ``dict(result)`` reads entries one by one and finds no
+        `Deferred`.
+        """
         return iter(PLAIN.keys(self))
 
     def get(self, name: str, default: Any = None, /) -> Any:
@@ -193,9 +199,9 @@ class Result(OptimizeResult):
         Returns
         -------
         str
-            An object with ``x``, ``fun``, ``success``, ``status``, ``message``, ``reasons``, ``nfev``, ``nit``, ``restarts``, ``mean``,
-            ``std``, ``names``, ``diagnosis`` (names, sentences and numbers), ``failures`` (how many of each kind), and ``hess_inv`` if it
-            is there. Numbers that are not finite are null.
+            An object with ``x``, ``fun``, ``success``, ``status``, ``message``, ``reasons``, ``nfev``, ``nit``,
+            ``restarts``, ``mean``, ``std``, ``names``, ``diagnosis`` (names, sentences and numbers), ``failures`` (how
+            many of each kind), and ``hess_inv`` if it is there. Numbers that are not finite are null.
         """
         facts = {name: self[name] for name in JSON_ENTRIES}
         facts["names"] = [self.history.name(i) for i in range(self.x.size)]
@@ -214,13 +220,21 @@ class Result(OptimizeResult):
         summary, rows = self._summary(), [["variable", "x", "std"]]
         if "history" in self and "std" in self:
             for i in listed(self.x.size):
-                rows.append(["…", "", ""] if i is None else [self.history.name(i), f"{self.x[i]:.8g}", f"{self.std[i]:.3g}"])
+                rows.append(
+                    ["…", "", ""] if i is None else [self.history.name(i), f"{self.x[i]:.8g}", f"{self.std[i]:.3g}"]
+                )
         return replace(summary, table=rows if len(rows) > 1 else ()).html()
 
     def _summary(self) -> Summary:
         if not self.keys() >= SHOWN | {"reasons", "history"}:  # entries were removed
             return Summary(f"Result with the entries {', '.join(self)}")
-        title = "Result: success" if self.success else "Result: no success" if self.reasons else "Result of a run that goes on"
+        title = (
+            "Result: success"
+            if self.success
+            else "Result: no success"
+            if self.reasons
+            else "Result of a run that goes on"
+        )
         facts = {
             "fun": f"{self.fun:.10g}",
             "x": short_array(self.x),
@@ -228,7 +242,9 @@ class Result(OptimizeResult):
             "message": self.message,
             "spent": f"nfev {self.nfev}, nit {self.nit}, restarts {self.restarts}",
             "failures": repr(self.failures),
-            "also": ", ".join(name for name, found in self.entries().items() if name not in SHOWN and found is not None),
+            "also": ", ".join(
+                name for name, found in self.entries().items() if name not in SHOWN and found is not None
+            ),
         }
         if not self.failures:
             del facts["failures"]
@@ -263,7 +279,9 @@ def finite(value: Any) -> Any:
 
 
 def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, float], failures: Failures) -> Result:
-    """All there is to say of a run at this point, in arrays of the user's own; with restarts, of the run that found the best point."""
+    """All there is to say of a run at this point, in arrays of the user's own; with restarts, of the run that found the
+    best point.
+    """
     reason, theta, space = next(iter(reasons), None), optimizer.theta_of_best, optimizer.space
     ending, d = optimizer.ending_of_best(reasons), optimizer.best_x.size
     _lock(theta)
@@ -273,7 +291,9 @@ def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, floa
         fun=optimizer.best_fun,
         nfev=optimizer.nfev,
         nit=optimizer.nit,
-        success=bool(reasons) and not termination.SUCCESSES.isdisjoint(ending) and bool(np.isfinite(optimizer.best_fun)),
+        success=bool(reasons)
+        and not termination.SUCCESSES.isdisjoint(ending)
+        and bool(np.isfinite(optimizer.best_fun)),
         status=-1 if reason is None else termination.KINDS[reason].status,
         message=termination.message(reasons)
         + ("" if ending is reasons else f"; `x` is from run {optimizer.best_run}: {termination.message(ending)}"),

@@ -13,13 +13,13 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.families.protocol import SCALE_RANGE
 
 MARGIN = 0.01
-"""The part of a box in which a bound bends the space: wider, it disturbs a search that learns a turned valley near the bound; narrower, a
-corner takes longer."""
+"""The part of a box in which a bound bends the space: wider, it disturbs a search that learns a turned valley near the
+bound; narrower, a corner takes longer."""
 REACH = 6.0
 """Initial standard deviations that a box is taken to be wide at most, as it is if one end is open."""
 WIDEST = 0.2
-"""Standard deviation of a search, as a part of the box, that is not exceeded: a wider one sees its points folded at random, and nothing
-would tell it to become narrower. That of points uniform in the box is 0.29."""
+"""Standard deviation of a search, as a part of the box, that is not exceeded: a wider one sees its points folded at
+random, and nothing would tell it to become narrower. That of points uniform in the box is 0.29."""
 
 
 def log_where(is_log: NDArray[np.bool_], x: Array) -> Array:
@@ -29,13 +29,17 @@ def log_where(is_log: NDArray[np.bool_], x: Array) -> Array:
 
 
 def exp_where(is_log: NDArray[np.bool_], v: Array) -> Array:
-    """v (..., k), of which those that are logarithms become positive numbers again, within the range of scales however far they go."""
+    """v (..., k), of which those that are logarithms become positive numbers again, within the range of scales however
+    far they go.
+    """
     with np.errstate(over="ignore", under="ignore"):
         return np.where(is_log, np.clip(np.exp(np.where(is_log, v, 0.0)), *SCALE_RANGE), v)
 
 
 def shift_where(is_log: NDArray[np.bool_], x: Array, steps: Array) -> Array:
-    """x (..., d) moved by steps (..., d): x + step, and x·exp(step) where it is log-scaled; x itself, to the bit, for a step of 0."""
+    """x (..., d) moved by steps (..., d): x + step, and x·exp(step) where it is log-scaled; x itself, to the bit, for a
+    step of 0.
+    """
     if not is_log.any():
         return x + steps
     with np.errstate(over="ignore", under="ignore"):
@@ -44,7 +48,9 @@ def shift_where(is_log: NDArray[np.bool_], x: Array, steps: Array) -> Array:
 
 
 class Side(NamedTuple):
-    """From where a variable is measured: inwards from the vertex at its lower bound, or at its upper one if it has no other, (k,) each."""
+    """From where a variable is measured: inwards from the vertex at its lower bound, or at its upper one if it has no
+    other, (k,) each.
+    """
 
     sign: Array  # 1 at a lower bound, −1 at an upper one
     near: Array  # that bound
@@ -55,10 +61,12 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True)
 class Fold:
-    """ℝᵏ folded into a box: the identity inside, a parabola within a width of a bound, and mirrored beyond the parabola's vertex.
+    """ℝᵏ folded into a box: the identity inside, a parabola within a width of a bound, and mirrored beyond the
+    parabola's vertex.
 
-    The vertex is the bound, so that a function that is steep there looks quadratic to the search. (The shape is that of the package `cma`'s
-    BoundTransform; the widths here are parts of the box, so that scaling and shifting x changes nothing.)
+    The vertex is the bound, so that a function that is steep there looks quadratic to the search. (The shape is that of
+    the package `cma`'s BoundTransform; the widths here are parts of the box, so that scaling and shifting x changes
+    nothing.)
     """
 
     lower: Array  # (k,), −inf where open
@@ -76,7 +84,9 @@ class Fold:
         sign = np.where(has_lower, 1.0, -1.0)
         near = np.where(has_lower, self.lower, np.where(has_upper, self.upper, 0.0))
         far = np.where(has_lower & has_upper, self.upper, 0.0)
-        return Side(sign, near, near - sign * self.width, far, np.where(has_lower, self.upper - near + 2.0 * self.width, np.inf))
+        return Side(
+            sign, near, near - sign * self.width, far, np.where(has_lower, self.upper - near + 2.0 * self.width, np.inf)
+        )
 
     def _folded(self, u: Array) -> Array:
         """x (..., k) between the bounds or beyond, of variables that have one."""
@@ -91,8 +101,12 @@ class Fold:
         """A u (..., k) of x (..., k) between the bounds."""
         low, high = x - self.lower, self.upper - x
         with np.errstate(invalid="ignore"):
-            u = np.where(low < self.width, self.lower - self.width + 2 * np.sqrt(self.width) * np.sqrt(np.maximum(low, 0.0)), x)
-            return np.where(high < self.width, self.upper + self.width - 2 * np.sqrt(self.width) * np.sqrt(np.maximum(high, 0.0)), u)
+            u = np.where(
+                low < self.width, self.lower - self.width + 2 * np.sqrt(self.width) * np.sqrt(np.maximum(low, 0.0)), x
+            )
+            return np.where(
+                high < self.width, self.upper + self.width - 2 * np.sqrt(self.width) * np.sqrt(np.maximum(high, 0.0)), u
+            )
 
     def slopes(self, x: Array) -> Array:
         """dx/du (..., k) at x (..., k): 1 inside, 0 at a bound."""
@@ -107,7 +121,9 @@ def _parabola(distance: Array, turn: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """How a search point u (..., k) becomes the user's x (..., d): folded into the bounds, and never outside of them."""
+    """How a search point u (..., k) becomes the user's x (..., d): folded into the bounds, and never outside of
+    them.
+    """
 
     fold: Fold  # of the free variables, or their logarithms
     is_log: NDArray[np.bool_]  # (k,), x = exp(u)
@@ -120,7 +136,9 @@ class Space:
         return self._whole(self.fold(u))
 
     def _whole(self, v: Array) -> Array:
-        """The user's points x (..., d) of values v (..., k) of the free variables, logarithms where they are log-scaled."""
+        """The user's points x (..., d) of values v (..., k) of the free variables, logarithms where they are
+        log-scaled.
+        """
         x = exp_where(self.is_log, v) if self.is_log.any() else v
         if self.free.all():
             full = x
@@ -130,7 +148,9 @@ class Space:
         return np.clip(full, *self.box)  # rounding may not leave the box either
 
     def _inside(self, x: Array) -> Array:
-        """The free variables (..., k), or their logarithms, of the user's points x (..., d), taken at the bounds if they lie outside."""
+        """The free variables (..., k), or their logarithms, of the user's points x (..., d), taken at the bounds if
+        they lie outside.
+        """
         return log_where(self.is_log, np.clip(x[..., self.free], self.box[0][self.free], self.box[1][self.free]))
 
     @property
@@ -159,13 +179,17 @@ class Space:
         return self.fold.inverse(self._inside(x))
 
     def slopes(self, x: Array) -> Array:
-        """dx/du (..., k) at the user's points x (..., d): how far the free variables move with the searched ones; 0 at a bound."""
+        """dx/du (..., k) at the user's points x (..., d): how far the free variables move with the searched ones; 0 at
+        a bound.
+        """
         v = self._inside(x)
         return self.fold.slopes(v) * np.where(self.is_log, exp_where(self.is_log, v), 1.0)
 
 
 def bounded_space(lower: Array, upper: Array, deviations: Array, is_log: NDArray[np.bool_], x0: Array) -> Space:
-    """The space of a box (d,) each, in which variables with equal bounds are fixed; `deviations` (d,) say how wide an open one is."""
+    """The space of a box (d,) each, in which variables with equal bounds are fixed; `deviations` (d,) say how wide an
+    open one is.
+    """
     free = lower < upper
     with np.errstate(divide="ignore", invalid="ignore"):
         low = np.where(is_log, np.log(np.maximum(lower, 0.0)), lower)[free]

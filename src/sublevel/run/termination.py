@@ -12,17 +12,28 @@ import numpy as np
 from sublevel.engine.arrays import Array, value_class
 from sublevel.engine.families import Family
 from sublevel.engine.method import Info, Outcome
-from sublevel.run.noise_floor import INFORMATIVE, NARROW, UNINFORMATIVE, is_falling, longer_window, rank_scores, rank_signal, window_length
+from sublevel.run.noise_floor import (
+    INFORMATIVE,
+    NARROW,
+    UNINFORMATIVE,
+    is_falling,
+    longer_window,
+    rank_scores,
+    rank_signal,
+    window_length,
+)
 
 TOLX = 1e-11
 """A run has converged when every standard deviation is this fraction of its initial one."""
 EFFECT = 0.2
-"""A step of this many standard deviations changes a coordinate unless floats are too coarse: pycma's `noeffectcoord`."""
+"""A step of this many standard deviations changes a coordinate unless floats are too coarse: pycma's `noeffectcoord`.
+"""
 STAGNATION = (0.2, 20_000)
-"""Stagnation is judged from this part of a run's generations, and from no more than this many (Hansen, arXiv:1604.00772, appendix B.3).
+"""Stagnation is judged from this part of a run's generations, and from no more than this many (Hansen,
+arXiv:1604.00772, appendix B.3).
 
-How many it takes at least, and in which generation it may be found first, is as in the package `cma` 4: with a large sample on a rugged
-function a search makes no progress for hundreds of generations at the beginning.
+How many it takes at least, and in which generation it may be found first, is as in the package `cma` 4: with a large
+sample on a rugged function a search makes no progress for hundreds of generations at the beginning.
 """
 SLOW = 0.5
 """A search whose adapted rates are below this part of the usual ones is not tested for stagnation."""
@@ -31,13 +42,17 @@ CONDITION = 1e18
 GROWTH = 1e20
 """A run diverges when a standard deviation has grown by this factor."""
 HOPE = 1e-2
-"""A run is abandoned for the next one if its values differ by less than this part of their distance to the best value of earlier runs."""
+"""A run is abandoned for the next one if its values differ by less than this part of their distance to the best value
+of earlier runs.
+"""
 RESOLUTION = 256 * float(np.finfo(np.float64).eps)
 """Values that differ by less than this part of their size are equal up to rounding."""
 
 
 class Kind(NamedTuple):
-    """A kind of reason: its number, whether the run has found what it can find, and a message about the value it comes with."""
+    """A kind of reason: its number, whether the run has found what it can find, and a message about the value it comes
+    with.
+    """
 
     status: int
     is_success: bool
@@ -46,48 +61,81 @@ class Kind(NamedTuple):
 
 KINDS: Mapping[str, Kind] = {
     "ftarget": Kind(0, True, "the target was reached: fun = {value:.6g}"),
-    "tolx": Kind(1, True, "converged: all standard deviations are below `tolx`, or at most {value:.3g} of their initial values"),
-    "no_effect": Kind(2, True, "converged to floating-point precision: a step along the shortest axis no longer changes the mean"),
-    "collapsed_sample": Kind(3, True, "converged: all points of a sample were equal in {value:.0f} consecutive generations"),
-    "tolfun": Kind(4, True, "converged: recent values differ by at most {value:.3g}, which is within `tolfun` or rounding"),
-    "stagnation": Kind(5, False, "no improvement over {value:.0f} generations; the values may be noisy or the minimum may not be smooth"),
+    "tolx": Kind(
+        1, True, "converged: all standard deviations are below `tolx`, or at most {value:.3g} of their initial values"
+    ),
+    "no_effect": Kind(
+        2, True, "converged to floating-point precision: a step along the shortest axis no longer changes the mean"
+    ),
+    "collapsed_sample": Kind(
+        3, True, "converged: all points of a sample were equal in {value:.0f} consecutive generations"
+    ),
+    "tolfun": Kind(
+        4, True, "converged: recent values differ by at most {value:.3g}, which is within `tolfun` or rounding"
+    ),
+    "stagnation": Kind(
+        5,
+        False,
+        "no improvement over {value:.0f} generations; the values may be noisy or the minimum may not be smooth",
+    ),
     "ill_conditioned": Kind(
-        6, False, "the covariance has a condition number of {value:.3g}; rescale the variables, or a variable may have no influence"
+        6,
+        False,
+        "the covariance has a condition number of {value:.3g}; rescale the variables, or a variable may have no "
+        "influence",
     ),
     "diverged": Kind(
-        7, False, "a standard deviation grew by a factor of {value:.3g}; the objective may have no minimum, or `sigma0` is far too small"
+        7,
+        False,
+        "a standard deviation grew by a factor of {value:.3g}; the objective may have no minimum, or `sigma0` is far "
+        "too small",
     ),
     "run_budget": Kind(8, False, "the run used the {value:.0f} evaluations that the restart strategy gave it"),
     "unbounded": Kind(9, False, "the objective returned −inf, and no value is better"),
     "maxfevals": Kind(10, False, "the budget of {value:.0f} evaluations is used up; increase `maxfevals` to go on"),
     "maxiter": Kind(11, False, "the budget of {value:.0f} iterations is used up; increase `maxiter` to go on"),
     "callback": Kind(12, False, "stopped by the callback after {value:.0f} iterations"),
-    "flat": Kind(13, False, "all values were equal in {value:.0f} consecutive generations; if `x0` lies on a plateau, increase `sigma0`"),
+    "flat": Kind(
+        13,
+        False,
+        "all values were equal in {value:.0f} consecutive generations; if `x0` lies on a plateau, increase `sigma0`",
+    ),
     "too_narrow": Kind(
-        14, False, "a step changes no coordinate of the mean, and the standard deviations never decreased; increase `sigma0`"
+        14,
+        False,
+        "a step changes no coordinate of the mean, and the standard deviations never decreased; increase `sigma0`",
     ),
     "all_failed": Kind(
-        15, False, "no value was usable in {value:.0f} consecutive generations; check the objective near `x0`, or decrease `sigma0`"
+        15,
+        False,
+        "no value was usable in {value:.0f} consecutive generations; check the objective near `x0`, or decrease "
+        "`sigma0`",
     ),
     "no_selection": Kind(
         16,
         False,
-        "no point could be selected for {value:.0f} consecutive generations (sample too small or too many ties); increase `popsize`",
+        "no point could be selected for {value:.0f} consecutive generations (sample too small or too many ties); "
+        "increase `popsize`",
     ),
     "refused": Kind(
         17,
         False,
-        "a step would leave the range of floating-point numbers or make the covariance indefinite, in {value:.0f} consecutive generations; "
-        "the objective may be unbounded",
+        "a step would leave the range of floating-point numbers or make the covariance indefinite, in {value:.0f} "
+        "consecutive generations; the objective may be unbounded",
     ),
     "interrupted": Kind(18, False, "interrupted in iteration {value:.0f}; the result is the best found until then"),
-    "abandoned": Kind(19, False, "the best value stays {value:.2g} above that of an earlier run, and the values no longer change enough"),
+    "abandoned": Kind(
+        19,
+        False,
+        "the best value stays {value:.2g} above that of an earlier run, and the values no longer change enough",
+    ),
     "maxtime": Kind(20, False, "the time limit of {value:.6g} seconds is reached; increase `maxtime` to go on"),
     "noise_floor": Kind(
         21,
         True,
-        "converged to the noise of the objective: over {value:.0f} generations the values neither fell nor depended on the distance from "
-        "the mean; make the objective more precise (a tighter solver tolerance, more averaging), or go on with noise_floor=False",
+        "converged to the noise of the objective: over {value:.0f} generations the values neither fell nor depended "
+        "on the distance from the mean; make the objective more precise (a tighter solver tolerance, more averaging), "
+        "or go on with noise_floor=False",
     ),
 }
 """All reasons. Their numbers are the `status` of a result and do not change."""
@@ -231,12 +279,17 @@ class Standing:
     lowest: float = float("nan")  # of the best values of all generations
     highest: float = float("nan")
     signal: float = 1.0  # mean of `rank_signal` over about as many generations as the noise floor is judged from
-    was_informed: bool = False  # whether the order of values depended on the distance from the mean when the search was narrow
+    was_informed: bool = (
+        False  # whether the order of values depended on the distance from the mean when the search was narrow
+    )
     standstill: int = -1  # status of the reason why the last generations took no step; −1 if they did
     standing_for: int = 0  # generations
 
-    def after(self, theta: Family, info: Info, values: Array, points: Array, squares: Array | None, window: Window) -> Standing:
-        """The standing after a generation with values (n,), search points (n, k) and ‖z‖² (n,), whose values enter the window.
+    def after(
+        self, theta: Family, info: Info, values: Array, points: Array, squares: Array | None, window: Window
+    ) -> Standing:
+        """The standing after a generation with values (n,), search points (n, k) and ‖z‖² (n,), whose values enter the
+        window.
 
         Without ‖z‖² no noise floor is found.
         """
@@ -250,7 +303,9 @@ class Standing:
         generations = self.generations + 1
         if squares is not None:
             limits = lengths(d, n)
-            signal += (rank_signal(limits.scores, ranks, squares) - signal) * 2 / longer_window(limits.floor, generations)
+            signal += (
+                (rank_signal(limits.scores, ranks, squares) - signal) * 2 / longer_window(limits.floor, generations)
+            )
         was_informed = self.was_informed or (signal >= INFORMATIVE and self.is_narrow(theta))
         standstill, standing_for = self.standstill, self.standing_for
         if info.outcome or standstill >= 0:
@@ -278,12 +333,18 @@ class Standing:
 
 
 def find_reason(
-    standing: Standing, window: Window, tolerances: Tolerances, theta: Family, deviations: Array, n: int, pace: Callable[[], float]
+    standing: Standing,
+    window: Window,
+    tolerances: Tolerances,
+    theta: Family,
+    deviations: Array,
+    n: int,
+    pace: Callable[[], float],
 ) -> Reason | None:
     """The reason to end a run with samples of n points, None to go on. Changes nothing.
 
-    Without tolerances, it does not change when f is scaled, or x scaled or shifted. At a slow `pace` there is neither stagnation nor a
-    noise floor.
+    Without tolerances, it does not change when f is scaled, or x scaled or shifted. At a slow `pace` there is neither
+    stagnation nor a noise floor.
     """
     limits = lengths(standing.initial_deviations.size, n)
     reason = (
@@ -298,7 +359,9 @@ def find_reason(
 
 
 def converged(mean: Array, deviations: Array, initial_deviations: Array, tolx: float = 0.0) -> Reason | None:
-    """A reason from the width of the distribution, relative to where it began and to the spacing of floats, or by `tolx`."""
+    """A reason from the width of the distribution, relative to where it began and to the spacing of floats, or by
+    `tolx`.
+    """
     if deviations[0] <= tolx and np.all(deviations <= tolx):
         return Reason("tolx", float(np.max(deviations / initial_deviations)))
     if deviations[0] > TOLX * initial_deviations[0] and mean[0] + EFFECT * deviations[0] != mean[0]:
@@ -311,7 +374,9 @@ def converged(mean: Array, deviations: Array, initial_deviations: Array, tolx: f
 
 
 def _standstill(outcome: Any, points: Array) -> int:
-    """Status of the reason why a sample (n, k) led to no step. Equal values say nothing of f where all points are equal too."""
+    """Status of the reason why a sample (n, k) led to no step. Equal values say nothing of f where all points are equal
+    too.
+    """
     is_collapsed = outcome == Outcome.FLAT and bool((points == points[0]).all())
     return KINDS["collapsed_sample" if is_collapsed else STANDSTILLS[outcome]].status
 
@@ -326,17 +391,20 @@ def _stands_still(standing: Standing, deviations: Array) -> Reason | None:
 
 
 def _came_down(standing: Standing, deviations: Array) -> bool:
-    """Whether the equal values of a sample are the best ones of a run that has narrowed: it has converged, and began on no plateau."""
+    """Whether the equal values of a sample are the best ones of a run that has narrowed: it has converged, and began on
+    no plateau.
+    """
     low, high, best = standing.lowest, standing.highest, standing.latest
     is_best = best <= low or best - low <= RESOLUTION * abs(low) < np.inf
     return bool(low < high and is_best and np.all(deviations < standing.initial_deviations))
 
 
 def _equal_values(standing: Standing, window: Window, tolerances: Tolerances, limits: Lengths) -> Reason | None:
-    """The values of the sample and the best ones of recent generations are equal within `tolfun` or rounding, or hopeless.
+    """The values of the sample and the best ones of recent generations are equal within `tolfun` or rounding, or
+    hopeless.
 
-    Hopeless are values that differ by a hundredth of the distance to an earlier run's best value: at this pace it would take a hundred
-    times as long to get there.
+    Hopeless are values that differ by a hundredth of the distance to an earlier run's best value: at this pace it would
+    take a hundred times as long to get there.
     """
     best, spread = standing.latest, standing.spread
     lacks = best - standing.to_beat
@@ -353,7 +421,9 @@ def _equal_values(standing: Standing, window: Window, tolerances: Tolerances, li
 def _at_noise_floor(
     standing: Standing, window: Window, tolerances: Tolerances, theta: Family, n: int, pace: Callable[[], float]
 ) -> Reason | None:
-    """In a narrow search the order of the values has become random, and they do not fall either. Only their order matters."""
+    """In a narrow search the order of the values has become random, and they do not fall either. Only their order
+    matters.
+    """
     if not (standing.was_informed and standing.signal < UNINFORMATIVE and tolerances.noise_floor and theta.continuous):
         return None
     length = window_length(standing.initial_deviations.size, n, standing.generations)

@@ -24,14 +24,21 @@ class Beginning(NamedTuple):
 
 
 def warm_start(
-    points: Any, values: Any, *, gamma: float = 0.1, alpha: float = 0.1, log_scaled: Any = False, correlations: bool = True
+    points: Any,
+    values: Any,
+    *,
+    gamma: float = 0.1,
+    alpha: float = 0.1,
+    log_scaled: Any = False,
+    correlations: bool = True,
 ) -> Beginning:
-    """The distribution of the best `gamma` of points (n, d) by their values (n,), widened by `alpha` of the range of each variable.
+    """The distribution of the best `gamma` of points (n, d) by their values (n,), widened by `alpha` of the range of
+    each variable.
 
-    WS-CMA-ES (Nomura et al., AAAI 2021, arXiv:2012.06932) measures `alpha` in units of a box [0, 1]ᵈ; here that is the box around the
-    points, so that units do not matter. Variables that are `log_scaled` are looked at by their logarithm. Failed values (NaN, +inf)
-    do not count. Values from another, similar problem will do. Without `correlations`, `cov0` is None, as suits many variables and the
-    methods "sep-…" and "iso-…".
+    WS-CMA-ES (Nomura et al., AAAI 2021, arXiv:2012.06932) measures `alpha` in units of a box [0, 1]ᵈ; here that is the
+    box around the points, so that units do not matter. Variables that are `log_scaled` are looked at by their
+    logarithm. Failed values (NaN, +inf) do not count. Values from another, similar problem will do. Without
+    `correlations`, `cov0` is None, as suits many variables and the methods "sep-…" and "iso-…".
 
     >>> import numpy as np, sublevel as sl
     >>> tried = np.random.default_rng(1).uniform(-5, 5, (200, 3))
@@ -56,7 +63,9 @@ def warm_start(
     u = log_where(is_log, points)
     width = np.ptp(u, axis=0)
     if not np.all(width > 0):
-        raise ValueError(f"every variable must vary over the `points`, but {np.flatnonzero(width <= 0).tolist()} are constant.")
+        raise ValueError(
+            f"every variable must vary over the `points`, but {np.flatnonzero(width <= 0).tolist()} are constant."
+        )
     best = u[usable[np.argsort(values[usable], kind="stable")][: max(int(gamma * usable.size), 1)]]
     mean = best.mean(axis=0)
     spread = (best - mean) / width
@@ -69,8 +78,8 @@ def _correlations(spread: Array, alpha: float, deviations: Array) -> Array:
     """Correlations (d, d) of the rows of `spread` (n, d), widened by alpha, with standard deviations (d,)."""
     if deviations.size > LARGEST_MATRIX:
         raise ValueError(
-            f"correlations of {deviations.size} variables are a matrix too large to begin with; pass correlations=False, and search with a "
-            "method such as 'sep-cma'."
+            f"correlations of {deviations.size} variables are a matrix too large to begin with; pass "
+            "correlations=False, and search with a method such as 'sep-cma'."
         )
     cov = spread.T @ spread / len(spread) + alpha**2 * np.eye(deviations.size)
     correlations = cov / deviations / deviations[:, None]

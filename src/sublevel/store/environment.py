@@ -10,7 +10,13 @@ from typing import Any, cast
 
 import numpy as np
 
-THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
+THREAD_VARIABLES = (
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "OMP_NUM_THREADS",
+)
 """Environment variables for the number of BLAS threads, in order of precedence."""
 HOST = "host"
 """The entry that does not influence results."""
@@ -51,7 +57,10 @@ def blas_threads() -> int:
     except ModuleNotFoundError:
         return _threads_from_environment()
     pools = cast(list[dict[str, Any]], cast(Any, threadpoolctl).threadpool_info())
-    return max((int(pool["num_threads"]) for pool in pools if pool.get("user_api") == "blas"), default=_threads_from_environment())
+    return max(
+        (int(pool["num_threads"]) for pool in pools if pool.get("user_api") == "blas"),
+        default=_threads_from_environment(),
+    )
 
 
 def _threads_from_environment() -> int:

@@ -8,23 +8,29 @@ from pathlib import Path
 
 
 class StoreError(RuntimeError):
-    """A file that cannot be used: damaged, forged, of another version, in use by another process, or not a stored run."""
+    """A file that cannot be used: damaged, forged, of another version, in use by another process, or not a stored
+    run.
+    """
 
 
 FULL = "the disk is full: {path} could not be written. Free some space, then resume the run; earlier data are intact."
 WRITING = (
-    "{path} could not be written ({error}): the disk may be full or failing, or a limit on the size of files (`ulimit -f`) or a quota is "
-    "reached. Resolve this, then resume the run; earlier data are intact."
+    "{path} could not be written ({error}): the disk may be full or failing, or a limit on the size of files (`ulimit "
+    "-f`) or a quota is reached. Resolve this, then resume the run; earlier data are intact."
 )
 READONLY = (
-    "{path} cannot be written: the file, its directory or the file system is read-only ({error}). Make it writable, or copy the file, "
-    "together with {path}-wal if it exists, to a writable directory; then resume the run."
+    "{path} cannot be written: the file, its directory or the file system is read-only ({error}). Make it writable, "
+    "or copy the file, together with {path}-wal if it exists, to a writable directory; then resume the run."
 )
 OPENING = (
-    "{path} cannot be opened ({error}): check the permissions of the file and its directory, and the limit of open files (`ulimit -n`)."
+    "{path} cannot be opened ({error}): check the permissions of the file and its directory, and the limit of "
+    "open files (`ulimit -n`)."
 )
 LOCKED = "{path} is locked by another program ({error}). Close that program, then try again."
-READING = "{path} cannot be read ({error}): the disk or the connection to it is failing. Copy the file to another disk, then try again."
+READING = (
+    "{path} cannot be read ({error}): the disk or the connection to it is failing. Copy the file to another "
+    "disk, then try again."
+)
 MEMORY = "there is not enough memory for {path} ({error})."
 DAMAGED = "{path} cannot be used, it may be damaged: {error}"
 NO_PLACE = "cannot write {path}: {error}. Choose an existing directory with enough space."

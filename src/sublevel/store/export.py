@@ -23,7 +23,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def export(evaluations: Evaluations, file: Path, names: Sequence[str] | None = None, force: bool = True) -> None:
-    """Write one row per evaluation: run, iteration, index, value and the variables, which are named x0, x1, … if `names` is None.
+    """Write one row per evaluation: run, iteration, index, value and the variables, which are named x0, x1, … if
+    `names` is None.
 
     With `force` an existing file is overwritten, but never a stored run. Symbolic links are not followed.
     """
@@ -74,7 +75,8 @@ def write_parquet(evaluations: Evaluations, file: Path, names: Sequence[str]) ->
         import pyarrow.parquet as parquet
     except ModuleNotFoundError as error:
         raise StoreError(
-            "Parquet needs pyarrow, which is not installed: pip install 'sublevel[parquet]'. CSV needs no further package."
+            "Parquet needs pyarrow, which is not installed: pip install 'sublevel[parquet]'. CSV needs no further "
+            "package."
         ) from error
     arrow: Any = pyarrow
     kinds = [arrow.int64()] * 3 + [arrow.float64()] * (1 + evaluations.dimension)
@@ -99,7 +101,9 @@ def _groups(evaluations: Evaluations) -> Iterator[tuple[slice, Array]]:
 
 
 def write_npz(evaluations: Evaluations, file: Path, names: Sequence[str]) -> None:
-    """Write arrays for `numpy.load`: run, iteration, index, value, the points x (n, d), and the names of the variables."""
+    """Write arrays for `numpy.load`: run, iteration, index, value, the points x (n, d), and the names of the
+    variables.
+    """
     with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
         for name, column in zip(("run", "iteration", "index", "value"), _keys(evaluations), strict=True):
             with archive.open(f"{name}.npy", "w") as stream:

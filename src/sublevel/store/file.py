@@ -1,7 +1,8 @@
 """The SQLite file of a run: its tables, how it is opened, and when it is refused.
 
-Readers open it read-only. Its application id, version and schema are checked before anything else is read, and every row has a checksum.
-Sizes declared in the file are not trusted: a blob is never larger than the file, and arrays are read into templates of known layout.
+Readers open it read-only. Its application id, version and schema are checked before anything else is read, and every
+row has a checksum. Sizes declared in the file are not trusted: a blob is never larger than the file, and arrays are
+read into templates of known layout.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ LONGEST_FACTS = 2**24
 LARGEST_BLOB = 10**9
 """Most bytes of a value in SQLite by default."""
 LARGE_ROWS = 2**18
-"""Bytes of a generation from which the file has large pages. They are written faster, but waste space with small rows."""
+"""Bytes of a generation from which the file has large pages. They are written faster, but waste space with small rows.
+"""
 LONGEST_LOG = 2**25
 """Bytes of the write-ahead log from which SQLite moves it into the file, which waits for the disk twice."""
 SIDE_FILES = ("-wal", "-shm", "-journal")
@@ -38,22 +40,26 @@ BUSY = 5000
 """Milliseconds to wait for a reader."""
 
 SCHEMA = {
-    "parts": "CREATE TABLE parts (name TEXT PRIMARY KEY, facts TEXT NOT NULL, layout TEXT NOT NULL, data BLOB NOT NULL, "
-    "origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    "restarts": "CREATE TABLE restarts (number INTEGER PRIMARY KEY, spent INTEGER NOT NULL, reasons TEXT NOT NULL, run TEXT NOT NULL, "
-    "origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    "snapshots": "CREATE TABLE snapshots (nfev INTEGER PRIMARY KEY, run INTEGER NOT NULL, layout TEXT NOT NULL, data BLOB NOT NULL, "
-    "origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    "generations": "CREATE TABLE generations (iteration INTEGER PRIMARY KEY, run INTEGER NOT NULL, popsize INTEGER NOT NULL, "
-    "numbers BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    "evaluations": "CREATE TABLE evaluations (iteration INTEGER NOT NULL, place INTEGER NOT NULL, run INTEGER NOT NULL, "
-    "points BLOB NOT NULL, vals BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (iteration, place))",
-    "samples": "CREATE TABLE samples (iteration INTEGER PRIMARY KEY, place INTEGER NOT NULL, size INTEGER NOT NULL, state TEXT NOT NULL, "
-    "layout TEXT NOT NULL, data BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    "failures": "CREATE TABLE failures (iteration INTEGER NOT NULL, place INTEGER NOT NULL, size INTEGER NOT NULL, kind TEXT NOT NULL, "
-    "what TEXT NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (iteration, place))",
+    "parts": "CREATE TABLE parts (name TEXT PRIMARY KEY, facts TEXT NOT NULL, layout TEXT NOT NULL, data BLOB NOT "
+    "NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
+    "restarts": "CREATE TABLE restarts (number INTEGER PRIMARY KEY, spent INTEGER NOT NULL, reasons TEXT NOT NULL, "
+    "run TEXT NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
+    "snapshots": "CREATE TABLE snapshots (nfev INTEGER PRIMARY KEY, run INTEGER NOT NULL, layout TEXT NOT NULL, data "
+    "BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
+    "generations": "CREATE TABLE generations (iteration INTEGER PRIMARY KEY, run INTEGER NOT NULL, popsize INTEGER "
+    "NOT NULL, numbers BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
+    "evaluations": "CREATE TABLE evaluations (iteration INTEGER NOT NULL, place INTEGER NOT NULL, run INTEGER NOT "
+    "NULL, points BLOB NOT NULL, vals BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY "
+    "(iteration, place))",
+    "samples": "CREATE TABLE samples (iteration INTEGER PRIMARY KEY, place INTEGER NOT NULL, size INTEGER NOT NULL, "
+    "state TEXT NOT NULL, layout TEXT NOT NULL, data BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
+    "failures": "CREATE TABLE failures (iteration INTEGER NOT NULL, place INTEGER NOT NULL, size INTEGER NOT NULL, "
+    "kind TEXT NOT NULL, what TEXT NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (iteration, "
+    "place))",
 }
-"""The tables. Arrays are bytes of little-endian float64; `origin` identifies the run, and `crc` is the checksum of all other columns."""
+"""The tables. Arrays are bytes of little-endian float64; `origin` identifies the run, and `crc` is the checksum of all
+other columns.
+"""
 COLUMNS = {
     "parts": (str, str, str, bytes),
     "restarts": (int, int, str, str),
@@ -71,8 +77,12 @@ Change = tuple[str, Sequence[Row]]
 
 
 def with_checksum(*columns: Any) -> Row:
-    """Append the checksum to a row: the CRC-32 of all integers and of the lengths of the other columns, followed by their contents."""
-    crc = zlib.crc32(struct.pack(f"<{len(columns)}q", *[column if type(column) is int else len(column) for column in columns]))
+    """Append the checksum to a row: the CRC-32 of all integers and of the lengths of the other columns, followed by
+    their contents.
+    """
+    crc = zlib.crc32(
+        struct.pack(f"<{len(columns)}q", *[column if type(column) is int else len(column) for column in columns])
+    )
     for column in columns:
         if type(column) is not int:
             crc = zlib.crc32(column.encode() if type(column) is str else column, crc)
@@ -137,9 +147,12 @@ class File:
             raise StoreError(f"{self.path} is not a stored run of sublevel.")
         if version != VERSION:
             raise StoreError(
-                f"{self.path} has format version {version}, but this sublevel reads format {VERSION}. Use the version that wrote it."
+                f"{self.path} has format version {version}, but this sublevel reads format {VERSION}. Use the version "
+                "that wrote it."
             )
-        found = self._connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT 20").fetchall()
+        found = self._connection.execute(
+            "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT 20"
+        ).fetchall()
         if sorted(found) != sorted(("table", name, sql) for name, sql in SCHEMA.items()):
             raise StoreError(f"{self.path} is damaged: its tables are not those of a stored run.")
 
@@ -175,11 +188,14 @@ class File:
             for row in self._connection.execute(f"SELECT * FROM {table} {condition}", arguments):
                 columns, origin = row[:-2], row[-2]
                 if tuple(map(type, row[:-1])) != (*types, int) or with_checksum(*columns, origin)[-1] != row[-1]:
-                    raise StoreError(f"{self.path} is damaged: the row {str(row[0])[:40]!r} of {table} has a wrong checksum.")
+                    raise StoreError(
+                        f"{self.path} is damaged: the row {str(row[0])[:40]!r} of {table} has a wrong checksum."
+                    )
                 if origin != self.origin:
                     raise StoreError(
-                        f"{self.path} is damaged: the row {str(row[0])[:40]!r} of {table} belongs to another run. A write-ahead log "
-                        f"({self.path.name}-wal) of that run may have been next to this file when it was opened."
+                        f"{self.path} is damaged: the row {str(row[0])[:40]!r} of {table} belongs to another run. A "
+                        f"write-ahead log ({self.path.name}-wal) of that run may have been next to this file when it "
+                        "was opened."
                     )
                 yield columns
 
@@ -230,7 +246,9 @@ class File:
                 self._connection.execute("PRAGMA busy_timeout = 200")
                 self._connection.execute("PRAGMA synchronous = NORMAL")
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                self._connection.execute("PRAGMA synchronous = OFF")  # everything is on the disk; only the header changes
+                self._connection.execute(
+                    "PRAGMA synchronous = OFF"
+                )  # everything is on the disk; only the header changes
                 self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
 
@@ -247,7 +265,8 @@ def create(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int = 409
         _sync(path.resolve().parent)
     except FileExistsError:
         raise StoreError(
-            f"{path} exists already. Continue a stored run with `sublevel.resume` or `sublevel resume`; for a new run choose another name."
+            f"{path} exists already. Continue a stored run with `sublevel.resume` or `sublevel resume`; for a new run "
+            "choose another name."
         ) from None
     except (OSError, sqlite3.Error) as error:
         raise store_error(path, error) from error
@@ -263,9 +282,9 @@ def _check_new(path: Path) -> None:
     for end in SIDE_FILES:
         if os.path.lexists(side := side_file(path, end)):
             raise StoreError(
-                f"{side} is left over from another run, whose file {path} no longer exists; SQLite would add its contents to the new file. "
-                f"Delete {side}, or choose another name. It may contain the last evaluations of that run: if you "
-                "still have its file, restore it and resume the run."
+                f"{side} is left over from another run, whose file {path} no longer exists; SQLite would add its "
+                f"contents to the new file. Delete {side}, or choose another name. It may contain the last evaluations "
+                "of that run: if you still have its file, restore it and resume the run."
             )
 
 
@@ -337,7 +356,12 @@ def _connect(path: Path, writing: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=BUSY / 1000, check_same_thread=False)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_BLOB)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    for setting in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0", f"query_only = {'OFF' if writing else 'ON'}"):
+    for setting in (
+        "trusted_schema = OFF",
+        "cell_size_check = ON",
+        "mmap_size = 0",
+        f"query_only = {'OFF' if writing else 'ON'}",
+    ):
         connection.execute(f"PRAGMA {setting}")
     return connection
 

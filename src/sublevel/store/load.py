@@ -38,7 +38,9 @@ class StoredRun:
 
     @property
     def points(self) -> Array:
-        """All points that were evaluated (n, d), in the order of the search. Those of a large run are read from its file when asked for."""
+        """All points that were evaluated (n, d), in the order of the search. Those of a large run are read from its
+        file when asked for.
+        """
         return self.evaluations.points
 
     @property
@@ -52,8 +54,8 @@ class StoredRun:
         Returns
         -------
         pandas.DataFrame or structured numpy.ndarray
-            A row for each evaluation, with the columns ``run``, ``iteration``, ``index`` (in its generation), ``value``, and the
-            variables by their names, x0, x1 and so on if they have none.
+            A row for each evaluation, with the columns ``run``, ``iteration``, ``index`` (in its generation),
+            ``value``, and the variables by their names, x0, x1 and so on if they have none.
         """
         found = self.evaluations
         keys = {"run": found.run, "iteration": found.iteration, "index": found.place, "value": found.values}
@@ -76,7 +78,10 @@ class StoredRun:
             "state": result.message if result.reasons else "not ended",
             "spent": f"nfev {result.nfev}, nit {result.nit}, restarts {result.restarts}",
         }
-        return Summary(f"StoredRun: {self.path}, {counted(result.x.size, 'variable')}, {counted(len(self.values), 'evaluation')}", facts)
+        return Summary(
+            f"StoredRun: {self.path}, {counted(result.x.size, 'variable')}, {counted(len(self.values), 'evaluation')}",
+            facts,
+        )
 
     def export(self, file: str | Path) -> None:
         """Write all evaluations to a .csv, .parquet or .npz file; .npz suits many variables."""
@@ -85,7 +90,9 @@ class StoredRun:
     def warm_start(self, *, gamma: float = 0.1, alpha: float = 0.1, correlations: bool = True) -> Beginning:
         """Where to begin another search, by `sublevel.warm_start` from the evaluations of this one."""
         log_scaled = False if self.log_scaled is None else self.log_scaled
-        return warm_start(self.points, self.values, gamma=gamma, alpha=alpha, log_scaled=log_scaled, correlations=correlations)
+        return warm_start(
+            self.points, self.values, gamma=gamma, alpha=alpha, log_scaled=log_scaled, correlations=correlations
+        )
 
 
 def load(store: str | Path) -> StoredRun:
@@ -111,7 +118,8 @@ def load(store: str | Path) -> StoredRun:
 
 
 def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, failures: Failures) -> Result:
-    """The result as `minimize` would return it now: as of the last checkpoint, and with the best of what was evaluated since.
+    """The result as `minimize` would return it now: as of the last checkpoint, and with the best of what was evaluated
+    since.
 
     `optimizer` is the `sketch` of the run, which is brought to that state.
     """
@@ -122,7 +130,9 @@ def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, fa
     first = first_row(found.iteration, optimizer.nit + 1)  # evaluated after the checkpoint
     since = found.values[first:]
     if since.size:
-        result.update(nfev=result.nfev + since.size, nit=int(found.iteration[-1]) - (1 if _is_open(reading, found) else 0))
+        result.update(
+            nfev=result.nfev + since.size, nit=int(found.iteration[-1]) - (1 if _is_open(reading, found) else 0)
+        )
         if np.any(~np.isnan(since)) and not result.fun <= (best := np.nanmin(since)):
             x = found.point(first + int(np.nanargmin(since)))
             result.update(fun=float(best), x=x, success=False, message=message(reasons))

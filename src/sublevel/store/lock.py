@@ -28,7 +28,8 @@ class Lock:
             if time.monotonic() > until:
                 self.close()
                 raise StoreError(
-                    f"{path} is in use by another process. Wait until it ends, or stop it; `sublevel watch {path}` shows its progress."
+                    f"{path} is in use by another process. Wait until it ends, or stop it; `sublevel watch {path}` "
+                    "shows its progress."
                 )
             time.sleep(0.005)
         os.register_at_fork(after_in_child=partial(_close_in_child, self))
@@ -59,13 +60,16 @@ def _close_in_child(lock: Lock) -> None:
 
 
 def _validate_single_name(path: Path, file: int) -> None:
-    """Raise StoreError if the file has hard links: SQLite keeps one log per name, and each would miss the data of the other."""
+    """Raise StoreError if the file has hard links: SQLite keeps one log per name, and each would miss the data of the
+    other.
+    """
     if os.fstat(file).st_nlink > 1:
         _remove_temporary_name(path.resolve(), file)
     if (names := os.fstat(file).st_nlink) > 1:
         raise StoreError(
-            f"{path} is one of {names} hard links to a file; writing to one of them would damage the run for the others. Copy the file "
-            "and resume the copy, or delete the other links. If one of them has a file with the suffix -wal next to it, keep that link."
+            f"{path} is one of {names} hard links to a file; writing to one of them would damage the run for the "
+            "others. Copy the file and resume the copy, or delete the other links. If one of them has a file with the "
+            "suffix -wal next to it, keep that link."
         )
 
 
@@ -90,7 +94,9 @@ def is_locked(path: Path) -> bool:
 def validate_locks_available() -> None:
     """Raise StoreError on a system without `flock`."""
     if importlib.util.find_spec("fcntl") is None:  # pragma: no cover
-        raise StoreError(f"stored runs need `flock`, which Linux and macOS have and this system ({sys.platform}) does not.")
+        raise StoreError(
+            f"stored runs need `flock`, which Linux and macOS have and this system ({sys.platform}) does not."
+        )
 
 
 def _try_lock(file: int, exclusive: bool) -> bool:

@@ -1,8 +1,9 @@
 """Check that the objective of a resumed run is the original one.
 
-One stored point is evaluated again. A deterministic objective returns the stored value, up to rounding. Otherwise the point is evaluated
-once more: if both new values agree, the objective is another one; if they differ, it is noisy. With noise, the values of a generation
-differ at least as much as repeated evaluations of a point, so the spread of a stored generation limits the difference.
+One stored point is evaluated again. A deterministic objective returns the stored value, up to rounding. Otherwise the
+point is evaluated once more: if both new values agree, the objective is another one; if they differ, it is noisy. With
+noise, the values of a generation differ at least as much as repeated evaluations of a point, so the spread of a stored
+generation limits the difference.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from sublevel.store.samples import SampleForm, StoredPoints
 SAME = 1e-6
 """Relative difference that another machine or batch size may cause."""
 CANCELLED = 1e-3
-"""Difference, relative to the spread of a generation, that does not matter to the search: values near 0 may suffer from cancellation."""
+"""Difference, relative to the spread of a generation, that does not matter to the search: values near 0 may suffer from
+cancellation.
+"""
 ROUNDED = 1e-12
 """Difference, relative to the values of the first generation, that rounding may cause."""
 TOO_FAR = 100.0
@@ -78,7 +81,9 @@ def _stored_point(stored: StoredPoints, rows: list[Row], number: int) -> Array:
 
 @dataclass(slots=True)
 class ProbingEvaluator:
-    """An evaluator that first evaluates the stored point again and raises StoreError if the objective is another one."""
+    """An evaluator that first evaluates the stored point again and raises StoreError if the objective is another
+    one.
+    """
 
     inner: Evaluator
     probe: Probe
@@ -102,18 +107,20 @@ class ProbingEvaluator:
         apart = min(abs(first - probe.value), abs(second - probe.value))
         observed = f"{self.path}: the objective now returns {first!r} at a point whose stored value is {probe.value!r}"
         if np.isnan(first) or np.isnan(second):
-            warnings.warn(f"{observed} and then {second!r}, so it could not be compared with the original one.", stacklevel=2)
+            warnings.warn(
+                f"{observed} and then {second!r}, so it could not be compared with the original one.", stacklevel=2
+            )
         elif first == second:
             raise StoreError(f"{observed}, twice: it is not the original objective. {REMEDY}")
         elif apart > TOO_FAR * max(probe.spread, abs(first - second)):
             raise StoreError(
-                f"{observed} and then {second!r}. The values of a generation differ by only {probe.spread:.3g}, so this is not noise: it "
-                f"is not the original objective. {REMEDY}"
+                f"{observed} and then {second!r}. The values of a generation differ by only {probe.spread:.3g}, so "
+                f"this is not noise: it is not the original objective. {REMEDY}"
             )
         elif apart > max(probe.spread, abs(first - second)):
             warnings.warn(
-                f"{observed} and then {second!r}: it is noisy, and the difference exceeds that of the values of a generation, "
-                f"{probe.spread:.3g}. It may not be the original objective. Pass check=False if it is.",
+                f"{observed} and then {second!r}: it is noisy, and the difference exceeds that of the values of a "
+                f"generation, {probe.spread:.3g}. It may not be the original objective. Pass check=False if it is.",
                 stacklevel=2,
             )
 

@@ -31,7 +31,14 @@ from sublevel.store.recorder import memory_of, without_memory
 from sublevel.store.rng_state import state_like
 from sublevel.store.samples import SampleForm, StoredPoints
 from sublevel.store.serialize import FormatError, unpacked
-from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings, check_size, checked_settings, unpacked_problem
+from sublevel.store.settings import (
+    LARGEST_GENERATION,
+    Problem,
+    Settings,
+    check_size,
+    checked_settings,
+    unpacked_problem,
+)
 
 NUMBERS = 6
 """Of a generation: evaluations, best value so far and of it, largest standard deviation, median value, and the time."""
@@ -82,7 +89,9 @@ class Reading:
         return self.file.path
 
     def run_state(self, optimizer: Optimizer, memory: bool = True) -> RunState:
-        """The stored state of an optimizer with this configuration, decoded by the type and the shapes of its first state."""
+        """The stored state of an optimizer with this configuration, decoded by the type and the shapes of its first
+        state.
+        """
         template = optimizer.run_state
         theta = template.search.theta
         best = replace(template.best, theta=theta if self.facts.get("has_theta_of_best") is True else None)
@@ -134,11 +143,15 @@ class Reading:
             raise StoreError(f"{self.path} is damaged: generations are missing or not as they should be.")
         table = np.frombuffer(b"".join(row[3] for row in rows)).reshape(-1, NUMBERS)
         runs, sizes = (np.array([row[column] for row in rows], dtype=np.int64) for column in (1, 2))
-        popsizes = sizes - (self.settings.evaluate_x0 * (np.arange(len(sizes)) == 0))  # the start came with the first generation
+        popsizes = sizes - (
+            self.settings.evaluate_x0 * (np.arange(len(sizes)) == 0)
+        )  # the start came with the first generation
         return StoredGenerations(Generations(table[:, :4].copy(), runs, popsizes), table[:, 4], table[:, 5], sizes)
 
     def last_generation(self) -> tuple[tuple[Array, int], int]:
-        """The numbers and the run of the last generation, all NaN and 0 if there is none; and the values that came since."""
+        """The numbers and the run of the last generation, all NaN and 0 if there is none; and the values that came
+        since.
+        """
         count, last = self.file.last("generations")
         loose = self.file.evaluations_after(last)
         for _, run, _, numbers in self.file.rows("generations", "WHERE iteration = ?", (last,)):
@@ -167,7 +180,10 @@ class Reading:
         except FormatError as misfit:
             raise unfit(self.path, misfit) from None
         history = History.restored(optimizer.start, snapshots, pace, stored.generations, endings)
-        history.theta_of_best, history.adapts_rates = optimizer.theta_of_best, AdaptiveRates.__name__ in self.settings.parts
+        history.theta_of_best, history.adapts_rates = (
+            optimizer.theta_of_best,
+            AdaptiveRates.__name__ in self.settings.parts,
+        )
         return history
 
 
@@ -177,7 +193,9 @@ def unfit(path: Path, misfit: FormatError) -> StoreError:
 
 
 def restored(reading: Reading, optimizer: Optimizer, whole: bool = True) -> History:
-    """Bring an optimizer that begins to where the stored one was, and its history; without what only driving needs unless `whole`."""
+    """Bring an optimizer that begins to where the stored one was, and its history; without what only driving needs
+    unless `whole`.
+    """
     state = reading.run_state(optimizer, memory=whole)
     try:
         runs, endings = reading.finished_runs()
@@ -189,7 +207,9 @@ def restored(reading: Reading, optimizer: Optimizer, whole: bool = True) -> Hist
     stored = reading.generations(state.nit if whole else None)
     sizes, mine = stored.sizes, stored.generations.runs == state.restarts
     if state.nit > len(sizes) or int(np.sum(sizes[: state.nit])) != state.nfev:
-        raise StoreError(f"{reading.path} is damaged: its generations have not as many evaluations as its checkpoint says.")
+        raise StoreError(
+            f"{reading.path} is damaged: its generations have not as many evaluations as its checkpoint says."
+        )
     optimizer.resume_from(state, runs, endings, stored.generations.table[mine, 2], stored.medians[mine])
     optimizer.rng.bit_generator.state = rng_state
     return reading.history(optimizer, stored, endings)
@@ -198,7 +218,15 @@ def restored(reading: Reading, optimizer: Optimizer, whole: bool = True) -> Hist
 def check_run_state(state: RunState, d: int) -> None:
     """Raise an error for numbers that no run of d variables can have."""
     standing, size = state.standing, state.run.popsize
-    counts = (state.began, state.nfev, state.nit, state.restarts, state.best.run, standing.generations, standing.standing_for)
+    counts = (
+        state.began,
+        state.nfev,
+        state.nit,
+        state.restarts,
+        state.best.run,
+        standing.generations,
+        standing.standing_for,
+    )
     if min(counts) < 0 or max(counts) >= 2**53 or state.began > state.nfev or standing.generations > state.nit:
         raise FormatError("its checkpoint has counts out of range")
     if size < 2 or 8 * size * d > LARGEST_GENERATION:
@@ -261,7 +289,9 @@ def ending(file: File) -> dict[str, float]:
 
 
 def fingerprint(path: Path) -> str:
-    """SHA-256 of all that a run came to: state, generator, generations, snapshots and evaluations. Times and settings do not count."""
+    """SHA-256 of all that a run came to: state, generator, generations, snapshots and evaluations. Times and settings
+    do not count.
+    """
     digest, file = sha256(), File(path)
     try:
         for name in ("checkpoint", "memory"):
@@ -269,7 +299,12 @@ def fingerprint(path: Path) -> str:
             digest.update(repr(sorted(facts.items())).encode() + layout.encode() + data)
         for iteration, run, popsize, numbers in file.rows("generations", "ORDER BY iteration"):
             digest.update(repr((iteration, run, popsize)).encode() + numbers[:-8])
-        for table, order in (("restarts", "number"), ("snapshots", "nfev"), ("samples", "iteration"), ("evaluations", "iteration, place")):
+        for table, order in (
+            ("restarts", "number"),
+            ("snapshots", "nfev"),
+            ("samples", "iteration"),
+            ("evaluations", "iteration, place"),
+        ):
             for row in file.rows(table, f"ORDER BY {order}"):
                 digest.update(repr([len(column) if type(column) is bytes else column for column in row]).encode())
                 for column in row:
@@ -282,7 +317,9 @@ def fingerprint(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Evaluations:
-    """All evaluations that were stored when a file was read, in the order of the search. Of many, the points stay in the file."""
+    """All evaluations that were stored when a file was read, in the order of the search. Of many, the points stay in
+    the file.
+    """
 
     path: Path
     form: SampleForm
@@ -332,7 +369,9 @@ class Evaluations:
             raise StoreError(f"{self.path} has changed since it was read: evaluations are missing.")
 
     def _known_parts(self, stored: StoredPoints, row: Row, begin: int) -> Iterator[Array]:
-        """Those points (m, d) of a stored row that were there when the file was read, the next ones from `begin` on, piece by piece."""
+        """Those points (m, d) of a stored row that were there when the file was read, the next ones from `begin` on,
+        piece by piece.
+        """
         iteration, place, _, points, values = row
         if len(points) not in (0, self.dimension * len(values)):
             raise StoreError(f"{self.path} is damaged: its points do not have {self.dimension} variables.")
@@ -365,7 +404,9 @@ class Stretch(NamedTuple):
 
 
 def stretches(reading: Reading, sizes: NDArray[np.int_], form: SampleForm) -> Iterator[Stretch]:
-    """All evaluations in the order of the search, each with its checksum; those of the told generations, of these sizes, are complete."""
+    """All evaluations in the order of the search, each with its checksum; those of the told generations, of these
+    sizes, are complete.
+    """
     d, last, end, stored = reading.problem.x0.size, 0, 0, StoredPoints(reading.file, form)
     for row in reading.file.rows("evaluations", "ORDER BY iteration, place"):
         iteration, place, run, points, values = row
@@ -385,7 +426,9 @@ def _check_complete(path: Path, iteration: int, count: int, sizes: NDArray[np.in
     """A told generation has as many evaluations as it must have, and no other one is missing before the following."""
     is_short = 0 < iteration <= len(sizes) and count != sizes[iteration - 1]
     if is_short or (following != iteration + 1 and iteration < len(sizes)):
-        raise StoreError(f"{path} is damaged: evaluations of generation {iteration if is_short else iteration + 1} are missing.")
+        raise StoreError(
+            f"{path} is damaged: evaluations of generation {iteration if is_short else iteration + 1} are missing."
+        )
 
 
 def evaluations(reading: Reading, form: SampleForm) -> tuple[Evaluations, Failures]:
@@ -405,8 +448,12 @@ def evaluations(reading: Reading, form: SampleForm) -> tuple[Evaluations, Failur
     return _joined(reading.path.resolve(), form, keys, values, kept), failures
 
 
-def _joined(path: Path, form: SampleForm, keys: list[tuple[int, int, int]], values: list[Array], points: Array | None) -> Evaluations:
-    """Evaluations from the keys (run, iteration, place) and values of stretches, the first of the values empty, and points (n, d)."""
+def _joined(
+    path: Path, form: SampleForm, keys: list[tuple[int, int, int]], values: list[Array], points: Array | None
+) -> Evaluations:
+    """Evaluations from the keys (run, iteration, place) and values of stretches, the first of the values empty, and
+    points (n, d).
+    """
     sizes = np.array([len(part) for part in values[1:]], dtype=np.int64)
     table = np.array(keys, dtype=np.int64).reshape(-1, 3)
     begins = np.cumsum(sizes) - sizes
@@ -469,6 +516,9 @@ def stored_failures(reading: Reading, sizes: NDArray[np.int_], form: SampleForm)
 def driver(file: File) -> dict[str, str]:
     """On what the run was driven last, as text by name."""
     facts = file.part("driver")[0]
-    if not all(isinstance(text, str) and text.isprintable() and len(text) <= LONGEST for text in facts.values()) or len(facts) > 100:
+    if (
+        not all(isinstance(text, str) and text.isprintable() and len(text) <= LONGEST for text in facts.values())
+        or len(facts) > 100
+    ):
         raise StoreError(f"{file.path} is damaged: what it says of its driver is not as it should be.")
     return facts

@@ -1,8 +1,9 @@
 """Keeping a run: every value when it arrives, a row for each generation, and the state now and then.
 
-A value is written at once as long as writing takes less than a small share of the time; what comes faster is written together, and
-nothing waits longer than `LONGEST_WAIT`. What is written survives the death of the process. It also survives the loss of power where
-syncing takes less than a still smaller share of the time: always, if the objective takes a second.
+A value is written at once as long as writing takes less than a small share of the time; what comes faster is written
+together, and nothing waits longer than `LONGEST_WAIT`. What is written survives the death of the process. It also
+survives the loss of power where syncing takes less than a still smaller share of the time: always, if the objective
+takes a second.
 """
 
 from __future__ import annotations
@@ -28,7 +29,17 @@ from sublevel.run.optimizer import Optimizer
 from sublevel.run.state import RunState
 from sublevel.store.environment import environment
 from sublevel.store.errors import StoreError
-from sublevel.store.file import LARGE_ROWS, LARGEST_BLOB, LONGEST_FACTS, Change, File, Row, create, insert_rows, side_file
+from sublevel.store.file import (
+    LARGE_ROWS,
+    LARGEST_BLOB,
+    LONGEST_FACTS,
+    Change,
+    File,
+    Row,
+    create,
+    insert_rows,
+    side_file,
+)
 from sublevel.store.lock import Lock
 from sublevel.store.rng_state import KINDS, plain_state
 from sublevel.store.samples import ROUNDING, Sample, SampleForm, StoredPoints, is_redrawn
@@ -46,7 +57,9 @@ LONGEST_WAIT = 0.05
 REPLAY = 0.25
 """Seconds of own work after which the state is kept, so that no more has to be repeated."""
 SELDOM = 1.0
-"""Seconds after which it is kept anyway: for those who watch, and because a run may go on on another machine, which rounds differently."""
+"""Seconds after which it is kept anyway: for those who watch, and because a run may go on on another machine, which
+rounds differently.
+"""
 CHEAP = 0.05
 """Of the own work, for keeping the state."""
 
@@ -73,7 +86,9 @@ class TimeBudget:
 
 
 def checkpoint_rows(optimizer: Optimizer, history: History) -> list[Row]:
-    """The state of a run between two generations, as parts of its file. The runs before it are apart, in `restart_rows`."""
+    """The state of a run between two generations, as parts of its file. The runs before it are apart, in
+    `restart_rows`.
+    """
     state = optimizer.run_state
     facts = {
         "rng": plain_state(optimizer.rng.bit_generator.state),
@@ -94,7 +109,9 @@ def memory_of(state: RunState) -> tuple[Any, ...]:
 
 
 def restart_rows(optimizer: Optimizer, since: int) -> list[Row]:
-    """The runs that ended, from number `since` on: the evaluations each took, why it ended, and how it was asked for."""
+    """The runs that ended, from number `since` on: the evaluations each took, why it ended, and how it was asked
+    for.
+    """
     rows: list[Row] = []
     for number in range(since, len(optimizer.finished)):
         run, nfev = optimizer.finished[number]
@@ -107,7 +124,10 @@ def part(name: str, facts: Mapping[str, Any], arrays: Any = ()) -> Row:
     """A part of a file, small enough to be read again."""
     text, (layout, data) = json.dumps(facts), packed(arrays)
     if len(text) + len(layout) > LONGEST_FACTS:
-        raise StoreError(f"the {name} of this run cannot be stored: it takes {len(text) + len(layout)} characters, of {LONGEST_FACTS}.")
+        raise StoreError(
+            f"the {name} of this run cannot be stored: it takes {len(text) + len(layout)} characters, of "
+            f"{LONGEST_FACTS}."
+        )
     return name, text, layout, data
 
 
@@ -137,8 +157,8 @@ def check_storable(optimizer: Optimizer) -> None:
         raise StoreError(f"the method {optimizer.method.name} cannot be stored: {misfit}.") from None
     if 2 * size > LARGEST_BLOB:
         raise StoreError(
-            f"a state of {size:.2g} bytes cannot be stored, {LARGEST_BLOB // 2:.2g} is the most. Use a method that begins with `sep-` or "
-            "`iso-`, whose state is smaller."
+            f"a state of {size:.2g} bytes cannot be stored, {LARGEST_BLOB // 2:.2g} is the most. Use a method that "
+            "begins with `sep-` or `iso-`, whose state is smaller."
         )
     check_generation(optimizer)
 
@@ -147,8 +167,9 @@ def check_generation(optimizer: Optimizer) -> None:
     """A sample that can be read again."""
     if (size := 8 * optimizer.popsize * optimizer.best_x.size) > LARGEST_GENERATION:
         raise StoreError(
-            f"a generation of {optimizer.popsize} points with {optimizer.best_x.size} variables takes {size:.2g} bytes and cannot be "
-            f"stored, {LARGEST_GENERATION:.2g} is the most. Give a smaller `popsize`, or fewer restarts if these increase it."
+            f"a generation of {optimizer.popsize} points with {optimizer.best_x.size} variables takes {size:.2g} bytes "
+            f"and cannot be stored, {LARGEST_GENERATION:.2g} is the most. Give a smaller `popsize`, or fewer restarts "
+            "if these increase it."
         )
 
 
@@ -206,7 +227,9 @@ class Generation:
     is_whole: bool = False  # all of it is in the file as the rows that a finished generation has
 
     def rows(self, parts: Sequence[tuple[int, int]] | None = None) -> Iterator[Row]:
-        """A row for each stretch of places, or for all; several if it is a large one. Points that are drawn again are left out."""
+        """A row for each stretch of places, or for all; several if it is a large one. Points that are drawn again are
+        left out.
+        """
         drawn = len(self.values) if self.sample is None else self.sample.place  # from here on
         for begin, end in [(0, len(self.values))] if parts is None else parts:
             for piece in cut(begin, min(end, drawn), LARGEST_ROW // max(self.points[:1].nbytes, 1)):
@@ -223,7 +246,9 @@ def cut(begin: int, end: int, most: int) -> Iterator[slice]:
 
 
 def stretches(places: Sequence[Any], n: int) -> list[tuple[int, int]]:
-    """Places among n, each a number, an array of them or a slice of all, as begins and ends of stretches without gaps."""
+    """Places among n, each a number, an array of them or a slice of all, as begins and ends of stretches without
+    gaps.
+    """
     if any(isinstance(part, slice) for part in places):
         return [(0, n)]
     ordered = np.sort(np.concatenate([np.atleast_1d(part) for part in places]))
@@ -244,7 +269,9 @@ class Waiting:
     since: float = 0.0  # when the oldest of it came
     bytes: int = 0
     generations: list[Row] = field(default_factory=list[Row])
-    finished: list[Generation] = field(default_factory=list[Generation])  # whose values are not in the file as they are to be
+    finished: list[Generation] = field(
+        default_factory=list[Generation]
+    )  # whose values are not in the file as they are to be
     failures: list[Row] = field(default_factory=list[Row])
 
     def __bool__(self) -> bool:
@@ -253,10 +280,11 @@ class Waiting:
 
 
 class Recorder:
-    """Writes what happens into an open file, from the thread that drives and, for what waits there, from one of its own.
+    """Writes what happens into an open file, from the thread that drives and, for what waits there, from one of its
+    own.
 
-    `_guard` is held while what waits is changed, `_disk` while the file is used. What waits is removed once it is written, and not before:
-    an interrupt leaves it for the next time.
+    `_guard` is held while what waits is changed, `_disk` while the file is used. What waits is removed once it is
+    written, and not before: an interrupt leaves it for the next time.
     """
 
     def __init__(self, file: File, lock: Lock, history: History, stored: Stored) -> None:
@@ -285,7 +313,9 @@ class Recorder:
         self._state = done.rng.bit_generator.state if is_large else None
 
     def recall(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> bool:
-        """Fill in the values (n,) of the next generation's points (n, d) that are stored, mark them as known, and say if there are any."""
+        """Fill in the values (n,) of the next generation's points (n, d) that are stored, mark them as known, and say
+        if there are any.
+        """
         check_generation(done)
         iteration = done.nit + 1
         sample = None if self._state is None else Sample(done.theta, self._state, points, len(points) - done.popsize)
@@ -303,7 +333,9 @@ class Recorder:
         return self._open.in_file
 
     def arrived(self, places: Any, failure: Failure | None = None) -> None:
-        """Keep values of some of the generation's points, by number, array of numbers or slice; and how those that are NaN failed."""
+        """Keep values of some of the generation's points, by number, array of numbers or slice; and how those that are
+        NaN failed.
+        """
         now = time.perf_counter()
         generation = self._open
         if generation is None:
@@ -393,7 +425,9 @@ class Recorder:
         """Write what waits, then forget it."""
         with self._guard:
             waiting, generation = self._waiting, self._open
-            batch = Waiting(waiting.since, waiting.bytes, waiting.generations[:], waiting.finished[:], waiting.failures[:])
+            batch = Waiting(
+                waiting.since, waiting.bytes, waiting.generations[:], waiting.finished[:], waiting.failures[:]
+            )
             places = [] if generation is None else generation.waiting[:]
             parts = [] if generation is None or not places else stretches(places, len(generation.values))
             if generation is not None and parts:
@@ -411,7 +445,9 @@ class Recorder:
                 del generation.waiting[: len(places)]
                 generation.has_sample = generation.has_sample or bool(places)
 
-    def _changes(self, batch: Waiting, generation: Generation | None, parts: Sequence[tuple[int, int]]) -> Iterator[Change]:
+    def _changes(
+        self, batch: Waiting, generation: Generation | None, parts: Sequence[tuple[int, int]]
+    ) -> Iterator[Change]:
         """What waits, as statements. A finished generation replaces those of its values that are in the file."""
         if stale := [(done.iteration,) for done in batch.finished if done.in_file]:
             yield DELETE_GENERATION, stale
@@ -423,7 +459,9 @@ class Recorder:
         if rows:
             yield self._insertion("evaluations", rows)
         new = [*batch.finished, *([generation] if generation is not None and parts else [])]
-        if samples := [part.sample.row(part.iteration) for part in new if part.sample is not None and not part.has_sample]:
+        if samples := [
+            part.sample.row(part.iteration) for part in new if part.sample is not None and not part.has_sample
+        ]:
             yield self._insertion("samples", samples)
         if batch.failures:
             yield self._insertion("failures", batch.failures)
@@ -445,14 +483,17 @@ class Recorder:
             raise self._trouble
 
     def _check_files(self) -> None:
-        """Tell if the file or its log was deleted or replaced. If only its log was, its contents are saved, and another one is begun."""
+        """Tell if the file or its log was deleted or replaced. If only its log was, its contents are saved, and another
+        one is begun.
+        """
         if self._is_lost:
             return
         path = self._file.path
         if not self._lock.is_of(path):
             self._is_lost = True
             warnings.warn(
-                f"{path} was deleted or replaced while the run goes on: nothing is stored any more, and the run cannot be resumed.",
+                f"{path} was deleted or replaced while the run goes on: nothing is stored any more, and the run "
+                "cannot be resumed.",
                 stacklevel=2,
             )
         elif self._file.has_lost_log():
@@ -460,8 +501,8 @@ class Recorder:
                 if not self._file.reopen():
                     return
             warnings.warn(
-                f"{side_file(path, '-wal')} was deleted while the run goes on. Nothing is lost, because this process still had it open; do "
-                f"not delete files beside {path}.",
+                f"{side_file(path, '-wal')} was deleted while the run goes on. Nothing is lost, because this process "
+                f"still had it open; do not delete files beside {path}.",
                 stacklevel=2,
             )
 
@@ -473,7 +514,9 @@ class Recorder:
         self._file.close()
 
     def close(self, reasons: Any, done: Optimizer | None, history: History) -> None:
-        """Write what waits and how it ended, and the state of what is `done` with its last generation; let others drive."""
+        """Write what waits and how it ended, and the state of what is `done` with its last generation; let others
+        drive.
+        """
         if self._over:
             return
         self._closed.set()
@@ -515,9 +558,10 @@ def _check_same(path: Path, iteration: int, made: Array, stored: Array) -> None:
     apart = np.max(np.abs(made - stored) / np.maximum(np.max(np.abs(stored), axis=0), np.finfo(np.float64).tiny))
     if not apart <= ROUNDING:
         raise StoreError(
-            f"{path}: generation {iteration} does not reproduce the stored points; `x0`, `restarts` or `method` differ from the original "
-            "run, or this machine rounds differently."
+            f"{path}: generation {iteration} does not reproduce the stored points; `x0`, `restarts` or `method` differ "
+            "from the original run, or this machine rounds differently."
         )
     warnings.warn(
-        f"{path}: this machine or NumPy rounds differently from the one before; the run goes on, but not bit for bit.", stacklevel=2
+        f"{path}: this machine or NumPy rounds differently from the one before; the run goes on, but not bit for bit.",
+        stacklevel=2,
     )

@@ -68,7 +68,8 @@ def resume(
     progress: bool = False,
     check: bool = True,
 ) -> Result:
-    """Resume a run that was stored by `minimize(..., store=...)`. The result is that of an uninterrupted run, bit for bit.
+    """Resume a run that was stored by `minimize(..., store=...)`. The result is that of an uninterrupted run, bit for
+    bit.
 
     Parameters
     ----------
@@ -77,20 +78,21 @@ def resume(
     fun : callable
         The objective, which must be given again. Stored evaluations are not repeated.
     args, x0, method, restarts
-        Must be given again if they cannot be stored: arguments, a function that draws starting points, a Method, or a strategy that is not
-        registered.
+        Must be given again if they cannot be stored: arguments, a function that draws starting points, a Method, or a
+        strategy that is not registered.
     maxfevals, maxiter, ftarget, tolfun, tolx, noise_floor : optional
-        New limits. A run that ended at a budget continues with a larger one, and a run that ended at the noise of its objective continues
-        with noise_floor=False.
+        New limits. A run that ended at a budget continues with a larger one, and a run that ended at the noise of its
+        objective continues with noise_floor=False.
     maxtime : float, optional
         Maximum time of this call in seconds; by default that of the original call.
     vectorized, workers, timeout, on_error, callback, progress : optional
-        As for `minimize`. They default to the stored settings; executors and clients cannot be stored and must be passed again.
+        As for `minimize`. They default to the stored settings; executors and clients cannot be stored and must be
+        passed again.
     check : bool, optional
-        Whether to evaluate one stored point again, to verify that `fun` is the objective of this run. That evaluation is not
-        counted. If the value differs, the point is evaluated once more: a StoreError is raised if the new values agree with each
-        other or are far from all stored ones; a warning is given if `fun` is noisy and its values differ from the stored one by
-        more than those of the last generation differ from each other.
+        Whether to evaluate one stored point again, to verify that `fun` is the objective of this run. That evaluation
+        is not counted. If the value differs, the point is evaluated once more: a StoreError is raised if the new values
+        agree with each other or are far from all stored ones; a warning is given if `fun` is noisy and its values
+        differ from the stored one by more than those of the last generation differ from each other.
 
     Returns
     -------
@@ -134,10 +136,21 @@ def resume(
         opened.pop_all()
     if check and found.probe is not None:
         evaluate = ProbingEvaluator(evaluate, found.probe, found.failures, path)
-    LOGGER.info("resume %s at generation %d, after %d evaluations", ascii(str(path))[1:-1], found.optimizer.nit, found.optimizer.nfev)
+    counts = found.optimizer.nit, found.optimizer.nfev
+    LOGGER.info("resume %s at generation %d, after %d evaluations", ascii(str(path))[1:-1], *counts)
     with SigtermAsInterrupt():
         start = found.optimizer.start.x0 if found.settings.evaluate_x0 else None
-        search = Search(found.optimizer, evaluate, limits, observer, show, found.history, found.failures, recorder=recorder, x0=start)
+        search = Search(
+            found.optimizer,
+            evaluate,
+            limits,
+            observer,
+            show,
+            found.history,
+            found.failures,
+            recorder=recorder,
+            x0=start,
+        )
         return search.run_to_the_end()
 
 
@@ -167,7 +180,14 @@ def _found(path: Path, again: Overrides) -> ResumedRun:
         generations, awaited = file.last("generations")[1], file.last("evaluations")[1]
         stored = Stored(generations, awaited, restarts=optimizer.restarts)
         _warn_of_differences(reading)
-        return ResumedRun(reading.settings, optimizer, history, failures, stored, choose_probe(file, awaited, SampleForm.of(optimizer)))
+        return ResumedRun(
+            reading.settings,
+            optimizer,
+            history,
+            failures,
+            stored,
+            choose_probe(file, awaited, SampleForm.of(optimizer)),
+        )
     finally:
         file.close()
 
@@ -177,19 +197,21 @@ def _warn_of_differences(reading: Reading) -> None:
     before, now = driver(reading.file), environment()
     if apart := describe_differences(before, now):
         warnings.warn(
-            f"{reading.path}: the run goes on in another environment, so its results may differ in the last digits from those of a run "
-            f"that was not stopped ({'; '.join(apart)}).",
+            f"{reading.path}: the run goes on in another environment, so its results may differ in the last digits "
+            f"from those of a run that was not stopped ({'; '.join(apart)}).",
             stacklevel=4,
         )
     if before.get(HOST) != now[HOST] and not ending(reading.file):
         warnings.warn(
-            f"{reading.path}: the run was driven on the host {before.get(HOST)!r} and did not end there. Make sure that no process on that "
-            "host still drives it: the lock of a file does not reach other hosts.",
+            f"{reading.path}: the run was driven on the host {before.get(HOST)!r} and did not end there. Make sure "
+            "that no process on that host still drives it: the lock of a file does not reach other hosts.",
             stacklevel=4,
         )
 
 
-def _how(settings: Settings, vectorized: Any, workers: Any, timeout: Any, on_error: Any) -> tuple[bool, Workers, float | None, OnError]:
+def _how(
+    settings: Settings, vectorized: Any, workers: Any, timeout: Any, on_error: Any
+) -> tuple[bool, Workers, float | None, OnError]:
     """How to evaluate: as is given, else as it was."""
     return (
         as_flag("vectorized", settings.vectorized if vectorized is None else vectorized),

@@ -9,7 +9,8 @@ import numpy as np
 from sublevel.store.serialize import FormatError
 
 KINDS: dict[str, Any] = {
-    kind.__name__: kind for kind in (np.random.PCG64, np.random.PCG64DXSM, np.random.SFC64, np.random.Philox, np.random.MT19937)
+    kind.__name__: kind
+    for kind in (np.random.PCG64, np.random.PCG64DXSM, np.random.SFC64, np.random.Philox, np.random.MT19937)
 }
 """NumPy's own bit generators; a file can name no other."""
 

@@ -1,8 +1,8 @@
 """Large samples, stored as the distribution and the state of the generator that they were drawn with.
 
-A point takes d times as many bytes as its value. The points of a large generation are therefore not stored: they are drawn again from the
-same distribution with the same random numbers, which gives the same bits. A checksum of all points and a few of their numbers are stored
-as well, to detect a library that rounds differently or draws other numbers.
+A point takes d times as many bytes as its value. The points of a large generation are therefore not stored: they are
+drawn again from the same distribution with the same random numbers, which gives the same bits. A checksum of all points
+and a few of their numbers are stored as well, to detect a library that rounds differently or draws other numbers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The distribution and generator state of the points (n, d) of a generation; `points` may begin with other points."""
+    """The distribution and generator state of the points (n, d) of a generation; `points` may begin with other
+    points.
+    """
 
     theta: Family
     state: Any  # of the bit generator, before they were drawn
@@ -99,11 +101,15 @@ class StoredPoints:
         return self._points_of_sample[begin:end]
 
     def _draw(self, iteration: int, end: int) -> tuple[int, Array]:
-        """The index of the first point of a sample in its generation, and its points (n, d), at least up to the index `end`."""
+        """The index of the first point of a sample in its generation, and its points (n, d), at least up to the index
+        `end`.
+        """
         path, form = self._file.path, self._form
         for _, place, size, state, layout, data in self._file.rows("samples", "WHERE iteration = ?", (iteration,)):
             if not 2 <= size <= LARGEST_GENERATION // (8 * form.dimension) or place not in (0, 1):
-                raise StoreError(f"{path} is damaged: the sample of generation {iteration} has an impossible size of {size}.")
+                raise StoreError(
+                    f"{path} is damaged: the sample of generation {iteration} has an impossible size of {size}."
+                )
             if place + size < end:
                 raise self._missing_points_error(iteration)
             first, number = np.empty(min(form.dimension, WITNESSES)), np.int64(0)
@@ -137,16 +143,19 @@ class StoredPoints:
         return generator
 
     def _check_rounding(self, iteration: int, points: Array, first: Array) -> None:
-        """Warn if the points (n, d) differ from the evaluated ones by rounding; raise StoreError if they differ by more."""
+        """Warn if the points (n, d) differ from the evaluated ones by rounding; raise StoreError if they differ by
+        more.
+        """
         scale = np.max(np.abs(points[:, : first.size]), axis=0)
         apart = np.max(np.abs(points[0, : first.size] - first) / np.maximum(scale, np.finfo(np.float64).tiny))
         if not apart <= ROUNDING:
             raise StoreError(
-                f"{self._file.path}: the points of generation {iteration} cannot be drawn again: NumPy {np.__version__} draws "
-                "different random numbers than the version that wrote the file. Use that version to read it."
+                f"{self._file.path}: the points of generation {iteration} cannot be drawn again: NumPy "
+                f"{np.__version__} draws different random numbers than the version that wrote the file. Use that "
+                "version to read it."
             )
         warnings.warn(
-            f"{self._file.path}: points that are drawn again from stored distributions differ by rounding errors from the original ones, "
-            "because this machine or its libraries round differently.",
+            f"{self._file.path}: points that are drawn again from stored distributions differ by rounding errors from "
+            "the original ones, because this machine or its libraries round differently.",
             stacklevel=2,
         )

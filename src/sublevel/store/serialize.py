@@ -1,6 +1,7 @@
 """Trees of arrays as plain bytes: dataclasses, tuples and dicts whose leaves are numbers.
 
-A file never says what to build. It holds a layout and bytes, and these are poured into a template of the same layout or refused.
+A file never says what to build. It holds a layout and bytes, and these are poured into a template of the same layout or
+refused.
 """
 
 from __future__ import annotations
@@ -90,7 +91,9 @@ def _order(given: Any, expected: Form) -> str:
 
 
 def _arrays(expected: list[Form], orders: list[str], data: bytes) -> Iterator[Any]:
-    """One array after the other, in memory of its own and in the order it had: BLAS may round another order otherwise."""
+    """One array after the other, in memory of its own and in the order it had: BLAS may round another order
+    otherwise.
+    """
     begin = 0
     for (_, dtype, shape, _), order in zip(expected, orders, strict=True):
         count = int(np.prod(shape, dtype=np.int64))

@@ -55,7 +55,9 @@ def checked_path(store: Any) -> Path:
         raise ValueError(f"`store` must be the name of a file, got {text!r}.")
     for end in SIDE_FILES:
         if text.endswith(end):
-            raise ValueError(f"`store` must not end with {end}, which SQLite adds to the names of its own files, got {text!r}.")
+            raise ValueError(
+                f"`store` must not end with {end}, which SQLite adds to the names of its own files, got {text!r}."
+            )
     return Path(text)
 
 
@@ -114,7 +116,9 @@ class RunRequest:
         """All that can be stored of what was given but arrays."""
         family = optimizer.method.family.__name__
         if FAMILY_TYPES.get(family) is not optimizer.method.family:
-            raise StoreError(f"a run on a family of your own cannot be stored, got {described(optimizer.method.family)}.")
+            raise StoreError(
+                f"a run on a family of your own cannot be stored, got {described(optimizer.method.family)}."
+            )
         return Settings(
             method=self.method if isinstance(self.method, str) else None,
             parts=described(optimizer.method),
@@ -146,7 +150,9 @@ class RunRequest:
             sigma0=None if start.sigma0 is None else np.asarray(start.sigma0, dtype=np.float64),
             cov0=None if start.cov0 is None else np.asarray(start.cov0, dtype=np.float64),
             bounds=None if space is None else np.array(space.box),
-            log_scaled=None if space is None else np.broadcast_to(np.asarray(self.log_scaled, dtype=np.bool_), (d,)).copy(),
+            log_scaled=None
+            if space is None
+            else np.broadcast_to(np.asarray(self.log_scaled, dtype=np.bool_), (d,)).copy(),
         )
 
 
@@ -165,7 +171,10 @@ def strategy_facts(strategy: Restarts) -> Any:
     if STRATEGIES_BY_CLASS.get(name) is not type(strategy):
         return described(strategy)
     registered = cast(Any, strategy)
-    return [name, *(type(field.default)(number) for field, number in zip(fields(registered), astuple(registered), strict=True))]
+    return [
+        name,
+        *(type(field.default)(number) for field, number in zip(fields(registered), astuple(registered), strict=True)),
+    ]
 
 
 def described(thing: object) -> str:
@@ -174,7 +183,9 @@ def described(thing: object) -> str:
 
 
 def problem_like(layout: Any, size: int) -> Problem:
-    """Empty arrays like those of a stored problem, if they fit each other and together have the size (bytes) that the file holds."""
+    """Empty arrays like those of a stored problem, if they fit each other and together have the size (bytes) that the
+    file holds.
+    """
     try:
         sizes: dict[str, tuple[int, ...]] = {path: tuple(map(int, shape)) for path, _, shape, _ in layout}
         (d,) = sizes["x0"]
@@ -228,7 +239,9 @@ def checked_settings(facts: dict[str, Any]) -> Settings:
     if len(limits) != 4 or not all(limit is None or isinstance(limit, int | float) for limit in limits):
         raise FormatError("its limits are not four numbers")
     tolerances: list[Any] = facts["tolerances"]
-    if len(tolerances) != 3 or not all(isinstance(tolerance, float) and 0 <= tolerance < np.inf for tolerance in tolerances[:2]):
+    if len(tolerances) != 3 or not all(
+        isinstance(tolerance, float) and 0 <= tolerance < np.inf for tolerance in tolerances[:2]
+    ):
         raise FormatError("its tolerances are not two numbers of at least 0 and a flag")
     if not isinstance(tolerances[2], bool):
         raise FormatError("its flag for the noise floor is neither true nor false")
@@ -260,7 +273,8 @@ def check_size(settings: Settings, problem: Problem, state_bytes: int) -> None:
             raise FormatError(f"it has {free} free variables and a state of {state_bytes} bytes")
     if not settings.popsize >= 2 or 8 * settings.popsize * d > LARGEST_GENERATION:
         raise FormatError(
-            f"a generation of {settings.popsize} points with {d} variables is beyond the {LARGEST_GENERATION} bytes it may have"
+            f"a generation of {settings.popsize} points with {d} variables is beyond the {LARGEST_GENERATION} bytes "
+            "it may have"
         )
 
 
@@ -271,7 +285,9 @@ def stored_strategy(facts: Any) -> Restarts:
     if isinstance(facts, list) and facts:
         name, *numbers = cast(list[Any], facts)
         strategy = STRATEGIES_BY_CLASS.get(name) if isinstance(name, str) else None
-        if strategy is not None and [type(number) for number in numbers] == [type(field.default) for field in fields(strategy)]:
+        if strategy is not None and [type(number) for number in numbers] == [
+            type(field.default) for field in fields(strategy)
+        ]:
             is_valid = all(number >= 0 if type(number) is int else 1e-3 < number < 1e3 for number in numbers)
             if is_valid:
                 return strategy(*numbers)
@@ -293,10 +309,15 @@ class Overrides:
         if settings.method is not None and self.method is None:
             return as_method(settings.method)
         if self.method is None:
-            raise TypeError(f"`method` must be given again, because the run began with a Method and not with a name: {settings.parts}")
+            raise TypeError(
+                "`method` must be given again, because the run began with a Method and not with a name: "
+                f"{settings.parts}"
+            )
         method = as_method(self.method)
         if self.checked and described(method) != settings.parts:
-            raise ValueError(f"`method` must be the one that the run began with, {settings.parts}, got {described(method)}.")
+            raise ValueError(
+                f"`method` must be the one that the run began with, {settings.parts}, got {described(method)}."
+            )
         return method
 
     def as_restarts(self, settings: Settings) -> Restarts:
@@ -304,24 +325,30 @@ class Overrides:
         if not isinstance(settings.restarts, str) and self.restarts is None:
             return stored_strategy(settings.restarts)
         if self.restarts is None:
-            raise TypeError(f"`restarts` must be given again, because the run began with a strategy of your own: {settings.restarts}")
+            raise TypeError(
+                "`restarts` must be given again, because the run began with a strategy of your own: "
+                f"{settings.restarts}"
+            )
         strategy = as_restarts(self.restarts)
         if strategy_facts(strategy) != settings.restarts:
             raise ValueError(
-                f"`restarts` must be those that the run began with, {short_repr(settings.restarts)}, got {described(strategy)}."
+                f"`restarts` must be those that the run began with, {short_repr(settings.restarts)}, got "
+                f"{described(strategy)}."
             )
         return strategy
 
     def checked_tolerances(self, settings: Settings) -> dict[str, float | bool]:
-        """The run's own tolerances, or others if no run follows this one, since they decide where a run ends and the next begins."""
+        """The run's own tolerances, or others if no run follows this one, since they decide where a run ends and the
+        next begins.
+        """
         checks: dict[str, Callable[[str, Any], float | bool]]
         checks = {"tolfun": as_tolerance, "tolx": as_tolerance, "noise_floor": as_flag}
         given = zip(checks.items(), self.tolerances, settings.tolerances, strict=True)
         chosen = {name: stored if new is None else check(name, new) for (name, check), new, stored in given}
         if settings.restarts is not None and [*chosen.values()] != settings.tolerances:
             raise ValueError(
-                f"`tolfun`, `tolx` and `noise_floor` must be those that the run began with, {settings.tolerances}, because it has "
-                f"restarts, got {[*chosen.values()]}."
+                f"`tolfun`, `tolx` and `noise_floor` must be those that the run began with, {settings.tolerances}, "
+                f"because it has restarts, got {[*chosen.values()]}."
             )
         return chosen
 

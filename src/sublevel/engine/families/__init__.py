@@ -15,4 +15,13 @@ FAMILIES: Mapping[str, type[Family]] = {
 }
 """Registry: families of real vectors by the prefix of method names."""
 
-__all__ = ["FAMILIES", "Bernoulli", "DiagonalGaussian", "Family", "FullGaussian", "GaussianSample", "IsotropicGaussian", "Sample"]
+__all__ = [
+    "FAMILIES",
+    "Bernoulli",
+    "DiagonalGaussian",
+    "Family",
+    "FullGaussian",
+    "GaussianSample",
+    "IsotropicGaussian",
+    "Sample",
+]

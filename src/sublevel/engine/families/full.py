@@ -9,13 +9,23 @@ from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array, Noise, PerTrial, all_finite, all_trials, expand_trailing, rows, value_class
 from sublevel.engine.constants import full_freedom
-from sublevel.engine.families.protocol import LOG_2PI, SQRT_HALF, Axis, GaussianSample, Move, format_distribution, in_range
+from sublevel.engine.families.protocol import (
+    LOG_2PI,
+    SQRT_HALF,
+    Axis,
+    GaussianSample,
+    Move,
+    format_distribution,
+    in_range,
+)
 from sublevel.engine.families.roots import exponential_root, thick_root, thin_root
 from sublevel.engine.linalg import add_to_diagonal, cholesky, image, product, solve
 from sublevel.engine.tangent import ONE, ZERO, Tangent, is_thin
 
 CHECK_EVERY = 16
-"""Steps of a single run between two range checks of all rows of its root; no row can leave the range of floats in fewer steps."""
+"""Steps of a single run between two range checks of all rows of its root; no row can leave the range of floats in fewer
+steps.
+"""
 
 
 @value_class
@@ -52,7 +62,9 @@ class FullGaussian:
 
     @classmethod
     def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> FullGaussian:
-        """Create a distribution from a mean (..., d), deviations (..., d) and a root of the covariance in units of these (I if None)."""
+        """Create a distribution from a mean (..., d), deviations (..., d) and a root of the covariance in units of
+        these (I if None).
+        """
         scale = power_of_two_near(np.max(deviations, axis=-1))
         axes = deviations / scale[..., None]
         root = axes[..., :, None] * (np.eye(mean.shape[-1]) if correlation_root is None else correlation_root)
@@ -93,7 +105,9 @@ class FullGaussian:
         return float(self.scale) * float(row.dot(row)) ** 0.5
 
     def principal_axes(self, units: Array | None = None) -> Array:
-        """Standard deviations along the principal axes (..., d), the longest first, for coordinates in these units (d,)."""
+        """Standard deviations along the principal axes (..., d), the longest first, for coordinates in these units
+        (d,).
+        """
         root = self.root if units is None else self.root / units[:, None]
         return expand_trailing(self.scale, 1) * np.linalg.svd(root, compute_uv=False)
 
@@ -122,7 +136,9 @@ class FullGaussian:
     def sample(self, noise: Noise, size: int) -> GaussianSample:
         """Draw `size` points (..., size, d) (steps 3 and 4 of Akimoto 2012)."""
         d = self.mean.shape[-1]
-        return self.sample_at(noise.standard_normal((size, d) if self.mean.ndim == 1 else (*self.mean.shape[:-1], size, d)))
+        return self.sample_at(
+            noise.standard_normal((size, d) if self.mean.ndim == 1 else (*self.mean.shape[:-1], size, d))
+        )
 
     def sample_at(self, z: Array) -> GaussianSample:
         """The sample whose whitened points are z (..., n, d)."""
@@ -210,20 +226,25 @@ class FullGaussian:
         return SQRT_HALF * matrix.reshape(*matrix.shape[:-2], -1)
 
     def move(self, tangent: Tangent) -> Move:
-        """The step along a tangent. Overflow near the ends of the range of floats makes it unusable, without a warning."""
+        """The step along a tangent. Overflow near the ends of the range of floats makes it unusable, without a
+        warning.
+        """
         if all_trials(self.scale < 1e280):
             return self._move(tangent)
         with np.errstate(over="ignore", invalid="ignore"):
             return self._move(tangent)
 
     def _move(self, tangent: Tangent) -> Move:
-        """The step to m + A·mean and C = A(I + covariance part)Aᵀ, usable where C is positive definite and all numbers are in range.
+        """The step to m + A·mean and C = A(I + covariance part)Aᵀ, usable where C is positive definite and all numbers
+        are in range.
 
         The root becomes A·M^{1/2} exactly: through k×k matrices for few vectors, else by Cholesky.
         """
         move_root = exponential_root if tangent.exponential else thin_root if tangent.cloud.is_thin else thick_root
         root, growth, definite, transport = move_root(self.root, tangent.cloud, tangent.rate)
-        mean = expand_trailing(self.scale, 1) * (image(self.root, tangent.mean) if tangent.mean_image is None else tangent.mean_image)
+        mean = expand_trailing(self.scale, 1) * (
+            image(self.root, tangent.mean) if tangent.mean_image is None else tangent.mean_image
+        )
         mean += self.mean
         scale = self.scale if growth is ONE else self.scale * growth
         if tangent.log_scale is not ZERO:
@@ -240,7 +261,9 @@ class FullGaussian:
 
 
 def balance(root: Array, scale: PerTrial) -> tuple[Array, PerTrial]:
-    """Move a power of two from the root to the scale such that the first row of the root has a norm near 1. This is exact."""
+    """Move a power of two from the root to the scale such that the first row of the root has a norm near 1. This is
+    exact.
+    """
     size = np.vecdot(root[..., 0, :], root[..., 0, :])
     if all_trials((size > 0.0625) & (size < 16.0)):
         return root, scale

@@ -1,4 +1,6 @@
-"""The Gaussian with one variance for all directions. It uses the trace of the covariance part of a tangent, divided by d."""
+"""The Gaussian with one variance for all directions. It uses the trace of the covariance part of a tangent, divided by
+d.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from typing import ClassVar
 import numpy as np
 
 from sublevel.engine.arrays import Array, Noise, PerTrial, all_finite, expand_trailing, rows, value_class
-from sublevel.engine.families.protocol import LOG_2PI, GaussianSample, IndependentCoordinates, Move, format_distribution, in_range
+from sublevel.engine.families.protocol import (
+    LOG_2PI,
+    GaussianSample,
+    IndependentCoordinates,
+    Move,
+    format_distribution,
+    in_range,
+)
 from sublevel.engine.tangent import Tangent
 
 
@@ -132,5 +141,7 @@ class IsotropicGaussian(IndependentCoordinates):
             root = np.sqrt(np.maximum(growth, 0.0))
             scale = self.scale * root * np.exp(tangent.log_scale)
             return Move(
-                IsotropicGaussian(mean, scale), in_range(scale) & all_finite(mean), lambda vector: vector / expand_trailing(root, 1)
+                IsotropicGaussian(mean, scale),
+                in_range(scale) & all_finite(mean),
+                lambda vector: vector / expand_trailing(root, 1),
             )

@@ -21,7 +21,9 @@ SCALE_RANGE = (2.0**-1000, 2.0**1000)
 
 
 class Sample(Protocol):
-    """Points drawn from a distribution. Their whitened coordinates are kept, because A⁻¹(x − m) would lose log₁₀ Cond(A) digits."""
+    """Points drawn from a distribution. Their whitened coordinates are kept, because A⁻¹(x − m) would lose log₁₀
+    Cond(A) digits.
+    """
 
     @property
     def z(self) -> Array: ...  # (..., n, d)
@@ -66,12 +68,16 @@ Transport = Callable[[Array], Array]
 
 @value_class
 class Move:
-    """The result of a step: the new θ, whether it is a member of the family (...), and the transport of vectors to its frame."""
+    """The result of a step: the new θ, whether it is a member of the family (...), and the transport of vectors to its
+    frame.
+    """
 
     theta: Any
     usable: Mask
     transport: Transport
-    stretch: PerTrial = ONE  # (...,), growth of the units of images: the image of a transported vector is the old image divided by it
+    stretch: PerTrial = (
+        ONE  # (...,), growth of the units of images: the image of a transported vector is the old image divided by it
+    )
 
 
 class Family(Protocol):
@@ -80,7 +86,9 @@ class Family(Protocol):
     These members are used by the search; `paper.theory.manifold.Manifold` lists those used by theory and tests only.
     """
 
-    continuous: ClassVar[bool]  # whether points are real vectors; if not, there are no bounds, no sigma0 and no curvature
+    continuous: ClassVar[
+        bool
+    ]  # whether points are real vectors; if not, there are no bounds, no sigma0 and no curvature
     coordinate_axes: ClassVar[bool]  # whether the principal axes are always the coordinate axes
 
     @classmethod
@@ -96,7 +104,9 @@ class Family(Protocol):
     @property
     def deviations(self) -> Array: ...  # (..., d)
     def deviation(self, index: int) -> float: ...  # of a single run's coordinate
-    def principal_axes(self, units: Array | None = None) -> Array: ...  # (..., d), standard deviations, the longest first
+    def principal_axes(
+        self, units: Array | None = None
+    ) -> Array: ...  # (..., d), standard deviations, the longest first
     def shortest_axis(self) -> Axis | None: ...  # of a single run; None if `coordinate_axes`
     @property
     def log_size(self) -> float: ...  # ln of the geometric mean of a single run's principal axes
@@ -116,7 +126,9 @@ class Family(Protocol):
     def covariance_change_size(self) -> int: ...
     def covariance_change(self, tangent: Tangent) -> Array: ...  # (..., change_size), orthonormal in the Fisher metric
     def move(self, tangent: Tangent) -> Move: ...
-    def rescale(self, factors: Array) -> Self: ...  # coordinates of a single run multiplied by factors (d,) about the mean
+    def rescale(
+        self, factors: Array
+    ) -> Self: ...  # coordinates of a single run multiplied by factors (d,) about the mean
 
 
 @value_class
@@ -164,7 +176,9 @@ class IndependentCoordinates:
         return float(self.deviations[index])
 
     def principal_axes(self: MeanAndDeviations, units: Array | None = None) -> Array:
-        """Standard deviations along the principal axes (..., d), the longest first, for coordinates in these units (d,)."""
+        """Standard deviations along the principal axes (..., d), the longest first, for coordinates in these units
+        (d,).
+        """
         return np.sort(self.deviations if units is None else self.deviations / units, axis=-1)[..., ::-1]
 
     def shortest_axis(self: MeanAndDeviations) -> None:

@@ -14,20 +14,35 @@ from scipy.special import binom
 
 from sublevel.engine.arrays import Array, Mask, PerTrial, all_finite, all_trials, expand_trailing
 from sublevel.engine.families.protocol import Transport
-from sublevel.engine.linalg import add_product, add_to_diagonal, cholesky, combination, diagonal_of, eigh, image, norm, product, solve_lower
+from sublevel.engine.linalg import (
+    add_product,
+    add_to_diagonal,
+    cholesky,
+    combination,
+    diagonal_of,
+    eigh,
+    image,
+    norm,
+    product,
+    solve_lower,
+)
 from sublevel.engine.tangent import ONE
 
 LARGE_STEP = 1e6
 """Growth of a variance in one step above which the k×k formulas are less accurate than the d×d ones."""
 SMALL_STEP = 0.0625
-"""Norm of a step up to which twelve terms of the series of the square root are exact to rounding: |C(−½, 13)|·SMALL_STEP¹³ < 2⁻⁵⁴."""
+"""Norm of a step up to which twelve terms of the series of the square root are exact to rounding: |C(−½,
+13)|·SMALL_STEP¹³ < 2⁻⁵⁴.
+"""
 SERIES = np.concatenate([binom(power, np.arange(1.0, 13.0)).reshape(3, 4) for power in (0.5, -0.5)])
 """Coefficients of (√(1 + x) − 1)/x and of (1/√(1 + x) − 1)/x, each in three groups of four."""
 LARGE_EXPONENT = 300.0
 """An exponential step that changes a standard deviation by a factor of more than e^±300 is refused."""
 
 RootStep = tuple[Array, PerTrial, Mask, Transport]
-"""A root (..., d, d), the growth of the scale (...,), where the step is usable (...), and the transport of vectors (..., d)."""
+"""A root (..., d, d), the growth of the scale (...,), where the step is usable (...), and the transport of vectors
+(..., d).
+"""
 
 
 def thick_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
@@ -91,7 +106,9 @@ def _remainder(t: Array) -> Array:
 
 
 def thin_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
-    """A(I + VᵀSV) with (I + VᵀSV)² = I + VᵀDV, D = diag(w)·rate/α, with the scale √α separate, and where the result is definite."""
+    """A(I + VᵀSV) with (I + VᵀSV)² = I + VᵀDV, D = diag(w)·rate/α, with the scale √α separate, and where the result is
+    definite.
+    """
     remainder = 1.0 - rate * cloud.decay
     if not all_trials(remainder > 0):
         return thick_root(root, cloud, rate)
@@ -100,7 +117,9 @@ def thin_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
     if all_trials(norm(step) <= SMALL_STEP):
         middle, definite, inverse = _middle_of_small_step(weights, step)
     elif all_trials(rate * cloud.eigen[0][..., -1] < LARGE_STEP * remainder):
-        middle, definite, inverse = _middle_of_step(cloud, weights, expand_trailing(rate / remainder, 1) * cloud.eigen[0])
+        middle, definite, inverse = _middle_of_step(
+            cloud, weights, expand_trailing(rate / remainder, 1) * cloud.eigen[0]
+        )
     else:  # the sum in S would cancel
         return thick_root(root, cloud, rate)
     v = cloud.vectors

@@ -5,7 +5,13 @@ from sublevel.engine.transforms.adaptive import AdaptiveRates
 from sublevel.engine.transforms.protocol import Generation, Transform
 from sublevel.engine.transforms.rank_mu import RankMu
 from sublevel.engine.transforms.rank_one import RankOne
-from sublevel.engine.transforms.rates import DecreasingRates, ExponentialRates, FixedRates, HansenKernRates, SpectralRates
+from sublevel.engine.transforms.rates import (
+    DecreasingRates,
+    ExponentialRates,
+    FixedRates,
+    HansenKernRates,
+    SpectralRates,
+)
 from sublevel.engine.transforms.step_path import Cumulation
 from sublevel.engine.transforms.step_size import CSA, PSR, STEP_SIZES, TPA
 from sublevel.engine.transforms.volume import ConstantVolume

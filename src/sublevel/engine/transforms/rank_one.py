@@ -49,7 +49,9 @@ class RankOne(Transform):
         zero = np.zeros_like(theta.mean)
         return CovariancePath(zero, theta.images(zero) if is_thin(sample_size, theta.dimension) else None)
 
-    def __call__(self, tangent: Tangent, memory: CovariancePath, generation: Generation, /) -> tuple[Tangent, CovariancePath]:
+    def __call__(
+        self, tangent: Tangent, memory: CovariancePath, generation: Generation, /
+    ) -> tuple[Tangent, CovariancePath]:
         """The tangent with the path added to its covariance part."""
         cloud, step = tangent.cloud, tangent.mean
         c = generation.constants
@@ -57,7 +59,11 @@ class RankOne(Transform):
         gain = expand_trailing(c.gain_c * advances, 1)
         path = c.keep_c * memory.path
         path += gain * step
-        image = None if memory.image is None or tangent.mean_image is None else c.keep_c * memory.image + gain * tangent.mean_image
+        image = (
+            None
+            if memory.image is None or tangent.mean_image is None
+            else c.keep_c * memory.image + gain * tangent.mean_image
+        )
         decay = tangent.rate * cloud.decay + c.c_1 - c.c_1_stalled * (1.0 - advances)
         with_path = cloud.add_vector(tangent.rate, path, c.c_1, decay, image)
         return tangent.with_covariance(with_path, ONE), CovariancePath(path, image)

@@ -38,12 +38,15 @@ class SpectralRates(Transform):
     """
 
     c_cov: float | None = None  # depends on d and the family if None
-    c_mean: float | None = 1.0  # None: the mean moves to the weighted mean of the points with positive weights, as step-size rules assume
+    c_mean: float | None = (
+        1.0  # None: the mean moves to the weighted mean of the points with positive weights, as step-size rules assume
+    )
 
     def __post_init__(self) -> None:
         if self.c_cov is not None and not 0 < self.c_cov <= 1:
             raise ValueError(
-                f"`c_cov` must lie in (0, 1], got {self.c_cov!r}. Smaller is slower and more precise; the paper uses 0.1 to 1."
+                f"`c_cov` must lie in (0, 1], got {self.c_cov!r}. Smaller is slower and more precise; the paper uses "
+                "0.1 to 1."
             )
         if self.c_mean is not None and not 0 < self.c_mean < np.inf:
             raise ValueError(f"`c_mean` must be positive and finite, got {self.c_mean!r}. The paper uses 1.")
@@ -52,18 +55,20 @@ class SpectralRates(Transform):
         """The tangent at these rates; 0 if its covariance part is 0."""
         rate, theta = reciprocal(tangent.spectral_norm), generation.theta
         c_cov = spectral_rate(theta.dimension, theta.degrees_of_freedom) if self.c_cov is None else self.c_cov
-        mean = reciprocal(total(np.maximum(generation.weighting.mean, 0.0))) if self.c_mean is None else self.c_mean * rate
+        mean = (
+            reciprocal(total(np.maximum(generation.weighting.mean, 0.0))) if self.c_mean is None else self.c_mean * rate
+        )
         return tangent.scale(mean=mean, cov=0.5 * c_cov * rate), memory
 
 
 @dataclass(frozen=True, slots=True)
 class DecreasingRates(Transform):
-    """η_m = η_C = c/(2·max(σ₁(Z), ‖mean part‖)) with c = min(1, span/t) up to iteration t = constant_from, and constant after it.
+    """η_m = η_C = c/(2·max(σ₁(Z), ‖mean part‖)) with c = min(1, span/t) up to iteration t = constant_from, and constant
+    after it.
 
-    These are spectral rates, except that no step of the mean is longer than c/2 on a slope, where Z may vanish. Large early
-    steps make up for a bad start, small later ones average noise (Robbins & Monro, Ann. Math. Stat. 22, 1951). Iterations
-    after `constant_from` can be averaged (Polyak & Juditsky, SIAM J. Control Optim. 30,
-    1992).
+    These are spectral rates, except that no step of the mean is longer than c/2 on a slope, where Z may vanish. Large
+    early steps make up for a bad start, small later ones average noise (Robbins & Monro, Ann. Math. Stat. 22, 1951).
+    Iterations after `constant_from` can be averaged (Polyak & Juditsky, SIAM J. Control Optim. 30, 1992).
     """
 
     span: float
@@ -71,7 +76,9 @@ class DecreasingRates(Transform):
 
     def __post_init__(self) -> None:
         if not (0 < self.span < np.inf and self.constant_from >= 1):
-            raise ValueError(f"`span` must be positive and `constant_from` at least 1, got {self.span!r} and {self.constant_from!r}.")
+            raise ValueError(
+                f"`span` must be positive and `constant_from` at least 1, got {self.span!r} and {self.constant_from!r}."
+            )
 
     def init(self, theta: Family, sample_size: int) -> Age:
         """No iteration yet."""
@@ -105,7 +112,8 @@ class FixedRates(Transform):
 
 @dataclass(frozen=True, slots=True)
 class HansenKernRates(Transform):
-    """η_m = 1 and η_C = (2µ_w − 1)/((d + 2)² + µ_w) for the weights of a selection scheme, as in section 4.2 of Akimoto 2012.
+    """η_m = 1 and η_C = (2µ_w − 1)/((d + 2)² + µ_w) for the weights of a selection scheme, as in section 4.2 of Akimoto
+    2012.
 
     Restricted families have a larger η_C, see `constants.hansen_kern_rate`.
     """
@@ -120,7 +128,9 @@ class HansenKernRates(Transform):
         rate = hansen_kern_rate(theta.dimension, mu_eff, theta.degrees_of_freedom)
         return CovarianceRate(np.full(theta.mean.shape[:-1], rate)[()])
 
-    def __call__(self, tangent: Tangent, memory: CovarianceRate, generation: Generation, /) -> tuple[Tangent, CovarianceRate]:
+    def __call__(
+        self, tangent: Tangent, memory: CovarianceRate, generation: Generation, /
+    ) -> tuple[Tangent, CovarianceRate]:
         """The tangent at these rates."""
         return tangent.scale(mean=np.float64(self.c_mean), cov=memory.rate), memory
 
@@ -139,7 +149,9 @@ class ExponentialRates(Transform):
         """The covariance rate (...,), which depends on d and the family."""
         return CovarianceRate(np.full(theta.mean.shape[:-1], xnes_rate(theta.dimension, theta.degrees_of_freedom))[()])
 
-    def __call__(self, tangent: Tangent, memory: CovarianceRate, generation: Generation, /) -> tuple[Tangent, CovarianceRate]:
+    def __call__(
+        self, tangent: Tangent, memory: CovarianceRate, generation: Generation, /
+    ) -> tuple[Tangent, CovarianceRate]:
         """The tangent at these rates, with an exponential step."""
         scaled = tangent.scale(mean=np.float64(self.c_mean), cov=memory.rate)
         return replace(scaled, exponential=True), memory

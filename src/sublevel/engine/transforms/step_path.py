@@ -26,11 +26,12 @@ class StepPath(Memory):
 
 @dataclass(frozen=True, slots=True)
 class Cumulation(Transform):
-    """Update p_σ and set `Tangent.path` to its length and h_σ (Hansen, arXiv:1604.00772, eq. 43 and h_σ of its section A).
+    """Update p_σ and set `Tangent.path` to its length and h_σ (Hansen, arXiv:1604.00772, eq. 43 and h_σ of its section
+    A).
 
-    A step Σ wᵢzᵢ is multiplied by √µ_eff, which makes it a standard normal vector under random selection. If some weights are
-    negative, only the positive ones are used: otherwise points far from the mean with large negative weights would lengthen
-    the path of a distribution that is too wide.
+    A step Σ wᵢzᵢ is multiplied by √µ_eff, which makes it a standard normal vector under random selection. If some
+    weights are negative, only the positive ones are used: otherwise points far from the mean with large negative
+    weights would lengthen the path of a distribution that is too wide.
     """
 
     needs_spectrum: ClassVar[bool] = False
@@ -56,4 +57,6 @@ def _attracting_step(c: CmaConstants, generation: Generation) -> Array:
     """√(c_σ(2 − c_σ)·µ_eff)·Σ wᵢzᵢ (..., d) over the points with a positive weight."""
     weights = np.maximum(generation.weighting.mean, 0.0)
     squares = np.maximum(np.vecdot(weights, weights), np.finfo(np.float64).tiny)
-    return expand_trailing(np.sqrt(c.c_sigma * (2.0 - c.c_sigma) / squares), 1) * combination(weights, generation.sample.z)
+    return expand_trailing(np.sqrt(c.c_sigma * (2.0 - c.c_sigma) / squares), 1) * combination(
+        weights, generation.sample.z
+    )

@@ -18,9 +18,11 @@ NEAR = constant(1e-10)
 
 @dataclass(frozen=True, slots=True)
 class Active(Weights):
-    """Weights of active CMA-ES (Hansen, arXiv:1604.00772, eqs. 46, 49–53). Tied points get the average weight of their ranks.
+    """Weights of active CMA-ES (Hansen, arXiv:1604.00772, eqs. 46, 49–53). Tied points get the average weight of their
+    ranks.
 
-    A negative weight is multiplied by d/‖z‖², so that the variance it removes does not depend on the distance from the mean.
+    A negative weight is multiplied by d/‖z‖², so that the variance it removes does not depend on the distance from the
+    mean.
     """
 
     normalized: ClassVar[bool] = True

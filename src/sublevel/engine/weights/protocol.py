@@ -12,7 +12,8 @@ from sublevel.engine.tangent import Weighting
 class Weights:
     """Base class of the rules that turn ranks into weights.
 
-    A rule sees the ranks of the points and their whitened coordinates; it does not see f or C. Two conditions apply to every rule:
+    A rule sees the ranks of the points and their whitened coordinates; it does not see f or C. Two conditions apply to
+    every rule:
 
     - No step is taken unless the best point has a positive weight.
     - In a sharded run `z` and `x` of a sample are NaN. A rule may use their shape, `squares` and `surprise`.

@@ -30,7 +30,9 @@ class Truncation:
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
-            raise ValueError(f"`fraction` must lie in (0, 1], got {self.fraction!r}. It is the fraction of points that are selected.")
+            raise ValueError(
+                f"`fraction` must lie in (0, 1], got {self.fraction!r}. It is the fraction of points that are selected."
+            )
 
     def __call__(self, size: int) -> Array:
         """Weights (size,) from best to worst."""
@@ -40,7 +42,9 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True)
 class LogLinear:
-    """wₖ ∝ log((n + 1)/2) − log k where positive, sum 1: the usual CMA-ES weights (Hansen, arXiv:1604.00772, eq. 49)."""
+    """wₖ ∝ log((n + 1)/2) − log k where positive, sum 1: the usual CMA-ES weights (Hansen, arXiv:1604.00772, eq.
+    49).
+    """
 
     def __call__(self, size: int) -> Array:
         """Weights (size,) from best to worst."""
@@ -50,7 +54,9 @@ class LogLinear:
 
 @dataclass(frozen=True, slots=True)
 class Utilities:
-    """max(0, log(n/2 + 1) − log k), sum 1, less 1/n: the utilities of NES (Glasmachers et al., GECCO 2010, section 3.1)."""
+    """max(0, log(n/2 + 1) − log k), sum 1, less 1/n: the utilities of NES (Glasmachers et al., GECCO 2010, section
+    3.1).
+    """
 
     def __call__(self, size: int) -> Array:
         """Weights (size,) from best to worst; they sum to 0."""
@@ -62,8 +68,8 @@ class Utilities:
 class Quantile(Weights):
     """wᵢ = scheme's weight of the rank Rᵢ = |{j : fⱼ ≤ fᵢ}|: tied points get the weight of the last of their ranks.
 
-    With `average_ties` they get the average weight of their ranks, as in IGO (Ollivier et al., JMLR 18, 2017, eq. 14). Use it where
-    ties are frequent, as with bits.
+    With `average_ties` they get the average weight of their ranks, as in IGO (Ollivier et al., JMLR 18, 2017, eq. 14).
+    Use it where ties are frequent, as with bits.
     """
 
     needs_squares: ClassVar[bool] = False

@@ -27,7 +27,9 @@ class Volume(Weights):
 
     def __post_init__(self) -> None:
         if self.exponent is not None and not 0 < self.exponent < np.inf:
-            raise ValueError(f"`exponent` must be positive and finite, got {self.exponent!r}. Leave it out for the paper's 2/d.")
+            raise ValueError(
+                f"`exponent` must be positive and finite, got {self.exponent!r}. Leave it out for the paper's 2/d."
+            )
 
     def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
         """Weights that sum to 0."""
@@ -59,7 +61,9 @@ def log_shares(ranks: Ranking, surprise: Array) -> Array:
 
 
 def _small_gaps(surprise: Array, ranks: Ranking) -> Array:
-    """log(Vᵢ/V_n) (..., n) where the best point has most of the volume, from log1p(−volume after i/total), which does not cancel."""
+    """log(Vᵢ/V_n) (..., n) where the best point has most of the volume, from log1p(−volume after i/total), which does
+    not cancel.
+    """
     volume = np.exp(surprise - surprise.max(axis=-1, keepdims=True))
     after = np.zeros_like(volume)
     after[..., :-1] = np.add.accumulate(volume[..., :0:-1], axis=-1)[..., ::-1]

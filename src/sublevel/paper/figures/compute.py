@@ -15,7 +15,8 @@ from sublevel.paper.figures.config import TARGET, Chunk, hessian_diagonal
 from sublevel.paper.theory.measure import condition_number
 
 DEGENERATE = 1e14
-"""Cond(CA) beyond which C is numerically singular: the eigenvalues of C in step 1 of the paper's algorithm have no digit left.
+"""Cond(CA) beyond which C is numerically singular: the eigenvalues of C in step 1 of the paper's algorithm have no
+digit left.
 
 Trials that get there have shrunk C faster than the mean could follow: what remains of the expected objective is m'Am.
 """
@@ -29,7 +30,9 @@ REACHED = "reached"
 
 
 def is_recorded(iteration: int) -> bool:
-    """Whether Cond(CᵗA) is recorded: at every t < 400, then in steps of t/200, because it takes a singular value decomposition."""
+    """Whether Cond(CᵗA) is recorded: at every t < 400, then in steps of t/200, because it takes a singular value
+    decomposition.
+    """
     return iteration % max(1, iteration // 200) == 0
 
 
@@ -85,7 +88,9 @@ class Record:
         return {
             "times": times,
             **{name: curve.astype(np.float32) for name, curve in curves.items()},
-            "first_times": np.stack([crossing_times(times, curves["cond"], threshold) for threshold in THRESHOLDS], axis=1),
+            "first_times": np.stack(
+                [crossing_times(times, curves["cond"], threshold) for threshold in THRESHOLDS], axis=1
+            ),
             "thresholds": np.array(THRESHOLDS),
             "ending": self.ending,
             "iterations": self.iterations,
@@ -96,7 +101,8 @@ class Record:
 def crossing_times(times: NDArray[np.int64], cond: Array, threshold: float) -> Array:
     """First iteration (trials,) with Cond ≤ threshold, NaN if there is none.
 
-    Exact where every iteration is recorded. Elsewhere log Cond is interpolated between two recorded times, at most t/200 apart.
+    Exact where every iteration is recorded. Elsewhere log Cond is interpolated between two recorded times, at most
+    t/200 apart.
     """
     below = cond <= threshold
     index = np.argmax(below, axis=1)
@@ -142,13 +148,22 @@ def record_iteration(batch: Batch, outcome: Any, iteration: int, hessian: Array,
     over = endings != ""
     if over.any():
         done = batch.select(over)
-        record.end(iteration, done.trials, endings[over], cond=cond[over], expected=expected[over], **failure_details(done.theta, hessian))
+        record.end(
+            iteration,
+            done.trials,
+            endings[over],
+            cond=cond[over],
+            expected=expected[over],
+            **failure_details(done.theta, hessian),
+        )
         batch = batch.select(~over)
     return batch
 
 
 def failure_details(theta: FullGaussian, hessian: Array) -> dict[str, Array]:
-    """Details of a failure: the share of m'Am in the expected objective, and λ_min/λ_max of C as computed in step 1 of the paper."""
+    """Details of a failure: the share of m'Am in the expected objective, and λ_min/λ_max of C as computed in step 1 of
+    the paper.
+    """
     eigenvalues = np.linalg.eigvalsh(theta.root @ theta.root.mT)
     return {
         "mean_share": np.square(theta.mean) @ hessian / expected_objective(theta, hessian),

@@ -105,7 +105,10 @@ FIGURES: dict[int, Callable[[Results, int], Figure]] = {1: figure_1, 2: figure_2
 
 def draw_figures(figures: Iterable[int], results: Results, d: int, directory: Path) -> dict[int, Path]:
     """Draw figures into PNG and SVG files; returns the SVG files by figure."""
-    return {number: save_figure(lambda number=number: FIGURES[number](results, d), directory / f"figure-{number}") for number in figures}
+    return {
+        number: save_figure(lambda number=number: FIGURES[number](results, d), directory / f"figure-{number}")
+        for number in figures
+    }
 
 
 def _panels(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> tuple[Figure, Any]:
@@ -114,13 +117,17 @@ def _panels(rows: int, columns: int, size: tuple[float, float], **shared: Any) -
 
 
 def _trace(axis: Any, run: Result, name: str, colour: str, dashes: Any = "-") -> None:
-    """Mean and one standard deviation over the trials that reached the target, a dot at the end; failed trials as dotted lines."""
+    """Mean and one standard deviation over the trials that reached the target, a dot at the end; failed trials as
+    dotted lines.
+    """
     times, mean, std = _thin(*run.curve(name))
     if times.size:
         floor = 1.0 if name == "cond" else 1e-3 * mean
         axis.fill_between(times, np.maximum(mean - std, floor), mean + std, color=colour, alpha=0.18, lw=0)
         axis.plot(times, mean, color=colour, lw=1.6, ls=dashes)
-        axis.plot(run.mean("iterations"), run.mean(f"final_{name}"), "o", color=colour, ms=4.5, mec="white", mew=0.8, zorder=5)
+        axis.plot(
+            run.mean("iterations"), run.mean(f"final_{name}"), "o", color=colour, ms=4.5, mec="white", mew=0.8, zorder=5
+        )
     for curve in run.arrays[name][~run.reached][:FAILURES_SHOWN]:
         times, curve = _thin(run.arrays["times"], curve)
         axis.plot(times, curve, color=colour, lw=0.7, ls=":", alpha=0.8)
@@ -176,7 +183,15 @@ def _name_failures(axis: Any, runs: list[Result], colours: Mapping[int, str]) ->
     """Write the number of failed trials, in the colour of their curves."""
     for line, run in enumerate(run for run in reversed(runs) if run.failed):
         text = f"n = {run.setting.n}: {run.failed} of {run.trials} failed"
-        axis.text(0.99, 0.05 + 0.085 * line, text, transform=axis.transAxes, color=colours[run.setting.n], fontsize=8.5, ha="right")
+        axis.text(
+            0.99,
+            0.05 + 0.085 * line,
+            text,
+            transform=axis.transAxes,
+            color=colours[run.setting.n],
+            fontsize=8.5,
+            ha="right",
+        )
 
 
 def _dashes(setting: Setting) -> Any:

@@ -56,18 +56,24 @@ class Plan:
         return DataFile(self.data / f"{setting.key}.npz", stamp, tasks, join_parts)
 
     def _task(self, chunk: Chunk) -> Task:
-        return Task(self.data / "parts" / f"{chunk.key}.npz", cache.stamp(chunk.config, CODE), chunk.cost, compute, chunk)
+        return Task(
+            self.data / "parts" / f"{chunk.key}.npz", cache.stamp(chunk.config, CODE), chunk.cost, compute, chunk
+        )
 
 
 def reproduce(plan: Plan, jobs: int, progress: ProgressBar) -> tuple[Path, list[Statement]]:
     """Compute missing data, draw, check and report; returns the path of the report and the statements."""
-    from sublevel.paper.figures.draw import draw_figures  # requires Matplotlib, which is optional: fail before the computation
+    from sublevel.paper.figures.draw import (
+        draw_figures,
+    )  # requires Matplotlib, which is optional: fail before the computation
 
     started = time.monotonic()
     cache.prepare(plan.out)
     results, reused = compute_results(plan, jobs, progress)
     rows = statements(results)
-    summary = [summary_row(figure, results[setting]) for figure in plan.figures for setting in figure_settings(figure, plan.d)]
+    summary = [
+        summary_row(figure, results[setting]) for figure in plan.figures for setting in figure_settings(figure, plan.d)
+    ]
     cache.save_text(plan.out / "summary.json", json.dumps(summary, indent=1) + "\n")
     pictures = draw_figures(plan.figures, results, plan.d, plan.out)
     facts = Facts(plan.seed, jobs, time.monotonic() - started, reused)

@@ -23,13 +23,17 @@ def join_parts(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     longest = max(parts, key=lambda part: part["times"].size)
     shared = {name: longest[name] for name in ("times", "thresholds")}
     arrays = {
-        name: np.concatenate([_pad_curves(part[name], shared["times"].size) if name in ALONG_TIME else part[name] for part in parts])
+        name: np.concatenate(
+            [_pad_curves(part[name], shared["times"].size) if name in ALONG_TIME else part[name] for part in parts]
+        )
         for name in longest
         if name not in shared
     }
     reached = arrays["ending"] == REACHED
     running = np.count_nonzero(np.isfinite(arrays["cond"][reached]), axis=0)
-    together = running == np.count_nonzero(reached)  # from the first arrival on, an average would be over the slow ones only
+    together = running == np.count_nonzero(
+        reached
+    )  # from the first arrival on, an average would be over the slow ones only
     averages = {
         f"{name}_{word}": np.where(together, moment, np.nan)
         for name in ALONG_TIME

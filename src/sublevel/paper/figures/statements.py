@@ -159,7 +159,11 @@ def small_rate_is_safe(measured: Measured) -> Iterator[Statement]:
 def larger_rates_are_noisier(measured: Measured) -> Iterator[Statement]:
     """Final Cond(CA) against c_C, wherever all trials got to the end."""
     by_size = {n: [measured.ngd(n, rate) for rate in RATES] for n in SIZES}
-    whole = {n: [run.mean("final_cond") for run in runs] for n, runs in by_size.items() if not any(run.failed for run in runs)}
+    whole = {
+        n: [run.mean("final_cond") for run in runs]
+        for n, runs in by_size.items()
+        if not any(run.failed for run in runs)
+    }
     rows = "; ".join(f"n = {n}: {_list(values, '.2f')}" for n, values in whole.items())
     yield Statement(
         FIGURE_1,
@@ -179,7 +183,8 @@ def omissions(measured: Measured) -> Iterator[Statement]:
         FIGURE_1,
         "Some results are omitted, for example n = d for c_C = 0.5, because numerically unstable computation occurs",
         "trials fail at n = d, c_C = 0.5, and elsewhere only at n ≤ ⌈d^1.5⌉ with c_C ≥ 0.5",
-        "; ".join(f"n = {run.setting.n}, c_C = {run.setting.c_cov:g}: {failure_count(run)}" for run in failing) or "no trial failed",
+        "; ".join(f"n = {run.setting.n}, c_C = {run.setting.c_cov:g}: {failure_count(run)}" for run in failing)
+        or "no trial failed",
         named.failed > 0 and small_and_fast,
     )
 

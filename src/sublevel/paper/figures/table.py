@@ -26,7 +26,12 @@ def table(rows: Sequence[Statement]) -> str:
     """One block of lines for each statement."""
     lines = [_line("fig.", "statement in the paper", "measured here", "verdict"), "-" * (FIGURE + PAPER + MEASURED + 9)]
     for row in rows:
-        cells = [str(row.figure)], textwrap.wrap(row.paper, PAPER - 2), textwrap.wrap(row.measured, MEASURED - 2), [row.verdict]
+        cells = (
+            [str(row.figure)],
+            textwrap.wrap(row.paper, PAPER - 2),
+            textwrap.wrap(row.measured, MEASURED - 2),
+            [row.verdict],
+        )
         lines.extend(_line(*texts) for texts in zip_longest(*cells, fillvalue=""))
     return "\n".join(lines)
 

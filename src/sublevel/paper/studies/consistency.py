@@ -27,12 +27,14 @@ BLOCK = 200_000
 
 
 def relative_error(d: float, n: float) -> float:
-    """√((d² + 14d + 18 + 20/d)/(2n)): root mean square of ‖estimate − exact‖/‖exact‖ at C ∝ A⁻¹ and m = x*, to first order in n.
+    """√((d² + 14d + 18 + 20/d)/(2n)): root mean square of ‖estimate − exact‖/‖exact‖ at C ∝ A⁻¹ and m = x*, to first
+    order in n.
 
-    There V = r² = ‖z‖², and with the exact V the estimate is the mean over the sample of (r² − d)·(z, zzᵀ − I). Because E r⁴ = d(d + 2)
-    and so on, the variances are 2d + 24 for each of d(d − 1) entries off the diagonal, 4d + 52 for each of d on it, and 2d + 8 for each of
-    d of the mean. V̂ in place of V adds to every point its part in the volumes of the worse ones, (2/d)·E[R²(R²/d − 1)/v(R); R > r]/p(r) =
-    2(r² − d + 2)/d times I, which makes the variance larger by 40 in all. The exact matrix is 2I, with the squared norm 4d.
+    There V = r² = ‖z‖², and with the exact V the estimate is the mean over the sample of (r² − d)·(z, zzᵀ − I). Because
+    E r⁴ = d(d + 2) and so on, the variances are 2d + 24 for each of d(d − 1) entries off the diagonal, 4d + 52 for each
+    of d on it, and 2d + 8 for each of d of the mean. V̂ in place of V adds to every point its part in the volumes of
+    the worse ones, (2/d)·E[R²(R²/d − 1)/v(R); R > r]/p(r) = 2(r² − d + 2)/d times I, which makes the variance larger by
+    40 in all. The exact matrix is 2I, with the squared norm 4d.
     """
     return sqrt((d * d + 14 * d + 18 + 20 / d) / (2 * n))
 
@@ -59,7 +61,9 @@ class Errors:
 
 
 def compute(errors: Errors) -> Arrays:
-    """Relative errors (sizes, trials) of the estimate at N(0, I) on xᵀAx, the eigenvalues of A evenly spaced in the logarithm."""
+    """Relative errors (sizes, trials) of the estimate at N(0, I) on xᵀAx, the eigenvalues of A evenly spaced in the
+    logarithm.
+    """
     hessian_root = np.diag(np.geomspace(1.0, sqrt(errors.condition), errors.d))
     theta = FullGaussian.start(np.zeros(errors.d), np.ones(errors.d))
     measured = [_errors_at(theta, hessian_root, size, errors) for size in errors.sizes]
@@ -88,7 +92,10 @@ def pieces(scale: Scale, seed: int) -> list[Piece]:
         for condition in conditions
     ]
     dimensions = DIMENSIONS if scale != "tiny" else DIMENSIONS[:4]
-    scan = [Errors(d, 1.0, (SIZE_OF_DIMENSIONS // min(shrink, 10),), trials * (3 if d <= 10 else 1), seed) for d in dimensions]
+    scan = [
+        Errors(d, 1.0, (SIZE_OF_DIMENSIONS // min(shrink, 10),), trials * (3 if d <= 10 else 1), seed)
+        for d in dimensions
+    ]
     return [Piece(f"slope-{work.key}", compute, work, work.cost) for work in slopes] + [
         Piece(f"dimension-{work.key}", compute, work, work.cost) for work in scan
     ]
@@ -150,16 +157,27 @@ def dimensions(data: Data) -> list[Dimension]:
 
 def findings(data: Data) -> list[str]:
     """Slopes beside the predicted exponent, errors beside the formula."""
-    head = "log-log slope of the error against n, with its 95 % band\n  d  Cond(CA)  n from … to        slope                    predicted"
+    head = (
+        "log-log slope of the error against n, with its 95 % band\n  d  Cond(CA)  n from … to        slope         "
+        "           predicted"
+    )
     rows = [_slope_row(line) for line in lines(data)]
     scan = ["", "error·√n at Cond(CA) = 1: measured ± standard error, and √((d² + 14d + 18 + 20/d)/2)"]
-    return [head, *rows, *scan, *(f"{one.d:3d}  {one.scaled:7.2f} ± {one.spread:.2f}   {one.predicted:7.2f}" for one in dimensions(data))]
+    return [
+        head,
+        *rows,
+        *scan,
+        *(f"{one.d:3d}  {one.scaled:7.2f} ± {one.spread:.2f}   {one.predicted:7.2f}" for one in dimensions(data)),
+    ]
 
 
 def _slope_row(line: Line) -> str:
     slope, sizes = line.slope, line.sizes[len(line.sizes) // 2 :]
     band = f"{slope.value:6.3f} [{slope.low:6.3f}, {slope.high:6.3f}]"
-    return f"{line.d:3d} {line.condition:8g}  {sizes[0]:8d} … {sizes[-1]:8d}  {band}   {consistency_exponent(line.condition):6.3f}"
+    return (
+        f"{line.d:3d} {line.condition:8g}  {sizes[0]:8d} … {sizes[-1]:8d}  {band}   "
+        f"{consistency_exponent(line.condition):6.3f}"
+    )
 
 
 STUDY = Study("consistency", "How fast does the estimated natural gradient approach the exact one?", pieces, findings)

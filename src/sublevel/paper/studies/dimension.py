@@ -56,7 +56,9 @@ class Learning:
 
 
 def compute(learning: Learning) -> Arrays:
-    """The first times (count, thresholds) at which Cond(CᵗA) is below 10⁵ … 10, from C = I and m = 0 on the paper's ellipsoid."""
+    """The first times (count, thresholds) at which Cond(CᵗA) is below 10⁵ … 10, from C = I and m = 0 on the paper's
+    ellipsoid.
+    """
     d, n, count = learning.d, learning.n, learning.count
     method, hessian = ngd(c_cov=RATE), hessian_diagonal(d)
     noise = streams(learning.seed, f"dimension-d{d}-n{n}", learning.first, count)
@@ -76,11 +78,16 @@ def compute(learning: Learning) -> Arrays:
             here = row[batch.trials]
             batch = batch.select((here > THRESHOLDS[-1]) & (here < DEGENERATE))
     known, cond = np.array(times, dtype=np.int64), np.stack(curves, axis=1)
-    return {"first_times": np.stack([crossing_times(known, cond, threshold) for threshold in THRESHOLDS], axis=1), "n": np.array(n)}
+    return {
+        "first_times": np.stack([crossing_times(known, cond, threshold) for threshold in THRESHOLDS], axis=1),
+        "n": np.array(n),
+    }
 
 
 def signal(learning: Learning) -> Arrays:
-    """−tr(Z)/(d·σ₁(Z)) of single samples (samples,) where C = A⁻¹: the share of a step that is not noise; 1 for the exact gradient."""
+    """−tr(Z)/(d·σ₁(Z)) of single samples (samples,) where C = A⁻¹: the share of a step that is not noise; 1 for the
+    exact gradient.
+    """
     noise = generator(learning.seed, f"signal-d{learning.d}-n{learning.n}")
     theta = FullGaussian.start(np.zeros(learning.d), np.ones(learning.d))
     shares = [_share(theta.sample(noise, learning.n)) for _ in range(learning.count)]
@@ -185,20 +192,23 @@ NAMES = {1: "⌈√d⌉", 2: "d", 4: "d²"}
 
 def findings(data: Data) -> list[str]:
     """Iterations and evaluations for every d, and the exponents."""
-    text = [f"iterations from Cond(CA) = 10⁶ to 10, c_C = {RATE}; the exact algorithm needs {theory_iterations():.0f} for every d"]
+    text = [
+        f"iterations from Cond(CA) = 10⁶ to 10, c_C = {RATE}; the exact algorithm needs {theory_iterations():.0f} for "
+        "every d"
+    ]
     for growth in growths(data):
         text.append(f"n = {NAMES[growth.power]}  ({growth.failed} trials failed)")
         columns = zip(growth.dimensions, growth.sizes, growth.iterations, growth.typical, growth.share, strict=True)
         for d, n, sample, typical, share in columns:
             deviation = float(np.std(np.log(sample)))
             text.append(
-                f"  d = {d:2.0f}  n = {n:4.0f}  iterations {typical:8.0f} (±{100 * deviation:.1f} %, {sample.size} trials)"
-                f"  evaluations {typical * n:9.3g}  share of signal {share:.4f}"
+                f"  d = {d:2.0f}  n = {n:4.0f}  iterations {typical:8.0f} (±{100 * deviation:.1f} %, {sample.size} "
+                f"trials)  evaluations {typical * n:9.3g}  share of signal {share:.4f}"
             )
         iterations, evaluations = growth.exponent(evaluations=False), growth.exponent(evaluations=True)
         text.append(
-            f"  d ≥ {growth.dimensions[growth.is_fitted][0]:.0f}: iterations ∝ d^{iterations}, evaluations ∝ d^{evaluations},"
-            f" 1/share ∝ d^{growth.share_exponent:.3f}"
+            f"  d ≥ {growth.dimensions[growth.is_fitted][0]:.0f}: iterations ∝ d^{iterations}, evaluations ∝ "
+            f"d^{evaluations}, 1/share ∝ d^{growth.share_exponent:.3f}"
         )
     return text
 

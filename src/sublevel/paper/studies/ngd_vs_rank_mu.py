@@ -15,14 +15,33 @@ from sublevel.paper.streams import generator, streams
 from sublevel.paper.studies.methods import MATCHES, SETTINGS, method_of
 from sublevel.paper.studies.problems import BUDGET, PROBLEMS, slope, sphere
 from sublevel.paper.studies.runs import run_trials
-from sublevel.paper.studies.statistics import Interval, bootstrap, log_rank, mean, median_time, running_time, standard_error, wilson
+from sublevel.paper.studies.statistics import (
+    Interval,
+    bootstrap,
+    log_rank,
+    mean,
+    median_time,
+    running_time,
+    standard_error,
+    wilson,
+)
 from sublevel.paper.studies.study import Arrays, Data, Piece, Scale, Study
 
 RIVALS = ("ngd", "rank-mu")
 PARTS = ("ngd", "ngd-long", "mixed", "rank-mu-short", "rank-mu")
 """From one method to the other by one part at a time."""
 SMALL, LARGE, PAPER = SETTINGS
-DISSECTED = ("ellipsoid", "slope", "sharp ridge", "parabolic ridge", "Rosenbrock", "Rastrigin-like", "noisy sphere", "steps", "terraces")
+DISSECTED = (
+    "ellipsoid",
+    "slope",
+    "sharp ridge",
+    "parabolic ridge",
+    "Rosenbrock",
+    "Rastrigin-like",
+    "noisy sphere",
+    "steps",
+    "terraces",
+)
 """Problems on which all of them are run, at the small n."""
 TIED = ("steps", "terraces")
 """Problems on which rank-µ is also run with ties shared."""
@@ -54,9 +73,13 @@ class Race:
         """Seconds, roughly."""
         slow = self.problem in {"sharp ridge", "parabolic ridge", "sphere from afar", "Rosenbrock"}
         evaluations = (
-            self.budget if slow and self.variant.startswith("ngd") else min(self.budget, (2000 if self.n > self.d else 5000) * self.d)
+            self.budget
+            if slow and self.variant.startswith("ngd")
+            else min(self.budget, (2000 if self.n > self.d else 5000) * self.d)
         )
-        per_iteration = 1e-4 + self.trials * (2e-6 * self.d + 6e-7 * self.n) * (1 if self.variant.startswith("rank") else 1.6)
+        per_iteration = 1e-4 + self.trials * (2e-6 * self.d + 6e-7 * self.n) * (
+            1 if self.variant.startswith("rank") else 1.6
+        )
         return evaluations / self.n * per_iteration
 
 
@@ -86,10 +109,11 @@ def race(work: Race) -> Arrays:
 
 
 def probe(work: Probe) -> Arrays:
-    """What one step does on a sphere at some distance, on a slope (the last entry) and on noise alone: samples of each (cases, samples).
+    """What one step does on a sphere at some distance, on a slope (the last entry) and on noise alone: samples of each
+    (cases, samples).
 
-    `step`: of the mean, downhill; `along`, `across`: relative change of the variance downhill and across; `norm`: σ₁(Z); `largest`: the
-    share of the point with the largest 1/p in Σ 1/p.
+    `step`: of the mean, downhill; `along`, `across`: relative change of the variance downhill and across; `norm`:
+    σ₁(Z); `largest`: the share of the point with the largest 1/p in Σ 1/p.
     """
     names = ("step", "along", "across", "norm", "largest")
     cases = [(sphere, distance) for distance in DISTANCES] + [(slope, 0.0), (None, 0.0)]
@@ -121,11 +145,22 @@ def pieces(scale: Scale, seed: int) -> list[Piece]:
     trials, samples, budget = {"full": (40, 4000, BUDGET), "quick": (8, 1000, 40_000), "tiny": (3, 50, 5_000)}[scale]
     problems = list(PROBLEMS) if scale != "tiny" else ["steps", "sphere"]
     settings = (SMALL, LARGE) if scale == "full" else (LARGE,)
-    races = [Race(problem, variant, d, n, trials, budget, seed) for d, n in settings for problem in problems for variant in RIVALS]
+    races = [
+        Race(problem, variant, d, n, trials, budget, seed)
+        for d, n in settings
+        for problem in problems
+        for variant in RIVALS
+    ]
     if scale == "full":
-        races += [Race(problem, variant, *SMALL, trials, budget, seed) for problem in DISSECTED for variant in PARTS[1:-1]]
-        races += [Race(problem, "rank-mu-ties", *setting, trials, budget, seed) for setting in settings for problem in TIED]
-        races += [Race(problem, variant, *PAPER, trials // 4, 3 * budget, seed) for problem in REPEATED for variant in RIVALS]
+        races += [
+            Race(problem, variant, *SMALL, trials, budget, seed) for problem in DISSECTED for variant in PARTS[1:-1]
+        ]
+        races += [
+            Race(problem, "rank-mu-ties", *setting, trials, budget, seed) for setting in settings for problem in TIED
+        ]
+        races += [
+            Race(problem, variant, *PAPER, trials // 4, 3 * budget, seed) for problem in REPEATED for variant in RIVALS
+        ]
     probes = [Probe(variant, d, n, samples * 10 // n, seed) for d, n in settings for variant in (*RIVALS, "mixed")]
     return [Piece(work.key, race, work, work.cost) for work in races] + [
         Piece(work.key, probe, work, work.samples * work.n * 1e-5) for work in probes
@@ -169,13 +204,17 @@ def results(data: Data) -> dict[tuple[str, str, Setting], Result]:
         if kind == "race":
             problem, variant, d, n = names
             ending = arrays["ending"]
-            found[problem, variant, (int(d[1:]), int(n[1:]))] = Result(arrays["evaluations"], ending == "reached", ending, arrays["value"])
+            found[problem, variant, (int(d[1:]), int(n[1:]))] = Result(
+                arrays["evaluations"], ending == "reached", ending, arrays["value"]
+            )
     return found
 
 
 SIZABLE = 1.1
 SIGNIFICANT = 0.001
-"""Two methods differ if the interval of the ratio leaves [1/1.1, 1.1] and the log-rank test says so at 0.05/(number of comparisons)."""
+"""Two methods differ if the interval of the ratio leaves [1/1.1, 1.1] and the log-rank test says so at 0.05/(number of
+comparisons).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +242,10 @@ def comparisons(data: Data) -> list[Comparison]:
     """All of them, in the order of the problems."""
     found = results(data)
     pairs = [(problem, setting) for setting in SETTINGS for problem in PROBLEMS if (problem, "ngd", setting) in found]
-    return [compare(problem, setting, found[problem, "ngd", setting], found[problem, "rank-mu", setting]) for problem, setting in pairs]
+    return [
+        compare(problem, setting, found[problem, "ngd", setting], found[problem, "rank-mu", setting])
+        for problem, setting in pairs
+    ]
 
 
 def compare(problem: str, setting: Setting, ngd: Result, rank_mu: Result) -> Comparison:
@@ -239,9 +281,9 @@ def _setting(setting: Setting) -> str:
 
 def _row(one: Comparison) -> str:
     return (
-        f"  {_setting(one.setting)}  {one.problem:17s} success {_percent(one.ngd.success)} against {_percent(one.rank_mu.success)}"
-        f"  median {_count(one.ngd.median)} against {_count(one.rank_mu.median)}"
-        f"  ratio {one.ratio}  p = {one.p_value:.1g}  {one.verdict}"
+        f"  {_setting(one.setting)}  {one.problem:17s} success {_percent(one.ngd.success)} against "
+        f"{_percent(one.rank_mu.success)}  median {_count(one.ngd.median)} against {_count(one.rank_mu.median)}  ratio "
+        f"{one.ratio}  p = {one.p_value:.1g}  {one.verdict}"
     )
 
 
@@ -256,18 +298,26 @@ def _count(evaluations: Interval) -> str:
 def _summary(result: Result) -> str:
     times = result.evaluations[result.reached]
     typical = f"{np.median(times):8.0f}" if times.size else "       –"
-    endings = ", ".join(f"{count} {name}" for name, count in zip(*np.unique(result.ending, return_counts=True), strict=True))
+    endings = ", ".join(
+        f"{count} {name}" for name, count in zip(*np.unique(result.ending, return_counts=True), strict=True)
+    )
     return f"{_percent(result.success)}  {typical}  {np.median(result.value):9.3g}  ({endings})"
 
 
 def _probe_lines(data: Data) -> list[str]:
-    lines = ["single steps from N(m, I): mean step downhill, change of the variance downhill and across, σ₁(Z) (± standard error)"]
+    lines = [
+        "single steps from N(m, I): mean step downhill, change of the variance downhill and across, σ₁(Z) (± standard "
+        "error)"
+    ]
     names = [*(f"sphere at {distance:g}" for distance in DISTANCES), "slope", "noise alone"]
     for key, arrays in data.items():
         if key.startswith("probe/"):
             lines.append(f"  {key[6:]}: the point of the largest 1/p has {np.mean(arrays['largest'][0]):.3f} of Σ 1/p")
             for case, name in enumerate(names):
-                lines.append(f"    {name:14s} " + "  ".join(_mean(arrays[part][case]) for part in ("step", "along", "across", "norm")))
+                lines.append(
+                    f"    {name:14s} "
+                    + "  ".join(_mean(arrays[part][case]) for part in ("step", "along", "across", "norm"))
+                )
     return lines
 
 

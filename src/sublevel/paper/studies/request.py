@@ -13,7 +13,9 @@ from sublevel.paper.streams import SEED
 from sublevel.paper.studies import consistency, dimension, ngd_vs_rank_mu, restricted
 from sublevel.paper.studies.study import Arrays, Data, Piece, Scale, Study
 
-STUDIES: dict[str, Study] = {study.name: study for study in (consistency.STUDY, restricted.STUDY, dimension.STUDY, ngd_vs_rank_mu.STUDY)}
+STUDIES: dict[str, Study] = {
+    study.name: study for study in (consistency.STUDY, restricted.STUDY, dimension.STUDY, ngd_vs_rank_mu.STUDY)
+}
 CODE = ("paper/studies", "paper/theory", "paper/figures/compute.py", "paper/figures/config.py")
 """The code that determines the data, besides the engine."""
 
@@ -41,13 +43,20 @@ class Request:
 
     def data_file(self, pieces: list[Piece]) -> DataFile:
         """The data file with a task for each piece."""
-        config = {"study": self.name, "seed": self.seed, "scale": self.scale, "pieces": [piece.config for piece in pieces]}
+        config = {
+            "study": self.name,
+            "seed": self.seed,
+            "scale": self.scale,
+            "pieces": [piece.config for piece in pieces],
+        }
         keys = [piece.key for piece in pieces]
         return DataFile(
             path=self.path,
             stamp=cache.stamp(config, CODE),
             tasks=[self._task(piece) for piece in pieces],
-            join=lambda parts: {f"{key}/{name}": part[name] for key, part in zip(keys, parts, strict=True) for name in part},
+            join=lambda parts: {
+                f"{key}/{name}": part[name] for key, part in zip(keys, parts, strict=True) for name in part
+            },
         )
 
     def _task(self, piece: Piece) -> Task:
@@ -57,8 +66,12 @@ class Request:
 
 
 def run(request: Request, jobs: int, progress: ProgressBar) -> list[str]:
-    """Run a study and return its findings as lines of text, which are also saved beside the data, with a figure as PNG and SVG."""
-    from sublevel.paper.studies.drawings import draw_study  # requires Matplotlib, which is optional: fail before the computation
+    """Run a study and return its findings as lines of text, which are also saved beside the data, with a figure as PNG
+    and SVG.
+    """
+    from sublevel.paper.studies.drawings import (
+        draw_study,
+    )  # requires Matplotlib, which is optional: fail before the computation
 
     study = request.study
     data = compute_data(request, study.pieces(request.scale, request.seed), jobs, progress)

@@ -252,19 +252,31 @@ def _slope(curve: Array) -> Array:
 
 def findings(data: Data) -> list[str]:
     """Speeds measured and predicted."""
-    text = ["speed = −log(factor of E f in an iteration), mean over runs [least, most]; C: the same of ‖C‖; ‖m‖/σ at the end, median"]
+    text = [
+        "speed = −log(factor of E f in an iteration), mean over runs [least, most]; C: the same of ‖C‖; ‖m‖/σ at the "
+        "end, median"
+    ]
     for speed in sorted(speeds(data), key=lambda one: (one.n, list(FAMILIES).index(one.family), one.condition)):
         name = "exact" if speed.n == 0 else f"n = {speed.n}"
         text.append(
-            f"{name:9s} {speed.family:9s} Cond {speed.condition:6g}  speed {_range(speed.measured)}  theory {_range(speed.predicted)}"
-            f"  C {np.mean(speed.covariance):.4f} theory {np.mean(speed.predicted_covariance):.4f}  ‖m‖/σ {np.median(speed.distance):.3g}"
-            f"{'  left behind' if speed.n and speed.is_left_behind else ''}"
+            f"{name:9s} {speed.family:9s} Cond {speed.condition:6g}  speed {_range(speed.measured)}  theory "
+            f"{_range(speed.predicted)}  C {np.mean(speed.covariance):.4f} theory "
+            f"{np.mean(speed.predicted_covariance):.4f}  ‖m‖/σ "
+            f"{np.median(speed.distance):.3g}{'  left behind' if speed.n and speed.is_left_behind else ''}"
         )
-    text += ["", "single steps, isotropic C: what they remove of m along the flattest axis and of C, over what the exact gradient removes"]
+    text += [
+        "",
+        "single steps, isotropic C: what they remove of m along the flattest axis and of C, over what the exact "
+        "gradient removes",
+    ]
     for one in shrinkages(data):
-        text.append(f"n = {one.n:5d}  Cond {one.condition:6g}  m {one.mean:.3f} ± {one.error:.3f}  C {one.covariance:.3f}")
+        text.append(
+            f"n = {one.n:5d}  Cond {one.condition:6g}  m {one.mean:.3f} ± {one.error:.3f}  C {one.covariance:.3f}"
+        )
     worst = max(float(np.max(np.abs(one.measured / one.predicted - 1))) for one in speeds(data) if one.n == 0)
-    text.append(f"isotropic C: in the exact algorithm m² falls more slowly than C from Cond(A) = {critical_condition():.0f} on")
+    text.append(
+        f"isotropic C: in the exact algorithm m² falls more slowly than C from Cond(A) = {critical_condition():.0f} on"
+    )
     return [*text, f"exact algorithm: the speed measured is within {worst:.1g} of the speed predicted, relatively"]
 
 

@@ -51,5 +51,11 @@ def judge_trials(batch: Batch, problem: Problem, values: Array, spent: bool) -> 
         return final, np.where(spent, np.where(final <= problem.target, "reached", "missed"), "")
     final = np.min(values, axis=-1)
     width = np.max(batch.theta.deviations, axis=-1)
-    conditions = [final <= problem.target, width < COLLAPSED, width > DIVERGED, batch.still >= PATIENCE, np.full(width.shape, spent)]
+    conditions = [
+        final <= problem.target,
+        width < COLLAPSED,
+        width > DIVERGED,
+        batch.still >= PATIENCE,
+        np.full(width.shape, spent),
+    ]
     return final, np.select(conditions, ["reached", "collapsed", "diverged", "still", "spent"], "")

@@ -35,7 +35,9 @@ def wilson(successes: int, trials: int) -> Interval:
     """A success rate with Wilson's score interval (JASA 22, 1927)."""
     z, p = NORMAL_QUANTILE, successes / trials
     centre, half = p + z * z / (2 * trials), z * sqrt(p * (1 - p) / trials + z * z / (4 * trials * trials))
-    return Interval(p, max(0.0, (centre - half) / (1 + z * z / trials)), min(1.0, (centre + half) / (1 + z * z / trials)))
+    return Interval(
+        p, max(0.0, (centre - half) / (1 + z * z / trials)), min(1.0, (centre + half) / (1 + z * z / trials))
+    )
 
 
 def bootstrap(statistic: Callable[..., Any], *samples: NDArray[Any]) -> Interval:
@@ -44,7 +46,10 @@ def bootstrap(statistic: Callable[..., Any], *samples: NDArray[Any]) -> Interval
     The statistic is called once for each resample.
     """
     rng = np.random.default_rng(SEED)
-    drawn = [float(statistic(*(sample[rng.integers(len(sample), size=len(sample))] for sample in samples))) for _ in range(RESAMPLES)]
+    drawn = [
+        float(statistic(*(sample[rng.integers(len(sample), size=len(sample))] for sample in samples)))
+        for _ in range(RESAMPLES)
+    ]
     low, high = np.quantile(drawn, [0.025, 0.975], method="nearest")
     return Interval(float(statistic(*samples)), float(low), float(high))
 
@@ -65,16 +70,22 @@ def median_time(times: Array) -> float:
 
 
 def running_time(evaluations: Array, succeeded: NDArray[np.bool_]) -> float:
-    """Evaluations of all trials (trials,) for each success: what restarts would need on average; inf without a success."""
+    """Evaluations of all trials (trials,) for each success: what restarts would need on average; inf without a
+    success.
+    """
     successes = np.count_nonzero(succeeded)
     return float(np.sum(evaluations)) / successes if successes else float("inf")
 
 
 def log_rank(first: Array, second: Array) -> float:
-    """The p-value of equal times to success (trials,), where inf says "never" and counts as censored after all others."""
+    """The p-value of equal times to success (trials,), where inf says "never" and counts as censored after all
+    others.
+    """
     together = np.concatenate([first, second])
     if np.all(together == together[0]):  # also if no trial succeeds
         return 1.0
     cap = 2 * np.max(together[np.isfinite(together)])
-    ours, theirs = (CensoredData.right_censored(np.minimum(times, cap), ~np.isfinite(times)) for times in (first, second))
+    ours, theirs = (
+        CensoredData.right_censored(np.minimum(times, cap), ~np.isfinite(times)) for times in (first, second)
+    )
     return float(logrank(ours, theirs).pvalue)

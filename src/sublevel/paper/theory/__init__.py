@@ -1,8 +1,8 @@
 """The paper's theory as code: exact dynamics, predicted curves, and checks that return reports.
 
 A is given by a root `hessian_root` L, A = LᵀL (`root_of_hessian` finds one). What to look for where:
-quadratic.py the objective, exact.py the algorithm, curves.py and restricted.py what is predicted, measure.py what is measured,
-checks.py, sampled.py and special.py the statements, verify.py all of them at once.
+quadratic.py the objective, exact.py the algorithm, curves.py and restricted.py what is predicted, measure.py what is
+measured, checks.py, sampled.py and special.py the statements, verify.py all of them at once.
 """
 
 from sublevel.paper.theory.curves import (
@@ -24,7 +24,12 @@ from sublevel.paper.theory.measure import (
     log_expected_objective,
     log_mean_distance,
 )
-from sublevel.paper.theory.quadratic import natural_gradient_constant, random_hessian_root, root_of_hessian, sublevel_cost
+from sublevel.paper.theory.quadratic import (
+    natural_gradient_constant,
+    random_hessian_root,
+    root_of_hessian,
+    sublevel_cost,
+)
 from sublevel.paper.theory.report import Report
 from sublevel.paper.theory.restricted import expected_objective_rate, mode_rates, rate_interval, variance_rate
 from sublevel.paper.theory.verify import run_checks

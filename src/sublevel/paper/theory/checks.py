@@ -33,16 +33,21 @@ from sublevel.paper.theory.restricted import diagonal_gamma, mode_rates, rate_in
 Restricted = IsotropicGaussian | DiagonalGaussian
 
 ROUNDING = 1e-9
-"""Relative error allowed to a computed Cond(CA): √Cond·eps of the singular values, 1e-11 at Cond = 1e10, and a few eps per step."""
+"""Relative error allowed to a computed Cond(CA): √Cond·eps of the singular values, 1e-11 at Cond = 1e10, and a few eps
+per step.
+"""
 
 SETTLED = 1e-6
-"""Cond(CA) − 1 is compared down to here: the rounding of a run near its end, about eps/γ, is then a small part of it."""
+"""Cond(CA) − 1 is compared down to here: the rounding of a run near its end, about eps/γ, is then a small part of it.
+"""
 
 
 def covariance_part(tangent: Tangent) -> Array:
     """Σ wᵢvᵢvᵢᵀ − decay·I at its rate, dense (..., d, d): −ηZ of eq:learning."""
     d: int = tangent.mean.shape[-1]
-    return expand_trailing(tangent.rate, 2) * (tangent.cloud.moment - expand_trailing(tangent.cloud.decay, 2) * np.eye(d))
+    return expand_trailing(tangent.rate, 2) * (
+        tangent.cloud.moment - expand_trailing(tangent.cloud.decay, 2) * np.eye(d)
+    )
 
 
 def largest_eigenvalue(tangent: Tangent) -> float:
@@ -59,7 +64,8 @@ def _decisive_norm(tangent: Tangent) -> float:
 def positivity(theta: Family, gradient: Callable[[Family], Tangent], fractions: Sequence[float]) -> Report:
     """C stays positive definite through steps at η_C = fraction/λ₁(Z), one fraction a step: the first proposition.
 
-    `gradient` gives the tangent at a θ, exact or estimated. The value is the largest share of a variance that a step took.
+    `gradient` gives the tangent at a θ, exact or estimated. The value is the largest share of a variance that a step
+    took.
     """
     share, taken = 0.0, True
     for fraction in fractions:
@@ -78,7 +84,8 @@ def positivity(theta: Family, gradient: Callable[[Family], Tangent], fractions: 
         "C stays symmetric positive definite for every η_C < 1/λ₁(Z)",
         share,
         1.0,
-        f"{outcome} in {len(fractions)} steps with η_C·λ₁ up to {max(fractions):.6g}; one took the share {share:.6g} of a variance.",
+        f"{outcome} in {len(fractions)} steps with η_C·λ₁ up to {max(fractions):.6g}; one took the share {share:.6g} "
+        "of a variance.",
         also=taken,
     )
 
@@ -104,7 +111,9 @@ def positivity_limit(theta: Family, tangent: Tangent, claimed: float | None = No
 
 
 def condition_bound(conditions: Array, gamma: float) -> Report:
-    """Cond(CᵗA) ≤ 1 + (1 − γ)ᵗ(Cond(C⁰A) − 1) along a curve (steps + 1,) of a run whose η_C·λ₁ is at least γ, eq:upper-cond."""
+    """Cond(CᵗA) ≤ 1 + (1 − γ)ᵗ(Cond(C⁰A) − 1) along a curve (steps + 1,) of a run whose η_C·λ₁ is at least γ,
+    eq:upper-cond.
+    """
     ratios = _excess_over(conditions, upper_bound(float(conditions[0]), gamma, len(conditions) - 1))
     worst = int(np.argmax(ratios))
     return judge(
@@ -112,16 +121,17 @@ def condition_bound(conditions: Array, gamma: float) -> Report:
         "Cond(CᵗA) ≤ 1 + (1 − γ)ᵗ (Cond(C⁰A) − 1)",
         ratios[worst],
         1 + ROUNDING,
-        f"From Cond = {conditions[0]:.3g} with γ = {gamma:.3g}, Cond − 1 was at most {ratios[worst]:.9g} of its bound, at t = {worst + 1}.",
+        f"From Cond = {conditions[0]:.3g} with γ = {gamma:.3g}, Cond − 1 was at most {ratios[worst]:.9g} of its "
+        f"bound, at t = {worst + 1}.",
     )
 
 
 def uncorrected_bound(conditions: Array, gamma: float) -> Report:
     """The bound of the proceedings, 1 + ((1 − 2γ)/(1 − γ))ᵗ(Cond(C⁰A) − 1), held to the same test. It fails.
 
-    At η_C·λ₁ = γ a step multiplies Cond − 1 = e by (1 − 2γ)/(1 − γ) + γ²e/((1 − γ)(e + 1 − γ)), by condition_step: more than the bound's
-    factor for every e > 0 and every γ in (0, 1/2]. So it is violated at every t ≥ 1 of every such run that starts with Cond > 1.
-    The step that went wrong takes (1 − γ(1 + 1/κ))/(1 − γ/κ) to rise with 1/κ; it falls.
+    At η_C·λ₁ = γ a step multiplies Cond − 1 = e by (1 − 2γ)/(1 − γ) + γ²e/((1 − γ)(e + 1 − γ)), by condition_step: more
+    than the bound's factor for every e > 0 and every γ in (0, 1/2]. So it is violated at every t ≥ 1 of every such run
+    that starts with Cond > 1. The step that went wrong takes (1 − γ(1 + 1/κ))/(1 − γ/κ) to rise with 1/κ; it falls.
     """
     ratios = _excess_over(conditions, uncorrected_upper_bound(float(conditions[0]), gamma, len(conditions) - 1))
     worst = int(np.argmax(ratios))
@@ -130,13 +140,15 @@ def uncorrected_bound(conditions: Array, gamma: float) -> Report:
         "Cond(CᵗA) ≤ 1 + ((1 − 2γ)/(1 − γ))ᵗ (Cond(C⁰A) − 1)",
         ratios[worst],
         1 + ROUNDING,
-        f"From Cond = {conditions[0]:.3g} with γ = {gamma:.3g}, Cond − 1 is {ratios[worst]:.6g} times this bound's at t = {worst + 1}; "
-        f"it is above in {int(np.sum(ratios > 1 + ROUNDING))} of {len(ratios)} steps.",
+        f"From Cond = {conditions[0]:.3g} with γ = {gamma:.3g}, Cond − 1 is {ratios[worst]:.6g} times this bound's at "
+        f"t = {worst + 1}; it is above in {int(np.sum(ratios > 1 + ROUNDING))} of {len(ratios)} steps.",
     )
 
 
 def erratum(conditions: Array, gamma: float) -> Report:
-    """The paper's erratum is needed: the bound first printed lies below a run. The value is the smallest (bound − 1)/(Cond − 1)."""
+    """The paper's erratum is needed: the bound first printed lies below a run. The value is the smallest (bound −
+    1)/(Cond − 1).
+    """
     printed = uncorrected_bound(conditions, gamma)
     return judge(
         "thm:cond erratum",
@@ -149,7 +161,9 @@ def erratum(conditions: Array, gamma: float) -> Report:
 
 
 def _excess_over(conditions: Array, bounds: Array) -> Array:
-    """(Cond − 1)/(bound − 1) for t = 1, 2, … (steps,), the latter at least SETTLED, below which rounding would be compared."""
+    """(Cond − 1)/(bound − 1) for t = 1, 2, … (steps,), the latter at least SETTLED, below which rounding would be
+    compared.
+    """
     return (conditions[1:] - 1.0) / np.maximum(bounds[1:] - 1.0, SETTLED)
 
 
@@ -167,7 +181,8 @@ def condition_limit(conditions: Array, gamma: float) -> Report:
         "limsup (Cond(Cᵗ⁺¹A) − 1)/(Cond(CᵗA) − 1) ≤ (1 − 2γ)/(1 − γ)",
         ratio,
         bound,
-        f"At t = {late}, Cond − 1 = {excess[late]:.3g}, the ratio is {ratio:.9g}; its limit is {condition_ratio_limit(gamma):.9g}.",
+        f"At t = {late}, Cond − 1 = {excess[late]:.3g}, the ratio is {ratio:.9g}; its limit is "
+        f"{condition_ratio_limit(gamma):.9g}.",
         also=bool(excess[-1] < 1e-3),
     )
 
@@ -182,8 +197,8 @@ def condition_equality(conditions: Array, alpha: float) -> Report:
         "Cond(Cᵗ⁺¹A) = Cond(CᵗA)·(1 − α)/(1 − α/Cond(CᵗA)) at η_C = α/λ₁",
         deviation,
         ROUNDING,
-        f"{len(conditions) - 1} steps from Cond = {conditions[0]:.3g} at α = {alpha:.3g} deviate by at most {deviation:.2g}"
-        + ("." if below is None else f"; Cond < 10 after {below}."),
+        f"{len(conditions) - 1} steps from Cond = {conditions[0]:.3g} at α = {alpha:.3g} deviate by at most "
+        f"{deviation:.2g}" + ("." if below is None else f"; Cond < 10 after {below}."),
     )
 
 
@@ -200,7 +215,9 @@ def covariance_rate(before: Family, after: Family, hessian_root: Array, gamma: f
 
 
 def _rate_report(name: str, symbol: str, ratio: float, before: Family, hessian_root: Array, gamma: float) -> Report:
-    """The matrix I − γCA/λ₁ is (1 − γ)I + γL⁻¹(I − LCLᵀ/λ₁)L: within γ·√Cond(A)·(1 − 1/Cond(CA)) of 1 − γ, so the ratio is too."""
+    """The matrix I − γCA/λ₁ is (1 − γ)I + γL⁻¹(I − LCLᵀ/λ₁)L: within γ·√Cond(A)·(1 − 1/Cond(CA)) of 1 − γ, so the ratio
+    is too.
+    """
     spectrum = hessian_spectrum(hessian_root)
     condition = float(condition_number(before, hessian_root))
     slack = gamma * float(np.sqrt(spectrum[0] / spectrum[-1])) * (1.0 - 1.0 / condition) + ROUNDING
@@ -224,18 +241,26 @@ def isotropic_rate(hessian_root: Array, alpha: float, rates: Transform | None = 
     """Under C = vI every mode of m, and v, shrinks by a factor in [1 − α, 1 − α/Cond(A)]; see restricted.py."""
     ones = np.ones_like(hessian_root[0])
     theta = IsotropicGaussian.start(ones, ones)
-    return _restricted_report("isotropic rate", "C = vI: all rates in [1 − α, 1 − α/Cond(A)]", theta, hessian_root, alpha, rates)
+    return _restricted_report(
+        "isotropic rate", "C = vI: all rates in [1 − α, 1 − α/Cond(A)]", theta, hessian_root, alpha, rates
+    )
 
 
 def diagonal_rate(hessian_root: Array, alpha: float, rates: Transform | None = None) -> Report:
-    """Under a diagonal C = u·diag(A)⁻¹ all rates lie in [1 − α, 1 − α/Cond(Ã)], Ã = D^{-1/2}AD^{-1/2}: the footnote, see restricted.py."""
+    """Under a diagonal C = u·diag(A)⁻¹ all rates lie in [1 − α, 1 − α/Cond(Ã)], Ã = D^{-1/2}AD^{-1/2}: the footnote,
+    see restricted.py.
+    """
     theta = DiagonalGaussian(np.ones_like(hessian_root[0]), 1.0 / np.linalg.norm(hessian_root, axis=-2))
     statement = "C diagonal, at its limit: all rates in [1 − α, 1 − α/Cond(Ã)]"
     return _restricted_report("diagonal rate", statement, theta, hessian_root, alpha, rates)
 
 
-def _restricted_report(name: str, statement: str, theta: Restricted, hessian_root: Array, alpha: float, rates: Transform | None) -> Report:
-    """One step of the engine against `mode_rates` for the modes of m and `variance_rate` for C; the value is the mode farthest from 0."""
+def _restricted_report(
+    name: str, statement: str, theta: Restricted, hessian_root: Array, alpha: float, rates: Transform | None
+) -> Report:
+    """One step of the engine against `mode_rates` for the modes of m and `variance_rate` for C; the value is the mode
+    farthest from 0.
+    """
     rates = PseudoRates(alpha, alpha) if rates is None else rates
     family = type(theta)
     modes = measured_mode_rates(theta, hessian_root, rates)
@@ -250,13 +275,16 @@ def _restricted_report(name: str, statement: str, theta: Restricted, hessian_roo
         statement,
         float(modes[np.argmax(np.abs(modes))]),
         (low - ROUNDING, high + ROUNDING),
-        f"Modes of m shrink by {modes[0]:.6g} … {modes[-1]:.6g} and C by {np.max(shrunk):.6g}; theory says so to {deviation:.2g}.",
+        f"Modes of m shrink by {modes[0]:.6g} … {modes[-1]:.6g} and C by {np.max(shrunk):.6g}; theory says so to "
+        f"{deviation:.2g}.",
         also=deviation <= ROUNDING,
     )
 
 
 def measured_mode_rates(theta: Restricted, hessian_root: Array, rates: Transform) -> Array:
-    """Eigenvalues (d,), rising, of the map m ↦ m⁺ that one step at θ's covariance is, in the whitened frame where it is symmetric."""
+    """Eigenvalues (d,), rising, of the map m ↦ m⁺ that one step at θ's covariance is, in the whitened frame where it is
+    symmetric.
+    """
     centred = replace(theta, mean=np.zeros(theta.dimension))
     starts = centred.push(np.eye(theta.dimension))
     ends = [_after_one_step(replace(theta, mean=start), hessian_root, rates).mean for start in starts]
@@ -274,9 +302,15 @@ def _after_one_step(theta: Family, hessian_root: Array, rates: Transform) -> Fam
 
 
 def diagonal_target(
-    hessian_root: Array, alpha: float, deviations: Array, rates: Transform | None = None, target_root: Array | None = None
+    hessian_root: Array,
+    alpha: float,
+    deviations: Array,
+    rates: Transform | None = None,
+    target_root: Array | None = None,
 ) -> Report:
-    """Under a diagonal C, Cond(C·diag(A)) → 1 as fast as thm:cond says with γ = α/λ₁(Ã); `target_root` is another target to test."""
+    """Under a diagonal C, Cond(C·diag(A)) → 1 as fast as thm:cond says with γ = α/λ₁(Ã); `target_root` is another
+    target to test.
+    """
     target = diagonal_root(hessian_root) if target_root is None else target_root
     theta = DiagonalGaussian(np.zeros_like(deviations), deviations)
     gamma = diagonal_gamma(hessian_root, alpha)

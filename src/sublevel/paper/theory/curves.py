@@ -16,9 +16,11 @@ from sublevel.paper.theory.measure import condition_number, expected_objective, 
 
 
 def condition_step(excess: Array | float, alpha: float) -> Array | float:
-    """Cond(Cᵗ⁺¹A) − 1 from Cond(CᵗA) − 1 at η_C = α/λ₁: eq:cond-sp, in the form of eq:cond-eq3 that keeps all digits near 1.
+    """Cond(Cᵗ⁺¹A) − 1 from Cond(CᵗA) − 1 at η_C = α/λ₁: eq:cond-sp, in the form of eq:cond-eq3 that keeps all digits
+    near 1.
 
-    With κ = 1 + e the factor 1 − α/(1 − α/κ) is ((1 − α)e + 1 − 2α)/(e + 1 − α): 1 − α far away, (1 − 2α)/(1 − α) at the end.
+    With κ = 1 + e the factor 1 − α/(1 − α/κ) is ((1 − α)e + 1 − 2α)/(e + 1 − α): 1 − α far away, (1 − 2α)/(1 − α) at
+    the end.
     """
     return excess * ((1.0 - alpha) * excess + 1.0 - 2.0 * alpha) / (excess + 1.0 - alpha)
 
@@ -43,7 +45,8 @@ def predicted_condition(cond0: float, alpha: float, steps: int) -> Array:
 
 
 def predicted_times(cond0: float, alpha: float, targets: Array) -> Array:
-    """Iterations after which Cond(CᵗA) is below each target > 1 for the first time (same form as `targets`), eq:cond-sp.
+    """Iterations after which Cond(CᵗA) is below each target > 1 for the first time (same form as `targets`),
+    eq:cond-sp.
 
     >>> predicted_times(1e6, 0.05, np.array([1e5, 10.0]))
     array([ 45., 227.])
@@ -56,7 +59,9 @@ def predicted_times(cond0: float, alpha: float, targets: Array) -> Array:
 
 
 def first_times(curve: Array, targets: Array) -> Array:
-    """The first index at which a curve (steps + 1,) is below each target (same form as `targets`); inf where it never is."""
+    """The first index at which a curve (steps + 1,) is below each target (same form as `targets`); inf where it never
+    is.
+    """
     lowest = np.minimum.accumulate(curve)
     index = np.searchsorted(-lowest, -np.asarray(targets, dtype=np.float64), side="right")
     return np.where(index < len(curve), index, np.inf)
@@ -74,7 +79,9 @@ def upper_bound(cond0: float, gamma: float, steps: int) -> Array:
 
 
 def uncorrected_upper_bound(cond0: float, gamma: float, steps: int) -> Array:
-    """1 + ((1 − 2γ)/(1 − γ))ᵗ(Cond(C⁰A) − 1): what the proceedings printed. It is not a bound, see `checks.uncorrected_bound`."""
+    """1 + ((1 − 2γ)/(1 − γ))ᵗ(Cond(C⁰A) − 1): what the proceedings printed. It is not a bound, see
+    `checks.uncorrected_bound`.
+    """
     return 1.0 + (cond0 - 1.0) * condition_ratio_limit(gamma) ** np.arange(steps + 1, dtype=np.float64)
 
 
@@ -97,21 +104,35 @@ class Curves:
 
 
 def exact_curves(
-    theta: Family, hessian_root: Array, rates: Transform, steps: int, optimum: Array | float = 0.0, constant: float | None = None
+    theta: Family,
+    hessian_root: Array,
+    rates: Transform,
+    steps: int,
+    optimum: Array | float = 0.0,
+    constant: float | None = None,
 ) -> Curves:
-    """The deterministic algorithm from θ for any family and rule, arguments as there; shorter if a step leaves the family."""
+    """The deterministic algorithm from θ for any family and rule, arguments as there; shorter if a step leaves the
+    family.
+    """
     path = islice(deterministic_ngd(theta, hessian_root, rates, optimum, constant), steps + 1)
     rows = [(condition_number(at, hessian_root), expected_objective(at, hessian_root, optimum)) for at in path]
     return Curves(np.array([row[0] for row in rows]), np.array([row[1] for row in rows]))
 
 
 def predicted_curves(
-    theta: FullGaussian, hessian_root: Array, *, alpha: float, alpha_mean: float, steps: int, optimum: Array | float = 0.0
+    theta: FullGaussian,
+    hessian_root: Array,
+    *,
+    alpha: float,
+    alpha_mean: float,
+    steps: int,
+    optimum: Array | float = 0.0,
 ) -> Curves:
     """The same for one full Gaussian in O(steps·d), mode by mode: α = c_C/2 and α_m = 1 for the paper's rates.
 
-    LR = USVᵀ, C = RRᵀ, makes the modes: λᵢ = sᵢ² with λᵢ ← λᵢ(1 − αλᵢ/λ₁), eq:diag-up, and y = UᵀLm with yᵢ ← yᵢ(1 − α_mλᵢ/λ₁), eq:m-quad;
-    E f = Σ yᵢ² + λᵢ. Relative sizes rᵢ = λᵢ/λ₁ and log λ₁ are what is iterated, so no scale is lost.
+    LR = USVᵀ, C = RRᵀ, makes the modes: λᵢ = sᵢ² with λᵢ ← λᵢ(1 − αλᵢ/λ₁), eq:diag-up, and y = UᵀLm with yᵢ ← yᵢ(1 −
+    α_mλᵢ/λ₁), eq:m-quad; E f = Σ yᵢ² + λᵢ. Relative sizes rᵢ = λᵢ/λ₁ and log λ₁ are what is iterated, so no scale is
+    lost.
     """
     root, unit = whitened_root(theta, hessian_root)
     axes, singular, _ = np.linalg.svd(root, full_matrices=False)
@@ -131,4 +152,6 @@ def _check(cond0: float, alpha: float) -> None:
     if not cond0 >= 1:
         raise ValueError(f"`cond0` must be a condition number ≥ 1, got {cond0!r}.")
     if not 0 < alpha <= 0.5:
-        raise ValueError(f"`alpha` must lie in (0, 1/2], where thm:cond holds, got {alpha!r}. It is c_C/2 for the paper's rates.")
+        raise ValueError(
+            f"`alpha` must lie in (0, 1/2], where thm:cond holds, got {alpha!r}. It is c_C/2 for the paper's rates."
+        )

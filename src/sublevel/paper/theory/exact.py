@@ -18,11 +18,14 @@ from sublevel.engine.weights import Volume
 from sublevel.paper.theory.measure import whitened_root
 
 
-def exact_natural_gradient(theta: Family, hessian_root: Array, optimum: Array | float = 0.0, constant: float | None = None) -> Tangent:
+def exact_natural_gradient(
+    theta: Family, hessian_root: Array, optimum: Array | float = 0.0, constant: float | None = None
+) -> Tangent:
     """The descent direction −c(CAm, CAC) at θ in its whitened frame, prop:ng.
 
-    A = LᵀL with `hessian_root` L (..., k, d). V ∝ (x − x*)ᵀA(x − x*) for every increasing g, so g does not enter. The `constant`
-    is c; without it the tangent has a unit of its own, safe at every scale and right for every rule that divides by σ₁.
+    A = LᵀL with `hessian_root` L (..., k, d). V ∝ (x − x*)ᵀA(x − x*) for every increasing g, so g does not enter. The
+    `constant` is c; without it the tangent has a unit of its own, safe at every scale and right for every rule that
+    divides by σ₁.
     """
     vectors, unit = whitened_root(theta, hessian_root)  # rows of LR, R the root of C: RᵀAR = Σ vᵢvᵢᵀ
     gradient = image(hessian_root, theta.mean - optimum) / unit[..., None]
@@ -34,7 +37,8 @@ def exact_natural_gradient(theta: Family, hessian_root: Array, optimum: Array | 
 def deterministic_ngd(
     theta: Family, hessian_root: Array, rates: Transform, optimum: Array | float = 0.0, constant: float | None = None
 ) -> Iterator[Family]:
-    """θ⁰, θ¹, ... of eq:m-quad and eq:c-quad for any family and any rate rule; ends where a step would leave the family.
+    """θ⁰, θ¹, ... of eq:m-quad and eq:c-quad for any family and any rate rule; ends where a step would leave the
+    family.
 
     A rule that does not divide by σ₁, such as FixedRates, needs the `constant` c (1 for V = xᵀAx) to mean anything.
     """
@@ -55,7 +59,8 @@ def no_sample(theta: Family) -> Generation:
 
 @dataclass(frozen=True, slots=True)
 class PseudoRates(Transform):
-    """η_m = mean/λ₁ and η_C = cov/λ₁ with λ₁ = λ₁(C⁻¹δC) of the full matrix: the paper's pseudo-learning rates α, without limits.
+    """η_m = mean/λ₁ and η_C = cov/λ₁ with λ₁ = λ₁(C⁻¹δC) of the full matrix: the paper's pseudo-learning rates α,
+    without limits.
 
     SpectralRates(c_cov, c_mean) is PseudoRates(mean=c_mean, cov=c_cov/2), but refuses what the theorems do not cover.
     """

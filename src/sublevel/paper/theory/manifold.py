@@ -1,4 +1,6 @@
-"""A family as a statistical manifold, with coordinates and a metric: what theory and tests ask of it, and the search does not."""
+"""A family as a statistical manifold, with coordinates and a metric: what theory and tests ask of it, and the search
+does not.
+"""
 
 from __future__ import annotations
 

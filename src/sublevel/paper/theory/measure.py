@@ -22,7 +22,9 @@ def whitened_root(theta: Family, hessian_root: Array) -> tuple[Array, Array]:
 
 
 def condition_number(theta: Family, hessian_root: Array) -> Array:
-    """Cond(CA) (...,), from the singular values of LR, whose condition is only its root: 1e14 still has about nine digits."""
+    """Cond(CA) (...,), from the singular values of LR, whose condition is only its root: 1e14 still has about nine
+    digits.
+    """
     singular = np.linalg.svd(whitened_root(theta, hessian_root)[0], compute_uv=False)
     with np.errstate(divide="ignore"):
         return np.square(singular[..., 0] / singular[..., -1])

@@ -24,13 +24,16 @@ def root_of_hessian(hessian: Array) -> Array:
     lower, definite = cholesky(hessian)
     if not definite:
         raise ValueError(
-            "`hessian` must be positive definite: xᵀAx has no minimum otherwise. Pass a root L of A = LᵀL if rounding is to blame."
+            "`hessian` must be positive definite: xᵀAx has no minimum otherwise. Pass a root L of A = LᵀL if rounding "
+            "is to blame."
         )
     return lower.T
 
 
 def random_hessian_root(rng: np.random.Generator, d: int, condition: float) -> Array:
-    """L (d, d) of a randomly rotated ellipsoid: eigenvalues of A = LᵀL from 1 to `condition`, evenly spaced in the logarithm."""
+    """L (d, d) of a randomly rotated ellipsoid: eigenvalues of A = LᵀL from 1 to `condition`, evenly spaced in the
+    logarithm.
+    """
     turn, signs = np.linalg.qr(rng.standard_normal((d, d)))
     return np.geomspace(1.0, sqrt(condition), d)[:, None] * (turn * np.sign(np.diagonal(signs))).T
 
@@ -57,7 +60,8 @@ def normalised_root(hessian_root: Array) -> Array:
 def log_volume_of_unit_set(hessian_root: Array) -> Array:
     """log of the volume (...,) of {y : yᵀAy ≤ 1} = V_d·det(A)^{-1/2}, V_d the volume of the unit ball.
 
-    The proof of prop:ng prints 2/det(A)·V_d; the change of variables gives this. The constant never matters to the algorithm.
+    The proof of prop:ng prints 2/det(A)·V_d; the change of variables gives this. The constant never matters to the
+    algorithm.
     """
     d: int = hessian_root.shape[-1]
     log_ball = 0.5 * d * log(pi) - float(gammaln(0.5 * d + 1.0))
@@ -65,7 +69,9 @@ def log_volume_of_unit_set(hessian_root: Array) -> Array:
 
 
 def sublevel_cost(x: Array, hessian_root: Array, exponent: float | None = None) -> Array:
-    """V_f(x) = µ_Leb{y : f(y) ≤ f(x)}^exponent (..., n) of points (..., n, d) on any f = g(xᵀAx); the paper's exponent is 2/d."""
+    """V_f(x) = µ_Leb{y : f(y) ≤ f(x)}^exponent (..., n) of points (..., n, d) on any f = g(xᵀAx); the paper's exponent
+    is 2/d.
+    """
     d = hessian_root.shape[-1]
     exponent = 2.0 / d if exponent is None else exponent
     radius = np.linalg.norm(x @ hessian_root.mT, axis=-1)
@@ -75,7 +81,7 @@ def sublevel_cost(x: Array, hessian_root: Array, exponent: float | None = None) 
 def natural_gradient_constant(hessian_root: Array) -> float:
     """The c > 0 of eq:m-quad and eq:c-quad: δm = c·CAm and δC = c·CAC, exactly.
 
-    V_f(x) = v·xᵀAx with v = (V_d·det(A)^{-1/2})^{2/d}, so J = v(mᵀAm + Tr(AC)), its gradient is v(2Am, A), and the inverse
-    Fisher matrix (C, 2C⊗C) of eq:fisher makes it 2v(CAm, CAC).
+    V_f(x) = v·xᵀAx with v = (V_d·det(A)^{-1/2})^{2/d}, so J = v(mᵀAm + Tr(AC)), its gradient is v(2Am, A), and the
+    inverse Fisher matrix (C, 2C⊗C) of eq:fisher makes it 2v(CAm, CAC).
     """
     return float(2.0 * np.exp(2.0 / hessian_root.shape[-1] * log_volume_of_unit_set(hessian_root)))

@@ -24,7 +24,9 @@ class Report:
 
 
 def judge(name: str, statement: str, value: float, bound: Bound, sentence: str, *, also: bool = True) -> Report:
-    """The report that passes if the value is within its bound and what was `also` to hold does; NaN is within no bound."""
+    """The report that passes if the value is within its bound and what was `also` to hold does; NaN is within no
+    bound.
+    """
     low, high = bound if isinstance(bound, tuple) else (float("-inf"), bound)
     return Report(name, statement, float(value), bound, bool(low <= value <= high and also), sentence)
 
@@ -35,13 +37,17 @@ def all_passed(reports: Iterable[Report]) -> bool:
 
 
 def to_json(reports: Sequence[Report]) -> str:
-    """A list of {name, statement, value, bound, passed}; a bound that is an interval is a list of two, NaN and inf are null."""
+    """A list of {name, statement, value, bound, passed}; a bound that is an interval is a list of two, NaN and inf are
+    null.
+    """
     rows = [
         {
             "name": report.name,
             "statement": report.statement,
             "value": _number(report.value),
-            "bound": [_number(end) for end in report.bound] if isinstance(report.bound, tuple) else _number(report.bound),
+            "bound": [_number(end) for end in report.bound]
+            if isinstance(report.bound, tuple)
+            else _number(report.bound),
             "passed": report.passed,
         }
         for report in reports
@@ -53,10 +59,13 @@ def render(reports: Sequence[Report]) -> str:
     """A table for the terminal: verdict, name, value, bound and statement; a failed row is followed by its sentence."""
     cells = [("", "check", "value", "bound", "statement")]
     cells += [
-        ("ok" if row.passed else "FAIL", row.name, _format_value(row.value), _format_bound(row.bound), row.statement) for row in reports
+        ("ok" if row.passed else "FAIL", row.name, _format_value(row.value), _format_bound(row.bound), row.statement)
+        for row in reports
     ]
     widths = [max(len(row[column]) for row in cells) for column in range(4)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)).rstrip() for row in cells]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)).rstrip() for row in cells
+    ]
     lines.insert(1, "─" * max(map(len, lines)))
     for position in reversed([index for index, row in enumerate(reports) if not row.passed]):
         lines.insert(position + 3, " " * (widths[0] + 2) + reports[position].sentence)
@@ -65,11 +74,17 @@ def render(reports: Sequence[Report]) -> str:
 
 def _verdict(reports: Sequence[Report]) -> str:
     failed = [row.name for row in reports if not row.passed]
-    return f"{len(reports) - len(failed)} of {len(reports)} checks passed" + (f"; failed: {', '.join(failed)}." if failed else ".")
+    return f"{len(reports) - len(failed)} of {len(reports)} checks passed" + (
+        f"; failed: {', '.join(failed)}." if failed else "."
+    )
 
 
 def _format_bound(bound: Bound) -> str:
-    return f"{_format_value(bound[0])} … {_format_value(bound[1])}" if isinstance(bound, tuple) else f"≤ {_format_value(bound)}"
+    return (
+        f"{_format_value(bound[0])} … {_format_value(bound[1])}"
+        if isinstance(bound, tuple)
+        else f"≤ {_format_value(bound)}"
+    )
 
 
 def _format_value(number: float) -> str:

@@ -24,32 +24,53 @@ FALSE_ALARM = 1e-6
 
 
 def natural_gradient_of_mean(
-    theta: Family, hessian_root: Array, size: int, seed: int, *, exponent: float | None = None, claimed_root: Array | None = None
+    theta: Family,
+    hessian_root: Array,
+    size: int,
+    seed: int,
+    *,
+    exponent: float | None = None,
+    claimed_root: Array | None = None,
 ) -> Report:
-    """E[V(X)(X − m)] = c·CAm by Monte Carlo, prop:ng. V's `exponent` and the claim's A, `claimed_root`, are the true ones if None."""
+    """E[V(X)(X − m)] = c·CAm by Monte Carlo, prop:ng. V's `exponent` and the claim's A, `claimed_root`, are the true
+    ones if None.
+    """
     deviations = _sampled_deviations(theta, hessian_root, size, seed, exponent, claimed_root)
     return _proportionality("prop:ng m", "natural gradient of the mean = c·CAm", deviations[: theta.dimension], size)
 
 
 def natural_gradient_of_covariance(
-    theta: Family, hessian_root: Array, size: int, seed: int, *, exponent: float | None = None, claimed_root: Array | None = None
+    theta: Family,
+    hessian_root: Array,
+    size: int,
+    seed: int,
+    *,
+    exponent: float | None = None,
+    claimed_root: Array | None = None,
 ) -> Report:
     """E[V(X)((X − m)(X − m)ᵀ − C)] = c·CAC by Monte Carlo, prop:ng; arguments as for the mean."""
     deviations = _sampled_deviations(theta, hessian_root, size, seed, exponent, claimed_root)
-    return _proportionality("prop:ng C", "natural gradient of the covariance = c·CAC", deviations[theta.dimension :], size)
+    return _proportionality(
+        "prop:ng C", "natural gradient of the covariance = c·CAC", deviations[theta.dimension :], size
+    )
 
 
 def _proportionality(name: str, statement: str, deviations: Array, size: int) -> Report:
     worst = float(np.max(np.abs(deviations)))
     bound = float(-ndtri(FALSE_ALARM / (2 * deviations.size)))
-    sentence = f"With {size} points the largest of {deviations.size} deviations is {worst:.3g} standard errors; chance allows {bound:.3g}."
+    sentence = (
+        f"With {size} points the largest of {deviations.size} deviations is {worst:.3g} standard errors; "
+        f"chance allows {bound:.3g}."
+    )
     return judge(name, statement, worst, bound, sentence)
 
 
 def _sampled_deviations(
     theta: Family, hessian_root: Array, size: int, seed: int, exponent: float | None, claimed_root: Array | None
 ) -> Array:
-    """Monte Carlo mean minus claim of each entry of the whitened natural gradient (d + d(d+1)/2,), in standard errors."""
+    """Monte Carlo mean minus claim of each entry of the whitened natural gradient (d + d(d+1)/2,), in standard
+    errors.
+    """
     sample = theta.sample(np.random.default_rng(seed), size)
     claimed_root = hessian_root if claimed_root is None else claimed_root
     cost = sublevel_cost(sample.x, hessian_root, exponent)
@@ -85,10 +106,14 @@ def estimation_errors(
     exponent: float | None = None,
     claimed_root: Array | None = None,
 ) -> Array:
-    """‖estimate − exact‖/‖exact‖ of the natural gradient in the whitened frame, one per trial (trials,), prop:consistency."""
+    """‖estimate − exact‖/‖exact‖ of the natural gradient in the whitened frame, one per trial (trials,),
+    prop:consistency.
+    """
     claimed_root = hessian_root if claimed_root is None else claimed_root
     exact = exact_natural_gradient(theta, claimed_root, constant=natural_gradient_constant(claimed_root))
-    estimate = estimated_natural_gradient(theta, hessian_root, noise.standard_normal((trials, size, theta.dimension)), exponent)
+    estimate = estimated_natural_gradient(
+        theta, hessian_root, noise.standard_normal((trials, size, theta.dimension)), exponent
+    )
     error = _squared_norm(estimate.mean - exact.mean, covariance_part(estimate) - covariance_part(exact))
     return np.sqrt(error / _squared_norm(exact.mean, covariance_part(exact)))
 
@@ -107,7 +132,9 @@ class Slope:
 
 
 def log_log_slope(sizes: Sequence[int], errors: Array) -> Slope:
-    """The least-squares slope of log error (len(sizes), trials) against log n: its mean over trials, with Student's band."""
+    """The least-squares slope of log error (len(sizes), trials) against log n: its mean over trials, with Student's
+    band.
+    """
     x = np.log(np.asarray(sizes, dtype=np.float64))
     slopes: Array = (x - x.mean()) @ np.log(errors) / np.sum(np.square(x - x.mean()))
     half = float(stdtrit(slopes.size - 1, 0.975)) * float(np.std(slopes, ddof=1)) / sqrt(slopes.size)
@@ -116,11 +143,13 @@ def log_log_slope(sizes: Sequence[int], errors: Array) -> Slope:
 
 
 def consistency_exponent(condition: float) -> float:
-    """−min(1/2, 1/κ): to first order the error of the estimated natural gradient falls like n to this power at κ = Cond(CA).
+    """−min(1/2, 1/κ): to first order the error of the estimated natural gradient falls like n to this power at κ =
+    Cond(CA).
 
-    The error is the mean of a function of xⱼ that grows like P(f > f(xⱼ))/p(xⱼ). Along the flattest axis of the whitened f this is
-    exp(βr²/2), r = ‖zⱼ‖, β = 1 − 1/κ, because f reaches the same value along the steepest axis at r/√κ. Its variance is finite only for
-    β < 1/2; beyond, its tail has the index 1/β, and such means converge like n^{-(1 − β)}. At κ = 100 an estimate hardly improves with n.
+    The error is the mean of a function of xⱼ that grows like P(f > f(xⱼ))/p(xⱼ). Along the flattest axis of the
+    whitened f this is exp(βr²/2), r = ‖zⱼ‖, β = 1 − 1/κ, because f reaches the same value along the steepest axis at
+    r/√κ. Its variance is finite only for β < 1/2; beyond, its tail has the index 1/β, and such means converge like
+    n^{-(1 − β)}. At κ = 100 an estimate hardly improves with n.
     """
     return -min(0.5, 1.0 / condition)
 
@@ -137,12 +166,15 @@ def consistency(
 ) -> Report:
     """The error of the estimated natural gradient falls like n^{-1/2}, prop:consistency and the central limit theorem.
 
-    The proposition promises convergence, not its speed, and this speed is that of Cond(CA) < 2: see `consistency_exponent`. A mean far
-    from the optimum, in units of C, delays it. Choose θ accordingly.
+    The proposition promises convergence, not its speed, and this speed is that of Cond(CA) < 2: see
+    `consistency_exponent`. A mean far from the optimum, in units of C, delays it. Choose θ accordingly.
     """
     noise = np.random.default_rng(seed)
     errors = np.array(
-        [estimation_errors(theta, hessian_root, size, trials, noise, exponent=exponent, claimed_root=claimed_root) for size in sizes]
+        [
+            estimation_errors(theta, hessian_root, size, trials, noise, exponent=exponent, claimed_root=claimed_root)
+            for size in sizes
+        ]
     )
     slope = log_log_slope(sizes, errors)
     return judge(
@@ -150,6 +182,6 @@ def consistency(
         "error of the estimated natural gradient ∝ n^(−1/2): log-log slope",
         slope.value,
         (-0.6, -0.4),
-        f"Slope {slope.value:.3f} with 95 % band [{slope.low:.3f}, {slope.high:.3f}] over n = {sizes[0]} … {sizes[-1]}, {trials} trials; "
-        f"the relative error at the end is {np.mean(errors[-1]):.3g}.",
+        f"Slope {slope.value:.3f} with 95 % band [{slope.low:.3f}, {slope.high:.3f}] over n = {sizes[0]} … "
+        f"{sizes[-1]}, {trials} trials; the relative error at the end is {np.mean(errors[-1]):.3g}.",
     )

@@ -28,7 +28,14 @@ def final_theta(method: Method, objective: Objective, theta: Family, size: int, 
 
 
 def monotone_invariance(
-    method: Method, objective: Objective, increasing: Callable[[Array], Array], theta: Family, *, size: int, steps: int, seed: int
+    method: Method,
+    objective: Objective,
+    increasing: Callable[[Array], Array],
+    theta: Family,
+    *,
+    size: int,
+    steps: int,
+    seed: int,
 ) -> Report:
     """The run on g∘f is the run on f, bit for bit, for a strictly increasing g."""
     plain = final_theta(method, objective, theta, size, steps, seed)
@@ -44,7 +51,15 @@ def monotone_invariance(
 
 
 def affine_invariance(
-    method: Method, objective: Objective, theta: FullGaussian, matrix: Array, shift: Array, *, size: int, steps: int, seed: int
+    method: Method,
+    objective: Objective,
+    theta: FullGaussian,
+    matrix: Array,
+    shift: Array,
+    *,
+    size: int,
+    steps: int,
+    seed: int,
 ) -> Report:
     """The run on y ↦ f(By + b) from the image of θ is the image of the run on f, x = By + b."""
     inverse = np.linalg.inv(matrix)
@@ -57,7 +72,8 @@ def affine_invariance(
         "the path on f(By + b) is the image of the path on f",
         difference,
         1e-7,
-        f"After {steps} steps of {method.name} the two differ by {difference:.3g} of a standard deviation or of a variance.",
+        f"After {steps} steps of {method.name} the two differ by {difference:.3g} of a standard deviation or of a "
+        "variance.",
     )
 
 
@@ -71,7 +87,14 @@ def _whitened_difference(theta: Family, mean: Array, cov: Array) -> float:
 
 
 def rank_mu_case(
-    objective: Objective, theta: Family, *, size: int, seed: int, eta_mean: float, eta_cov: float, method: Method | None = None
+    objective: Objective,
+    theta: Family,
+    *,
+    size: int,
+    seed: int,
+    eta_mean: float,
+    eta_cov: float,
+    method: Method | None = None,
 ) -> Report:
     """One step of the engine with the quantile cost is the pure rank-µ CMA-ES, written out with eq:intermediate."""
     method = rank_mu(c_mean=eta_mean, c_cov=eta_cov) if method is None else method
@@ -85,11 +108,14 @@ def rank_mu_case(
         "quantile cost on the Gaussian family = pure rank-µ CMA-ES",
         difference,
         1e-9,
-        f"One step of {method.name} and m + η Σ wᵢ(xᵢ − m), C + η Σ wᵢ((xᵢ − m)(xᵢ − m)ᵀ − C) differ by {difference:.3g}.",
+        f"One step of {method.name} and m + η Σ wᵢ(xᵢ − m), C + η Σ wᵢ((xᵢ − m)(xᵢ − m)ᵀ − C) differ by "
+        f"{difference:.3g}.",
     )
 
 
-def pbil_case(objective: Objective, probabilities: Array, *, size: int, seed: int, rate: float, method: Method | None = None) -> Report:
+def pbil_case(
+    objective: Objective, probabilities: Array, *, size: int, seed: int, rate: float, method: Method | None = None
+) -> Report:
     """One step of the engine on bits is PBIL: p ← (1 − rate)·p + rate·(mean of the best quarter)."""
     method = pbil(rate=rate) if method is None else method
     theta = Bernoulli.start(probabilities)

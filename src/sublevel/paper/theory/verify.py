@@ -27,7 +27,12 @@ from sublevel.paper.theory.exact import PseudoRates, deterministic_ngd
 from sublevel.paper.theory.measure import condition_number
 from sublevel.paper.theory.quadratic import random_hessian_root
 from sublevel.paper.theory.report import Report, all_passed, render, to_json
-from sublevel.paper.theory.sampled import consistency, estimated_natural_gradient, natural_gradient_of_covariance, natural_gradient_of_mean
+from sublevel.paper.theory.sampled import (
+    consistency,
+    estimated_natural_gradient,
+    natural_gradient_of_covariance,
+    natural_gradient_of_mean,
+)
 from sublevel.paper.theory.special import affine_invariance, monotone_invariance, pbil_case, rank_mu_case
 
 __all__ = ["DEFAULT_SEED", "Report", "all_passed", "render", "run_checks", "to_json"]

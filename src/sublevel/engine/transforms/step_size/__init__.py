@@ -1,7 +1,7 @@
 """Step-size rules: changes of the overall scale besides those by the covariance part.
 
-A rule is a transform that sets `Tangent.log_scale`. It comes before the learning rates, where the mean part of the tangent
-is Σ wᵢzᵢ.
+A rule is a transform that sets `Tangent.log_scale`. It comes before the learning rates, where the mean part of the
+tangent is Σ wᵢzᵢ.
 """
 
 from __future__ import annotations

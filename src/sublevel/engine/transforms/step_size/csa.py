@@ -13,7 +13,9 @@ from sublevel.engine.transforms.protocol import Generation, Transform
 
 @dataclass(frozen=True, slots=True)
 class CSA(Transform):
-    """Increase σ if p_σ is longer than expected under random selection, else reduce it (Hansen, arXiv:1604.00772, eq. 44)."""
+    """Increase σ if p_σ is longer than expected under random selection, else reduce it (Hansen, arXiv:1604.00772, eq.
+    44).
+    """
 
     needs_spectrum: ClassVar[bool] = False
 

@@ -29,7 +29,8 @@ class TwoPoints(Memory):
 
 @dataclass(frozen=True, slots=True)
 class TPA(Transform):
-    """Evaluate a point on each side of the mean along its previous step; increase σ if the one ahead is better, else reduce it.
+    """Evaluate a point on each side of the mean along its previous step; increase σ if the one ahead is better, else
+    reduce it.
 
     The two points replace the first two of a sample, at the distance from the mean of the first one. Hansen, Atamna &
     Auger, PPSN 2014; constants of Akimoto & Hansen, GECCO 2016, Table 1: c_σ = 0.3, d_σ = √d.

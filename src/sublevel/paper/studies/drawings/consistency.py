@@ -30,7 +30,9 @@ def figure(data: Data) -> Figure:
 def _errors(axis: Any, data: Data) -> None:
     smallest = min(line.d for line in lines(data))
     shown, names = [line for line in lines(data) if line.d == smallest], list[tuple[float, float, str, str]]()
-    for line, colour in zip(shown, np.array(SEQUENCE)[np.linspace(0, len(SEQUENCE) - 1, len(shown)).astype(int)], strict=True):
+    for line, colour in zip(
+        shown, np.array(SEQUENCE)[np.linspace(0, len(SEQUENCE) - 1, len(shown)).astype(int)], strict=True
+    ):
         low, high = np.quantile(line.errors, [0.25, 0.75], axis=1)
         axis.fill_between(line.sizes, low, high, color=colour, alpha=0.13, lw=0)
         axis.plot(line.sizes, line.typical, "o-", color=colour, lw=1.5, ms=3.2)
@@ -43,7 +45,9 @@ def _errors(axis: Any, data: Data) -> None:
     axis.set_ylim(None, 1.3)
     label_ends(axis, names, 0.04)
     add_label(axis, names[-1][0], 1.3, "Cond(CA)", FAINT, xytext=(-14, 0))
-    tidy(axis, f"Relative error, d = {smallest}: the worse C fits,\nthe less a larger sample helps", x="sample size $n$")
+    tidy(
+        axis, f"Relative error, d = {smallest}: the worse C fits,\nthe less a larger sample helps", x="sample size $n$"
+    )
 
 
 def _slopes(axis: Any, data: Data) -> None:
@@ -60,7 +64,12 @@ def _slopes(axis: Any, data: Data) -> None:
         axis.errorbar(x, y, yerr=reach, fmt="o-", color=colour, lw=1.2, ms=4, elinewidth=1.4, label=f"d = {d}, {upto}")
     conditions = np.geomspace(1, 110, 200)
     axis.plot(
-        conditions, [consistency_exponent(one) for one in conditions], color=INK, lw=1.3, ls=DASHES, label="first order: −min(½, 1/Cond)"
+        conditions,
+        [consistency_exponent(one) for one in conditions],
+        color=INK,
+        lw=1.3,
+        ls=DASHES,
+        label="first order: −min(½, 1/Cond)",
     )
     set_log_scale(axis, y=False)
     set_ticks(axis.xaxis, (1, 2, 3, 5, 10, 30, 100))
@@ -78,9 +87,24 @@ def _slopes(axis: Any, data: Data) -> None:
 def _dimensions(axis: Any, data: Data) -> None:
     found = dimensions(data)
     grid = np.geomspace(min(one.d for one in found), max(one.d for one in found), 100)
-    axis.plot(grid, [relative_error(d, 1) for d in grid], color=INK, lw=1.3, ls=DASHES, label=r"$\sqrt{(d^2 + 14d + 18 + 20/d)/2}$")
+    axis.plot(
+        grid,
+        [relative_error(d, 1) for d in grid],
+        color=INK,
+        lw=1.3,
+        ls=DASHES,
+        label=r"$\sqrt{(d^2 + 14d + 18 + 20/d)/2}$",
+    )
     spread = [2 * one.spread for one in found]
-    axis.errorbar([one.d for one in found], [one.scaled for one in found], yerr=spread, fmt="o", color="#1f77b4", ms=5, label="measured")
+    axis.errorbar(
+        [one.d for one in found],
+        [one.scaled for one in found],
+        yerr=spread,
+        fmt="o",
+        color="#1f77b4",
+        ms=5,
+        label="measured",
+    )
     set_log_scale(axis)
     set_ticks(axis.xaxis, [one.d for one in found])
     set_ticks(axis.yaxis, (5, 10, 20, 50))

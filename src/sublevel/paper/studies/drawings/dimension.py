@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from sublevel.paper.drawing import DASHES, SIZE_COLOURS, add_label, empty_figure, label_ends, set_log_scale, set_ticks, tidy
+from sublevel.paper.drawing import (
+    DASHES,
+    SIZE_COLOURS,
+    add_label,
+    empty_figure,
+    label_ends,
+    set_log_scale,
+    set_ticks,
+    tidy,
+)
 from sublevel.paper.studies.dimension import NAMES, Growth, growths, theory_iterations
 from sublevel.paper.studies.study import Data
 from sublevel.plots.style import INK
@@ -31,7 +40,11 @@ def figure(data: Data) -> Figure:
     add_label(left, found[0].dimensions[-1], theory_iterations(), "exact gradient", INK, xytext=(5, 6))
     tidy(left, "Iterations to learn C: Cond(CA) from 10⁶ to 10", x="dimension $d$")
     tidy(middle, "Evaluations to learn C", x="dimension $d$")
-    tidy(right, "Why: the share of a step that is signal,\n$-\\mathrm{tr}(Z)/(d\\,\\sigma_1(Z))$ where $C = A^{-1}$", x="dimension $d$")
+    tidy(
+        right,
+        "Why: the share of a step that is signal,\n$-\\mathrm{tr}(Z)/(d\\,\\sigma_1(Z))$ where $C = A^{-1}$",
+        x="dimension $d$",
+    )
     return drawing
 
 
@@ -54,10 +67,15 @@ def _lines(axis: Any, found: list[Growth], *, evaluations: bool) -> None:
         axis.plot(growth.dimensions, centre, color=colour, lw=0.8, alpha=0.5)
         x = growth.dimensions[growth.is_fitted]
         axis.plot(
-            x, np.exp(np.mean(np.log(centre[growth.is_fitted]) - exponent.value * np.log(x))) * x**exponent.value, color=colour, lw=1.8
+            x,
+            np.exp(np.mean(np.log(centre[growth.is_fitted]) - exponent.value * np.log(x))) * x**exponent.value,
+            color=colour,
+            lw=1.8,
         )
         half = f"{(exponent.high - exponent.low) / 2:.1g}"
         value = f"{exponent.value:.{max(2, len(half) - 2)}f}"
-        names.append((x[-1], centre[-1], f"n = {NAMES[growth.power]}:  $\\propto d^{{\\,{value} \\pm {half}}}$", colour))
+        names.append(
+            (x[-1], centre[-1], f"n = {NAMES[growth.power]}:  $\\propto d^{{\\,{value} \\pm {half}}}$", colour)
+        )
     _axes(axis, found, 7.0)
     label_ends(axis, names, 0.055)

@@ -87,11 +87,24 @@ def _ratios(axis: Any, found: list[Comparison], rows: dict[str, int]) -> None:
     set_ticks(axis.xaxis, (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20))
     axis.set_yticks(list(rows.values()), list(rows), color=INK, fontsize=10)
     axis.set_ylim(0.3, len(rows) + 0.7)
-    tidy(axis, "Evaluations for a success, NGD over rank-µ (95 % interval)", x="← NGD needs fewer            NGD needs more →")
+    tidy(
+        axis,
+        "Evaluations for a success, NGD over rank-µ (95 % interval)",
+        x="← NGD needs fewer            NGD needs more →",
+    )
     handles = [
         Line2D([], [], color=INK, marker="o", ls="", ms=5.5, label=f"d = {SMALL[0]}, n = {SMALL[1]}"),
         Line2D([], [], color=INK, marker="s", ls="", ms=5, mfc="white", label=f"d = {LARGE[0]}, n = {LARGE[1]}"),
-        Line2D([], [], color=INK, marker="D", ls="", ms=4, mfc="white", label=f"d = {PAPER[0]}, n = {PAPER[1]}, as in the paper"),
+        Line2D(
+            [],
+            [],
+            color=INK,
+            marker="D",
+            ls="",
+            ms=4,
+            mfc="white",
+            label=f"d = {PAPER[0]}, n = {PAPER[1]}, as in the paper",
+        ),
         Line2D([], [], color=INK, marker=">", ls="", ms=6, label="NGD never, in the budget"),
         Line2D([], [], color=INK, marker="<", ls="", ms=6, label="rank-µ never, in the budget"),
     ]
@@ -105,7 +118,9 @@ def _ratio(axis: Any, one: Comparison, row: int) -> None:
         add_label(axis, 1.12, y, f"neither succeeds at d = {one.setting[0]}, n = {one.setting[1]}", FAINT, fontsize=8)
     elif not 0 < one.ratio.value < np.inf:
         never_ngd = one.ratio.value > 1
-        axis.plot(EDGES[1] * 1.2 if never_ngd else EDGES[0], y, ">" if never_ngd else "<", color=colour, mfc=fill, ms=6.5)
+        axis.plot(
+            EDGES[1] * 1.2 if never_ngd else EDGES[0], y, ">" if never_ngd else "<", color=colour, mfc=fill, ms=6.5
+        )
     elif one.ratio.value > EDGES[1]:
         add_label(axis, EDGES[1] * 1.4, y, f"{one.ratio.value:.0f} ▸", colour, ha="right", xytext=(0, 0))
     else:
@@ -123,12 +138,16 @@ def _successes(axis: Any, found: list[Comparison], rows: dict[str, int], setting
     set_ticks(axis.xaxis, (0, 50, 100), "{x:g} %")
     axis.set_xlim(-6, 106)
     tidy(axis, f"Success at n = {setting[1]} ($c_C$ = {MATCHES[setting].ngd})")
-    handles = [Line2D([], [], color=METHOD_COLOURS[m], marker="o", ms=5, label=PART_NAMES[m]) for m in ("ngd", "rank-mu")]
+    handles = [
+        Line2D([], [], color=METHOD_COLOURS[m], marker="o", ms=5, label=PART_NAMES[m]) for m in ("ngd", "rank-mu")
+    ]
     axis.legend(handles=handles, frameon=True, framealpha=1, edgecolor="none", fontsize=8.5, loc="upper left")
 
 
 def _probed(axis: Any, data: Data, setting: Setting, part: str, *, slope_at: float) -> None:
-    """The mean of single steps against the distance, with two standard errors; the slope is written at the right end."""
+    """The mean of single steps against the distance, with two standard errors; the slope is written at the right
+    end.
+    """
     for variant in ("ngd", "mixed", "rank-mu"):
         sample, colour = data[f"probe/{variant}/d{setting[0]}/n{setting[1]}"][part], PART_COLOURS[variant]
         centre, error = sample.mean(axis=1), 2 * sample.std(axis=1) / np.sqrt(sample.shape[1])
@@ -148,15 +167,24 @@ def _variances(axis: Any, data: Data, setting: Setting) -> None:
     _probed(axis, data, setting, "along", slope_at=260.0)
     axis.axhline(0, color=INK, lw=0.8)
     axis.axhline(-MATCHES[setting].ngd / 2, color=PART_COLOURS["ngd"], lw=1.3, ls=DASHES)
-    add_label(axis, 0.5, -MATCHES[setting].ngd / 2, "exact volume cost: at every distance", PART_COLOURS["ngd"], xytext=(0, 8))
-    tidy(axis, f"Change of the variance downhill\nin one iteration, n = {setting[1]}", x="distance of a sphere's optimum, in σ")
+    add_label(
+        axis, 0.5, -MATCHES[setting].ngd / 2, "exact volume cost: at every distance", PART_COLOURS["ngd"], xytext=(0, 8)
+    )
+    tidy(
+        axis,
+        f"Change of the variance downhill\nin one iteration, n = {setting[1]}",
+        x="distance of a sphere's optimum, in σ",
+    )
 
 
 def _mean_steps(axis: Any, data: Data, setting: Setting) -> None:
     _probed(axis, data, setting, "step", slope_at=260.0)
     axis.set_ylim(-0.05, None)
     tidy(axis, f"Step of the mean downhill,\nin σ, n = {setting[1]}", x="distance of a sphere's optimum, in σ")
-    handles = [Line2D([], [], color=PART_COLOURS[one], marker="o", ms=4, label=PART_NAMES[one]) for one in ("rank-mu", "mixed", "ngd")]
+    handles = [
+        Line2D([], [], color=PART_COLOURS[one], marker="o", ms=4, label=PART_NAMES[one])
+        for one in ("rank-mu", "mixed", "ngd")
+    ]
     axis.legend(handles=handles, frameon=False, fontsize=8.5, loc="center right")
 
 
@@ -165,7 +193,9 @@ def _parts(axis: Any, data: Data) -> None:
     shown = [problem for problem in DISSECTED if (problem, "mixed", SMALL) in found]
     if not shown:
         axis.set_axis_off()
-        axis.text(0.5, 0.5, "one part at a time:\nin the full study", ha="center", color=FAINT, transform=axis.transAxes)
+        axis.text(
+            0.5, 0.5, "one part at a time:\nin the full study", ha="center", color=FAINT, transform=axis.transAxes
+        )
         return
     for row, problem in enumerate(reversed(shown)):
         for number, variant in enumerate(PARTS):

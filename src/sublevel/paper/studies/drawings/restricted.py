@@ -19,7 +19,9 @@ MARKERS = {100: "v", 1000: "s", 10000: "D"}
 
 
 def figure(data: Data) -> Figure:
-    """Speeds of the exact and of the stochastic algorithm, where the mean is left behind, and what the estimate does to the spectrum."""
+    """Speeds of the exact and of the stochastic algorithm, where the mean is left behind, and what the estimate does to
+    the spectrum.
+    """
     drawing = empty_figure((10.6, 8.6))
     axes = drawing.subplots(2, 2)
     found = sorted(speeds(data), key=lambda speed: speed.condition)
@@ -29,7 +31,10 @@ def figure(data: Data) -> Figure:
     _flattened(axes[1, 1], data)
     axes[0, 1].set_ylim(axes[0, 0].get_ylim())
     families = [Line2D([], [], color=colour, lw=2, label=f"{family} C") for family, colour in COLOURS.items()]
-    sizes = [Line2D([], [], color=FAINT, marker=MARKERS[n], ls="", ms=5, label=f"n = {n}") for n in sorted({one.n for one in found} - {0})]
+    sizes = [
+        Line2D([], [], color=FAINT, marker=MARKERS[n], ls="", ms=5, label=f"n = {n}")
+        for n in sorted({one.n for one in found} - {0})
+    ]
     hollow = Line2D([], [], color=FAINT, marker="o", mfc="white", ls="", ms=5, label="hollow: mean left behind")
     theory = Line2D([], [], color=INK, lw=1.3, ls=DASHES, label="theory")
     handles = [*families, theory, *sizes, hollow]
@@ -40,7 +45,9 @@ def figure(data: Data) -> Figure:
 def _theory(axis: Any, found: list[Speed]) -> None:
     for family, colour in COLOURS.items():
         shown = [speed for speed in found if speed.family == family and speed.n == 0]
-        axis.plot([one.condition for one in shown], [np.mean(one.predicted) for one in shown], color=colour, lw=1.4, ls=DASHES)
+        axis.plot(
+            [one.condition for one in shown], [np.mean(one.predicted) for one in shown], color=colour, lw=1.4, ls=DASHES
+        )
 
 
 def _exact(axis: Any, found: list[Speed]) -> None:
@@ -74,7 +81,14 @@ def _left_behind(axis: Any, found: list[Speed]) -> None:
     axis.axhline(LEFT_BEHIND, color=FAINT, lw=0.8)
     axis.axvline(critical_condition(), color=COLOURS["isotropic"], lw=1.3, ls=DASHES)
     note = {"ha": "right", "xytext": (-6, 0), "fontsize": 8.5}
-    add_label(axis, critical_condition(), 1e4, "theory, isotropic C:\n$m$ slower than $C$\nfrom here on", COLOURS["isotropic"], **note)
+    add_label(
+        axis,
+        critical_condition(),
+        1e4,
+        "theory, isotropic C:\n$m$ slower than $C$\nfrom here on",
+        COLOURS["isotropic"],
+        **note,
+    )
     _axes(axis, "Where C shrinks faster than m, the mean is left behind", "distance $\\|m\\|/\\sigma$ at the end")
 
 
