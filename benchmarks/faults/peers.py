@@ -7,6 +7,7 @@ import pickle
 import sqlite3
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +182,8 @@ class DifferentialEvolution(Library):
     def minimize(self, fun: Any, given: Given) -> Answer:
         from scipy.optimize import differential_evolution
 
-        own = {"bounds": BOX, "maxiter": 60, "rng": 1} | given.renamed(seed="rng", method="strategy", progress="disp")
+        seed = "rng" if "rng" in signature(differential_evolution).parameters else "seed"  # before SciPy 1.15
+        own = {"bounds": BOX, "maxiter": 60, seed: 1} | given.renamed(seed=seed, method="strategy", progress="disp")
         if "executor" in own:
             with threads(own.pop("executor")) as executor:
                 result = differential_evolution(fun, **own, workers=executor.map, updating="deferred")

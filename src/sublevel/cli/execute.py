@@ -17,7 +17,6 @@ from sublevel.cli.common import CommandError
 from sublevel.cli.program import Program
 from sublevel.cli.result_output import result_as_json, result_as_text
 from sublevel.cli.run_options import run_options
-from sublevel.evaluation.failures import annotate_exception
 from sublevel.evaluation.processes import available_cores
 from sublevel.run.result import Result
 from sublevel.store.output import check_output, write_output
@@ -70,21 +69,12 @@ def _check_error_bars(given: argparse.Namespace) -> None:
 
 
 def add_error_bars(result: Result, fun: Callable[..., Any], given: argparse.Namespace, workers: Any) -> None:
-    """Add `curvature` to the result, unless the run found no finite value or Ctrl-C was pressed."""
-    from sublevel.hessian.curvature import curvature
+    """Add error bars to the result, with the evaluation settings of the run."""
+    from sublevel.hessian.curvature import add_curvature
 
-    if "interrupted" in result.reasons or not math.isfinite(result.fun):
-        return
     kind, residuals = given.error_bars
     options = {name: value for name, value in run_options(fun, given).items() if name in ("timeout", "on_error")}
-    try:
-        found = curvature(fun, result, kind=kind, n_residuals=residuals, workers=workers, **options)
-    except KeyboardInterrupt:
-        return
-    except Exception as error:
-        annotate_exception(error, sublevel_result=result)
-        raise
-    result.update(curvature=found, hess_inv=found.hess_inv, nfev=result.nfev + found.nfev)
+    add_curvature(result, fun, kind=kind, n_residuals=residuals, workers=workers, **options)
 
 
 def print_result(result: Result, seconds: float, given: argparse.Namespace, raised: Exception | None) -> None:

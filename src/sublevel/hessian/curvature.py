@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sublevel.evaluation.failures import Failures, OnError
+from sublevel.evaluation.failures import Failures, OnError, annotate_exception
 from sublevel.hessian.assemble import assemble_curvature, fixed_curvature, is_defined, undefined_curvature
 from sublevel.hessian.calls import ObjectiveCalls, failure_findings
 from sublevel.hessian.extrapolation import extrapolate_smooth, repeat_until_precise, significant_change
@@ -29,6 +29,7 @@ from sublevel.hessian.probing import (
 )
 from sublevel.hessian.result import Curvature
 from sublevel.hessian.tuning import Tuning
+from sublevel.run.result import Result
 from sublevel.validation import as_budget, as_count, as_names, as_positive, short_repr
 
 KINDS = ("nll", "least_squares")
@@ -152,6 +153,24 @@ def curvature(
     return _curvature_at(
         calls, place_under, options, maxfevals, find_names(result_or_optimizer) if names is None else names, tuning
     )
+
+
+def add_curvature(result: Result, fun: Callable[..., object], **settings: Any) -> None:
+    """Add the curvature and its inverse Hessian to a result, with the settings of `curvature`.
+
+    Both stay None if the run found no finite value or Ctrl-C ended the run or the evaluations. Other exceptions get the
+    result attached.
+    """
+    if "interrupted" in result.reasons or not np.isfinite(result.fun):
+        return
+    try:
+        found = curvature(fun, result, **settings)
+    except KeyboardInterrupt:
+        return
+    except BaseException as error:
+        annotate_exception(error, sublevel_result=result)
+        raise
+    result.update(curvature=found, hess_inv=found.hess_inv, nfev=result.nfev + found.nfev)
 
 
 def _curvature_at(

@@ -68,17 +68,9 @@ def _spectrum_panel(axis: Any, found: Any) -> None:
     visible = values > 0
     tidy(axis, log=True)
     if visible.any():
-        low = np.minimum(found.curvatures_error[visible], 0.9 * values[visible])
-        axis.errorbar(
-            rank[visible],
-            values[visible],
-            yerr=[low, found.curvatures_error[visible]],
-            fmt="o",
-            ms=4,
-            color=BLUE,
-            ecolor=FAINT,
-            lw=1,
-        )
+        high = found.curvatures_error[visible]
+        errors = np.stack([np.minimum(high, 0.9 * values[visible]), high]).tolist()  # matplotlib 3.8 needs lists
+        axis.errorbar(rank[visible], values[visible], errors, fmt="o", ms=4, color=BLUE, ecolor=FAINT, lw=1)
         label_log(axis.yaxis)
     for i in rank[~visible]:
         axis.annotate("≤ 0", (i, 0.03), xycoords=("data", "axes fraction"), ha="center", color=ORANGE)

@@ -199,7 +199,12 @@ def minimize(
             search = search.stored(
                 store, RunRequest(method, fun, as_args(args), asked, *how, log_scaled, extra is not None)
             )
-        return _with_curvature(search.run_to_the_end(), fun, args, *how) if wants_curvature else search.run_to_the_end()
+        result = search.run_to_the_end()
+        if wants_curvature:
+            from sublevel.hessian.curvature import add_curvature
+
+            add_curvature(result, fun, args=args, vectorized=how[0], workers=how[1], timeout=how[2], on_error=how[3])
+        return result
 
 
 def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
@@ -232,33 +237,6 @@ def _checked_start(evaluate_x0: Any, optimizer: Optimizer, limits: Limits, batch
             f"{limits.maxfevals:.0f}."
         )
     return start.x0
-
-
-def _with_curvature(
-    result: Result,
-    fun: Callable[..., Any],
-    args: tuple[Any, ...],
-    vectorized: bool,
-    workers: Any,
-    timeout: float | None,
-    on_error: OnError,
-) -> Result:
-    """The result with its inverse Hessian; both are None if there is no minimum to look at or Ctrl-C ended the look."""
-    if "interrupted" in result.reasons or not np.isfinite(result.fun):
-        return result
-    try:
-        from sublevel.hessian.curvature import curvature as curvature_at
-
-        found = curvature_at(
-            fun, result, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error
-        )
-    except KeyboardInterrupt:
-        return result
-    except BaseException as error:
-        annotate_exception(error, sublevel_result=result)
-        raise
-    result.update(curvature=found, hess_inv=found.hess_inv, nfev=result.nfev + found.nfev)
-    return result
 
 
 @dataclass(frozen=True, slots=True)
