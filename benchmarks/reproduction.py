@@ -25,8 +25,8 @@ if any(
 import numpy as np
 
 from sublevel.engine.tangent import weighted_moment
-from sublevel.paper.figures.compute import compute
-from sublevel.paper.figures.config import Chunk, Setting, chunks, hessian_diagonal
+from sublevel.paper.figures.compute import Chunk, chunks
+from sublevel.paper.figures.config import Setting, hessian_diagonal
 from sublevel.paper.streams import SEED
 
 SETTING = Setting("ngd", 8000, 0.1, 0.0)
@@ -69,9 +69,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     repeats = parser.parse_args().repeats
     chunk = chunks(SETTING, SEED, 50)[0]
-    iterations = int(np.max(compute(chunk)["iterations"]))  # also warms up
+    iterations = int(np.max(chunk.compute()["iterations"]))  # also warms up
     sides = {
-        "as reproduced": lambda: compute(chunk),
+        "as reproduced": chunk.compute,
         "arithmetic alone": alone(chunk, iterations),
         **{f"  {part}": alone(chunk, iterations, (part,)) for part in PARTS},
     }

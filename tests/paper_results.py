@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from sublevel.paper.figures.compute import THRESHOLDS
-from sublevel.paper.figures.config import FIGURES, Setting, all_settings
+from sublevel.paper.figures.config import EXPERIMENT, FIGURES, Setting, all_settings
 from sublevel.paper.figures.results import Result, join_parts
 
+THRESHOLDS = EXPERIMENT.thresholds
 TRIALS = 4
 DELAYS = {5: 33.0, 20: 10.0, 90: 3.5, 400: 1.7, 1789: 1.17, 8000: 1.0}
 """How many times longer than n = d³ a sample size takes to learn C."""

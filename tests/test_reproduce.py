@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +20,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from paper_results import made_up, ngd, paper_results, rank_mu
 from sublevel.paper import cache, runner
 from sublevel.paper.figures import Plan, compute, reproduce
-from sublevel.paper.figures.config import CODE, Chunk, Setting, all_settings, chunks, figure_settings, hessian_diagonal
+from sublevel.paper.figures.compute import Chunk, chunks
+from sublevel.paper.figures.config import CODE, EXPERIMENT, Setting, all_settings, figure_settings, hessian_diagonal
 from sublevel.paper.figures.page import Facts, page
 from sublevel.paper.figures.results import summary_row
-from sublevel.paper.figures.statements import statements
-from sublevel.paper.figures.table import table, verdict_line
+from sublevel.paper.figures.statements import statements, table, verdict_line
 from sublevel.paper.progress_bar import ProgressBar
 from sublevel.paper.theory.curves import predicted_times
 from sublevel.paper.theory.measure import condition_number, expected_objective
@@ -86,7 +87,7 @@ def test_recorded_times_are_never_far_apart():
     times = np.array([t for t in range(50_000) if compute.is_recorded(t)])
     assert_array_equal(times[:400], np.arange(400))
     assert np.all(np.diff(times) <= np.maximum(1, 1.02 * times[1:] / 200))
-    assert compute.is_recorded(compute.CAP)
+    assert compute.is_recorded(EXPERIMENT.cap)
 
 
 def test_first_times_are_exact_where_every_iteration_is_recorded():
@@ -121,7 +122,7 @@ def replayed(setting, seed, trial, iterations):
 
 
 def test_trial_ends_in_the_very_iteration_that_reaches_the_target():
-    arrays = compute.compute(Chunk(SMALL, 7, 0, 3))
+    arrays = Chunk(SMALL, 7, 0, 3).compute()
     assert list(arrays["ending"]) == ["reached"] * 3
     for trial, iterations in enumerate(arrays["iterations"]):
         values = list(replayed(SMALL, 7, trial, int(iterations)))
@@ -130,7 +131,7 @@ def test_trial_ends_in_the_very_iteration_that_reaches_the_target():
 
 
 def test_curves_end_where_trials_end():
-    arrays = compute.compute(Chunk(SMALL, 7, 0, 3))
+    arrays = Chunk(SMALL, 7, 0, 3).compute()
     after = arrays["times"] > arrays["iterations"][:, None]
     assert_array_equal(np.isnan(arrays["cond"]), after)
     assert_array_equal(np.isnan(arrays["expected"]), after)
@@ -141,21 +142,21 @@ def test_curves_end_where_trials_end():
 
 
 def test_collapse_of_a_small_sample_at_a_large_rate_is_named():
-    arrays = compute.compute(Chunk(ngd(5, 1.0), 1, 0, 3))
+    arrays = Chunk(ngd(5, 1.0), 1, 0, 3).compute()
     assert list(arrays["ending"]) == ["degenerate"] * 3
-    assert np.all(arrays["final_cond"] > compute.DEGENERATE)
+    assert np.all(arrays["final_cond"] > EXPERIMENT.degenerate)
     assert np.all(arrays["final_mean_share"] > 0.99)
 
 
 def test_trial_that_can_select_nothing_is_named():
-    arrays = compute.compute(Chunk(Setting("rank-mu", 3, None, 0.0, 4), 1, 0, 2))  # µ = ⌊3/4⌋ = 0
+    arrays = Chunk(Setting("rank-mu", 3, None, 0.0, 4), 1, 0, 2).compute()  # µ = ⌊3/4⌋ = 0
     assert list(arrays["ending"]) == ["no_selection"] * 2
-    assert list(arrays["iterations"]) == [compute.PATIENCE] * 2
+    assert list(arrays["iterations"]) == [EXPERIMENT.patience] * 2
 
 
 def test_trial_that_takes_too_long_is_named(monkeypatch):
-    monkeypatch.setattr(compute, "CAP", 30)
-    arrays = compute.compute(Chunk(SMALL, 1, 0, 2))
+    monkeypatch.setattr(compute, "EXPERIMENT", replace(EXPERIMENT, cap=30))
+    arrays = Chunk(SMALL, 1, 0, 2).compute()
     assert list(arrays["ending"]) == ["slow"] * 2
     assert list(arrays["iterations"]) == [30] * 2
 
@@ -334,25 +335,33 @@ def test_interrupt_ends_a_run_at_once_and_its_workers_too(tmp_path):
     assert process.returncode != 0
 
 
-def refuse(argument):
-    """A task that fails."""
-    raise ArithmeticError(argument)
+@dataclass(frozen=True)
+class Failing:
+    """A unit of work that fails."""
+
+    key: str = "failing"
+    cost: float = 1.0
+
+    def compute(self):
+        raise ArithmeticError
 
 
-def vanish(argument):
-    """A task whose process dies."""
-    os._exit(1)
+class Dying(Failing):
+    """A unit of work whose process dies."""
+
+    def compute(self):
+        os._exit(1)
 
 
-@pytest.mark.parametrize(("task", "error"), [(refuse, ArithmeticError), (vanish, runner.WorkerLost)])
-def test_failure_of_a_task_is_not_lost(tmp_path, task, error):
+@pytest.mark.parametrize(("work", "error"), [(Failing(), ArithmeticError), (Dying(), runner.WorkerLost)])
+def test_failure_of_a_task_is_not_lost(tmp_path, work, error):
     with pytest.raises(error):
-        runner.run_tasks([runner.Task(tmp_path / "never.npz", "stamp", 1.0, task, "argument")], 1, silent())
+        runner.run_tasks([runner.Task(tmp_path / "never.npz", "stamp", work)], 1, silent())
 
 
 def test_workers_leave_the_environment_of_others_alone(tmp_path):
     before = dict(os.environ)
-    task = runner.Task(tmp_path / "threads.npz", "stamp", 1.0, threads, None)
+    task = runner.Task(tmp_path / "threads.npz", "stamp", Threads())
     assert not runner.run_tasks([task], 1, silent())
     assert task.load()["threads"] == "1"
     assert dict(os.environ) == before
@@ -361,15 +370,17 @@ def test_workers_leave_the_environment_of_others_alone(tmp_path):
 
 def test_task_leaves_its_result_in_its_file(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
-    task = runner.Task(tmp_path / "threads.npz", "stamp", 1.0, threads, None)
+    task = runner.Task(tmp_path / "threads.npz", "stamp", Threads())
     assert task.load() is None
     task.run()
     assert task.load() == {"threads": "3"}
 
 
-def threads(argument):
-    """What a worker is told of threads."""
-    return {"threads": np.array(os.environ["OPENBLAS_NUM_THREADS"])}
+class Threads(Failing):
+    """A unit of work that returns the number of BLAS threads of its process."""
+
+    def compute(self):
+        return {"threads": np.array(os.environ["OPENBLAS_NUM_THREADS"])}
 
 
 # --- what comes out

@@ -18,10 +18,10 @@ from sublevel.paper import runner
 from sublevel.paper.progress_bar import ProgressBar
 from sublevel.paper.streams import streams
 from sublevel.paper.studies import STUDIES, Request, consistency, run
-from sublevel.paper.studies.consistency import Errors, compute, relative_error
+from sublevel.paper.studies.consistency import Errors, relative_error
 from sublevel.paper.studies.dimension import theory_iterations
 from sublevel.paper.studies.methods import MATCHES, VARIANTS, matched_rate, method_of
-from sublevel.paper.studies.ngd_vs_rank_mu import Comparison, Result, compare, results
+from sublevel.paper.studies.ngd_vs_rank_mu import Comparison, Probe, Race, Result, compare, results
 from sublevel.paper.studies.problems import PROBLEMS
 from sublevel.paper.studies.request import compute_data
 from sublevel.paper.studies.restricted import speeds
@@ -68,20 +68,20 @@ def test_study_leaves_figure_data_and_text(name, tmp_path, at_home):
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_study_is_planned_at_every_scale_without_two_pieces_of_one_name(name):
+def test_study_is_planned_at_every_scale_with_unique_names(name):
     sizes = []
     for scale in ("tiny", "quick", "full"):
-        pieces = STUDIES[name].pieces(scale, 0)
-        assert len({piece.key for piece in pieces}) == len(pieces)
-        assert all(piece.cost > 0 for piece in pieces)
-        sizes.append(sum(piece.cost for piece in pieces))
+        works = STUDIES[name].works(scale, 0)
+        assert len({work.key for work in works}) == len(works)
+        assert all(work.cost > 0 for work in works)
+        sizes.append(sum(work.cost for work in works))
     assert sizes == sorted(sizes)
 
 
 def test_same_seed_gives_the_same_data_in_processes_and_at_home(tmp_path, monkeypatch):
     def made(out, seed, jobs):
         request = Request("consistency", tmp_path / out, seed=seed, scale="tiny")
-        compute_data(request, STUDIES["consistency"].pieces("tiny", seed), jobs, quiet("consistency"))
+        compute_data(request, STUDIES["consistency"].works("tiny", seed), jobs, quiet("consistency"))
         return {key: value for key, value in data_of(request).items() if key != "config"}
 
     in_processes = made("two", 3, 2)
@@ -93,12 +93,13 @@ def test_same_seed_gives_the_same_data_in_processes_and_at_home(tmp_path, monkey
 
 
 def test_finished_data_is_used_again(tmp_path, at_home, monkeypatch):
-    request, pieces = Request("consistency", tmp_path, scale="tiny"), consistency.STUDY.pieces("tiny", 7)
-    made = compute_data(request, pieces, 1, quiet("consistency"))
+    request, works = Request("consistency", tmp_path, scale="tiny"), consistency.STUDY.works("tiny", 7)
+    made = compute_data(request, works, 1, quiet("consistency"))
     monkeypatch.setattr(runner, "run_tasks", None)  # it must not be called
-    found = compute_data(request, pieces, 1, quiet("consistency"))
+    found = compute_data(request, works, 1, quiet("consistency"))
     assert found.keys() == made.keys()
-    assert_array_equal(found["slope-d2-cond10"]["errors"], made["slope-d2-cond10"]["errors"])
+    work = next(work for work in works if work.key == "slope-d2-cond10")
+    assert_array_equal(found[work]["errors"], made[work]["errors"])
 
 
 def test_unknown_study_is_named_with_the_known_ones(tmp_path, capsys):
@@ -119,7 +120,7 @@ def test_command_runs_a_study(tmp_path, at_home, capsys, monkeypatch):
     assert (tmp_path / "consistency.npz").exists()
 
 
-TINY = replace(consistency.STUDY, pieces=lambda scale, seed: consistency.STUDY.pieces("tiny", seed))
+TINY = replace(consistency.STUDY, works=lambda scale, seed: consistency.STUDY.works("tiny", seed))
 
 
 @pytest.mark.parametrize(
@@ -145,15 +146,14 @@ def test_study_is_a_command():
 
 
 def test_error_of_the_estimate_is_the_formula():
-    measured = np.sqrt(
-        np.mean(np.square(compute(Errors(d=10, condition=1.0, sizes=(20_000,), trials=30, seed=1))["errors"]))
-    )
+    errors = Errors(d=10, condition=1.0, sizes=(20_000,), trials=30, seed=1).compute()["errors"]
+    measured = np.sqrt(np.mean(np.square(errors)))
     assert_allclose(measured, relative_error(10, 20_000), rtol=0.08)
 
 
 def test_exact_algorithm_has_the_predicted_speed(tmp_path, at_home):
     request = Request("restricted", tmp_path, scale="tiny")
-    data = compute_data(request, STUDIES["restricted"].pieces("tiny", 7), 1, quiet("restricted"))
+    data = compute_data(request, STUDIES["restricted"].works("tiny", 7), 1, quiet("restricted"))
     exact = [speed for speed in speeds(data) if speed.n == 0]
     assert {speed.family for speed in exact} == {"full", "diagonal", "isotropic"}
     for speed in exact:
@@ -251,6 +251,7 @@ def test_verdict_names_the_faster_only_if_it_is(ngd, rank_mu, verdict):
 
 def test_results_are_found_by_problem_variant_and_setting():
     arrays = {"evaluations": np.ones(2), "ending": np.array(["reached", "spent"]), "value": np.zeros(2)}
-    found = results({"race/sharp ridge/rank-mu-ties/d10/n100": arrays, "probe/ngd/d10/n10": {}})
+    race, probe = Race("sharp ridge", "rank-mu-ties", 10, 100, 2, 1000, seed=1), Probe("ngd", 10, 10, 5, seed=1)
+    found = results({race: arrays, probe: {}})
     assert list(found) == [("sharp ridge", "rank-mu-ties", (10, 100))]
     assert found["sharp ridge", "rank-mu-ties", (10, 100)].success.value == 0.5

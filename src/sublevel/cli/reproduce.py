@@ -36,7 +36,7 @@ def add_reproduce(commands: Subparsers) -> None:
 def run_reproduce(given: argparse.Namespace) -> int:
     """Compute, draw and check; 1 if a statement was not confirmed."""
     from sublevel.paper.figures import Plan, config, reproduce
-    from sublevel.paper.figures.table import table, verdict_line
+    from sublevel.paper.figures.statements import table, verdict_line
     from sublevel.paper.progress_bar import ProgressBar
     from sublevel.paper.runner import available_cores
     from sublevel.paper.streams import SEED
@@ -44,7 +44,7 @@ def run_reproduce(given: argparse.Namespace) -> int:
     plan = Plan(
         out=given.out or Path("reproduction-quick" if given.quick else "reproduction"),
         figures=given.figures,
-        trials=given.trials or (None if given.quick else config.TRIALS),
+        trials=given.trials or (None if given.quick else config.EXPERIMENT.trials),
         seed=SEED if given.seed is None else given.seed,
     )
     with resumable_errors(plan.out):

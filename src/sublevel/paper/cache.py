@@ -1,6 +1,4 @@
-"""A cache of results in files, which are written atomically and used again only if configuration and code are the
-same.
-"""
+"""A cache of results in files, written atomically and used again only if configuration and code are the same."""
 
 from __future__ import annotations
 
@@ -14,12 +12,17 @@ from collections.abc import Generator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import sublevel
 
+Arrays = dict[str, NDArray[Any]]
+"""Arrays by name: numbers or text."""
+Code = tuple[str, ...]
+"""Files and directories of the package that determine the data, besides the engine."""
 UNFINISHED = ".sublevel-unfinished-"
 """Prefix of the names of files that are being written."""
 DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
@@ -27,36 +30,34 @@ DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.erro
 
 
 @lru_cache
-def provenance(code: tuple[str, ...]) -> dict[str, str]:
+def provenance(code: Code) -> dict[str, str]:
     """What determines the data apart from the configuration: version and hash of the code, version of NumPy."""
     digest = sha256(b"".join(file.read_bytes() for file in source_files(code))).hexdigest()
     return {"version": sublevel.__version__, "code": digest[:16], "numpy": np.__version__}
 
 
-def source_files(code: tuple[str, ...]) -> list[Path]:
-    """The files of the engine, of the random streams, and of more code, given by files and directories in the
-    package.
-    """
+def source_files(code: Code) -> list[Path]:
+    """The files of the engine, of random streams, of this cache, and `code`."""
     package = Path(sublevel.__file__).parent
-    paths = [package / "summaries.py", package / "paper" / "streams.py", *(package / name for name in code)]
+    paths = [package / name for name in ("summaries.py", "paper/streams.py", "paper/cache.py", *code)]
     return [
         *sorted((package / "engine").rglob("*.py")),
         *(file for path in paths for file in (sorted(path.glob("*.py")) or [path])),
     ]
 
 
-def stamp(config: Mapping[str, Any], code: tuple[str, ...]) -> str:
+def stamp(config: Mapping[str, object], code: Code) -> str:
     """Configuration and provenance as JSON text; a cached file is used only if it has the same stamp."""
     return json.dumps({**config, **provenance(code)}, sort_keys=True)
 
 
-def save(path: Path, stamp: str, arrays: Mapping[str, Any]) -> None:
+def save(path: Path, stamp: str, arrays: Arrays) -> None:
     """Write arrays with their stamp, under the name `config`, as compressed npz."""
     for name, array in arrays.items():
-        if np.asarray(array).dtype.hasobject:
+        if array.dtype.hasobject:
             raise ValueError(f"Object arrays cannot be saved, got {name!r}.")  # NumPy 2.0 would pickle them
     with _replace_file(path) as file:
-        np.savez_compressed(file, config=np.array(stamp), **arrays)
+        np.savez_compressed(file, config=np.array(stamp), **arrays)  # pyright: ignore[reportArgumentType]
 
 
 def save_text(path: Path, text: str) -> None:
@@ -66,7 +67,7 @@ def save_text(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def _replace_file(path: Path) -> Generator[Any]:
+def _replace_file(path: Path) -> Generator[IO[bytes]]:
     """A new file that replaces `path` once it is complete and on disk."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=UNFINISHED, delete=False) as file:
         yield file
@@ -76,7 +77,7 @@ def _replace_file(path: Path) -> Generator[Any]:
     os.replace(file.name, path)
 
 
-def load(path: Path, stamp: str) -> dict[str, Any] | None:
+def load(path: Path, stamp: str) -> Arrays | None:
     """The arrays of a file with this stamp; None if the file is missing, damaged or has another stamp."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter, NullLocator, StrMethodFormatter
 
 from sublevel.plots.style import BLUE, FAINT, GREEN, GRID, INK, ORANGE, OTHERS, STYLE, VIOLET
@@ -40,7 +43,7 @@ def empty_figure(size: tuple[float, float]) -> Figure:
     return figure
 
 
-def tidy(axis: Any, title: str, *, x: str = "", y: str = "") -> None:
+def tidy(axis: Axes, title: str, *, x: str = "", y: str = "") -> None:
     """Set grid, title and labels of an axis."""
     axis.grid(color=GRID, lw=0.8)
     axis.set_axisbelow(True)
@@ -50,7 +53,7 @@ def tidy(axis: Any, title: str, *, x: str = "", y: str = "") -> None:
     axis.set_ylabel(y)
 
 
-def set_log_scale(axis: Any, *, x: bool = True, y: bool = True) -> None:
+def set_log_scale(axis: Axes, *, x: bool = True, y: bool = True) -> None:
     """Logarithmic scales without minor ticks."""
     for wanted, which in ((x, axis.xaxis), (y, axis.yaxis)):
         if wanted:
@@ -59,29 +62,26 @@ def set_log_scale(axis: Any, *, x: bool = True, y: bool = True) -> None:
             which.set_minor_formatter(NullFormatter())
 
 
-def set_ticks(which: Any, values: Any, text: str = "{x:g}") -> None:
+def set_ticks(which: Axis, values: Iterable[float], text: str = "{x:g}") -> None:
     """Set the ticks of an axis, without minor ticks."""
     which.set_ticks(list(values))
     which.set_major_formatter(StrMethodFormatter(text))
     which.set_minor_locator(NullLocator())
 
 
-def add_label(axis: Any, x: float, y: float, text: str, colour: str = FAINT, **more: Any) -> None:
+def legend_handle(label: str, colour: str = INK, **style: Any) -> Line2D:
+    """A line or a marker of a legend."""
+    return Line2D([], [], color=colour, label=label, **style)
+
+
+def add_label(axis: Axes, x: float, y: float, text: str, colour: str = FAINT, **more: Any) -> None:
     """Write a label beside a point."""
-    settings: dict[str, Any] = {
-        "xytext": (5, 0),
-        "textcoords": "offset points",
-        "va": "center",
-        "fontsize": 8.5,
-        **more,
-    }
-    axis.annotate(text, (x, y), color=colour, annotation_clip=False, **settings)
+    settings: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center", "fontsize": 8.5}
+    axis.annotate(text, (x, y), color=colour, annotation_clip=False, **(settings | more))
 
 
-def label_ends(axis: Any, names: Sequence[tuple[float, float, str, str]], gap: float) -> None:
-    """Write labels (x, y, text, colour) at the ends of lines on a logarithmic y axis, at least `gap` of its height
-    apart.
-    """
+def label_ends(axis: Axes, names: Sequence[tuple[float, float, str, str]], gap: float) -> None:
+    """Write labels (x, y, text, colour) at ends of lines, on a log y axis, at least `gap` of its height apart."""
     low, high = np.log(axis.get_ylim())
     names = sorted(names, key=lambda name: name[1])
     wanted = (np.log([y for _, y, _, _ in names]) - low) / (high - low)

@@ -11,9 +11,7 @@ from sublevel.run.progress import duration
 
 
 class ProgressBar:
-    """A bar with the remaining time on a terminal, an occasional line elsewhere. It counts seconds of expected work,
-    not tasks.
-    """
+    """A bar with the remaining time on a terminal, an occasional line elsewhere."""
 
     def __init__(self, label: str, stream: TextIO | None = None, interval: float = 15.0) -> None:
         self.label = label

@@ -11,52 +11,58 @@ import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import Field, asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from sublevel.evaluation.processes import available_cores, ignore_interrupts
 from sublevel.evaluation.worker import exit_with_parent
 from sublevel.paper import cache
+from sublevel.paper.cache import Arrays, Code
 from sublevel.paper.progress_bar import ProgressBar
 
-__all__ = ["DataFile", "Task", "WorkerLost", "available_cores", "compute_files", "run_tasks"]
+__all__ = ["DataFile", "Task", "Work", "WorkerLost", "available_cores", "compute_files", "run_tasks"]
 
-THREADS = (
-    "OPENBLAS_NUM_THREADS",
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-)
+THREADS = tuple(f"{library}_NUM_THREADS" for library in ("OPENBLAS", "OMP", "MKL", "NUMEXPR"))
 MEMORY = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
-ENVIRONMENT = {**dict.fromkeys(THREADS, "1"), **dict.fromkeys(MEMORY, str(1 << 27))}
-"""Environment of a worker: one BLAS thread, and glibc keeps freed memory (releasing and requesting it again takes a
-sixth of the time).
-"""
+ENVIRONMENT = {**dict.fromkeys((*THREADS, "VECLIB_MAXIMUM_THREADS"), "1"), **dict.fromkeys(MEMORY, str(1 << 27))}
+"""Environment of a worker: one BLAS thread, and glibc keeps freed memory, which saves a sixth of the time."""
 
 
 class WorkerLost(Exception):
     """A worker process ended before its task did; finished tasks are kept."""
 
 
+class Work(Protocol):
+    """A unit of work: a frozen dataclass of a module, which a process can import; its fields determine the arrays."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def key(self) -> str: ...  # the name of the unit
+    @property
+    def cost(self) -> float: ...  # seconds, roughly
+    def compute(self) -> Arrays: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A unit of work: `compute(argument)` returns arrays, which are saved to `path` with a stamp."""
+    """A unit of work whose arrays are saved to `path` with a stamp."""
 
     path: Path
     stamp: str
-    cost: float  # seconds, roughly
-    compute: Callable[[Any], Mapping[str, Any]]  # a function of a module, so that a process can import it
-    argument: Any
+    work: Work
 
     def run(self) -> None:
         """Compute and save."""
-        cache.save(self.path, self.stamp, self.compute(self.argument))
+        cache.save(self.path, self.stamp, self.work.compute())
 
-    def load(self) -> dict[str, Any] | None:
+    def load(self) -> Arrays | None:
         """The result, if it was computed."""
         return cache.load(self.path, self.stamp)
+
+
+Join = Callable[[list[Arrays]], Arrays]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +72,25 @@ class DataFile:
     path: Path
     stamp: str
     tasks: Sequence[Task]
-    join: Callable[[list[dict[str, Any]]], dict[str, Any]]
+    join: Join
 
-    def load(self) -> dict[str, Any] | None:
+    @classmethod
+    def plan(
+        cls, path: Path, config: Mapping[str, object], code: Code, works: Sequence[Work], parts: Path, join: Join
+    ) -> DataFile:
+        """The file with a task for each unit of work, whose result is saved in the directory `parts` until then."""
+        tasks: list[Task] = []
+        for work in works:
+            name = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in work.key)
+            stamp = cache.stamp({"key": work.key, **asdict(work)}, code)
+            tasks.append(Task(parts / f"{name}.npz", stamp, work))
+        return cls(path, cache.stamp(config, code), tasks, join)
+
+    def load(self) -> Arrays | None:
         """The arrays, if they were computed."""
         return cache.load(self.path, self.stamp)
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self) -> Arrays:
         """Join the results of the tasks, save them, and remove the files of the tasks."""
         parts = [part for task in self.tasks if (part := task.load()) is not None]
         if len(parts) < len(self.tasks):
@@ -87,9 +105,7 @@ class DataFile:
         return arrays
 
 
-def compute_files(
-    files: Sequence[DataFile], processes: int, progress: ProgressBar
-) -> tuple[list[dict[str, Any]], bool]:
+def compute_files(files: Sequence[DataFile], processes: int, progress: ProgressBar) -> tuple[list[Arrays], bool]:
     """The arrays of all files, computed if necessary, and whether some came from an earlier run."""
     cache.prepare(*{file.path.parent for file in files})
     found = {file.path: arrays for file in files if (arrays := file.load()) is not None}
@@ -104,16 +120,16 @@ def compute_files(
 
 def run_tasks(tasks: Iterable[Task], processes: int, progress: ProgressBar) -> bool:
     """Compute the tasks without a result, the longest first; whether some had one. Ctrl-C ends the work at once."""
-    ordered = sorted(tasks, key=lambda task: -task.cost)
+    ordered = sorted(tasks, key=lambda task: -task.work.cost)
     present = [task.load() is not None for task in ordered]
     missing = [task for task, is_present in zip(ordered, present, strict=True) if not is_present]
-    progress.begin([task.cost for task in ordered], present)
+    progress.begin([task.work.cost for task in ordered], present)
     if missing:
         with _workers(min(processes, len(missing))) as pool:
             with _worker_environment():  # processes start as tasks are submitted
                 waiting = {pool.submit(task.run): task for task in missing}
             for task in _completed(waiting, progress):
-                progress.advance(task.cost)
+                progress.advance(task.work.cost)
     progress.end()
     return any(present)
 

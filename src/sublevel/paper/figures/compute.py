@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array, Streams, select_trials
 from sublevel.engine.families import FullGaussian
-from sublevel.engine.method import Outcome, State
-from sublevel.paper.figures.config import TARGET, Chunk, hessian_diagonal
+from sublevel.engine.method import Method, Outcome, State
+from sublevel.paper.cache import Arrays
+from sublevel.paper.figures.config import EXPERIMENT, Setting, hessian_diagonal
 from sublevel.paper.theory.measure import condition_number
 
-DEGENERATE = 1e14
-"""Cond(CA) beyond which C is numerically singular: the eigenvalues of C in step 1 of the paper's algorithm have no
-digit left.
-
-Trials that get there have shrunk C faster than the mean could follow: what remains of the expected objective is m'Am.
-"""
-CAP = 100_000
-"""Iterations after which a trial is stopped, five times those of the slowest setting."""
-PATIENCE = 10
-"""Consecutive iterations without a step after which a trial is stopped; its ending is named after the outcome."""
-THRESHOLDS = (1e5, 1e4, 1e3, 1e2, 1e1)
-"""Condition numbers for which the first iteration is recorded."""
 REACHED = "reached"
 
 
 def is_recorded(iteration: int) -> bool:
-    """Whether Cond(CᵗA) is recorded: at every t < 400, then in steps of t/200, because it takes a singular value
-    decomposition.
-    """
+    """Whether Cond(CᵗA) is recorded: at every t < 400, then in steps of t/200, because it needs an SVD."""
     return iteration % max(1, iteration // 200) == 0
 
 
@@ -44,6 +31,12 @@ class Batch:
     state: State
     noise: Streams
     still: NDArray[np.intp]  # (k,), consecutive iterations without a step
+
+    @classmethod
+    def start(cls, method: Method, theta: FullGaussian, n: int, noise: Streams) -> Batch:
+        """All trials, at a distribution θ (trials,)."""
+        trials = np.arange(len(noise.generators))
+        return cls(trials, method.init(theta, n), noise, np.zeros(trials.size, dtype=np.intp))
 
     @property
     def theta(self) -> FullGaussian:
@@ -81,21 +74,24 @@ class Record:
         for name, values in numbers.items():
             self.final[name][trials] = values
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> Arrays:
         """All data, one row per trial; curves (trials, times) are NaN after the end, in single precision."""
         times = np.array(self.times, dtype=np.int64)
         curves = {name: np.stack(curve, axis=1) for name, curve in self.curves.items()}
         return {
             "times": times,
             **{name: curve.astype(np.float32) for name, curve in curves.items()},
-            "first_times": np.stack(
-                [crossing_times(times, curves["cond"], threshold) for threshold in THRESHOLDS], axis=1
-            ),
-            "thresholds": np.array(THRESHOLDS),
+            "first_times": first_times(times, curves["cond"]),
+            "thresholds": np.array(EXPERIMENT.thresholds),
             "ending": self.ending,
             "iterations": self.iterations,
             **{f"final_{name}": values for name, values in self.final.items()},
         }
+
+
+def first_times(times: NDArray[np.int64], cond: Array) -> Array:
+    """`crossing_times` of all thresholds (trials, thresholds)."""
+    return np.stack([crossing_times(times, cond, threshold) for threshold in EXPERIMENT.thresholds], axis=1)
 
 
 def crossing_times(times: NDArray[np.int64], cond: Array, threshold: float) -> Array:
@@ -115,55 +111,73 @@ def crossing_times(times: NDArray[np.int64], cond: Array, threshold: float) -> A
     return np.where(below.any(axis=1), found, np.nan)
 
 
-def compute(chunk: Chunk) -> dict[str, Any]:
-    """Run the trials of a chunk to their ends; arrays by name, one row per trial."""
-    setting, record = chunk.setting, Record(chunk.count)
-    method, hessian = setting.recipe, hessian_diagonal(setting.d)
-    state = method.init(setting.theta(chunk.count), setting.n)
-    noise = setting.streams(chunk.seed, chunk.first, chunk.count)
-    batch = Batch(np.arange(chunk.count), state, noise, np.zeros(chunk.count, dtype=np.intp))
-    record.add(0, batch.trials, cond=condition(batch.theta, hessian), expected=expected_objective(batch.theta, hessian))
-    iteration = 0
-    while batch.trials.size:
-        iteration += 1
-        sample = method.ask(batch.state, batch.noise, setting.n)
-        state, info = method.tell(batch.state, sample, np.square(sample.x) @ hessian)
-        batch = replace(batch, state=state, still=np.where(info.outcome, batch.still + 1, 0))
-        batch = record_iteration(batch, info.outcome, iteration, hessian, record)
-    return record.arrays()
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some trials of a setting, computed together."""
+
+    setting: Setting
+    seed: int
+    first: int
+    count: int
+
+    @property
+    def key(self) -> str:
+        """Name of its file."""
+        return f"{self.setting.key}.{self.first:04d}-{self.first + self.count - 1:04d}"
+
+    @property
+    def cost(self) -> float:
+        """Seconds, roughly."""
+        return self.setting.cost * self.count
+
+    def compute(self) -> Arrays:
+        """Run the trials to their ends; arrays by name, one row per trial."""
+        setting, record = self.setting, Record(self.count)
+        method, hessian, iteration = setting.recipe, hessian_diagonal(setting.d), 0
+        noise = setting.streams(self.seed, self.first, self.count)
+        batch = Batch.start(method, setting.theta(self.count), setting.n, noise)
+        expected = expected_objective(batch.theta, hessian)
+        record.add(0, batch.trials, cond=condition(batch.theta, hessian), expected=expected)
+        while batch.trials.size:
+            iteration += 1
+            sample = method.ask(batch.state, batch.noise, setting.n)
+            state, info = method.tell(batch.state, sample, np.square(sample.x) @ hessian)
+            batch = replace(batch, state=state, still=np.where(info.outcome, batch.still + 1, 0))
+            batch = record_iteration(batch, info.outcome, iteration, hessian, record)
+        return record.arrays()
 
 
-def record_iteration(batch: Batch, outcome: Any, iteration: int, hessian: Array, record: Record) -> Batch:
+def chunks(setting: Setting, seed: int, trials: int) -> list[Chunk]:
+    """The trials of a setting in chunks of a size that depends on n alone."""
+    size = min(EXPERIMENT.chunk_trials, max(1, EXPERIMENT.chunk_points // setting.n))
+    return [Chunk(setting, seed, first, min(size, trials - first)) for first in range(0, trials, size)]
+
+
+def record_iteration(
+    batch: Batch, outcome: Outcome | NDArray[np.int_], iteration: int, hessian: Array, record: Record
+) -> Batch:
     """Record the iteration and the trials that end; returns the trials that continue."""
     expected = expected_objective(batch.theta, hessian)
-    reached, stuck, recorded = expected <= TARGET, batch.still >= PATIENCE, is_recorded(iteration)
+    reached, stuck, recorded = expected <= EXPERIMENT.target, batch.still >= EXPERIMENT.patience, is_recorded(iteration)
     if not recorded and not reached.any() and not stuck.any():
         return batch
     cond = condition(batch.theta, hessian)
     if recorded:
         record.add(iteration, batch.trials, cond=cond, expected=expected)
-    degenerate, slow = ~(cond <= DEGENERATE), np.full(cond.shape, iteration >= CAP)
+    degenerate, slow = ~(cond <= EXPERIMENT.degenerate), np.full(cond.shape, iteration >= EXPERIMENT.cap)
     names = np.array([code.name.lower() for code in Outcome])[outcome]
     endings = np.select([reached, stuck, degenerate, slow], [REACHED, names, "degenerate", "slow"], "")
     over = endings != ""
     if over.any():
         done = batch.select(over)
-        record.end(
-            iteration,
-            done.trials,
-            endings[over],
-            cond=cond[over],
-            expected=expected[over],
-            **failure_details(done.theta, hessian),
-        )
+        numbers = {"cond": cond[over], "expected": expected[over], **failure_details(done.theta, hessian)}
+        record.end(iteration, done.trials, endings[over], **numbers)
         batch = batch.select(~over)
     return batch
 
 
 def failure_details(theta: FullGaussian, hessian: Array) -> dict[str, Array]:
-    """Details of a failure: the share of m'Am in the expected objective, and λ_min/λ_max of C as computed in step 1 of
-    the paper.
-    """
+    """The share of m'Am in the expected objective, and λ_min/λ_max of C as computed in step 1 of the paper."""
     eigenvalues = np.linalg.eigvalsh(theta.root @ theta.root.mT)
     return {
         "mean_share": np.square(theta.mean) @ hessian / expected_objective(theta, hessian),

@@ -1,10 +1,9 @@
-"""The experiments of the paper: the function, the settings of each figure, and the chunks of trials."""
+"""The experiments of the paper: the function and the settings of each figure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isqrt
-from typing import Any
 
 import numpy as np
 
@@ -16,21 +15,31 @@ from sublevel.paper.streams import streams
 
 CODE = ("paper/figures/compute.py", "paper/figures/config.py", "paper/theory/measure.py")
 """The code that determines the data, besides the engine."""
-DIMENSION = 20
-CONDITION = 1e6
-"""Condition number of the Hessian, whose eigenvalues range over [1, 10⁶]."""
-TARGET = 1e-10
-"""A trial ends when m'Am + Tr(CA) ≤ TARGET."""
-TRIALS = 50
-QUICK_TRIALS, QUICK_SECONDS, QUICK_LEAST = 8, 4.0, 2
-"""A quick run takes 8 trials of a setting, or as many as fit into about 4 seconds, but at least 2."""
-RATES = (0.1, 0.5, 1.0)
-"""The values of c_C in figure 1."""
-FAR = 10.0
-"""Every coordinate of the other initial mean."""
-CHUNK_POINTS = 16_000
-CHUNK_TRIALS = 25
-"""A chunk has as many trials as fit into the second-level cache, at most 25, independent of the number of processes."""
+FIGURES = (1, 2, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """The numbers of the experiment: those of the paper, and limits of the computation."""
+
+    dimension: int = 20
+    condition: float = 1e6  # of the Hessian, whose eigenvalues range over [1, 10⁶]
+    target: float = 1e-10  # a trial ends when m'Am + Tr(CA) is at most this
+    rates: tuple[float, ...] = (0.1, 0.5, 1.0)  # the values of c_C in figure 1
+    far: float = 10.0  # every coordinate of the other initial mean
+    trials: int = 50
+    quick_trials: int = 8  # of a setting in a quick run, or as many as fit into `quick_seconds`
+    quick_seconds: float = 4.0
+    quick_least: int = 2  # but at least these
+    chunk_points: int = 16_000  # of the samples of a chunk of trials, which then fit into the second-level cache
+    chunk_trials: int = 25  # at most, in a chunk
+    degenerate: float = 1e14  # Cond(CA) beyond which the eigenvalues of C have no digit left: C shrank faster than m
+    cap: int = 100_000  # iterations after which a trial is stopped, five times those of the slowest setting
+    patience: int = 10  # consecutive iterations without a step after which a trial is stopped
+    thresholds: tuple[float, ...] = (1e5, 1e4, 1e3, 1e2, 1e1)  # condition numbers whose first iteration is recorded
+
+
+EXPERIMENT = Experiment()
 
 
 def sample_size(half_powers: int, d: int) -> int:
@@ -40,7 +49,7 @@ def sample_size(half_powers: int, d: int) -> int:
 
 def hessian_diagonal(d: int) -> Array:
     """A (d,) of the paper's f(x) = xᵀAx = Σ 10^(6(i−1)/(d−1)) xᵢ²."""
-    return CONDITION ** (np.arange(d) / (d - 1))
+    return EXPERIMENT.condition ** (np.arange(d) / (d - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ class Setting:
     n: int
     c_cov: float | None  # None for rank-µ, whose rate follows from d and n
     start: float  # every coordinate of m⁰
-    d: int = DIMENSION
+    d: int = EXPERIMENT.dimension
 
     @property
     def key(self) -> str:
@@ -82,51 +91,13 @@ class Setting:
     @property
     def quick_trials(self) -> int:
         """Trials of this setting in a quick run."""
-        return min(QUICK_TRIALS, max(QUICK_LEAST, int(QUICK_SECONDS / self.cost)))
+        fitting = int(EXPERIMENT.quick_seconds / self.cost)
+        return min(EXPERIMENT.quick_trials, max(EXPERIMENT.quick_least, fitting))
 
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Some trials of a setting, computed together."""
-
-    setting: Setting
-    seed: int
-    first: int
-    count: int
-
-    @property
-    def key(self) -> str:
-        """Name of its file."""
-        return f"{self.setting.key}.{self.first:04d}-{self.first + self.count - 1:04d}"
-
-    @property
-    def cost(self) -> float:
-        """Seconds, roughly."""
-        return self.setting.cost * self.count
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """Everything that determines its data, apart from the code."""
-        return {**setting_config(self.setting, self.seed), "first": self.first, "count": self.count}
-
-
-def setting_config(setting: Setting, seed: int) -> dict[str, Any]:
-    """The configuration as it is written into files."""
-    return {
-        "method": setting.method,
-        "n": setting.n,
-        "c_C": setting.c_cov,
-        "m0": setting.start,
-        "d": setting.d,
-        "seed": seed,
-        "target": TARGET,
-    }
-
-
-def chunks(setting: Setting, seed: int, trials: int) -> list[Chunk]:
-    """The trials of a setting in chunks of a size that depends on n alone."""
-    size = min(CHUNK_TRIALS, max(1, CHUNK_POINTS // setting.n))
-    return [Chunk(setting, seed, first, min(size, trials - first)) for first in range(0, trials, size)]
+    def config(self, seed: int, trials: int) -> dict[str, object]:
+        """The configuration as it is written into the data file."""
+        numbers = {"n": self.n, "c_C": self.c_cov, "m0": self.start, "d": self.d, "target": EXPERIMENT.target}
+        return {"method": self.method, **numbers, "seed": seed, "trials": trials}
 
 
 def matched_rates(d: int) -> tuple[tuple[int, float], ...]:
@@ -134,24 +105,21 @@ def matched_rates(d: int) -> tuple[tuple[int, float], ...]:
     return (sample_size(2, d), 0.14), (sample_size(4, d), 0.75)
 
 
-def figure_settings(figure: int, d: int = DIMENSION) -> list[Setting]:
+def figure_settings(figure: int, d: int = EXPERIMENT.dimension) -> list[Setting]:
     """The settings of one of the paper's figures."""
-    sizes = {power: sample_size(power, d) for power in range(1, 7)}
+    sizes, starts = {power: sample_size(power, d) for power in range(1, 7)}, (0.0, EXPERIMENT.far)
     if figure == 1:
-        return [Setting("ngd", n, rate, 0.0, d) for rate in RATES for n in sizes.values()]
+        return [Setting("ngd", n, rate, 0.0, d) for rate in EXPERIMENT.rates for n in sizes.values()]
     if figure == 2:
-        return [Setting("ngd", sizes[power], 0.1, start, d) for power in (2, 4, 6) for start in (0.0, FAR)]
+        return [Setting("ngd", sizes[power], 0.1, start, d) for power in (2, 4, 6) for start in starts]
     return [
         Setting(method, n, rate if method == "ngd" else None, start, d)
         for n, rate in matched_rates(d)
         for method in ("ngd", "rank-mu")
-        for start in (0.0, FAR)
+        for start in starts
     ]
 
 
-FIGURES = (1, 2, 3)
-
-
-def all_settings(figures: tuple[int, ...], d: int = DIMENSION) -> list[Setting]:
+def all_settings(figures: tuple[int, ...], d: int = EXPERIMENT.dimension) -> list[Setting]:
     """The settings of some figures, each once."""
     return list(dict.fromkeys(setting for figure in figures for setting in figure_settings(figure, d)))

@@ -12,11 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from sublevel.paper import cache
-from sublevel.paper.figures.compute import CAP, DEGENERATE, PATIENCE
-from sublevel.paper.figures.config import CODE, TARGET
+from sublevel.paper.figures.config import CODE, EXPERIMENT
 from sublevel.paper.figures.results import Result, Results
-from sublevel.paper.figures.statements import Statement, failure_count
-from sublevel.paper.figures.table import verdict_line
+from sublevel.paper.figures.statements import Statement, failure_count, verdict_line
 from sublevel.plots.style import HTML_STYLE
 from sublevel.run.progress import duration
 
@@ -27,21 +25,22 @@ CAPTIONS = {
     "reaches 10⁻¹⁰; the dot is the mean end. Dotted: failed trials, up to eight of each setting.",
     2: "Mean and standard deviation of Cond(CᵗA) for c_C = 0.1 from m⁰ = (0, …, 0) and from m⁰ = (10, …, 10). In "
     "theory there is no difference (dashed).",
-    3: (
-        "The paper's algorithm and rank-µ CMA-ES: Cond(CᵗA) above, the expected objective below; n = d on the left, n "
-        "= d² on the right."
-    ),
+    3: "The paper's algorithm and rank-µ CMA-ES: Cond(CᵗA) above, the expected objective below; n = d on the left, "
+    "n = d² on the right.",
 }
+WITHOUT_A_STEP = f"for {EXPERIMENT.patience} consecutive iterations"
 ENDINGS = {
-    "degenerate": (
-        f"Cond(CA) grew beyond {DEGENERATE:.0e}, so that C is numerically singular in the frame in which f is a sphere"
-    ),
-    "slow": f"{CAP} iterations were reached",
-    "flat": f"all values were equal for {PATIENCE} consecutive iterations",
-    "failed": f"no value was finite for {PATIENCE} consecutive iterations",
-    "no_selection": f"all weights were 0 for {PATIENCE} consecutive iterations",
-    "refused": f"the step exceeded the floating-point range for {PATIENCE} consecutive iterations",
+    "degenerate": f"Cond(CA) grew beyond {EXPERIMENT.degenerate:.0e}, so that C is numerically singular in the frame "
+    "in which f is a sphere",
+    "slow": f"{EXPERIMENT.cap} iterations were reached",
+    "flat": f"all values were equal {WITHOUT_A_STEP}",
+    "failed": f"no value was finite {WITHOUT_A_STEP}",
+    "no_selection": f"all weights were 0 {WITHOUT_A_STEP}",
+    "refused": f"the step exceeded the floating-point range {WITHOUT_A_STEP}",
 }
+INDICES = {"λ_min": "λ<sub>min</sub>", "λ_max": "λ<sub>max</sub>"}
+MARKUP = {"c_C": "c<sub>C</sub>", "d^1.5": "d<sup>3/2</sup>", **INDICES}
+"""Formulas in text and in HTML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,34 +66,24 @@ def page(rows: Sequence[Statement], results: Results, pictures: Mapping[int, Pat
         *_settings(results.values()),
         *_facts(facts),
     ]
-    head = (
-        f'<meta charset="utf-8"><meta name="viewport" '
-        f'content="width=device-width"><title>{TITLE}</title><style>{HTML_STYLE}</style>'
-    )
-    return "\n".join(["<!doctype html>", f'<html lang="en"><head>{head}</head><body>', *body, "</body></html>\n"])
+    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    head = f"<head>{meta}<title>{TITLE}</title><style>{HTML_STYLE}</style></head>"
+    return "\n".join(["<!doctype html>", f'<html lang="en">{head}<body>', *body, "</body></html>\n"])
 
 
 def _rich(text: str) -> str:
     """Text as HTML, with subscripts and superscripts."""
     html = escape(text)
-    for plain, rich in (
-        ("c_C", "c<sub>C</sub>"),
-        ("λ_min", "λ<sub>min</sub>"),
-        ("λ_max", "λ<sub>max</sub>"),
-        ("d^1.5", "d<sup>3/2</sup>"),
-    ):
+    for plain, rich in MARKUP.items():
         html = html.replace(plain, rich)
     return html
 
 
 def _statements(rows: Sequence[Statement]) -> Iterable[str]:
+    columns = {"figure": 6, "statement in the paper": 31, "measured here": 31, "counts as found": 22, "verdict": 10}
+    widths = "".join(f'<col style="width: {percent}%">' for percent in columns.values())
     yield '<h2>Statement by statement</h2><div class="scroll"><table id="statements">'
-    widths = "".join(f'<col style="width: {percent}%">' for percent in (6, 31, 31, 22, 10))
-    yield f"<colgroup>{widths}</colgroup>"
-    yield (
-        "<tr><th>figure</th><th>statement in the paper</th><th>measured here</th><th>counts as "
-        "found</th><th>verdict</th></tr>"
-    )
+    yield f"<colgroup>{widths}</colgroup><tr>{''.join(f'<th>{name}</th>' for name in columns)}</tr>"
     for row in rows:
         cells = "".join(f"<td>{_rich(text)}</td>" for text in (str(row.figure), row.paper, row.measured, row.accepted))
         yield f'<tr class="{"yes" if row.found else "no"}">{cells}<td class="verdict">{row.verdict}</td></tr>'
@@ -115,42 +104,22 @@ def _failures(failing: Sequence[Result]) -> Iterable[str]:
         return
     if degenerate := [result for result in failing if "degenerate" in result.failures]:
         yield f"<p>{_rich(_explanation(degenerate))}</p>"
-    yield _header(
-        "failures",
-        "setting",
-        "failed",
-        "after iterations",
-        "expected objective",
-        "part of m'Am in it",
-        "λ_min/λ_max of C",
-    )
+    numbers = "after iterations", "expected objective", "part of m'Am in it", "λ_min/λ_max of C"
+    yield _header("failures", "setting", "failed", *numbers)
     for result in failing:
-        lost = {
-            name: result.arrays[name][~result.reached]
-            for name in result.arrays
-            if name.startswith(("final_", "iterations"))
-        }
-        median = {name: float(np.median(values)) for name, values in lost.items()}
-        yield _row(
-            _name(result),
-            failure_count(result),
-            f"{median['iterations']:.0f}",
-            f"{median['final_expected']:.1e}",
-            f"{100 * median['final_mean_share']:.3f} %",
-            f"{median['final_eigenvalue_ratio']:.0e}",
-        )
+        names = "iterations", "final_expected", "final_mean_share", "final_eigenvalue_ratio"
+        time, expected, share, ratio = (float(np.median(result.arrays[name][~result.reached])) for name in names)
+        medians = f"{time:.0f}", f"{expected:.1e}", f"{100 * share:.3f} %", f"{ratio:.0e}"
+        yield _row(_name(result), failure_count(result), *medians)
     kinds = sorted({kind for result in failing for kind in result.failures})
     meanings = " ".join(f"<em>{_rich(kind)}</em>: {_rich(ENDINGS[kind])}." for kind in kinds)
-    yield (
-        f"</table></div><p>{meanings} Numbers are medians over the failed trials. Failed trials are not included in "
-        f"averages.</p>"
-    )
+    yield f"</table></div><p>{meanings} Numbers are medians over the failed trials, which are in no average.</p>"
 
 
 def _explanation(failing: Sequence[Result]) -> str:
     """Why trials fail, with the numbers of the failed ones."""
-    share = min(float(np.min(result.arrays["final_mean_share"][~result.reached])) for result in failing)
-    ratio = max(float(np.max(result.arrays["final_eigenvalue_ratio"][~result.reached])) for result in failing)
+    share = min(np.min(result.arrays["final_mean_share"][~result.reached]) for result in failing)
+    ratio = max(np.max(result.arrays["final_eigenvalue_ratio"][~result.reached]) for result in failing)
     return (
         "The paper omits settings with a small sample and a large rate because of numerically unstable computation. "
         "What happens there is premature convergence: the noise of the estimate shrinks C in some direction faster "
@@ -201,18 +170,17 @@ def _name(result: Result) -> str:
 
 
 def _facts(facts: Facts) -> Iterable[str]:
-    made = cache.provenance(CODE)
+    made, reused = cache.provenance(CODE), ", with some data from an earlier run" if facts.reused else ""
     yield "<h2>How it was computed</h2>"
     yield (
-        f"<p>Every setting above with seed {facts.seed}, each trial until m'Am + Tr(CA) ≤ {TARGET:g}, checked after "
-        "every iteration. Cond(CᵗA) is recorded at every iteration up to 400 and then in steps of about t/200; the "
-        "first time to a condition number is interpolated in log Cond. Averages are over the trials that reached the "
-        "target.</p>"
+        f"<p>Every setting above with seed {facts.seed}, each trial until m'Am + Tr(CA) ≤ {EXPERIMENT.target:g}, "
+        "checked after every iteration. Cond(CᵗA) is recorded at every iteration up to 400 and then in steps of about "
+        "t/200; the first time to a condition number is interpolated in log Cond. Averages are over the trials that "
+        "reached the target.</p>"
     )
     yield (
-        f"<p>{duration(facts.seconds)} with {facts.jobs} "
-        f"processes{', with some data from an earlier run' if facts.reused else ''}. sublevel {made['version']} (code "
-        f"{made['code']}), NumPy {made['numpy']}, Python {platform.python_version()}, "
+        f"<p>{duration(facts.seconds)} with {facts.jobs} processes{reused}. sublevel {made['version']} "
+        f"(code {made['code']}), NumPy {made['numpy']}, Python {platform.python_version()}, "
         f"{escape(platform.platform())}.</p>"
     )
     yield (

@@ -8,24 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sublevel.paper import cache
-from sublevel.paper.figures.compute import compute
-from sublevel.paper.figures.config import (
-    CODE,
-    DIMENSION,
-    FIGURES,
-    TRIALS,
-    Chunk,
-    Setting,
-    all_settings,
-    chunks,
-    figure_settings,
-    setting_config,
-)
+from sublevel.paper.figures.compute import chunks
+from sublevel.paper.figures.config import CODE, EXPERIMENT, FIGURES, Setting, all_settings, figure_settings
 from sublevel.paper.figures.page import Facts, page
-from sublevel.paper.figures.results import Result, Results, join_parts, summary_row
+from sublevel.paper.figures.results import Result, join_parts, summary_row
 from sublevel.paper.figures.statements import Statement, statements
 from sublevel.paper.progress_bar import ProgressBar
-from sublevel.paper.runner import DataFile, Task, compute_files
+from sublevel.paper.runner import DataFile, compute_files
 from sublevel.paper.streams import SEED
 
 
@@ -35,9 +24,9 @@ class Plan:
 
     out: Path
     figures: tuple[int, ...] = FIGURES
-    trials: int | None = TRIALS  # of each setting; None: the few of a quick run
+    trials: int | None = EXPERIMENT.trials  # of each setting; None: the few of a quick run
     seed: int = SEED
-    d: int = DIMENSION
+    d: int = EXPERIMENT.dimension
 
     def trials_of(self, setting: Setting) -> int:
         """Number of trials of a setting."""
@@ -51,38 +40,23 @@ class Plan:
     def data_file(self, setting: Setting) -> DataFile:
         """The data file of a setting, with a task for each chunk of trials."""
         trials = self.trials_of(setting)
-        stamp = cache.stamp({**setting_config(setting, self.seed), "trials": trials}, CODE)
-        tasks = [self._task(chunk) for chunk in chunks(setting, self.seed, trials)]
-        return DataFile(self.data / f"{setting.key}.npz", stamp, tasks, join_parts)
-
-    def _task(self, chunk: Chunk) -> Task:
-        return Task(
-            self.data / "parts" / f"{chunk.key}.npz", cache.stamp(chunk.config, CODE), chunk.cost, compute, chunk
-        )
+        path, works = self.data / f"{setting.key}.npz", chunks(setting, self.seed, trials)
+        return DataFile.plan(path, setting.config(self.seed, trials), CODE, works, self.data / "parts", join_parts)
 
 
 def reproduce(plan: Plan, jobs: int, progress: ProgressBar) -> tuple[Path, list[Statement]]:
     """Compute missing data, draw, check and report; returns the path of the report and the statements."""
-    from sublevel.paper.figures.draw import (
-        draw_figures,
-    )  # requires Matplotlib, which is optional: fail before the computation
+    from sublevel.paper.figures.draw import draw_figures  # fails before the computation if Matplotlib is missing
 
     started = time.monotonic()
     cache.prepare(plan.out)
-    results, reused = compute_results(plan, jobs, progress)
+    settings = all_settings(plan.figures, plan.d)
+    arrays, reused = compute_files([plan.data_file(setting) for setting in settings], jobs, progress)
+    results = {setting: Result(setting, part) for setting, part in zip(settings, arrays, strict=True)}
     rows = statements(results)
-    summary = [
-        summary_row(figure, results[setting]) for figure in plan.figures for setting in figure_settings(figure, plan.d)
-    ]
+    summary = [summary_row(figure, results[s]) for figure in plan.figures for s in figure_settings(figure, plan.d)]
     cache.save_text(plan.out / "summary.json", json.dumps(summary, indent=1) + "\n")
     pictures = draw_figures(plan.figures, results, plan.d, plan.out)
     facts = Facts(plan.seed, jobs, time.monotonic() - started, reused)
     cache.save_text(plan.out / "report.html", page(rows, results, pictures, facts))
     return plan.out / "report.html", rows
-
-
-def compute_results(plan: Plan, jobs: int, progress: ProgressBar) -> tuple[Results, bool]:
-    """The results of all settings, and whether some of the data came from an earlier run."""
-    settings = all_settings(plan.figures, plan.d)
-    arrays, reused = compute_files([plan.data_file(setting) for setting in settings], jobs, progress)
-    return {setting: Result(setting, part) for setting, part in zip(settings, arrays, strict=True)}, reused

@@ -1,23 +1,25 @@
-"""What the paper says of its figures, statement by statement, against what was measured: each can come out wrong."""
+"""The statements of the paper about its figures, each compared with what was measured, and their table."""
 
 from __future__ import annotations
 
+import contextlib
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 import numpy as np
 
-from sublevel.paper.figures.compute import THRESHOLDS
-from sublevel.paper.figures.config import CONDITION, DIMENSION, FAR, RATES, Setting, matched_rates, sample_size
+from sublevel.paper.figures.config import EXPERIMENT, Setting, matched_rates, sample_size
 from sublevel.paper.figures.results import Result, Results
 from sublevel.paper.theory.curves import predicted_times
 
-D = DIMENSION
+D, FAR, RATES, THRESHOLDS = EXPERIMENT.dimension, EXPERIMENT.far, EXPERIMENT.rates, EXPERIMENT.thresholds
 SIZES = tuple(sample_size(power, D) for power in range(1, 7))
 ROOT_D, ONE_D, _, D_SQUARED, _, D_CUBED = SIZES
 MATCHED = matched_rates(D)
-FIGURE_1, FIGURE_2, FIGURE_3 = 1, 2, 3
+FIGURE, PAPER, MEASURED = 5, 48, 58
+"""Widths of the columns of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,32 +34,23 @@ class Statement:
 
     @property
     def verdict(self) -> str:
-        """In a word."""
+        """ "found" or "NOT FOUND"."""
         return "found" if self.found else "NOT FOUND"
 
 
-class Missing(Exception):
-    """A statement needs a setting that was not run."""
-
-
 class Measured:
-    """Results by what the paper calls them."""
+    """Results by what the paper calls them. KeyError: the setting was not run."""
 
     def __init__(self, results: Results) -> None:
         self.results = results
 
     def ngd(self, n: int, c_cov: float, start: float = 0.0) -> Result:
         """The paper's algorithm."""
-        return self._find(Setting("ngd", n, c_cov, start, D))
+        return self.results[Setting("ngd", n, c_cov, start, D)]
 
     def rank_mu(self, n: int, start: float = 0.0) -> Result:
         """The rank-µ CMA-ES."""
-        return self._find(Setting("rank-mu", n, None, start, D))
-
-    def _find(self, setting: Setting) -> Result:
-        if setting not in self.results:
-            raise Missing(setting.key)
-        return self.results[setting]
+        return self.results[Setting("rank-mu", n, None, start, D)]
 
 
 Check = Callable[[Measured], Iterator[Statement]]
@@ -67,10 +60,8 @@ def statements(results: Results) -> list[Statement]:
     """A row for every statement whose settings were run."""
     found: list[Statement] = []
     for check in CHECKS:
-        try:
+        with contextlib.suppress(KeyError):
             found.extend(check(Measured(results)))
-        except Missing:
-            continue
     return found
 
 
@@ -80,7 +71,7 @@ def final_conditions(measured: Measured) -> Iterator[Statement]:
         result = measured.ngd(D_CUBED, rate)
         value = result.mean("final_cond")
         yield Statement(
-            FIGURE_1,
+            1,
             f"n = d³, c_C = {rate}: the final condition number is Cond(CA) ≈ {said}",
             f"{middle:.2f} ± {width:.2f}",
             f"{value:.3f} (standard deviation {result.std('final_cond'):.3f})",
@@ -91,11 +82,11 @@ def final_conditions(measured: Measured) -> Iterator[Statement]:
 def follows_theory(measured: Measured) -> Iterator[Statement]:
     """The whole curve at n = d³, c_C = 0.1."""
     times = np.array([measured.ngd(D_CUBED, 0.1).time_to(threshold) for threshold in THRESHOLDS])
-    theory = predicted_times(CONDITION, 0.1 / 2, np.array(THRESHOLDS))
+    theory = predicted_times(EXPERIMENT.condition, 0.1 / 2, np.array(THRESHOLDS))
     pairs = ", ".join(f"{time:.1f}/{predicted:.0f}" for time, predicted in zip(times, theory, strict=True))
     worst = float(np.max(np.abs(times / theory - 1)))
     yield Statement(
-        FIGURE_1,
+        1,
         "n = d³, c_C = 0.1: the condition number follows the theoretical curve (eq:cond-sp with α = c_C/2)",
         "mean first time to Cond = 10⁵, 10⁴, 10³, 10², 10 within 15 % of theory",
         f"iterations, measured/theory: {pairs}; at most {100 * worst:.0f} % off",
@@ -106,9 +97,9 @@ def follows_theory(measured: Measured) -> Iterator[Statement]:
 def larger_is_closer(measured: Measured) -> Iterator[Statement]:
     """The order of the curves in n."""
     times = [measured.ngd(n, 0.1).time_to(10.0) for n in SIZES]
-    theory = float(predicted_times(CONDITION, 0.1 / 2, np.array(10.0)))
+    theory = float(predicted_times(EXPERIMENT.condition, 0.1 / 2, np.array(10.0)))
     yield Statement(
-        FIGURE_1,
+        1,
         "The larger the sample, the closer to theory (c_C = 0.1)",
         "time to Cond = 10 falls with every larger n and stays above theory",
         f"{_list(times, '.0f')} iterations for n = {_list(SIZES, 'd')}; theory {theory:.0f}",
@@ -121,7 +112,7 @@ def smallest_sample(measured: Measured) -> Iterator[Statement]:
     small, large = measured.ngd(ROOT_D, 0.1), measured.ngd(D_CUBED, 0.1)
     ratio = small.time_to(10.0) / large.time_to(10.0)
     yield Statement(
-        FIGURE_1,
+        1,
         "n = ⌈√d⌉, c_C = 0.1: more than 30 times longer than n = d³ to learn the covariance matrix",
         "time to Cond = 10 more than 30 times as long",
         f"{small.time_to(10.0):.0f} against {large.time_to(10.0):.0f} iterations: {ratio:.1f} times",
@@ -129,14 +120,14 @@ def smallest_sample(measured: Measured) -> Iterator[Statement]:
     )
     value = small.mean("final_cond")
     yield Statement(
-        FIGURE_1,
+        1,
         "n = ⌈√d⌉, c_C = 0.1: the final condition number is Cond(CA) ≈ 4.0",
         "between 3.4 and 4.4",
         f"{value:.2f} (standard deviation {small.std('final_cond'):.2f})",
         3.4 <= value <= 4.4,
     )
     yield Statement(
-        FIGURE_1,
+        1,
         "n = ⌈√d⌉, c_C = 0.1: the stochastic algorithm still works successfully",
         "every trial reaches the target",
         _reached(small),
@@ -148,7 +139,7 @@ def small_rate_is_safe(measured: Measured) -> Iterator[Statement]:
     """No curve is missing at c_C = 0.1."""
     runs = [measured.ngd(n, 0.1) for n in SIZES]
     yield Statement(
-        FIGURE_1,
+        1,
         "c_C = 0.1: results for all six sample sizes, none omitted",
         "every trial reaches the target at every n",
         f"{sum(run.trials - run.failed for run in runs)} of {sum(run.trials for run in runs)} trials reached it",
@@ -159,14 +150,11 @@ def small_rate_is_safe(measured: Measured) -> Iterator[Statement]:
 def larger_rates_are_noisier(measured: Measured) -> Iterator[Statement]:
     """Final Cond(CA) against c_C, wherever all trials got to the end."""
     by_size = {n: [measured.ngd(n, rate) for rate in RATES] for n in SIZES}
-    whole = {
-        n: [run.mean("final_cond") for run in runs]
-        for n, runs in by_size.items()
-        if not any(run.failed for run in runs)
-    }
+    complete = {n: runs for n, runs in by_size.items() if not any(run.failed for run in runs)}
+    whole = {n: [run.mean("final_cond") for run in runs] for n, runs in complete.items()}
     rows = "; ".join(f"n = {n}: {_list(values, '.2f')}" for n, values in whole.items())
     yield Statement(
-        FIGURE_1,
+        1,
         "Larger learning rates c_C = 0.5, 1.0 attain a little higher final condition numbers",
         "final Cond rises with c_C at every n at which no trial fails, n = d³ among them",
         rows or "no n without failed trials",
@@ -179,12 +167,12 @@ def omissions(measured: Measured) -> Iterator[Statement]:
     named = measured.ngd(ONE_D, 0.5)
     failing = [run for rate in RATES for n in SIZES if (run := measured.ngd(n, rate)).failed]
     small_and_fast = all(run.setting.n <= D**1.5 + 1 and (run.setting.c_cov or 0) >= 0.5 for run in failing)
+    rows = [f"n = {run.setting.n}, c_C = {run.setting.c_cov:g}: {failure_count(run)}" for run in failing]
     yield Statement(
-        FIGURE_1,
+        1,
         "Some results are omitted, for example n = d for c_C = 0.5, because numerically unstable computation occurs",
         "trials fail at n = d, c_C = 0.5, and elsewhere only at n ≤ ⌈d^1.5⌉ with c_C ≥ 0.5",
-        "; ".join(f"n = {run.setting.n}, c_C = {run.setting.c_cov:g}: {failure_count(run)}" for run in failing)
-        or "no trial failed",
+        "; ".join(rows) or "no trial failed",
         named.failed > 0 and small_and_fast,
     )
 
@@ -197,14 +185,14 @@ def slower_from_afar(measured: Measured) -> Iterator[Statement]:
     ratios = [b.time_to(1e5) / a.time_to(1e5) for a, b in zip(near, far, strict=True)]
     pairs = ", ".join(f"{b.time_to(1e5):.0f}/{a.time_to(1e5):.0f}" for a, b in zip(near, far, strict=True))
     yield Statement(
-        FIGURE_2,
+        2,
         "m⁰ = (10, …, 10): slightly slower adaptation at the beginning",
         "mean first time to Cond = 10⁵ is longer than from 0, for n = d, d², d³",
         f"iterations, far/near: {pairs}",
         all(ratio > 1 for ratio in ratios),
     )
     yield Statement(
-        FIGURE_2,
+        2,
         "… especially in case a small sample size is chosen",
         "the factor falls from n = d to d² to d³",
         f"{_list(ratios, '.2f')} times as long for n = {_list(sizes, 'd')}",
@@ -212,7 +200,7 @@ def slower_from_afar(measured: Measured) -> Iterator[Statement]:
     )
     ends = [b.mean("final_cond") / a.mean("final_cond") for a, b in zip(near, far, strict=True)]
     yield Statement(
-        FIGURE_2,
+        2,
         "… although the adaptation does not change in theory",
         "the final Cond(CA) is the same within 10 %",
         f"far/near: {_list(ends, '.3f')} for n = {_list(sizes, 'd')}",
@@ -227,7 +215,7 @@ def same_speed(measured: Measured) -> Iterator[Statement]:
         means = [(a.mean("iterations"), b.mean("iterations")) for a, b in pairs]
         apart = [abs(a - b) / min(a, b) for a, b in means]
         yield Statement(
-            FIGURE_3,
+            3,
             f"NGD and rank-µ CMA-ES behave similarly: the expected objective {_from(start)}",
             f"iterations to 10⁻¹⁰ within {percent} % of each other at n = d and n = d²",
             f"NGD/rank-µ: {', '.join(f'{a:.0f}/{b:.0f}' for a, b in means)}; at most {100 * max(apart):.1f} % apart",
@@ -243,7 +231,7 @@ def same_adaptation(measured: Measured) -> Iterator[Statement]:
         worst = float(np.exp(np.max(np.abs(np.log(ratios)))))
         rows = [f"{_list(row, '.2f')} (n = {n})" for row, (n, _) in zip(ratios, MATCHED, strict=True)]
         yield Statement(
-            FIGURE_3,
+            3,
             f"NGD and rank-µ CMA-ES behave similarly: the condition number {_from(start)}",
             "mean first times to Cond = 10⁵, …, 10 within a factor 1.5 of each other at n = d and n = d²",
             f"NGD over rank-µ: {'; '.join(rows)}",
@@ -256,7 +244,7 @@ def rank_mu_from_afar(measured: Measured) -> Iterator[Statement]:
     pairs = [(measured.rank_mu(n), measured.rank_mu(n, FAR)) for n, _ in MATCHED]
     times = [(far.time_to(1e5), near.time_to(1e5)) for near, far in pairs]
     yield Statement(
-        FIGURE_3,
+        3,
         "The change of performance of figure 2 is also observed for rank-µ CMA-ES",
         "mean first time to Cond = 10⁵ is longer from m⁰ = (10, …, 10), at n = d and n = d²",
         f"iterations, far/near: {', '.join(f'{far:.0f}/{near:.0f}' for far, near in times)}",
@@ -265,17 +253,8 @@ def rank_mu_from_afar(measured: Measured) -> Iterator[Statement]:
 
 
 CHECKS: tuple[Check, ...] = (
-    final_conditions,
-    follows_theory,
-    larger_is_closer,
-    smallest_sample,
-    small_rate_is_safe,
-    larger_rates_are_noisier,
-    omissions,
-    slower_from_afar,
-    same_speed,
-    same_adaptation,
-    rank_mu_from_afar,
+    *(final_conditions, follows_theory, larger_is_closer, smallest_sample, small_rate_is_safe),
+    *(larger_rates_are_noisier, omissions, slower_from_afar, same_speed, same_adaptation, rank_mu_from_afar),
 )
 
 
@@ -296,3 +275,27 @@ def _from(start: float) -> str:
 
 def _list(values: Sequence[float], spec: str) -> str:
     return ", ".join(format(value, spec) for value in values)
+
+
+def verdict_line(rows: Sequence[Statement]) -> str:
+    """The whole result in a sentence."""
+    found = sum(row.found for row in rows)
+    if not rows:
+        return "No statement of the paper is about what was run."
+    if found == len(rows):
+        return f"All {found} statements of the paper were found."
+    return f"{found} of {len(rows)} statements of the paper were found, {len(rows) - found} not."
+
+
+def table(rows: Sequence[Statement]) -> str:
+    """One block of lines for each statement."""
+    lines = [_line("fig.", "statement in the paper", "measured here", "verdict"), "-" * (FIGURE + PAPER + MEASURED + 9)]
+    for row in rows:
+        paper, measured = textwrap.wrap(row.paper, PAPER - 2), textwrap.wrap(row.measured, MEASURED - 2)
+        cells = zip_longest([str(row.figure)], paper, measured, [row.verdict], fillvalue="")
+        lines.extend(_line(*texts) for texts in cells)
+    return "\n".join(lines)
+
+
+def _line(figure: str, paper: str, measured: str, verdict: str) -> str:
+    return f"{figure:<{FIGURE}}{paper:<{PAPER}}{measured:<{MEASURED}}{verdict}".rstrip()

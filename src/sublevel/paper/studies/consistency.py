@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import FullGaussian
+from sublevel.paper.cache import Arrays
 from sublevel.paper.streams import generator
 from sublevel.paper.studies.statistics import mean, standard_error
-from sublevel.paper.studies.study import Arrays, Data, Piece, Scale, Study
-from sublevel.paper.theory.sampled import Slope, consistency_exponent, estimation_errors, log_log_slope
+from sublevel.paper.studies.study import Data, Scale, Study
+from sublevel.paper.theory.sampled import Interval, consistency_exponent, estimation_errors, log_log_slope
 
-CONDITIONS = (1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
-LARGEST = {2: 1_000_000, 5: 316_228, 20: 100_000}
-"""The largest n of each d at which slopes are measured."""
-DECADES = 3.0
-"""Sizes range over these, two to a decade; the slope is that of the upper half."""
-DIMENSIONS = (2, 3, 5, 10, 20, 40, 80)
-SIZE_OF_DIMENSIONS = 100_000
-"""n at which the error is measured against d."""
-BLOCK = 200_000
-"""Points drawn at a time."""
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """What is measured at one scale."""
+
+    conditions: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+    largest: tuple[tuple[int, int], ...] = ((2, 1_000_000), (5, 316_228), (20, 100_000))  # d and its largest n
+    decades: float = 3.0  # that n ranges over, two sizes in each; the slope is that of the upper half
+    dimensions: tuple[int, ...] = (2, 3, 5, 10, 20, 40, 80)
+    size: int = 100_000  # n at which the error is measured against d
+    trials: int = 40
+    block: int = 200_000  # points drawn at a time
+
+
+FULL = Design()
+QUICK = replace(FULL, largest=tuple((d, n // 30) for d, n in FULL.largest), decades=2.0, size=10_000, trials=24)
+TINY = Design((1.0, 10.0), tuple((d, n // 300) for d, n in FULL.largest), 2.0, FULL.dimensions[:4], 10_000, trials=4)
+DESIGNS: dict[Scale, Design] = {"full": FULL, "quick": QUICK, "tiny": TINY}
 
 
 def relative_error(d: float, n: float) -> float:
@@ -48,33 +57,29 @@ class Errors:
     sizes: tuple[int, ...]
     trials: int
     seed: int
+    kind: str = "slope"  # or "dimension"
 
     @property
     def key(self) -> str:
-        """Name of the piece."""
-        return f"d{self.d}-cond{self.condition:g}"
+        """Name of the data."""
+        return f"{self.kind}-d{self.d}-cond{self.condition:g}"
 
     @property
     def cost(self) -> float:
         """Seconds, roughly."""
         return sum(self.sizes) * self.trials * (0.2 + 0.05 * self.d) * 1e-6
 
+    def compute(self) -> Arrays:
+        """Relative errors (sizes, trials) of the estimate at N(0, I) on an ellipsoid."""
+        return {"sizes": np.array(self.sizes), "errors": np.array([self._errors_at(size) for size in self.sizes])}
 
-def compute(errors: Errors) -> Arrays:
-    """Relative errors (sizes, trials) of the estimate at N(0, I) on xᵀAx, the eigenvalues of A evenly spaced in the
-    logarithm.
-    """
-    hessian_root = np.diag(np.geomspace(1.0, sqrt(errors.condition), errors.d))
-    theta = FullGaussian.start(np.zeros(errors.d), np.ones(errors.d))
-    measured = [_errors_at(theta, hessian_root, size, errors) for size in errors.sizes]
-    return {"sizes": np.array(errors.sizes), "errors": np.array(measured)}
-
-
-def _errors_at(theta: FullGaussian, hessian_root: Array, size: int, errors: Errors) -> Array:
-    noise = generator(errors.seed, f"consistency-{errors.key}-n{size}")
-    at_once = max(1, BLOCK // size)
-    counts = [min(at_once, errors.trials - first) for first in range(0, errors.trials, at_once)]
-    return np.concatenate([estimation_errors(theta, hessian_root, size, count, noise) for count in counts])
+    def _errors_at(self, size: int) -> Array:
+        root = np.diag(np.geomspace(1.0, sqrt(self.condition), self.d))
+        theta = FullGaussian.start(np.zeros(self.d), np.ones(self.d))
+        noise = generator(self.seed, f"consistency-d{self.d}-cond{self.condition:g}-n{size}")
+        at_once = max(1, FULL.block // size)
+        counts = [min(at_once, self.trials - first) for first in range(0, self.trials, at_once)]
+        return np.concatenate([estimation_errors(theta, root, size, count, noise) for count in counts])
 
 
 def sizes_up_to(largest: int, decades: float) -> tuple[int, ...]:
@@ -82,23 +87,13 @@ def sizes_up_to(largest: int, decades: float) -> tuple[int, ...]:
     return tuple(round(largest * 10 ** (-step / 2)) for step in range(round(2 * decades), -1, -1))
 
 
-def pieces(scale: Scale, seed: int) -> list[Piece]:
+def works(scale: Scale, seed: int) -> list[Errors]:
     """A slope for each d and condition, and one error for each d."""
-    shrink, trials = {"full": (1, 40), "quick": (30, 24), "tiny": (300, 4)}[scale]
-    conditions = CONDITIONS if scale != "tiny" else (1.0, 10.0)
-    slopes = [
-        Errors(d, condition, sizes_up_to(largest // shrink, DECADES if scale == "full" else 2.0), trials, seed)
-        for d, largest in LARGEST.items()
-        for condition in conditions
-    ]
-    dimensions = DIMENSIONS if scale != "tiny" else DIMENSIONS[:4]
-    scan = [
-        Errors(d, 1.0, (SIZE_OF_DIMENSIONS // min(shrink, 10),), trials * (3 if d <= 10 else 1), seed)
-        for d in dimensions
-    ]
-    return [Piece(f"slope-{work.key}", compute, work, work.cost) for work in slopes] + [
-        Piece(f"dimension-{work.key}", compute, work, work.cost) for work in scan
-    ]
+    design = DESIGNS[scale]
+    sizes = {d: sizes_up_to(largest, design.decades) for d, largest in design.largest}
+    slopes = [Errors(d, at, sizes[d], design.trials, seed) for d in sizes for at in design.conditions]
+    trials = {d: design.trials * (3 if d <= 10 else 1) for d in design.dimensions}
+    return [*slopes, *(Errors(d, 1.0, (design.size,), trials[d], seed, "dimension") for d in trials)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,20 +111,20 @@ class Line:
         return np.exp(np.mean(np.log(self.errors), axis=1))
 
     @property
-    def slope(self) -> Slope:
+    def slope(self) -> Interval:
         """Over the upper half of the sizes."""
         half = len(self.sizes) // 2
         return log_log_slope([int(size) for size in self.sizes[half:]], self.errors[half:])
 
 
+def _of_kind(data: Data, kind: str) -> list[tuple[Errors, Arrays]]:
+    found = [(work, part) for work, part in data.items() if isinstance(work, Errors) and work.kind == kind]
+    return sorted(found, key=lambda pair: (pair[0].d, pair[0].condition))
+
+
 def lines(data: Data) -> list[Line]:
     """All slopes, by d and condition."""
-    found: list[Line] = []
-    for key, arrays in data.items():
-        kind, d, condition = key.split("-")
-        if kind == "slope":
-            found.append(Line(int(d[1:]), float(condition[4:]), arrays["sizes"], arrays["errors"]))
-    return sorted(found, key=lambda line: (line.d, line.condition))
+    return [Line(work.d, work.condition, part["sizes"], part["errors"]) for work, part in _of_kind(data, "slope")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,39 +140,30 @@ class Dimension:
 def dimensions(data: Data) -> list[Dimension]:
     """The errors against d."""
     found: list[Dimension] = []
-    for key, arrays in data.items():
-        kind, d, _ = key.split("-")
-        if kind == "dimension":
-            n, squares = int(arrays["sizes"][0]), np.square(arrays["errors"][0])
-            scaled = sqrt(n * mean(squares))
-            spread = 0.5 * scaled * standard_error(squares) / mean(squares)
-            found.append(Dimension(int(d[1:]), scaled, spread, relative_error(int(d[1:]), 1)))
-    return sorted(found, key=lambda one: one.d)
+    for work, part in _of_kind(data, "dimension"):
+        squares = np.square(part["errors"][0])
+        scaled = sqrt(int(part["sizes"][0]) * mean(squares))
+        spread = 0.5 * scaled * standard_error(squares) / mean(squares)
+        found.append(Dimension(work.d, scaled, spread, relative_error(work.d, 1)))
+    return found
 
 
 def findings(data: Data) -> list[str]:
     """Slopes beside the predicted exponent, errors beside the formula."""
-    head = (
-        "log-log slope of the error against n, with its 95 % band\n  d  Cond(CA)  n from … to        slope         "
-        "           predicted"
-    )
-    rows = [_slope_row(line) for line in lines(data)]
-    scan = ["", "error·√n at Cond(CA) = 1: measured ± standard error, and √((d² + 14d + 18 + 20/d)/2)"]
     return [
-        head,
-        *rows,
-        *scan,
+        "log-log slope of the error against n, with its 95 % band",
+        "  d  Cond(CA)  n from … to        slope                    predicted",
+        *(_slope_row(line) for line in lines(data)),
+        "",
+        "error·√n at Cond(CA) = 1: measured ± standard error, and √((d² + 14d + 18 + 20/d)/2)",
         *(f"{one.d:3d}  {one.scaled:7.2f} ± {one.spread:.2f}   {one.predicted:7.2f}" for one in dimensions(data)),
     ]
 
 
 def _slope_row(line: Line) -> str:
     slope, sizes = line.slope, line.sizes[len(line.sizes) // 2 :]
-    band = f"{slope.value:6.3f} [{slope.low:6.3f}, {slope.high:6.3f}]"
-    return (
-        f"{line.d:3d} {line.condition:8g}  {sizes[0]:8d} … {sizes[-1]:8d}  {band}   "
-        f"{consistency_exponent(line.condition):6.3f}"
-    )
+    band = f"{slope.value:6.3f} [{slope.low:6.3f}, {slope.high:6.3f}]   {consistency_exponent(line.condition):6.3f}"
+    return f"{line.d:3d} {line.condition:8g}  {sizes[0]:8d} … {sizes[-1]:8d}  {band}"
 
 
-STUDY = Study("consistency", "How fast does the estimated natural gradient approach the exact one?", pieces, findings)
+STUDY = Study("consistency", works, findings)

@@ -48,9 +48,7 @@ VARIANTS: dict[str, Callable[[Match], Method]] = {
         "rank-mu-ties", Quantile(Truncation(), average_ties=True), (HansenKernRates(Truncation()),)
     ),
 }
-"""NGD and rank-µ, and what lies between: one with the mean steps of the other, the quantile cost with NGD's rates, ties
-shared.
-"""
+"""NGD, rank-µ, each with the mean steps of the other, the quantile cost with NGD's rates, rank-µ with ties shared."""
 
 
 def method_of(variant: str, d: int, n: int) -> Method:
@@ -66,9 +64,7 @@ def evaluations_on_the_ellipsoid(method: Method, d: int, n: int, trials: int, se
 
 
 def matched_rate(make: Callable[[float], Method], d: int, n: int, guess: float, trials: int, seed: int) -> float:
-    """The rate of covariance at which a method is as fast as rank-µ: evaluations go nearly like 1/rate, so three
-    corrections do.
-    """
+    """The rate at which a method is as fast as rank-µ: evaluations are nearly ∝ 1/rate, so three corrections do."""
     wanted, rate = evaluations_on_the_ellipsoid(rank_mu(), d, n, trials, seed), guess
     for _ in range(3):
         rate = min(1.0, rate * evaluations_on_the_ellipsoid(make(rate), d, n, trials, seed) / wanted)
@@ -93,9 +89,8 @@ def main(trials: int = 60, seed: int = 2012) -> None:
     for d, n in SETTINGS:
         c_cov = matched_rate(lambda rate: ngd(c_cov=rate), d, n, MATCHES[d, n].ngd, trials, seed)
         c_mixed = matched_rate(mixed, d, n, MATCHES[d, n].mixed, trials, seed)
-        ratio = mean_step_on_a_slope(ngd(c_cov=c_cov), d, n, 4000, seed) / mean_step_on_a_slope(
-            rank_mu(), d, n, 4000, seed
-        )
+        ours, theirs = (mean_step_on_a_slope(method, d, n, 4000, seed) for method in (ngd(c_cov=c_cov), rank_mu()))
+        ratio = ours / theirs
         print(f"d = {d}, n = {n}: ngd={c_cov:.4f}, mixed={c_mixed:.4f}, mean_step={ratio:.3f}", flush=True)
 
 

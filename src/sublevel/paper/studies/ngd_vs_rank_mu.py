@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,44 +11,54 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import FullGaussian
 from sublevel.engine.tangent import natural_gradient
+from sublevel.paper.cache import Arrays
 from sublevel.paper.streams import generator, streams
+from sublevel.paper.studies import statistics
 from sublevel.paper.studies.methods import MATCHES, SETTINGS, method_of
 from sublevel.paper.studies.problems import BUDGET, PROBLEMS, slope, sphere
 from sublevel.paper.studies.runs import run_trials
-from sublevel.paper.studies.statistics import (
-    Interval,
-    bootstrap,
-    log_rank,
-    mean,
-    median_time,
-    running_time,
-    standard_error,
-    wilson,
-)
-from sublevel.paper.studies.study import Arrays, Data, Piece, Scale, Study
+from sublevel.paper.studies.statistics import Interval, bootstrap
+from sublevel.paper.studies.study import Data, Scale, Study
+
+Setting = tuple[int, int]
+"""d and n."""
 
 RIVALS = ("ngd", "rank-mu")
 PARTS = ("ngd", "ngd-long", "mixed", "rank-mu-short", "rank-mu")
 """From one method to the other by one part at a time."""
 SMALL, LARGE, PAPER = SETTINGS
-DISSECTED = (
-    "ellipsoid",
-    "slope",
-    "sharp ridge",
-    "parabolic ridge",
-    "Rosenbrock",
-    "Rastrigin-like",
-    "noisy sphere",
-    "steps",
-    "terraces",
-)
-"""Problems on which all of them are run, at the small n."""
 TIED = ("steps", "terraces")
 """Problems on which rank-µ is also run with ties shared."""
+DISSECTED = (
+    *("ellipsoid", "slope", "sharp ridge", "parabolic ridge", "Rosenbrock", "Rastrigin-like", "noisy sphere"),
+    *TIED,
+)
+"""Problems on which all of them are run, at the small n."""
 REPEATED = ("sphere", "ellipsoid", "slope", "sharp ridge", "Rosenbrock", "Rastrigin-like", "terraces")
 """Problems that are run at the paper's own d, n and c_C too."""
 DISTANCES = (0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 50.0, 100.0)
 """From the mean to the optimum of a sphere, in standard deviations; beyond them comes the slope."""
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """What is measured at one scale, and when two methods differ."""
+
+    trials: int = 40
+    samples: int = 4000  # of the single steps, times 10/n
+    budget: int = BUDGET
+    problems: tuple[str, ...] = tuple(PROBLEMS)
+    settings: tuple[Setting, ...] = (SMALL, LARGE)
+    sizable: float = 1.1  # the interval of the ratio must leave [1/1.1, 1.1],
+    significant: float = 0.001  # and the log-rank test must be significant at 0.05/(number of comparisons)
+
+
+FULL = Design()
+DESIGNS: dict[Scale, Design] = {
+    "full": FULL,
+    "quick": Design(8, 1000, 40_000, settings=(LARGE,)),
+    "tiny": Design(3, 50, 5_000, ("steps", "sphere"), (LARGE,)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +75,24 @@ class Race:
 
     @property
     def key(self) -> str:
-        """Name of the piece."""
+        """Name of the data."""
         return f"race/{self.problem}/{self.variant}/d{self.d}/n{self.n}"
 
     @property
     def cost(self) -> float:
         """Seconds, roughly."""
         slow = self.problem in {"sharp ridge", "parabolic ridge", "sphere from afar", "Rosenbrock"}
-        evaluations = (
-            self.budget
-            if slow and self.variant.startswith("ngd")
-            else min(self.budget, (2000 if self.n > self.d else 5000) * self.d)
-        )
-        per_iteration = 1e-4 + self.trials * (2e-6 * self.d + 6e-7 * self.n) * (
-            1 if self.variant.startswith("rank") else 1.6
-        )
-        return evaluations / self.n * per_iteration
+        usual = min(self.budget, (2000 if self.n > self.d else 5000) * self.d)
+        evaluations = self.budget if slow and self.variant.startswith("ngd") else usual
+        factor = 1 if self.variant.startswith("rank") else 1.6
+        return evaluations / self.n * (1e-4 + self.trials * (2e-6 * self.d + 6e-7 * self.n) * factor)
+
+    def compute(self) -> Arrays:
+        """Run the trials."""
+        noise, problem = streams(self.seed, f"apart-{self.key}", 0, self.trials), PROBLEMS[self.problem]
+        if not problem.judged_at_the_end:
+            problem = replace(problem, budget=self.budget)
+        return run_trials(method_of(self.variant, self.d, self.n), problem, self.d, self.n, noise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,38 +107,35 @@ class Probe:
 
     @property
     def key(self) -> str:
-        """Name of the piece."""
+        """Name of the data."""
         return f"probe/{self.variant}/d{self.d}/n{self.n}"
 
+    @property
+    def cost(self) -> float:
+        """Seconds, roughly."""
+        return self.samples * self.n * 1e-5
 
-def race(work: Race) -> Arrays:
-    """Run the trials."""
-    noise = streams(work.seed, f"apart-{work.key}", 0, work.trials)
-    problem = PROBLEMS[work.problem]
-    if not problem.judged_at_the_end:
-        problem = replace(problem, budget=work.budget)
-    return run_trials(method_of(work.variant, work.d, work.n), problem, work.d, work.n, noise)
+    def compute(self) -> Arrays:
+        """The effect of one step on a sphere at some distance, on a slope and on noise alone: samples of each (cases,
+        samples).
 
-
-def probe(work: Probe) -> Arrays:
-    """What one step does on a sphere at some distance, on a slope (the last entry) and on noise alone: samples of each
-    (cases, samples).
-
-    `step`: of the mean, downhill; `along`, `across`: relative change of the variance downhill and across; `norm`:
-    σ₁(Z); `largest`: the share of the point with the largest 1/p in Σ 1/p.
-    """
-    names = ("step", "along", "across", "norm", "largest")
-    cases = [(sphere, distance) for distance in DISTANCES] + [(slope, 0.0), (None, 0.0)]
-    rows = [_single_steps(work, function, distance, case) for case, (function, distance) in enumerate(cases)]
-    return {name: np.array([row[name] for row in rows]) for name in names}
+        `step`: of the mean, downhill; `along`, `across`: relative change of the variance downhill and across; `norm`:
+        σ₁(Z); `largest`: the share of the point with the largest 1/p in Σ 1/p.
+        """
+        cases: list[tuple[Function | None, float]] = [(sphere, distance) for distance in DISTANCES]
+        cases += [(slope, 0.0), (None, 0.0)]
+        rows = [_single_steps(self, function, distance, case) for case, (function, distance) in enumerate(cases)]
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
-def _single_steps(work: Probe, function: Any, distance: float, case: int) -> dict[str, Array]:
+Function = Callable[[Array], Array]
+
+
+def _single_steps(work: Probe, function: Function | None, distance: float, case: int) -> dict[str, Array]:
     rng, method = generator(work.seed, f"{work.key}-{case}"), method_of(work.variant, work.d, work.n)
     mean = np.zeros((work.samples, work.d))
     mean[:, 0] = -distance  # downhill is along the first axis
-    theta = FullGaussian.start(mean, np.ones((work.samples, work.d)))
-    state = method.init(theta, work.n)
+    state = method.init(FullGaussian.start(mean, np.ones((work.samples, work.d))), work.n)
     sample = method.ask(state, rng, work.n)
     values = rng.standard_normal(sample.x.shape[:-1]) if function is None else function(sample.x)
     state, info = method.tell(state, sample, values)
@@ -140,31 +149,20 @@ def _single_steps(work: Probe, function: Any, distance: float, case: int) -> dic
     }
 
 
-def pieces(scale: Scale, seed: int) -> list[Piece]:
+def works(scale: Scale, seed: int) -> list[Race | Probe]:
     """All races and probes."""
-    trials, samples, budget = {"full": (40, 4000, BUDGET), "quick": (8, 1000, 40_000), "tiny": (3, 50, 5_000)}[scale]
-    problems = list(PROBLEMS) if scale != "tiny" else ["steps", "sphere"]
-    settings = (SMALL, LARGE) if scale == "full" else (LARGE,)
-    races = [
-        Race(problem, variant, d, n, trials, budget, seed)
-        for d, n in settings
-        for problem in problems
-        for variant in RIVALS
+    design = DESIGNS[scale]
+    settings, amount = design.settings, (design.trials, design.budget, seed)
+    made: list[Race | Probe] = [
+        Race(name, variant, *setting, *amount) for setting in settings for name in design.problems for variant in RIVALS
     ]
     if scale == "full":
-        races += [
-            Race(problem, variant, *SMALL, trials, budget, seed) for problem in DISSECTED for variant in PARTS[1:-1]
-        ]
-        races += [
-            Race(problem, "rank-mu-ties", *setting, trials, budget, seed) for setting in settings for problem in TIED
-        ]
-        races += [
-            Race(problem, variant, *PAPER, trials // 4, 3 * budget, seed) for problem in REPEATED for variant in RIVALS
-        ]
-    probes = [Probe(variant, d, n, samples * 10 // n, seed) for d, n in settings for variant in (*RIVALS, "mixed")]
-    return [Piece(work.key, race, work, work.cost) for work in races] + [
-        Piece(work.key, probe, work, work.samples * work.n * 1e-5) for work in probes
-    ]
+        longer = design.trials // 4, 3 * design.budget, seed
+        made += [Race(name, variant, *SMALL, *amount) for name in DISSECTED for variant in PARTS[1:-1]]
+        made += [Race(name, "rank-mu-ties", *setting, *amount) for setting in settings for name in TIED]
+        made += [Race(name, variant, *PAPER, *longer) for name in REPEATED for variant in RIVALS]
+    variants = (*RIVALS, "mixed")
+    return made + [Probe(variant, d, n, design.samples * 10 // n, seed) for d, n in settings for variant in variants]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +177,7 @@ class Result:
     @property
     def success(self) -> Interval:
         """The share of trials that reached the target, with Wilson's interval."""
-        return wilson(int(np.count_nonzero(self.reached)), self.reached.size)
+        return statistics.wilson(int(np.count_nonzero(self.reached)), self.reached.size)
 
     @property
     def times(self) -> Array:
@@ -189,32 +187,23 @@ class Result:
     @property
     def median(self) -> Interval:
         """Of the evaluations, inf if most trials fail."""
-        return bootstrap(median_time, self.times)
-
-
-Setting = tuple[int, int]
-"""d and n."""
+        return bootstrap(statistics.median_time, self.times)
 
 
 def results(data: Data) -> dict[tuple[str, str, Setting], Result]:
     """By problem, variant and setting."""
     found: dict[tuple[str, str, Setting], Result] = {}
-    for key, arrays in data.items():
-        kind, *names = key.split("/")
-        if kind == "race":
-            problem, variant, d, n = names
-            ending = arrays["ending"]
-            found[problem, variant, (int(d[1:]), int(n[1:]))] = Result(
-                arrays["evaluations"], ending == "reached", ending, arrays["value"]
-            )
+    for work, arrays in data.items():
+        if isinstance(work, Race):
+            evaluations, ending, value = arrays["evaluations"], arrays["ending"], arrays["value"]
+            result = Result(evaluations, ending == "reached", ending, value)
+            found[work.problem, work.variant, (work.d, work.n)] = result
     return found
 
 
-SIZABLE = 1.1
-SIGNIFICANT = 0.001
-"""Two methods differ if the interval of the ratio leaves [1/1.1, 1.1] and the log-rank test says so at 0.05/(number of
-comparisons).
-"""
+def probes(data: Data) -> dict[tuple[str, Setting], Arrays]:
+    """The single steps by variant and setting."""
+    return {(work.variant, (work.d, work.n)): arrays for work, arrays in data.items() if isinstance(work, Probe)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,34 +222,29 @@ class Comparison:
         """Which needs fewer evaluations, if the difference is neither small nor chance."""
         if not self.ngd.reached.any() and not self.rank_mu.reached.any():
             return "neither"
-        if self.p_value > SIGNIFICANT or (self.ratio.high > 1 / SIZABLE and self.ratio.low < SIZABLE):
+        if self.p_value > FULL.significant or (self.ratio.high > 1 / FULL.sizable and self.ratio.low < FULL.sizable):
             return "same"
         return "rank-µ" if self.ratio.low > 1 else "NGD"
 
 
 def comparisons(data: Data) -> list[Comparison]:
-    """All of them, in the order of the problems."""
+    """Comparisons of NGD and rank-µ on all problems, in their order."""
     found = results(data)
     pairs = [(problem, setting) for setting in SETTINGS for problem in PROBLEMS if (problem, "ngd", setting) in found]
-    return [
-        compare(problem, setting, found[problem, "ngd", setting], found[problem, "rank-mu", setting])
-        for problem, setting in pairs
-    ]
+    return [compare(*pair, *(found[pair[0], method, pair[1]] for method in RIVALS)) for pair in pairs]
 
 
 def compare(problem: str, setting: Setting, ngd: Result, rank_mu: Result) -> Comparison:
     """NGD against rank-µ."""
     packed = [np.stack([result.evaluations, result.reached.astype(np.float64)], axis=1) for result in (ngd, rank_mu)]
     ratio = bootstrap(running_time_ratio, *packed)
-    return Comparison(problem, setting, ngd, rank_mu, ratio, log_rank(ngd.times, rank_mu.times))
+    return Comparison(problem, setting, ngd, rank_mu, ratio, statistics.log_rank(ngd.times, rank_mu.times))
 
 
 def running_time_ratio(first: Array, second: Array) -> float:
     """Evaluations for each success of one over those of the other; inf or 0 if one never succeeds."""
-    ours, theirs = (running_time(packed[:, 0], packed[:, 1] > 0) for packed in (first, second))
-    if not np.isfinite(ours):
-        return float("inf")
-    return ours / theirs
+    ours, theirs = (statistics.running_time(packed[:, 0], packed[:, 1] > 0) for packed in (first, second))
+    return ours / theirs if np.isfinite(ours) else float("inf")
 
 
 def findings(data: Data) -> list[str]:
@@ -298,31 +282,26 @@ def _count(evaluations: Interval) -> str:
 def _summary(result: Result) -> str:
     times = result.evaluations[result.reached]
     typical = f"{np.median(times):8.0f}" if times.size else "       –"
-    endings = ", ".join(
-        f"{count} {name}" for name, count in zip(*np.unique(result.ending, return_counts=True), strict=True)
-    )
+    counts = zip(*np.unique(result.ending, return_counts=True), strict=True)
+    endings = ", ".join(f"{count} {name}" for name, count in counts)
     return f"{_percent(result.success)}  {typical}  {np.median(result.value):9.3g}  ({endings})"
 
 
 def _probe_lines(data: Data) -> list[str]:
-    lines = [
-        "single steps from N(m, I): mean step downhill, change of the variance downhill and across, σ₁(Z) (± standard "
-        "error)"
-    ]
+    head = "single steps from N(m, I): mean step downhill, change of the variance downhill and across, σ₁(Z)"
+    lines = [f"{head} (± standard error)"]
     names = [*(f"sphere at {distance:g}" for distance in DISTANCES), "slope", "noise alone"]
-    for key, arrays in data.items():
-        if key.startswith("probe/"):
-            lines.append(f"  {key[6:]}: the point of the largest 1/p has {np.mean(arrays['largest'][0]):.3f} of Σ 1/p")
-            for case, name in enumerate(names):
-                lines.append(
-                    f"    {name:14s} "
-                    + "  ".join(_mean(arrays[part][case]) for part in ("step", "along", "across", "norm"))
-                )
+    for (variant, (d, n)), arrays in probes(data).items():
+        share = statistics.mean(arrays["largest"][0])
+        lines.append(f"  {variant}/d{d}/n{n}: the point of the largest 1/p has {share:.3f} of Σ 1/p")
+        for case, name in enumerate(names):
+            parts = [_mean(arrays[part][case]) for part in ("step", "along", "across", "norm")]
+            lines.append(f"    {name:14s} {'  '.join(parts)}")
     return lines
 
 
 def _mean(sample: Array) -> str:
-    return f"{mean(sample):+.5f} ± {standard_error(sample):.5f}"
+    return f"{statistics.mean(sample):+.5f} ± {statistics.standard_error(sample):.5f}"
 
 
-STUDY = Study("apart", "Are there functions that tell NGD and rank-µ CMA-ES apart?", pieces, findings)
+STUDY = Study("apart", works, findings)

@@ -24,9 +24,7 @@ class Problem:
     target: float = 1e-10
     noise: float = 0.0  # standard deviation of what is added to each value
     budget: int = BUDGET  # of evaluations
-    judged_at_the_end: bool = (
-        False  # by the value at the mean when the budget is spent: with noise, no sample can be believed
-    )
+    judged_at_the_end: bool = False  # by the value at the mean when the budget is spent, because of noise
 
 
 def _axis(x: Array) -> Array:

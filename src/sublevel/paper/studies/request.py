@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from sublevel.paper import cache
+from sublevel.paper.cache import Arrays
 from sublevel.paper.progress_bar import ProgressBar
-from sublevel.paper.runner import DataFile, Task, compute_files
+from sublevel.paper.runner import DataFile, Work, compute_files
 from sublevel.paper.streams import SEED
 from sublevel.paper.studies import consistency, dimension, ngd_vs_rank_mu, restricted
-from sublevel.paper.studies.study import Arrays, Data, Piece, Scale, Study
+from sublevel.paper.studies.study import Data, Scale, Study
 
 STUDIES: dict[str, Study] = {
     study.name: study for study in (consistency.STUDY, restricted.STUDY, dimension.STUDY, ngd_vs_rank_mu.STUDY)
@@ -41,56 +42,34 @@ class Request:
         """The data file; figure and text have the same name with other suffixes."""
         return self.out / f"{self.name}.npz"
 
-    def data_file(self, pieces: list[Piece]) -> DataFile:
-        """The data file with a task for each piece."""
-        config = {
-            "study": self.name,
-            "seed": self.seed,
-            "scale": self.scale,
-            "pieces": [piece.config for piece in pieces],
-        }
-        keys = [piece.key for piece in pieces]
-        return DataFile(
-            path=self.path,
-            stamp=cache.stamp(config, CODE),
-            tasks=[self._task(piece) for piece in pieces],
-            join=lambda parts: {
-                f"{key}/{name}": part[name] for key, part in zip(keys, parts, strict=True) for name in part
-            },
-        )
+    def data_file(self, works: Sequence[Work]) -> DataFile:
+        """The data file with a task for each unit of work, and arrays named "unit/array"."""
 
-    def _task(self, piece: Piece) -> Task:
-        name = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in piece.key)
-        path = self.out / f"{self.name}-parts" / f"{name}.npz"
-        return Task(path, cache.stamp(piece.config, CODE), piece.cost, piece.compute, piece.argument)
+        def join(parts: list[Arrays]) -> Arrays:
+            named = zip(works, parts, strict=True)
+            return {f"{work.key}/{name}": array for work, part in named for name, array in part.items()}
+
+        units = [{"key": work.key, **asdict(work)} for work in works]
+        config = {"study": self.name, "seed": self.seed, "scale": self.scale, "pieces": units}
+        return DataFile.plan(self.path, config, CODE, works, self.out / f"{self.name}-parts", join)
 
 
 def run(request: Request, jobs: int, progress: ProgressBar) -> list[str]:
-    """Run a study and return its findings as lines of text, which are also saved beside the data, with a figure as PNG
-    and SVG.
-    """
-    from sublevel.paper.studies.drawings import (
-        draw_study,
-    )  # requires Matplotlib, which is optional: fail before the computation
+    """Run a study and return its findings as lines of text; text, data and figure (PNG and SVG) are saved."""
+    from sublevel.paper.studies.drawings import draw_study  # fails before the computation if Matplotlib is missing
 
-    study = request.study
-    data = compute_data(request, study.pieces(request.scale, request.seed), jobs, progress)
-    lines = study.findings(data)
+    data = compute_data(request, request.study.works(request.scale, request.seed), jobs, progress)
+    lines = request.study.findings(data)
     cache.save_text(request.path.with_suffix(".txt"), "\n".join(lines) + "\n")
     draw_study(request.name, data, request.path)
     return lines
 
 
-def compute_data(request: Request, pieces: list[Piece], jobs: int, progress: ProgressBar) -> Data:
-    """The data of all pieces, from an earlier run if available."""
-    (arrays,), _ = compute_files([request.data_file(pieces)], jobs, progress)
-    return split_by_piece(arrays)
-
-
-def split_by_piece(arrays: dict[str, Any]) -> Data:
-    """Arrays by piece, from the names "piece/array" in a file."""
-    data: dict[str, Arrays] = {}
+def compute_data(request: Request, works: Sequence[Work], jobs: int, progress: ProgressBar) -> Data:
+    """The data of all units of work, from an earlier run if available."""
+    (arrays,), _ = compute_files([request.data_file(works)], jobs, progress)
+    units: dict[str, Arrays] = {work.key: {} for work in works}
     for name, array in arrays.items():
         key, _, inner = name.rpartition("/")
-        data.setdefault(key, {})[inner] = array
-    return data
+        units[key][inner] = array
+    return {work: units[work.key] for work in works}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import exp
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -14,26 +13,47 @@ from scipy.optimize import brentq
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import DiagonalGaussian, Family, FullGaussian, IsotropicGaussian
 from sublevel.engine.recipes import ngd
+from sublevel.paper.cache import Arrays
 from sublevel.paper.streams import generator, streams
 from sublevel.paper.studies.statistics import mean, standard_error
-from sublevel.paper.studies.study import Arrays, Data, Piece, Scale, Study
+from sublevel.paper.studies.study import Data, Scale, Study
 from sublevel.paper.theory.exact import PseudoRates, deterministic_ngd
 from sublevel.paper.theory.measure import log_covariance_norm, log_expected_objective, log_mean_distance
 from sublevel.paper.theory.quadratic import random_hessian_root
-from sublevel.paper.theory.restricted import expected_objective_rate, mode_rates, variance_rate
+from sublevel.paper.theory.restricted import GaussianFamily, expected_objective_rate, mode_rates, variance_rate
 
-DIMENSION = 5
-ALPHA = 0.1
-"""α = c_C/2; that of the mean is 1."""
-CONDITIONS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4)
-FAMILIES: dict[str, type[Any]] = {"full": FullGaussian, "diagonal": DiagonalGaussian, "isotropic": IsotropicGaussian}
-ROTATIONS = 4
-STEPS = {100: 1500, 1000: 800, 10000: 300}
-"""Iterations of the stochastic algorithm by its sample size."""
-OFFSET = 0.5
-"""Distance of the mean in the single steps."""
-EVERY = 10
-"""Iterations between two points of a curve."""
+FAMILIES: dict[str, GaussianFamily] = {
+    "full": FullGaussian,
+    "diagonal": DiagonalGaussian,
+    "isotropic": IsotropicGaussian,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """What is measured at one scale."""
+
+    conditions: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4)
+    steps: tuple[tuple[int, int], ...] = ((100, 1500), (1000, 800), (10_000, 300))  # n and its iterations
+    trials: int = 4  # of each rotation
+    points: int = 4_000_000  # of the single steps
+    dimension: int = 5
+    alpha: float = 0.1  # α = c_C/2; that of the mean is 1
+    rotations: int = 4
+    offset: float = 0.5  # distance of the mean in the single steps
+    every: int = 10  # iterations between two points of a curve
+    left_behind: float = 30.0  # ‖m‖/σ from which the mean does not reach the optimum any more
+
+
+FULL = Design()
+DESIGNS: dict[Scale, Design] = {
+    "full": FULL,
+    "quick": replace(
+        FULL, conditions=FULL.conditions[:-1:2], steps=((100, 600), (1000, 200)), trials=2, points=200_000
+    ),
+    "tiny": replace(FULL, conditions=(1.0, 10.0), steps=((100, 60),), trials=1, points=200_000),
+}
+DIMENSION, ALPHA = FULL.dimension, FULL.alpha
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +70,7 @@ class Descent:
 
     @property
     def key(self) -> str:
-        """Name of the piece."""
+        """Name of the data."""
         return f"{self.family}-cond{self.condition:g}-n{self.n}"
 
     @property
@@ -66,17 +86,16 @@ class Descent:
 
     @property
     def runs(self) -> int:
-        """All of them."""
+        """Their number."""
         return self.rotations * self.trials
 
-
-def compute(descent: Descent) -> Arrays:
-    """Logarithms of E f, ‖m‖² and ‖C‖ along the runs (runs, times), and the predicted rates (rotations,)."""
-    each = np.repeat(descent.hessian_roots, descent.trials, axis=0)
-    rows = [_record_state(theta, each) for t, theta in enumerate(path(descent, each)) if t % EVERY == 0]
-    predicted = [_predicted(FAMILIES[descent.family], root) for root in descent.hessian_roots]
-    curves = {name: np.stack([row[name] for row in rows], axis=-1) for name in rows[0]}
-    return {**curves, **{f"predicted_{name}": np.array([one[name] for one in predicted]) for name in predicted[0]}}
+    def compute(self) -> Arrays:
+        """Logarithms of E f, ‖m‖² and ‖C‖ along the runs (runs, times), and the predicted rates (rotations,)."""
+        each = np.repeat(self.hessian_roots, self.trials, axis=0)
+        rows = [_record_state(theta, each) for t, theta in enumerate(path(self, each)) if t % FULL.every == 0]
+        predicted = [_predicted(FAMILIES[self.family], root) for root in self.hessian_roots]
+        curves = {name: np.stack([row[name] for row in rows], axis=-1) for name in rows[0]}
+        return {**curves, **{f"predicted_{name}": np.array([one[name] for one in predicted]) for name in predicted[0]}}
 
 
 def path(descent: Descent, each: Array) -> Iterator[Family]:
@@ -103,7 +122,7 @@ def _record_state(theta: Family, roots: Array) -> dict[str, Array]:
     }
 
 
-def _predicted(family: type[Any], root: Array) -> dict[str, float]:
+def _predicted(family: GaussianFamily, root: Array) -> dict[str, float]:
     """Rates of E f, ‖m‖² and ‖C‖."""
     return {
         "objective": expected_objective_rate(family, root, alpha=ALPHA, alpha_mean=1.0),
@@ -112,23 +131,18 @@ def _predicted(family: type[Any], root: Array) -> dict[str, float]:
     }
 
 
-def pieces(scale: Scale, seed: int) -> list[Piece]:
+def works(scale: Scale, seed: int) -> list[Descent | Flattening]:
     """Every family, condition and sample size."""
-    conditions = {"full": CONDITIONS, "quick": CONDITIONS[:-1:2], "tiny": (1.0, 10.0)}[scale]
-    sizes = {"full": STEPS, "quick": {100: 600, 1000: 200}, "tiny": {100: 60}}[scale]
-    trials = {"full": 4, "quick": 2, "tiny": 1}[scale]
-    works: list[Descent] = []
+    design, made = DESIGNS[scale], list[Descent | Flattening]()
     for family in FAMILIES:
-        for condition in conditions:
-            works.append(Descent(family, condition, 0, ROTATIONS, 1, exact_steps(family, condition), seed))
-            for n, steps in sizes.items():
+        for condition in design.conditions:
+            made.append(Descent(family, condition, 0, design.rotations, 1, exact_steps(family, condition), seed))
+            for n, steps in design.steps:
                 if n < 10_000 or condition <= 100:  # beyond, its iterations are too few for the limit
-                    works.append(Descent(family, condition, n, ROTATIONS, trials if n < 10_000 else 1, steps, seed))
-    points = 4_000_000 if scale == "full" else 200_000
-    probes = [Flattening(condition, n, points, seed) for condition in conditions if condition <= 1000 for n in sizes]
-    return [Piece(work.key, compute, work, work.cost) for work in works] + [
-        Piece(probe.key, flattening, probe, probe.points * 3e-7) for probe in probes
-    ]
+                    trials = design.trials if n < 10_000 else 1
+                    made.append(Descent(family, condition, n, design.rotations, trials, steps, seed))
+    mild = [condition for condition in design.conditions if condition <= 1000]
+    return [*made, *(Flattening(condition, n, design.points, seed) for condition in mild for n, _ in design.steps)]
 
 
 def exact_steps(family: str, condition: float) -> int:
@@ -147,23 +161,28 @@ class Flattening:
 
     @property
     def key(self) -> str:
-        """Name of the piece."""
+        """Name of the data."""
         return f"probe-cond{self.condition:g}-n{self.n}"
 
+    @property
+    def cost(self) -> float:
+        """Seconds, roughly."""
+        return self.points * 3e-7
 
-def flattening(probe: Flattening) -> Arrays:
-    """The part of m that a step removes (pairs,), 1/Cond(A) by theory, and the part of C, αā/a_max."""
-    pairs, hessian = probe.points // probe.n // 2, np.geomspace(1.0, probe.condition, DIMENSION)
-    start = np.zeros((2, pairs, DIMENSION))
-    start[..., 0] = OFFSET
-    method = ngd(c_cov=2 * ALPHA, family=IsotropicGaussian)
-    state = method.init(IsotropicGaussian.start(start, np.ones(start.shape)), probe.n)
-    z = streams(probe.seed, probe.key, 0, pairs).standard_normal((pairs, probe.n, DIMENSION))
-    sample = state.theta.sample_at(np.stack([z, -z]))  # most of the noise in the step of the mean is odd in z
-    state, _ = method.tell(state, sample, np.square(sample.x) @ hessian)
-    shrinkage = 1 - np.mean(np.square(state.theta.deviations[..., 0]), axis=0)
-    exact = np.array([1 / probe.condition, ALPHA * np.mean(hessian) / probe.condition])
-    return {"mean": 1 - np.mean(state.theta.mean[..., 0], axis=0) / OFFSET, "covariance": shrinkage, "exact": exact}
+    def compute(self) -> Arrays:
+        """The part of m that a step removes (pairs,), 1/Cond(A) by theory, and the part of C, αā/a_max."""
+        pairs, hessian = self.points // self.n // 2, np.geomspace(1.0, self.condition, DIMENSION)
+        start = np.zeros((2, pairs, DIMENSION))
+        start[..., 0] = FULL.offset
+        method = ngd(c_cov=2 * ALPHA, family=IsotropicGaussian)
+        state = method.init(IsotropicGaussian.start(start, np.ones(start.shape)), self.n)
+        z = streams(self.seed, self.key, 0, pairs).standard_normal((pairs, self.n, DIMENSION))
+        sample = state.theta.sample_at(np.stack([z, -z]))  # most of the noise in the step of the mean is odd in z
+        state, _ = method.tell(state, sample, np.square(sample.x) @ hessian)
+        removed = 1 - np.mean(state.theta.mean[..., 0], axis=0) / FULL.offset
+        shrinkage = 1 - np.mean(np.square(state.theta.deviations[..., 0]), axis=0)
+        exact = np.array([1 / self.condition, ALPHA * np.mean(hessian) / self.condition])
+        return {"mean": removed, "covariance": shrinkage, "exact": exact}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +202,7 @@ class Speed:
     @property
     def is_left_behind(self) -> bool:
         """Whether C has shrunk away from the mean, which no longer finds back: more than 30 deviations in most runs."""
-        return bool(np.median(self.distance) > LEFT_BEHIND)
-
-
-LEFT_BEHIND = 30.0
+        return bool(np.median(self.distance) > FULL.left_behind)
 
 
 def critical_condition() -> float:
@@ -201,8 +217,8 @@ def critical_condition() -> float:
 
 
 def speeds(data: Data) -> list[Speed]:
-    """All of them."""
-    return [_speed(key, arrays) for key, arrays in data.items() if not key.startswith("probe")]
+    """The speeds of all families, conditions and sample sizes."""
+    return [_speed(work, arrays) for work, arrays in data.items() if isinstance(work, Descent)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,27 +233,24 @@ class Shrinkage:
 
 
 def shrinkages(data: Data) -> list[Shrinkage]:
-    """All of them."""
+    """What single steps remove, for all conditions and sample sizes."""
     found: list[Shrinkage] = []
-    for key, arrays in data.items():
-        kind, condition, n = key.rsplit("-", 2)
-        if kind == "probe":
+    for work, arrays in data.items():
+        if isinstance(work, Flattening):
             removed, exact = arrays["mean"], arrays["exact"].tolist()
             parts = mean(removed) / exact[0], standard_error(removed) / exact[0], mean(arrays["covariance"]) / exact[1]
-            found.append(Shrinkage(float(condition[4:]), int(n[1:]), *parts))
+            found.append(Shrinkage(work.condition, work.n, *parts))
     return found
 
 
-def _speed(key: str, arrays: Arrays) -> Speed:
-    family, condition, n = key.rsplit("-", 2)
-    ratio = 0.5 * (arrays["mean"][:, -1] - arrays["covariance"][:, -1])
+def _speed(work: Descent, arrays: Arrays) -> Speed:
     return Speed(
-        family=family,
-        condition=float(condition[4:]),
-        n=int(n[1:]),
+        family=work.family,
+        condition=work.condition,
+        n=work.n,
         measured=_slope(arrays["objective"]),
         predicted=-np.log(arrays["predicted_objective"]),
-        distance=np.exp(ratio),
+        distance=np.exp(0.5 * (arrays["mean"][:, -1] - arrays["covariance"][:, -1])),
         covariance=_slope(arrays["covariance"]),
         predicted_covariance=-np.log(arrays["predicted_covariance"]),
         predicted_mean=-np.log(np.maximum(arrays["predicted_mean"], 1e-300)),
@@ -247,32 +260,27 @@ def _speed(key: str, arrays: Arrays) -> Speed:
 def _slope(curve: Array) -> Array:
     """Fall of a curve (runs, times) by iteration over its last third (runs,)."""
     first = curve.shape[-1] * 2 // 3
-    return (curve[:, first] - curve[:, -1]) / (EVERY * (curve.shape[-1] - 1 - first))
+    return (curve[:, first] - curve[:, -1]) / (FULL.every * (curve.shape[-1] - 1 - first))
 
 
 def findings(data: Data) -> list[str]:
     """Speeds measured and predicted."""
-    text = [
-        "speed = −log(factor of E f in an iteration), mean over runs [least, most]; C: the same of ‖C‖; ‖m‖/σ at the "
-        "end, median"
-    ]
+    head = "speed = −log(factor of E f in an iteration), mean over runs [least, most]; C: the same of ‖C‖; "
+    text = [head + "‖m‖/σ at the end, median"]
     for speed in sorted(speeds(data), key=lambda one: (one.n, list(FAMILIES).index(one.family), one.condition)):
         name = "exact" if speed.n == 0 else f"n = {speed.n}"
+        end = f"{np.median(speed.distance):.3g}{'  left behind' if speed.n and speed.is_left_behind else ''}"
         text.append(
             f"{name:9s} {speed.family:9s} Cond {speed.condition:6g}  speed {_range(speed.measured)}  theory "
             f"{_range(speed.predicted)}  C {np.mean(speed.covariance):.4f} theory "
-            f"{np.mean(speed.predicted_covariance):.4f}  ‖m‖/σ "
-            f"{np.median(speed.distance):.3g}{'  left behind' if speed.n and speed.is_left_behind else ''}"
+            f"{np.mean(speed.predicted_covariance):.4f}  ‖m‖/σ {end}"
         )
+    head = "single steps, isotropic C: what they remove of m along the flattest axis and of C, over what the exact"
+    text += ["", f"{head} gradient removes"]
     text += [
-        "",
-        "single steps, isotropic C: what they remove of m along the flattest axis and of C, over what the exact "
-        "gradient removes",
+        f"n = {one.n:5d}  Cond {one.condition:6g}  m {one.mean:.3f} ± {one.error:.3f}  C {one.covariance:.3f}"
+        for one in shrinkages(data)
     ]
-    for one in shrinkages(data):
-        text.append(
-            f"n = {one.n:5d}  Cond {one.condition:6g}  m {one.mean:.3f} ± {one.error:.3f}  C {one.covariance:.3f}"
-        )
     worst = max(float(np.max(np.abs(one.measured / one.predicted - 1))) for one in speeds(data) if one.n == 0)
     text.append(
         f"isotropic C: in the exact algorithm m² falls more slowly than C from Cond(A) = {critical_condition():.0f} on"
@@ -284,4 +292,4 @@ def _range(values: Array) -> str:
     return f"{np.mean(values):.3g} [{np.min(values):.3g}, {np.max(values):.3g}]"
 
 
-STUDY = Study("restricted", "What does a restricted covariance cost on rotated ellipsoids?", pieces, findings)
+STUDY = Study("restricted", works, findings)

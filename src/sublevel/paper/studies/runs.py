@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,21 +10,19 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array, Streams
 from sublevel.engine.families import FullGaussian
 from sublevel.engine.method import Method
+from sublevel.paper.cache import Arrays
 from sublevel.paper.figures.compute import Batch
 from sublevel.paper.studies.problems import Problem
 
-COLLAPSED = 1e-9
-"""Largest standard deviation of a coordinate below which a trial has failed."""
-DIVERGED = 1e100
-PATIENCE = 300
-"""Consecutive iterations without a step after which a trial ends."""
+COLLAPSED, DIVERGED, PATIENCE = 1e-9, 1e100, 300
+"""Range of the largest standard deviation, and iterations without a step, beyond which a trial has failed."""
 
 
-def run_trials(method: Method, problem: Problem, d: int, n: int, noise: Streams) -> dict[str, Any]:
+def run_trials(method: Method, problem: Problem, d: int, n: int, noise: Streams) -> Arrays:
     """Run a batch; for each trial (trials,) its evaluations, its ending, and its final value."""
     count = len(noise.generators)
     theta = FullGaussian.start(np.full((count, d), problem.start), np.full((count, d), problem.spread))
-    batch = Batch(np.arange(count), method.init(theta, n), noise, np.zeros(count, dtype=np.intp))
+    batch = Batch.start(method, theta, n, noise)
     ending, evaluations, value = np.full(count, "", dtype="<U9"), np.zeros(count), np.full(count, np.nan)
     iteration = 0
     while batch.trials.size:
@@ -51,11 +48,6 @@ def judge_trials(batch: Batch, problem: Problem, values: Array, spent: bool) -> 
         return final, np.where(spent, np.where(final <= problem.target, "reached", "missed"), "")
     final = np.min(values, axis=-1)
     width = np.max(batch.theta.deviations, axis=-1)
-    conditions = [
-        final <= problem.target,
-        width < COLLAPSED,
-        width > DIVERGED,
-        batch.still >= PATIENCE,
-        np.full(width.shape, spent),
-    ]
-    return final, np.select(conditions, ["reached", "collapsed", "diverged", "still", "spent"], "")
+    names = ["reached", "collapsed", "diverged", "still", "spent"]
+    still, late = batch.still >= PATIENCE, np.full(width.shape, spent)
+    return final, np.select([final <= problem.target, width < COLLAPSED, width > DIVERGED, still, late], names, "")

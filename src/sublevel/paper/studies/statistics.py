@@ -1,55 +1,44 @@
-"""How sure we are: intervals of 95 % for proportions, medians, ratios and slopes."""
+"""Confidence intervals of 95 % for proportions, medians, ratios and slopes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import sqrt
-from typing import Any
+from typing import SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import CensoredData, logrank
 
 from sublevel.engine.arrays import Array
+from sublevel.paper.theory.sampled import Interval
+
+__all__ = ["Interval", "bootstrap", "log_rank", "mean", "median_time", "running_time", "standard_error", "wilson"]
 
 NORMAL_QUANTILE = 1.959963984540054
-RESAMPLES = 2000
-SEED = 95
-"""Of the bootstrap: the intervals of given data never change."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A number with its 95 % confidence interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+RESAMPLES, SEED = 2000, 95
+"""Of the bootstrap, whose intervals of given data are always the same."""
 
 
 def wilson(successes: int, trials: int) -> Interval:
     """A success rate with Wilson's score interval (JASA 22, 1927)."""
     z, p = NORMAL_QUANTILE, successes / trials
     centre, half = p + z * z / (2 * trials), z * sqrt(p * (1 - p) / trials + z * z / (4 * trials * trials))
-    return Interval(
-        p, max(0.0, (centre - half) / (1 + z * z / trials)), min(1.0, (centre + half) / (1 + z * z / trials))
-    )
+    unit = 1 + z * z / trials
+    return Interval(p, max(0.0, (centre - half) / unit), min(1.0, (centre + half) / unit))
 
 
-def bootstrap(statistic: Callable[..., Any], *samples: NDArray[Any]) -> Interval:
+def bootstrap(statistic: Callable[..., SupportsFloat], *samples: Array) -> Interval:
     """A statistic of samples (trials, ...), each resampled by itself, with its percentile interval; inf means "never".
 
     The statistic is called once for each resample.
     """
     rng = np.random.default_rng(SEED)
-    drawn = [
-        float(statistic(*(sample[rng.integers(len(sample), size=len(sample))] for sample in samples)))
-        for _ in range(RESAMPLES)
-    ]
+
+    def resample() -> list[Array]:
+        return [sample[rng.integers(len(sample), size=len(sample))] for sample in samples]
+
+    drawn = [float(statistic(*resample())) for _ in range(RESAMPLES)]
     low, high = np.quantile(drawn, [0.025, 0.975], method="nearest")
     return Interval(float(statistic(*samples)), float(low), float(high))
 
@@ -70,22 +59,16 @@ def median_time(times: Array) -> float:
 
 
 def running_time(evaluations: Array, succeeded: NDArray[np.bool_]) -> float:
-    """Evaluations of all trials (trials,) for each success: what restarts would need on average; inf without a
-    success.
-    """
+    """Evaluations of all trials (trials,) per success, as restarts need on average; inf without a success."""
     successes = np.count_nonzero(succeeded)
     return float(np.sum(evaluations)) / successes if successes else float("inf")
 
 
 def log_rank(first: Array, second: Array) -> float:
-    """The p-value of equal times to success (trials,), where inf says "never" and counts as censored after all
-    others.
-    """
+    """The p-value of equal times to success (trials,); inf means "never" and is censored after all others."""
     together = np.concatenate([first, second])
     if np.all(together == together[0]):  # also if no trial succeeds
         return 1.0
     cap = 2 * np.max(together[np.isfinite(together)])
-    ours, theirs = (
-        CensoredData.right_censored(np.minimum(times, cap), ~np.isfinite(times)) for times in (first, second)
-    )
-    return float(logrank(ours, theirs).pvalue)
+    x, y = (CensoredData.right_censored(np.minimum(times, cap), ~np.isfinite(times)) for times in (first, second))
+    return float(logrank(x, y).pvalue)

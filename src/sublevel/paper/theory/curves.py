@@ -1,4 +1,4 @@
-"""What the theorems predict, as numbers and as curves to lay over a run."""
+"""Predictions of the theorems, as numbers and as curves to draw over a run."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ def predicted_condition(cond0: float, alpha: float, steps: int) -> Array:
 
 
 def predicted_times(cond0: float, alpha: float, targets: Array) -> Array:
-    """Iterations after which Cond(CᵗA) is below each target > 1 for the first time (same form as `targets`),
-    eq:cond-sp.
+    """Iterations until Cond(CᵗA) is first below each target > 1 (same shape as `targets`), eq:cond-sp.
 
     >>> predicted_times(1e6, 0.05, np.array([1e5, 10.0]))
     array([ 45., 227.])
@@ -59,9 +58,7 @@ def predicted_times(cond0: float, alpha: float, targets: Array) -> Array:
 
 
 def first_times(curve: Array, targets: Array) -> Array:
-    """The first index at which a curve (steps + 1,) is below each target (same form as `targets`); inf where it never
-    is.
-    """
+    """The first index at which a curve (steps + 1,) is below each target (same shape as `targets`), inf if never."""
     lowest = np.minimum.accumulate(curve)
     index = np.searchsorted(-lowest, -np.asarray(targets, dtype=np.float64), side="right")
     return np.where(index < len(curve), index, np.inf)
@@ -79,9 +76,7 @@ def upper_bound(cond0: float, gamma: float, steps: int) -> Array:
 
 
 def uncorrected_upper_bound(cond0: float, gamma: float, steps: int) -> Array:
-    """1 + ((1 − 2γ)/(1 − γ))ᵗ(Cond(C⁰A) − 1): what the proceedings printed. It is not a bound, see
-    `checks.uncorrected_bound`.
-    """
+    """1 + ((1 − 2γ)/(1 − γ))ᵗ(Cond(C⁰A) − 1), as first printed; it is not a bound, see `checks.uncorrected_bound`."""
     return 1.0 + (cond0 - 1.0) * condition_ratio_limit(gamma) ** np.arange(steps + 1, dtype=np.float64)
 
 
@@ -97,36 +92,23 @@ def parameter_rate_limit(gamma: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Theory to lay over a run: one entry per iteration, from 0."""
+    """Theory to draw over a run: one entry per iteration, from 0."""
 
     condition: Array  # (steps + 1, ...), Cond(CᵗA)
     expected: Array  # (steps + 1, ...), mᵀAm + Tr(CA)
 
 
 def exact_curves(
-    theta: Family,
-    hessian_root: Array,
-    rates: Transform,
-    steps: int,
-    optimum: Array | float = 0.0,
-    constant: float | None = None,
+    theta: Family, hessian_root: Array, rates: Transform, steps: int, optimum: Array | float = 0.0
 ) -> Curves:
-    """The deterministic algorithm from θ for any family and rule, arguments as there; shorter if a step leaves the
-    family.
-    """
-    path = islice(deterministic_ngd(theta, hessian_root, rates, optimum, constant), steps + 1)
+    """The deterministic algorithm from θ for any family and rule; shorter if a step leaves the family."""
+    path = islice(deterministic_ngd(theta, hessian_root, rates, optimum), steps + 1)
     rows = [(condition_number(at, hessian_root), expected_objective(at, hessian_root, optimum)) for at in path]
     return Curves(np.array([row[0] for row in rows]), np.array([row[1] for row in rows]))
 
 
 def predicted_curves(
-    theta: FullGaussian,
-    hessian_root: Array,
-    *,
-    alpha: float,
-    alpha_mean: float,
-    steps: int,
-    optimum: Array | float = 0.0,
+    theta: FullGaussian, hessian_root: Array, *, alpha: float, alpha_mean: float, steps: int
 ) -> Curves:
     """The same for one full Gaussian in O(steps·d), mode by mode: α = c_C/2 and α_m = 1 for the paper's rates.
 
@@ -136,7 +118,7 @@ def predicted_curves(
     """
     root, unit = whitened_root(theta, hessian_root)
     axes, singular, _ = np.linalg.svd(root, full_matrices=False)
-    y = combination(image(hessian_root, theta.mean - optimum), axes)
+    y = combination(image(hessian_root, theta.mean), axes)
     relative, log_largest = np.square(singular / singular[0]), 2.0 * np.log(singular[0] * unit)
     condition, expected = np.empty(steps + 1), np.empty(steps + 1)
     for t in range(steps + 1):

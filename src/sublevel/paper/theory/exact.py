@@ -37,8 +37,7 @@ def exact_natural_gradient(
 def deterministic_ngd(
     theta: Family, hessian_root: Array, rates: Transform, optimum: Array | float = 0.0, constant: float | None = None
 ) -> Iterator[Family]:
-    """θ⁰, θ¹, ... of eq:m-quad and eq:c-quad for any family and any rate rule; ends where a step would leave the
-    family.
+    """θ⁰, θ¹, ... of eq:m-quad and eq:c-quad for any family and rate rule, until a step would leave the family.
 
     A rule that does not divide by σ₁, such as FixedRates, needs the `constant` c (1 for V = xᵀAx) to mean anything.
     """
@@ -59,8 +58,7 @@ def no_sample(theta: Family) -> Generation:
 
 @dataclass(frozen=True, slots=True)
 class PseudoRates(Transform):
-    """η_m = mean/λ₁ and η_C = cov/λ₁ with λ₁ = λ₁(C⁻¹δC) of the full matrix: the paper's pseudo-learning rates α,
-    without limits.
+    """η_m = mean/λ₁ and η_C = cov/λ₁ with λ₁ = λ₁(C⁻¹δC) of the full matrix: the paper's α, without limits.
 
     SpectralRates(c_cov, c_mean) is PseudoRates(mean=c_mean, cov=c_cov/2), but refuses what the theorems do not cover.
     """
@@ -70,7 +68,8 @@ class PseudoRates(Transform):
 
     def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
         """The tangent at these rates."""
-        return _divide(tangent, tangent.spectral_norm, self.mean, self.cov), memory
+        norm = tangent.spectral_norm
+        return tangent.scale(mean=self.mean / norm, cov=self.cov / norm), memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,8 @@ class ProjectedRates(Transform):
 
     def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
         """The tangent at these rates."""
-        return _divide(tangent, projected_norm(tangent, generation.theta), self.mean, self.cov), memory
+        norm = projected_norm(tangent, generation.theta)
+        return tangent.scale(mean=self.mean / norm, cov=self.cov / norm), memory
 
 
 def projected_norm(tangent: Tangent, theta: Family) -> Array:
@@ -95,7 +95,3 @@ def projected_norm(tangent: Tangent, theta: Family) -> Array:
     if theta.degrees_of_freedom == theta.dimension:
         return np.max(np.abs(tangent.cloud.diagonal), axis=-1) * tangent.rate
     return tangent.spectral_norm
-
-
-def _divide(tangent: Tangent, norm: Array, mean: float, cov: float) -> Tangent:
-    return tangent.scale(mean=mean / norm, cov=cov / norm)

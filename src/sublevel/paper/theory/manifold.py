@@ -1,6 +1,4 @@
-"""A family as a statistical manifold, with coordinates and a metric: what theory and tests ask of it, and the search
-does not.
-"""
+"""A family as a statistical manifold with coordinates and a metric, for theory and tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What theory and runs are compared by: Cond(CA), E[f] and norms, for one θ or a batch, at any scale."""
+"""Quantities in which theory and runs are compared: Cond(CA), E[f] and norms, for one θ or a batch, at any scale."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ def whitened_root(theta: Family, hessian_root: Array) -> tuple[Array, Array]:
 
 
 def condition_number(theta: Family, hessian_root: Array) -> Array:
-    """Cond(CA) (...,), from the singular values of LR, whose condition is only its root: 1e14 still has about nine
-    digits.
-    """
+    """Cond(CA) (...,) as the squared condition of LR, so that 1e14 still has about nine digits."""
     singular = np.linalg.svd(whitened_root(theta, hessian_root)[0], compute_uv=False)
     with np.errstate(divide="ignore"):
         return np.square(singular[..., 0] / singular[..., -1])

@@ -23,17 +23,12 @@ def root_of_hessian(hessian: Array) -> Array:
         raise ValueError("`hessian` must be symmetric; (A + A.T) / 2 is the nearest symmetric matrix.")
     lower, definite = cholesky(hessian)
     if not definite:
-        raise ValueError(
-            "`hessian` must be positive definite: xᵀAx has no minimum otherwise. Pass a root L of A = LᵀL if rounding "
-            "is to blame."
-        )
+        raise ValueError("`hessian` must be positive definite. If rounding is the cause, pass a root L of A = LᵀL.")
     return lower.T
 
 
 def random_hessian_root(rng: np.random.Generator, d: int, condition: float) -> Array:
-    """L (d, d) of a randomly rotated ellipsoid: eigenvalues of A = LᵀL from 1 to `condition`, evenly spaced in the
-    logarithm.
-    """
+    """L (d, d) of a randomly rotated ellipsoid: the logarithms of A's eigenvalues, 1 … `condition`, evenly spaced."""
     turn, signs = np.linalg.qr(rng.standard_normal((d, d)))
     return np.geomspace(1.0, sqrt(condition), d)[:, None] * (turn * np.sign(np.diagonal(signs))).T
 
@@ -69,9 +64,7 @@ def log_volume_of_unit_set(hessian_root: Array) -> Array:
 
 
 def sublevel_cost(x: Array, hessian_root: Array, exponent: float | None = None) -> Array:
-    """V_f(x) = µ_Leb{y : f(y) ≤ f(x)}^exponent (..., n) of points (..., n, d) on any f = g(xᵀAx); the paper's exponent
-    is 2/d.
-    """
+    """V_f(x) = µ_Leb{y : f(y) ≤ f(x)}^exponent (..., n) of points (..., n, d) on f = g(xᵀAx); 2/d in the paper."""
     d = hessian_root.shape[-1]
     exponent = 2.0 / d if exponent is None else exponent
     radius = np.linalg.norm(x @ hessian_root.mT, axis=-1)

@@ -21,19 +21,17 @@ paragraph and always converges: it is the engine's. Both are functions here, and
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.paper.theory.quadratic import hessian_spectrum, normalised_root
 
+GaussianFamily = type[FullGaussian] | type[DiagonalGaussian] | type[IsotropicGaussian]
 
-def effective_root(family: type[Any], hessian_root: Array) -> Array:
-    """The root of A as a family sees it once its C has settled, in coordinates in which C ∝ I: I (full), Ã (diagonal),
-    A (isotropic).
-    """
+
+def effective_root(family: GaussianFamily, hessian_root: Array) -> Array:
+    """The root of A in coordinates in which the limit of C is ∝ I: of I (full), Ã (diagonal), A (isotropic)."""
     if family is FullGaussian:
         return np.eye(hessian_root.shape[-1])
     if family is DiagonalGaussian:
@@ -43,42 +41,32 @@ def effective_root(family: type[Any], hessian_root: Array) -> Array:
     raise ValueError(f"`family` must be a Gaussian family, got {family!r}.")
 
 
-def mode_rates(family: type[Any], hessian_root: Array, alpha: float) -> Array:
-    """1 − αaᵢ/a_max (d,), rising: what each mode of the mean is multiplied by in the limit, a the spectrum of the
-    effective Hessian.
-    """
+def mode_rates(family: GaussianFamily, hessian_root: Array, alpha: float) -> Array:
+    """1 − αaᵢ/a_max (d,), rising: the limit rate of each mode of the mean, a the spectrum of the effective Hessian."""
     spectrum = hessian_spectrum(effective_root(family, hessian_root))
     return 1.0 - alpha * spectrum / spectrum[0]
 
 
-def variance_rate(family: type[Any], hessian_root: Array, alpha: float) -> float:
-    """1 − αā/a_max: what C is multiplied by in the limit; 1 − α (full), 1 − α/λ₁(Ã) (diagonal), 1 − αā/a_max
-    (isotropic).
-    """
+def variance_rate(family: GaussianFamily, hessian_root: Array, alpha: float) -> float:
+    """1 − αā/a_max, the limit rate of C: 1 − α (full), 1 − α/λ₁(Ã) (diagonal), 1 − αā/a_max (isotropic)."""
     spectrum = hessian_spectrum(effective_root(family, hessian_root))
     return float(1.0 - alpha * np.mean(spectrum) / spectrum[0])
 
 
-def rate_interval(family: type[Any], hessian_root: Array, alpha: float) -> tuple[float, float]:
-    """[1 − α, 1 − α/Cond], where all these rates lie, Cond that of the effective Hessian; the upper end is the rate of
-    ‖m‖.
-    """
+def rate_interval(family: GaussianFamily, hessian_root: Array, alpha: float) -> tuple[float, float]:
+    """[1 − α, 1 − α/Cond], which contains these rates, Cond of the effective Hessian; the upper end is that of ‖m‖."""
     rates = mode_rates(family, hessian_root, alpha)
     return float(rates[0]), float(rates[-1])
 
 
-def expected_objective_rate(family: type[Any], hessian_root: Array, *, alpha: float, alpha_mean: float) -> float:
-    """The limit rate of mᵀAm + Tr(CA): the slower of the slowest mode squared and C; for a full C and α_m ≥ α that of
-    C, 1 − α.
-    """
+def expected_objective_rate(family: GaussianFamily, hessian_root: Array, *, alpha: float, alpha_mean: float) -> float:
+    """The limit rate of mᵀAm + Tr(CA): the slower of the slowest mode squared and C."""
     slowest = mode_rates(family, hessian_root, alpha_mean)[-1]
     return float(max(np.square(slowest), variance_rate(family, hessian_root, alpha)))
 
 
-def projected_mode_rates(family: type[Any], hessian_root: Array, alpha: float) -> Array:
-    """1 − αaᵢ/ā (d,), rising: the modes if one divided by the projected λ₁; for a diagonal C the eigenvalues of the
-    footnote's I − αÃ.
-    """
+def projected_mode_rates(family: GaussianFamily, hessian_root: Array, alpha: float) -> Array:
+    """1 − αaᵢ/ā (d,), rising: the modes after division by the projected λ₁; of I − αÃ for a diagonal C."""
     spectrum = hessian_spectrum(effective_root(family, hessian_root))
     return 1.0 - alpha * spectrum / np.mean(spectrum)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
+from typing import TypedDict, Unpack
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -20,39 +21,26 @@ from sublevel.paper.theory.quadratic import natural_gradient_constant, sublevel_
 from sublevel.paper.theory.report import Report, judge
 
 FALSE_ALARM = 1e-6
-"""How often a check by sampling may fail although its statement is true."""
+"""Probability that a check by sampling fails although its statement is true."""
 
 
-def natural_gradient_of_mean(
-    theta: Family,
-    hessian_root: Array,
-    size: int,
-    seed: int,
-    *,
-    exponent: float | None = None,
-    claimed_root: Array | None = None,
-) -> Report:
-    """E[V(X)(X − m)] = c·CAm by Monte Carlo, prop:ng. V's `exponent` and the claim's A, `claimed_root`, are the true
-    ones if None.
-    """
-    deviations = _sampled_deviations(theta, hessian_root, size, seed, exponent, claimed_root)
-    return _proportionality("prop:ng m", "natural gradient of the mean = c·CAm", deviations[: theta.dimension], size)
+class Claim(TypedDict, total=False):
+    """What is claimed instead of the truth, to test a check."""
+
+    exponent: float  # of V
+    claimed_root: Array  # of A
 
 
-def natural_gradient_of_covariance(
-    theta: Family,
-    hessian_root: Array,
-    size: int,
-    seed: int,
-    *,
-    exponent: float | None = None,
-    claimed_root: Array | None = None,
-) -> Report:
-    """E[V(X)((X − m)(X − m)ᵀ − C)] = c·CAC by Monte Carlo, prop:ng; arguments as for the mean."""
-    deviations = _sampled_deviations(theta, hessian_root, size, seed, exponent, claimed_root)
-    return _proportionality(
-        "prop:ng C", "natural gradient of the covariance = c·CAC", deviations[theta.dimension :], size
-    )
+def natural_gradient_of_mean(theta: Family, root: Array, size: int, seed: int, **claim: Unpack[Claim]) -> Report:
+    """E[V(X)(X − m)] = c·CAm by Monte Carlo for a root of the Hessian, prop:ng."""
+    deviations = _sampled_deviations(theta, root, size, seed, **claim)[: theta.dimension]
+    return _proportionality("prop:ng m", "natural gradient of the mean = c·CAm", deviations, size)
+
+
+def natural_gradient_of_covariance(theta: Family, root: Array, size: int, seed: int, **claim: Unpack[Claim]) -> Report:
+    """E[V(X)((X − m)(X − m)ᵀ − C)] = c·CAC by Monte Carlo for a root of the Hessian, prop:ng."""
+    deviations = _sampled_deviations(theta, root, size, seed, **claim)[theta.dimension :]
+    return _proportionality("prop:ng C", "natural gradient of the covariance = c·CAC", deviations, size)
 
 
 def _proportionality(name: str, statement: str, deviations: Array, size: int) -> Report:
@@ -65,21 +53,16 @@ def _proportionality(name: str, statement: str, deviations: Array, size: int) ->
     return judge(name, statement, worst, bound, sentence)
 
 
-def _sampled_deviations(
-    theta: Family, hessian_root: Array, size: int, seed: int, exponent: float | None, claimed_root: Array | None
-) -> Array:
-    """Monte Carlo mean minus claim of each entry of the whitened natural gradient (d + d(d+1)/2,), in standard
-    errors.
-    """
-    sample = theta.sample(np.random.default_rng(seed), size)
-    claimed_root = hessian_root if claimed_root is None else claimed_root
-    cost = sublevel_cost(sample.x, hessian_root, exponent)
+def _sampled_deviations(theta: Family, root: Array, size: int, seed: int, **claim: Unpack[Claim]) -> Array:
+    """Monte Carlo mean minus claim of each entry of the natural gradient (d + d(d+1)/2,), in standard errors."""
+    sample, claimed_root = theta.sample(np.random.default_rng(seed), size), claim.get("claimed_root", root)
+    cost = sublevel_cost(sample.x, root, claim.get("exponent"))
     rows, columns = np.triu_indices(theta.dimension)
     score = np.concatenate([sample.z, sample.z[:, rows] * sample.z[:, columns] - (rows == columns)], axis=-1)
     terms = (cost - np.mean(cost))[:, None] * score
     exact = exact_natural_gradient(theta, claimed_root, constant=natural_gradient_constant(claimed_root))
-    claim = -np.concatenate([exact.mean, covariance_part(exact)[rows, columns]])
-    return (np.mean(terms, axis=0) - claim) / (np.std(terms, axis=0) / np.sqrt(size))
+    claimed = -np.concatenate([exact.mean, covariance_part(exact)[rows, columns]])
+    return (np.mean(terms, axis=0) - claimed) / (np.std(terms, axis=0) / np.sqrt(size))
 
 
 def estimated_natural_gradient(theta: Family, hessian_root: Array, z: Array, exponent: float | None = None) -> Tangent:
@@ -97,23 +80,12 @@ def estimated_natural_gradient(theta: Family, hessian_root: Array, z: Array, exp
 
 
 def estimation_errors(
-    theta: Family,
-    hessian_root: Array,
-    size: int,
-    trials: int,
-    noise: Noise,
-    *,
-    exponent: float | None = None,
-    claimed_root: Array | None = None,
+    theta: Family, hessian_root: Array, size: int, trials: int, noise: Noise, **claim: Unpack[Claim]
 ) -> Array:
-    """‖estimate − exact‖/‖exact‖ of the natural gradient in the whitened frame, one per trial (trials,),
-    prop:consistency.
-    """
-    claimed_root = hessian_root if claimed_root is None else claimed_root
+    """‖estimate − exact‖/‖exact‖ of the whitened natural gradient, one per trial (trials,), prop:consistency."""
+    claimed_root, z = claim.get("claimed_root", hessian_root), noise.standard_normal((trials, size, theta.dimension))
     exact = exact_natural_gradient(theta, claimed_root, constant=natural_gradient_constant(claimed_root))
-    estimate = estimated_natural_gradient(
-        theta, hessian_root, noise.standard_normal((trials, size, theta.dimension)), exponent
-    )
+    estimate = estimated_natural_gradient(theta, hessian_root, z, claim.get("exponent"))
     error = _squared_norm(estimate.mean - exact.mean, covariance_part(estimate) - covariance_part(exact))
     return np.sqrt(error / _squared_norm(exact.mean, covariance_part(exact)))
 
@@ -123,23 +95,24 @@ def _squared_norm(mean: Array, cov: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Slope:
-    """A slope in log-log coordinates with its 95 % confidence band."""
+class Interval:
+    """A number with its 95 % confidence interval."""
 
     value: float
     low: float
     high: float
 
+    def __str__(self) -> str:
+        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
 
-def log_log_slope(sizes: Sequence[int], errors: Array) -> Slope:
-    """The least-squares slope of log error (len(sizes), trials) against log n: its mean over trials, with Student's
-    band.
-    """
+
+def log_log_slope(sizes: Sequence[int], errors: Array) -> Interval:
+    """The least-squares slope of log error (len(sizes), trials) against log n, mean over trials with Student's band."""
     x = np.log(np.asarray(sizes, dtype=np.float64))
     slopes: Array = (x - x.mean()) @ np.log(errors) / np.sum(np.square(x - x.mean()))
     half = float(stdtrit(slopes.size - 1, 0.975)) * float(np.std(slopes, ddof=1)) / sqrt(slopes.size)
     centre = float(np.mean(slopes))
-    return Slope(centre, centre - half, centre + half)
+    return Interval(centre, centre - half, centre + half)
 
 
 def consistency_exponent(condition: float) -> float:
@@ -155,14 +128,7 @@ def consistency_exponent(condition: float) -> float:
 
 
 def consistency(
-    theta: Family,
-    hessian_root: Array,
-    sizes: Sequence[int],
-    trials: int,
-    seed: int,
-    *,
-    exponent: float | None = None,
-    claimed_root: Array | None = None,
+    theta: Family, hessian_root: Array, sizes: Sequence[int], trials: int, seed: int, **claim: Unpack[Claim]
 ) -> Report:
     """The error of the estimated natural gradient falls like n^{-1/2}, prop:consistency and the central limit theorem.
 
@@ -170,18 +136,10 @@ def consistency(
     `consistency_exponent`. A mean far from the optimum, in units of C, delays it. Choose θ accordingly.
     """
     noise = np.random.default_rng(seed)
-    errors = np.array(
-        [
-            estimation_errors(theta, hessian_root, size, trials, noise, exponent=exponent, claimed_root=claimed_root)
-            for size in sizes
-        ]
-    )
-    slope = log_log_slope(sizes, errors)
-    return judge(
-        "consistency",
-        "error of the estimated natural gradient ∝ n^(−1/2): log-log slope",
-        slope.value,
-        (-0.6, -0.4),
+    errors = np.array([estimation_errors(theta, hessian_root, size, trials, noise, **claim) for size in sizes])
+    slope, statement = log_log_slope(sizes, errors), "error of the estimated natural gradient ∝ n^(−1/2): log-log slope"
+    sentence = (
         f"Slope {slope.value:.3f} with 95 % band [{slope.low:.3f}, {slope.high:.3f}] over n = {sizes[0]} … "
-        f"{sizes[-1]}, {trials} trials; the relative error at the end is {np.mean(errors[-1]):.3g}.",
+        f"{sizes[-1]}, {trials} trials; the relative error at the end is {np.mean(errors[-1]):.3g}."
     )
+    return judge("consistency", statement, slope.value, (-0.6, -0.4), sentence)

@@ -28,53 +28,29 @@ def final_theta(method: Method, objective: Objective, theta: Family, size: int, 
 
 
 def monotone_invariance(
-    method: Method,
-    objective: Objective,
-    increasing: Callable[[Array], Array],
-    theta: Family,
-    *,
-    size: int,
-    steps: int,
-    seed: int,
+    method: Method, objective: Objective, increasing: Objective, theta: Family, *, size: int, steps: int, seed: int
 ) -> Report:
     """The run on g∘f is the run on f, bit for bit, for a strictly increasing g."""
     plain = final_theta(method, objective, theta, size, steps, seed)
     composed = final_theta(method, lambda x: increasing(objective(x)), theta, size, steps, seed)
     difference = float(np.max(np.abs(composed.coordinates - plain.coordinates)))
-    return judge(
-        "invariance g",
-        "the path on g∘f is the path on f, g strictly increasing",
-        difference,
-        0.0,
-        f"After {steps} steps of {method.name} the parameters differ by {difference:.3g}.",
-    )
+    sentence = f"After {steps} steps of {method.name} the parameters differ by {difference:.3g}."
+    return judge("invariance g", "the path on g∘f is the path on f, g strictly increasing", difference, 0.0, sentence)
 
 
 def affine_invariance(
-    method: Method,
-    objective: Objective,
-    theta: FullGaussian,
-    matrix: Array,
-    shift: Array,
-    *,
-    size: int,
-    steps: int,
-    seed: int,
+    method: Method, f: Objective, theta: FullGaussian, matrix: Array, shift: Array, *, size: int, steps: int, seed: int
 ) -> Report:
     """The run on y ↦ f(By + b) from the image of θ is the image of the run on f, x = By + b."""
     inverse = np.linalg.inv(matrix)
     image = FullGaussian(inverse @ (theta.mean - shift), inverse @ theta.root, theta.scale)
-    there = final_theta(method, objective, theta, size, steps, seed)
-    here = final_theta(method, lambda y: objective(y @ matrix.T + shift), image, size, steps, seed)
+    there = final_theta(method, f, theta, size, steps, seed)
+    here = final_theta(method, lambda y: f(y @ matrix.T + shift), image, size, steps, seed)
     difference = _whitened_difference(there, matrix @ here.mean + shift, matrix @ here.cov @ matrix.T)
-    return judge(
-        "invariance affine",
-        "the path on f(By + b) is the image of the path on f",
-        difference,
-        1e-7,
-        f"After {steps} steps of {method.name} the two differ by {difference:.3g} of a standard deviation or of a "
-        "variance.",
-    )
+    statement = "the path on f(By + b) is the image of the path on f"
+    unit = "of a standard deviation or of a variance"
+    sentence = f"After {steps} steps of {method.name} the two differ by {difference:.3g} {unit}."
+    return judge("invariance affine", statement, difference, 1e-7, sentence)
 
 
 def _whitened_difference(theta: Family, mean: Array, cov: Array) -> float:
@@ -87,30 +63,18 @@ def _whitened_difference(theta: Family, mean: Array, cov: Array) -> float:
 
 
 def rank_mu_case(
-    objective: Objective,
-    theta: Family,
-    *,
-    size: int,
-    seed: int,
-    eta_mean: float,
-    eta_cov: float,
-    method: Method | None = None,
+    f: Objective, theta: Family, *, size: int, seed: int, eta_mean: float, eta_cov: float, method: Method | None = None
 ) -> Report:
     """One step of the engine with the quantile cost is the pure rank-µ CMA-ES, written out with eq:intermediate."""
     method = rank_mu(c_mean=eta_mean, c_cov=eta_cov) if method is None else method
     x = theta.sample(np.random.default_rng(seed), size).x
-    best = x[np.argsort(objective(x))[: size // 4]] - theta.mean
+    best = x[np.argsort(f(x))[: size // 4]] - theta.mean
     mean = theta.mean + eta_mean * np.mean(best, axis=0)
     cov = theta.cov + eta_cov * (best.T @ best / len(best) - theta.cov)
-    difference = _whitened_difference(final_theta(method, objective, theta, size, 1, seed), mean, cov)
-    return judge(
-        "IGO rank-mu",
-        "quantile cost on the Gaussian family = pure rank-µ CMA-ES",
-        difference,
-        1e-9,
-        f"One step of {method.name} and m + η Σ wᵢ(xᵢ − m), C + η Σ wᵢ((xᵢ − m)(xᵢ − m)ᵀ − C) differ by "
-        f"{difference:.3g}.",
-    )
+    difference = _whitened_difference(final_theta(method, f, theta, size, 1, seed), mean, cov)
+    formula = "m + η Σ wᵢ(xᵢ − m), C + η Σ wᵢ((xᵢ − m)(xᵢ − m)ᵀ − C)"
+    sentence = f"One step of {method.name} and {formula} differ by {difference:.3g}."
+    return judge("IGO rank-mu", "quantile cost on the Gaussian family = pure rank-µ CMA-ES", difference, 1e-9, sentence)
 
 
 def pbil_case(
@@ -123,10 +87,5 @@ def pbil_case(
     best = x[np.argsort(objective(x))[: size // 4]]
     learned = (1 - rate) * theta.mean + rate * np.mean(best, axis=0)
     difference = float(np.max(np.abs(final_theta(method, objective, theta, size, 1, seed).mean - learned)))
-    return judge(
-        "IGO PBIL",
-        "quantile cost on the Bernoulli family = PBIL",
-        difference,
-        1e-12,
-        f"One step of {method.name} and (1 − η)p + η·(mean of the best) differ by {difference:.3g}.",
-    )
+    sentence = f"One step of {method.name} and (1 − η)p + η·(mean of the best) differ by {difference:.3g}."
+    return judge("IGO PBIL", "quantile cost on the Bernoulli family = PBIL", difference, 1e-12, sentence)

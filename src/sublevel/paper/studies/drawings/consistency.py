@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sublevel.paper.drawing import DASHES, SEQUENCE, add_label, empty_figure, label_ends, set_log_scale, set_ticks, tidy
@@ -27,12 +26,11 @@ def figure(data: Data) -> Figure:
     return drawing
 
 
-def _errors(axis: Any, data: Data) -> None:
+def _errors(axis: Axes, data: Data) -> None:
     smallest = min(line.d for line in lines(data))
     shown, names = [line for line in lines(data) if line.d == smallest], list[tuple[float, float, str, str]]()
-    for line, colour in zip(
-        shown, np.array(SEQUENCE)[np.linspace(0, len(SEQUENCE) - 1, len(shown)).astype(int)], strict=True
-    ):
+    places = np.linspace(0, len(SEQUENCE) - 1, len(shown)).astype(int)
+    for line, colour in zip(shown, (SEQUENCE[place] for place in places), strict=True):
         low, high = np.quantile(line.errors, [0.25, 0.75], axis=1)
         axis.fill_between(line.sizes, low, high, color=colour, alpha=0.13, lw=0)
         axis.plot(line.sizes, line.typical, "o-", color=colour, lw=1.5, ms=3.2)
@@ -40,73 +38,46 @@ def _errors(axis: Any, data: Data) -> None:
         fall = (line.sizes[half:] / line.sizes[half]) ** consistency_exponent(line.condition)
         centre = np.exp(np.mean(np.log(line.typical[half:]) - np.log(fall)))
         axis.plot(line.sizes[half:], centre * fall, color=INK, lw=1.1, ls=DASHES, zorder=4)
-        names.append((float(line.sizes[-1]), float(line.typical[-1]), f"{line.condition:g}", str(colour)))
+        names.append((float(line.sizes[-1]), float(line.typical[-1]), f"{line.condition:g}", colour))
     set_log_scale(axis)
     axis.set_ylim(None, 1.3)
     label_ends(axis, names, 0.04)
     add_label(axis, names[-1][0], 1.3, "Cond(CA)", FAINT, xytext=(-14, 0))
-    tidy(
-        axis, f"Relative error, d = {smallest}: the worse C fits,\nthe less a larger sample helps", x="sample size $n$"
-    )
+    title = f"Relative error, d = {smallest}: the worse C fits,\nthe less a larger sample helps"
+    tidy(axis, title, x="sample size $n$")
 
 
-def _slopes(axis: Any, data: Data) -> None:
+def _slopes(axis: Axes, data: Data) -> None:
     for number, (d, colour) in enumerate(COLOURS.items()):
         shown = [line for line in lines(data) if line.d == d]
         if not shown:
             continue
-        shift = 1.05 ** (number - 1)
-        x = np.array([line.condition for line in shown]) * shift
+        x = np.array([line.condition for line in shown]) * 1.05 ** (number - 1)
         slopes = [line.slope for line in shown]
         y = np.array([slope.value for slope in slopes])
         reach = [y - [slope.low for slope in slopes], [slope.high for slope in slopes] - y]
         upto = f"n ≤ {shown[0].sizes[-1]:,}".replace(",", "\u2009")
         axis.errorbar(x, y, yerr=reach, fmt="o-", color=colour, lw=1.2, ms=4, elinewidth=1.4, label=f"d = {d}, {upto}")
-    conditions = np.geomspace(1, 110, 200)
-    axis.plot(
-        conditions,
-        [consistency_exponent(one) for one in conditions],
-        color=INK,
-        lw=1.3,
-        ls=DASHES,
-        label="first order: −min(½, 1/Cond)",
-    )
+    x = np.geomspace(1, 110, 200)
+    first_order = [consistency_exponent(one) for one in x]
+    axis.plot(x, first_order, color=INK, lw=1.3, ls=DASHES, label="first order: −min(½, 1/Cond)")
     set_log_scale(axis, y=False)
     set_ticks(axis.xaxis, (1, 2, 3, 5, 10, 30, 100))
     axis.legend(frameon=False, fontsize=8.5, loc="upper left")
     axis.set_ylim(-0.62, 0.22)
     axis.set_yticks([-0.5, -0.4, -0.3, -0.2, -0.1, 0.0])
-    tidy(
-        axis,
-        "Exponent of n: −½ only while Cond(CA) < 2;\nin more dimensions the limit shows later",
-        x="Cond(CA)",
-        y="log-log slope, 95 % band",
-    )
+    title = "Exponent of n: −½ only while Cond(CA) < 2;\nin more dimensions the limit shows later"
+    tidy(axis, title, x="Cond(CA)", y="log-log slope, 95 % band")
 
 
-def _dimensions(axis: Any, data: Data) -> None:
+def _dimensions(axis: Axes, data: Data) -> None:
     found = dimensions(data)
-    grid = np.geomspace(min(one.d for one in found), max(one.d for one in found), 100)
-    axis.plot(
-        grid,
-        [relative_error(d, 1) for d in grid],
-        color=INK,
-        lw=1.3,
-        ls=DASHES,
-        label=r"$\sqrt{(d^2 + 14d + 18 + 20/d)/2}$",
-    )
-    spread = [2 * one.spread for one in found]
-    axis.errorbar(
-        [one.d for one in found],
-        [one.scaled for one in found],
-        yerr=spread,
-        fmt="o",
-        color="#1f77b4",
-        ms=5,
-        label="measured",
-    )
+    x, y, spread = [one.d for one in found], [one.scaled for one in found], [2 * one.spread for one in found]
+    grid, formula = np.geomspace(min(x), max(x), 100), r"$\sqrt{(d^2 + 14d + 18 + 20/d)/2}$"
+    axis.plot(grid, [relative_error(d, 1) for d in grid], color=INK, lw=1.3, ls=DASHES, label=formula)
+    axis.errorbar(x, y, yerr=spread, fmt="o", color="#1f77b4", ms=5, label="measured")
     set_log_scale(axis)
-    set_ticks(axis.xaxis, [one.d for one in found])
+    set_ticks(axis.xaxis, x)
     set_ticks(axis.yaxis, (5, 10, 20, 50))
     axis.legend(frameon=False, fontsize=9, loc="upper left")
     tidy(axis, "Error · √n at Cond(CA) = 1:\nn ∝ d² keeps it", x="dimension $d$")

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from sublevel.paper.drawing import DASHES, add_label, empty_figure, set_log_scale, set_ticks, tidy
-from sublevel.paper.studies.restricted import LEFT_BEHIND, Speed, critical_condition, shrinkages, speeds
+from sublevel.paper.drawing import DASHES, add_label, empty_figure, legend_handle, set_log_scale, set_ticks, tidy
+from sublevel.paper.studies.restricted import FULL, Speed, critical_condition, shrinkages, speeds
 from sublevel.paper.studies.study import Data
 from sublevel.plots.style import FAINT, INK
 
@@ -19,9 +17,7 @@ MARKERS = {100: "v", 1000: "s", 10000: "D"}
 
 
 def figure(data: Data) -> Figure:
-    """Speeds of the exact and of the stochastic algorithm, where the mean is left behind, and what the estimate does to
-    the spectrum.
-    """
+    """Speeds of the exact and the stochastic algorithm, the mean left behind, and the effect on the spectrum."""
     drawing = empty_figure((10.6, 8.6))
     axes = drawing.subplots(2, 2)
     found = sorted(speeds(data), key=lambda speed: speed.condition)
@@ -30,27 +26,25 @@ def figure(data: Data) -> Figure:
     _left_behind(axes[1, 0], found)
     _flattened(axes[1, 1], data)
     axes[0, 1].set_ylim(axes[0, 0].get_ylim())
-    families = [Line2D([], [], color=colour, lw=2, label=f"{family} C") for family, colour in COLOURS.items()]
-    sizes = [
-        Line2D([], [], color=FAINT, marker=MARKERS[n], ls="", ms=5, label=f"n = {n}")
-        for n in sorted({one.n for one in found} - {0})
+    sizes = sorted({one.n for one in found} - {0})
+    handles = [
+        *(legend_handle(f"{family} C", colour, lw=2) for family, colour in COLOURS.items()),
+        legend_handle("theory", lw=1.3, ls=DASHES),
+        *(legend_handle(f"n = {n}", FAINT, marker=MARKERS[n], ls="", ms=5) for n in sizes),
+        legend_handle("hollow: mean left behind", FAINT, marker="o", mfc="white", ls="", ms=5),
     ]
-    hollow = Line2D([], [], color=FAINT, marker="o", mfc="white", ls="", ms=5, label="hollow: mean left behind")
-    theory = Line2D([], [], color=INK, lw=1.3, ls=DASHES, label="theory")
-    handles = [*families, theory, *sizes, hollow]
     drawing.legend(handles=handles, loc="outside upper center", ncols=4, frameon=False, fontsize=9)
     return drawing
 
 
-def _theory(axis: Any, found: list[Speed]) -> None:
+def _theory(axis: Axes, found: list[Speed]) -> None:
     for family, colour in COLOURS.items():
         shown = [speed for speed in found if speed.family == family and speed.n == 0]
-        axis.plot(
-            [one.condition for one in shown], [np.mean(one.predicted) for one in shown], color=colour, lw=1.4, ls=DASHES
-        )
+        x, y = [one.condition for one in shown], [np.mean(one.predicted) for one in shown]
+        axis.plot(x, y, color=colour, lw=1.4, ls=DASHES)
 
 
-def _exact(axis: Any, found: list[Speed]) -> None:
+def _exact(axis: Axes, found: list[Speed]) -> None:
     _theory(axis, found)
     for speed in found:
         if speed.n == 0:
@@ -59,7 +53,7 @@ def _exact(axis: Any, found: list[Speed]) -> None:
     _axes(axis, "Exact gradient: speed as predicted", "speed: fall of $\\log$ E $f$ in an iteration")
 
 
-def _stochastic(axis: Any, found: list[Speed]) -> None:
+def _stochastic(axis: Axes, found: list[Speed]) -> None:
     _theory(axis, found)
     for speed in found:
         if speed.n:
@@ -72,27 +66,20 @@ def _stochastic(axis: Any, found: list[Speed]) -> None:
     _axes(axis, "Sampled gradient: near it up to Cond(A) = 100")
 
 
-def _left_behind(axis: Any, found: list[Speed]) -> None:
+def _left_behind(axis: Axes, found: list[Speed]) -> None:
     for family, colour in COLOURS.items():
         for n, marker in MARKERS.items():
             shown = [speed for speed in found if speed.family == family and speed.n == n]
             x, y = [speed.condition for speed in shown], [np.median(speed.distance) for speed in shown]
             axis.plot(x, y, marker + "-", color=colour, lw=0.9, ms=4, alpha=0.9)
-    axis.axhline(LEFT_BEHIND, color=FAINT, lw=0.8)
+    axis.axhline(FULL.left_behind, color=FAINT, lw=0.8)
     axis.axvline(critical_condition(), color=COLOURS["isotropic"], lw=1.3, ls=DASHES)
-    note = {"ha": "right", "xytext": (-6, 0), "fontsize": 8.5}
-    add_label(
-        axis,
-        critical_condition(),
-        1e4,
-        "theory, isotropic C:\n$m$ slower than $C$\nfrom here on",
-        COLOURS["isotropic"],
-        **note,
-    )
+    text = "theory, isotropic C:\n$m$ slower than $C$\nfrom here on"
+    add_label(axis, critical_condition(), 1e4, text, COLOURS["isotropic"], ha="right", xytext=(-6, 0))
     _axes(axis, "Where C shrinks faster than m, the mean is left behind", "distance $\\|m\\|/\\sigma$ at the end")
 
 
-def _flattened(axis: Any, data: Data) -> None:
+def _flattened(axis: Axes, data: Data) -> None:
     found = sorted(shrinkages(data), key=lambda one: one.condition)
     for n, marker in MARKERS.items():
         shown = [one for one in found if one.n == n]
@@ -108,6 +95,6 @@ def _flattened(axis: Any, data: Data) -> None:
     set_ticks(axis.yaxis, (0.5, 1, 2, 3))
 
 
-def _axes(axis: Any, title: str, y: str = "") -> None:
+def _axes(axis: Axes, title: str, y: str = "") -> None:
     set_log_scale(axis)
     tidy(axis, title, x="Cond($A$)", y=y)
