@@ -1,6 +1,4 @@
-"""Validation of user input. `as_*` functions convert an argument, `validate_*` functions only check it; errors say what
-to do.
-"""
+"""Validation of user input: `as_*` functions convert an argument, `validate_*` functions only check it."""
 
 from __future__ import annotations
 
@@ -176,9 +174,7 @@ def validate_callable(name: str, function: object) -> None:
 
 
 def as_callback(callback: Any) -> Callable[[Any], Any] | None:
-    """A function of the intermediate result; as in SciPy, it may take the keyword-only argument
-    `intermediate_result`.
-    """
+    """A function of the intermediate result; as in SciPy, that may be the keyword-only `intermediate_result`."""
     if callback is None:
         return None
     validate_callable("callback", callback)
@@ -393,9 +389,7 @@ def as_x0(x0: Any) -> Array:
 
 
 def as_bounds(bounds: Any, d: int) -> tuple[Array, Array]:
-    """Lower and upper bounds (d,) from a (low, high) pair per variable or one for all, None for an open end, or
-    `scipy.optimize.Bounds`.
-    """
+    """Lower and upper bounds (d,) from a (low, high) pair per variable or for all, or `scipy.optimize.Bounds`."""
     try:
         lower, upper = _lower_and_upper(bounds, d)
     except (TypeError, ValueError) as error:
@@ -491,9 +485,7 @@ def as_covariance_root(cov0: Any, d: int) -> Array:
 
 
 def as_initial_distribution(family: type[Any], x0: Any, sigma0: Any, cov0: Any) -> Family:
-    """The initial distribution: N(x0, sigma0²·cov0), as far as the family can represent it, or bits with probabilities
-    x0.
-    """
+    """The initial distribution: N(x0, sigma0²·cov0) as far as the family has it, or bits with probabilities x0."""
     mean = as_x0(x0)
     if family is Bernoulli:
         return _as_bernoulli(mean, sigma0, cov0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from sublevel.engine.arrays import Array
@@ -15,12 +13,8 @@ from sublevel.hessian.result import Curvature
 from sublevel.run.diagnosis import Finding
 
 
-def assemble_curvature(
-    probe: Probe, minimum: Minimum, names: tuple[str, ...], kind: str | None, n_residuals: int | None
-) -> Curvature:
-    """The result in user coordinates; the derivative of a log-scaled variable with respect to its frame coordinate is
-    x.
-    """
+def assemble_curvature(probe: Probe, minimum: Minimum, names: tuple[str, ...]) -> Curvature:
+    """The result in user coordinates; a log-scaled variable x has the derivative x with respect to its frame."""
     frame, fit, spectrum = probe.frame, probe.fit, spectrum_of(probe)
     slopes = frame.slopes(minimum.x)
     b = frame.inverse / slopes
@@ -46,10 +40,7 @@ def assemble_curvature(
         dof=fit.even[1],
         lack=float(np.max(probe.lack, initial=0.0)),
         nfev=probe.nfev,
-        kind=kind,
-        n_residuals=n_residuals,
         problems=find_problems(Evidence(probe, spectrum, names)) + minimum.problems,
-        names=names,
         box=frame.box,
         is_log=frame.is_log,
         is_noisy=probe.baseline.is_noisy,
@@ -62,9 +53,7 @@ def is_defined(probe: Probe) -> bool:
 
 
 def _inverse(probe: Probe, spectrum: Spectrum, slopes: Array) -> tuple[Array, Array]:
-    """H⁻¹ (k, k) and its standard errors by the delta method; NaN for variables with a component along a direction
-    without curvature.
-    """
+    """H⁻¹ (k, k) and its standard errors by the delta method; NaN where a direction without curvature contributes."""
     root, sure, unit = slopes[:, None] * probe.frame.root[probe.frame.free], spectrum.is_sure, 2.0 * probe.delta
     if spectrum.is_negative.any() or not sure.any():
         return np.full(root.shape, np.nan), np.full(root.shape, np.nan)
@@ -79,12 +68,8 @@ def _inverse(probe: Probe, spectrum: Spectrum, slopes: Array) -> tuple[Array, Ar
 
 
 def _principal(probe: Probe, spectrum: Spectrum, b: Array, hessian: Array) -> tuple[Array, Array]:
-    """Eigenvalues of the Hessian (k,), the largest first, and unit eigenvectors in columns (k, k).
-
-    For a positive definite Hessian from the singular values of a root, which gives twice as many digits of the small
-    ones.
-    """
-    if np.min(spectrum.values) > 0:
+    """Eigenvalues of the Hessian (k,), the largest first, and unit eigenvectors in columns (k, k)."""
+    if np.min(spectrum.values) > 0:  # singular values of a root have twice as many digits of the small ones
         half = np.sqrt(2.0 * probe.delta * spectrum.values)[:, None] * (spectrum.vectors.T @ b)
         _, singular, rows = np.linalg.svd(half)
         return np.square(singular), _signed(rows.T)
@@ -112,10 +97,14 @@ def _rows(frame: Frame, block: Array) -> Array:
     return whole
 
 
-def empty_curvature(frame: Frame, fun: float, fill: float, problem: Finding, **labels: Any) -> Curvature:
+def empty_curvature(
+    frame: Frame, fun: float, fill: float, problem: Finding, delta: float = np.nan, nfev: int = 0
+) -> Curvature:
     """A result without a curvature, with the reason; `fill` is the value in the inverse Hessian."""
     d, k = frame.free.size, frame.size
-    vector, matrix = np.full(d, np.nan), np.full((d, d), np.nan)
+    vector, matrix, inverse, spectrum = (
+        np.full(shape, entry) for shape, entry in ((d, np.nan), ((d, d), np.nan), ((d, d), fill), (k, np.nan))
+    )
     return Curvature(
         x=frame.centre,
         fun=fun,
@@ -124,49 +113,34 @@ def empty_curvature(frame: Frame, fun: float, fill: float, problem: Finding, **l
         gradient_error=vector,
         hessian=matrix,
         hessian_error=matrix,
-        hess_inv=np.full((d, d), fill),
-        hess_inv_error=np.full((d, d), fill),
-        curvatures=np.full(k, np.nan),
-        curvatures_error=np.full(k, np.nan),
+        hess_inv=inverse,
+        hess_inv_error=inverse,
+        curvatures=spectrum,
+        curvatures_error=spectrum,
         directions=np.full((d, k), np.nan),
         free=frame.free,
+        delta_f=delta,
         noise=np.nan,
         dof=0,
         lack=np.nan,
+        nfev=nfev,
         problems=(problem,),
         box=frame.box,
         is_log=frame.is_log,
-        **labels,
     )
 
 
-def undefined_curvature(probe: Probe, names: tuple[str, ...], kind: str | None, n_residuals: int | None) -> Curvature:
+def undefined_curvature(probe: Probe) -> Curvature:
     """f is not finite somewhere around the centre."""
     sentence = (
         f"f is not finite everywhere around the given point (region: rise of {probe.delta:.3g}); return a finite value "
         "there, or pass `bounds` that exclude points without one"
     )
     problem = Finding("undefined", sentence, {"delta_f": probe.delta})
-    return empty_curvature(
-        probe.frame,
-        probe.baseline.value,
-        np.nan,
-        problem,
-        delta_f=probe.delta,
-        nfev=probe.nfev,
-        names=names,
-        kind=kind,
-        n_residuals=n_residuals,
-    )
+    return empty_curvature(probe.frame, probe.baseline.value, np.nan, problem, probe.delta, probe.nfev)
 
 
-def fixed_curvature(
-    place: Place, frame: Frame, names: tuple[str, ...], kind: str | None, n_residuals: int | None
-) -> Curvature:
+def fixed_curvature(place: Place, frame: Frame) -> Curvature:
     """No variable is free."""
-    problem = Finding(
-        "at_bound", "all variables are fixed or lie at a bound: there is no free direction", {"variables": place.x.size}
-    )
-    return empty_curvature(
-        frame, place.fun, 0.0, problem, delta_f=np.nan, nfev=0, names=names, kind=kind, n_residuals=n_residuals
-    )
+    sentence = "all variables are fixed or lie at a bound: there is no free direction"
+    return empty_curvature(frame, place.fun, 0.0, Finding("at_bound", sentence, {"variables": place.x.size}))

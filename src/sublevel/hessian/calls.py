@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from sublevel.evaluation.evaluators import Evaluator, make_evaluator
 from sublevel.evaluation.failures import NAN, Failures, OnError
@@ -16,11 +15,9 @@ from sublevel.validation import Workers, as_flag, as_on_error, as_timeout, as_wo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectiveCalls:
-    """The objective, without further arguments, and how to evaluate it. It is pickled as None: functions often cannot
-    be stored.
-    """
+    """The objective with its arguments, and how to evaluate it. Pickled as None: functions often cannot be pickled."""
 
-    fun: Callable[..., Any]
+    fun: Callable[..., object]
     vectorized: bool = False
     workers: Workers = 1
     timeout: float | None = None
@@ -28,7 +25,13 @@ class ObjectiveCalls:
 
     @classmethod
     def from_arguments(
-        cls, fun: Any, args: Any, vectorized: Any, workers: Any, timeout: Any, on_error: Any
+        cls,
+        fun: Callable[..., object],
+        args: object = (),
+        vectorized: object = False,
+        workers: object = 1,
+        timeout: object = None,
+        on_error: object = "raise",
     ) -> ObjectiveCalls:
         """Validate the arguments of a public function."""
         validate_callable("fun", fun)
@@ -48,7 +51,7 @@ class ObjectiveCalls:
         """Pickle as None."""
         return _no_calls, ()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> ObjectiveCalls:
+    def __deepcopy__(self, memo: object) -> ObjectiveCalls:
         """The same object, which is immutable."""
         return self
 
@@ -57,13 +60,11 @@ def _no_calls() -> None:
     return None
 
 
-def resolve_calls(default: ObjectiveCalls | None, fun: Any, **given: Any) -> ObjectiveCalls:
+def resolve_calls(default: ObjectiveCalls | None, fun: Callable[..., object] | None, **given: object) -> ObjectiveCalls:
     """Calls of `fun` if given, else the `default` ones; settings in `given` that are not None replace theirs."""
     settings = {name: setting for name, setting in given.items() if setting is not None}
     if fun is not None:
-        return ObjectiveCalls.from_arguments(
-            fun, **{"args": (), "vectorized": False, "workers": 1, "timeout": None, "on_error": "raise"} | settings
-        )
+        return ObjectiveCalls.from_arguments(fun, **settings)
     if default is None:
         raise ValueError(
             "the objective is not available: a pickled or loaded curvature does not keep it. Pass it again as `fun`, "
@@ -71,10 +72,8 @@ def resolve_calls(default: ObjectiveCalls | None, fun: Any, **given: Any) -> Obj
         )
     if "args" in settings:
         raise ValueError(f"`args` requires `fun`, got args={settings['args']!r} without it.")
-    how = {
-        name: settings.get(name, getattr(default, name)) for name in ("vectorized", "workers", "timeout", "on_error")
-    }
-    return ObjectiveCalls.from_arguments(default.fun, (), **how)
+    how = {name: getattr(default, name) for name in ("vectorized", "workers", "timeout", "on_error")}
+    return ObjectiveCalls.from_arguments(default.fun, **how | settings)
 
 
 def failure_findings(failures: Failures) -> tuple[Finding, ...]:

@@ -185,20 +185,19 @@ def _curvature_at(
     place = place_under(0.0)
     variables = as_names(names, place.x.size)
     frame = free_frame(place, place.x)
+    complete = partial(replace, names=variables, kind=options.kind, n_residuals=options.n_residuals, calls=calls)
     if not frame.size:
-        return replace(fixed_curvature(place, frame, variables, options.kind, options.n_residuals), calls=calls)
+        return complete(fixed_curvature(place, frame))
     _check_n_residuals(frame, options)
     budget = _evaluation_budget(maxfevals, frame.size, tuning)
     with calls.open(failures := Failures()) as evaluate:
         objective = Objective(evaluate, budget, tuning)
         probe = _probe_minimum(objective, place, place_under, frame, options)
-        labels = variables, options.kind, options.n_residuals
-        found = (
-            assemble_curvature(probe, choose_minimum(objective, probe), *labels)
-            if is_defined(probe)
-            else undefined_curvature(probe, *labels)
-        )
-    return replace(found, nfev=objective.nfev, calls=calls, problems=found.problems + failure_findings(failures))
+        if is_defined(probe):
+            found = assemble_curvature(probe, choose_minimum(objective, probe), variables)
+        else:
+            found = undefined_curvature(probe)
+    return complete(found, nfev=objective.nfev, problems=found.problems + failure_findings(failures))
 
 
 def _evaluation_budget(maxfevals: Any, size: int, tuning: Tuning) -> float:
@@ -292,9 +291,7 @@ def _narrow(objective: Objective, probe: Probe) -> Probe:
 
 
 def _n_inner_axes(objective: Objective, size: int) -> int:
-    """Number of axes with inner points: all, or fewer if that would exceed (d + 1)(d + 2) evaluations including one at
-    the minimum.
-    """
+    """Number of axes with inner points, so that (d + 1)(d + 2) evaluations suffice including one at the minimum."""
     return int(np.clip(((size + 1) * (size + 2) - 1 - objective.nfev - 2 * size - size * (size - 1)) // 2, 1, size))
 
 

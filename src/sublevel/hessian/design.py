@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array
 
 INNER = 0.5
-"""Radius of the inner points on the axes, the outer ones having 1: a quartic term rises there to 1/16, a quadratic one
-to 1/4.
-"""
+"""Radius of the inner points on the axes (the outer one is 1): a quartic term is 1/16 there, a quadratic one 1/4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +127,7 @@ class LackOfFit:
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """Half sums and half differences of antithetic values, means over rounds, of the axes (k + checks,) and the
-    couples.
-    """
+    """Half sums and differences of antithetic values, means over rounds, of the axes (k + checks,) and the couples."""
 
     even: tuple[Array, Array]  # ½zᵀQz + lift·f₀, f₀ measured from the mean at the centre
     odd: tuple[Array, Array]  # gᵀz
@@ -174,9 +170,7 @@ def fit_extrapolated(star: Star, outer: Values, inner: Values, exact: bool = Fal
 
 
 def _lack_of_fit(star: Star, halves: Halves, change: Array, unit: float, lift: float) -> LackOfFit:
-    """The change (checks,) along axes with its variance and coefficient of f₀; under noise also couples less their
-    axes.
-    """
+    """The changes (checks,) along axes; under noise also those of couples relative to their axes."""
     units, lifts = np.full(len(change), unit), np.full(len(change), lift)
     if not star.both:
         return LackOfFit(change, units, lifts)
@@ -191,9 +185,7 @@ def _lack_of_fit(star: Star, halves: Halves, change: Array, unit: float, lift: f
 
 
 def _eliminate(outer: Array, inner: Array, power: int) -> Array:
-    """The part of halves at radius 1 and s = INNER proportional to s^power, with the term in s^(power + 2)
-    eliminated.
-    """
+    """The part of halves that is proportional to s^power, without that in s^(power + 2), at radii 1 and s = INNER."""
     return (inner - INNER ** (power + 2) * outer) / (INNER**power - INNER ** (power + 2))
 
 
@@ -241,9 +233,7 @@ def _regression(star: Star, halves: Halves, seen: tuple[Values, ...], lack_of_fi
 
 
 def _solve_block(design: Array, seen: Array, weight: Array, exact: bool) -> tuple[Array, Array]:
-    """(f₀, Q₁₁ … Q_kk) and their covariance in units of the variance of one value; f₀ is exactly 0 if the centre is
-    exact.
-    """
+    """(f₀, Q₁₁ … Q_kk) and their covariance in units of one value's variance; f₀ is 0 if the centre is exact."""
     unknown = slice(1 if exact else 0, None)
     part = design[:, unknown]
     block = np.zeros((design.shape[1], design.shape[1]))
@@ -265,9 +255,7 @@ def _matrix(star: Star, constant: float, diagonal: Array, couples: Array) -> Arr
 
 
 def _block_design(star: Star, halves: Halves) -> tuple[Array, Array, Array]:
-    """Design (n, k + 1), even halves (n,) and weights (n,) of the equations for f₀ and the diagonal of Q, the centre
-    first.
-    """
+    """Design (n, k + 1), even halves (n,) and weights (n,) of the equations for (f₀, Q₁₁ … Q_kk), the centre first."""
     eye = np.eye(star.size)
     i, j = star.couples
     axes, couples = halves.even
@@ -294,9 +282,7 @@ def _odd_fit(star: Star, odd: tuple[Array, Array]) -> tuple[Array, Array, tuple[
 
 
 def _exact_odd_fit(star: Star, odd: tuple[Array, Array]) -> tuple[Array, Array, tuple[float, int]]:
-    """The same without noise, from the axes alone: with inner points the cubic term is eliminated, s·g + s³·c at two
-    radii s.
-    """
+    """The same without noise, from the axes alone; inner points eliminate the cubic term."""
     gradient, variances = odd[0][: star.size].copy(), np.full(star.size, 0.5)
     inner = odd[0][star.size :] / INNER
     gradient[: star.checks] = (inner - INNER**2 * gradient[: star.checks]) / (1.0 - INNER**2)

@@ -35,9 +35,7 @@ def repeat_until_precise(objective: Objective, probe: Probe, is_fixed: bool) -> 
 
 
 def extrapolate_smooth(objective: Objective, probe: Probe) -> Probe:
-    """Without noise: extrapolate to radius 0 from the probe and one of half its radius, if curvatures change with the
-    radius.
-    """
+    """Without noise: extrapolate to radius 0 from two radii if curvatures change with the radius."""
     star, frame = probe.rounds.star, probe.frame
     known, size = probe.rounds, star.size
     costs = 2 * size + 2 * len(star.couple_rows)
@@ -195,9 +193,7 @@ def _is_inside(probe: Probe) -> bool:
 
 
 def _relative_change(before: Probe, after: Probe) -> float:
-    """Relative change of a curvature between the new centre and the new minimum, extrapolated from that between the
-    centres.
-    """
+    """Relative change of a curvature between the new centre and the new minimum, from that between the two centres."""
     change, flat = after.relative - before.relative, after.tuning.flat
     most = max(
         float(np.linalg.norm(metric.T @ change @ metric, 2)) for metric in (_metric(before, flat), _metric(after, flat))
@@ -229,9 +225,7 @@ def _extrapolate_pair(outer: Probe, inner: Rounds) -> Probe:
 
 
 def _metric(probe: Probe, least: float | None = None) -> Array:
-    """W (k, k) such that WᵀQW is the relative change of curvatures for a change Q, each taken as at least `least` of
-    the largest.
-    """
+    """W (k, k) such that WᵀQW is the change Q relative to the curvatures, taken as at least `least` of the largest."""
     values, vectors = np.linalg.eigh(probe.relative)
     sizes, share = np.abs(values), probe.tuning.roundness_for_noise if least is None else least
     return vectors / np.sqrt(np.maximum(sizes, share * np.max(sizes)))

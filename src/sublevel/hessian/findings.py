@@ -16,9 +16,7 @@ from sublevel.run.diagnosis import Finding
 
 @dataclass(frozen=True, slots=True)
 class Spectrum:
-    """Curvatures of the whitened Hessian in units in which 1 means that f rises by delta at one radius, with standard
-    errors.
-    """
+    """Curvatures of the whitened Hessian; 1 means that f rises by delta at one radius."""
 
     values: Array  # (k,), ascending
     errors: Array  # (k,), standard errors

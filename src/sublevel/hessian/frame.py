@@ -65,9 +65,7 @@ class Frame:
         return np.clip(shift_where(self.is_log, self.centre, z @ self.root.T), *self.box)
 
     def slopes(self, x: Array) -> Array:
-        """Derivatives (k,) of the free variables at x (d,) with respect to the units of the root: 1, or x for
-        log-scaled ones.
-        """
+        """Derivatives (k,) of the free variables at x (d,) with respect to the root: 1, or x if log-scaled."""
         return np.where(self.is_log, x, 1.0)[self.free]
 
     @property
@@ -86,9 +84,7 @@ class Frame:
         return replace(self, root=self.root @ matrix)
 
     def reach(self, rounding: float) -> Array:
-        """Largest step along each axis (k,): the sum of two stays within the box, and rounding of x below `rounding`
-        radii.
-        """
+        """Largest step along each axis (k,): two stay within the box, and rounding of x below `rounding` radii."""
         lower, centre, upper = in_search_units(self.is_log, self.box[0], self.centre, self.box[1])
         room = np.minimum(centre - lower, upper - centre)
         fine = rounding / (EPS * np.linalg.norm(self.inverse, axis=0))
@@ -147,9 +143,7 @@ def _best_run(history: History) -> list[Snapshot]:
 
 
 def _informative_snapshots(history: History, snapshots: list[Snapshot], least: float) -> list[Snapshot]:
-    """The snapshots up to the last one whose values differ by more than rounding or noise: after that the shape is
-    forgotten.
-    """
+    """The snapshots up to the last one whose values differ by more than rounding or noise."""
     is_clear = np.flatnonzero(_rises(history, snapshots, least)[1])
     return snapshots[: is_clear[-1] + 1] if is_clear.size else snapshots
 
@@ -216,9 +210,7 @@ def _box(bounds: Any, d: int) -> tuple[Array, Array]:
 
 
 def _root_of_other_result(found: Any, x: Array, is_log: NDArray[np.bool_]) -> Array:
-    """A root of another method's `hess_inv` if available, else steps of a thousandth of x; in ln x for log-scaled
-    variables.
-    """
+    """A root of the `hess_inv` of another method if it has one, else steps of a thousandth of x."""
     inverse: Any = getattr(found, "hess_inv", None)
     inverse = inverse.todense() if hasattr(inverse, "todense") else inverse
     if np.shape(inverse) == (x.size, x.size) and np.isfinite(inverse).all():

@@ -22,9 +22,7 @@ class Minimum:
 
 
 def choose_minimum(objective: Objective, probe: Probe) -> Minimum:
-    """The minimum of the quadratic if f is not higher there than at the centre (one evaluation at most), else the
-    centre.
-    """
+    """The minimum of the quadratic if f is not higher there than at the centre (one evaluation), else the centre."""
     is_trusted = spectrum_of(probe).is_minimum and np.linalg.norm(probe.newton) <= probe.tuning.trusted_radius
     z = probe.newton if is_trusted else np.zeros(probe.frame.size)
     x = probe.frame.points(z)

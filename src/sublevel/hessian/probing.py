@@ -15,9 +15,7 @@ from sublevel.hessian.tuning import Tuning
 LARGEST_VALUE = float(np.sqrt(np.finfo(np.float64).max))
 """Values from here on are treated as NaN: their squares overflow."""
 BIAS = float(np.sqrt(2.0) * (1.0 + INNER**6) / np.sqrt(1.0 + INNER**4) / (1.0 - INNER**2))
-"""Residual scatter, per unit change between the two radii, whose standard error equals the bias of a curvature by a
-quartic term.
-"""
+"""Residual scatter, per unit change between two radii, whose standard error is the bias due to a quartic term."""
 
 
 class Objective:
@@ -91,9 +89,7 @@ class Axes:
     values: tuple[Array, Array]  # f(z), f(−z) of `star.axis_rows`
 
     def lack(self, baseline: Baseline) -> tuple[int, float]:
-        """Number of axes (with inner points) without a significant rise, and the largest relative change of the other
-        curvatures.
-        """
+        """Number of axes without a significant rise, and the largest relative change of the other curvatures."""
         even = 0.5 * (self.values[0] + self.values[1]) - baseline.value
         outer, inner = even[: self.star.checks], even[self.star.size :] / INNER**2
         size = np.maximum(np.abs(outer), np.abs(inner))
@@ -170,16 +166,12 @@ class Probe:
 
     @property
     def relative(self) -> Array:
-        """The whitened Hessian (k, k) in units in which 1 is a rise of f by delta at one radius; they do not depend on
-        the radius.
-        """
+        """The whitened Hessian (k, k); 1 means that f rises by delta at one radius."""
         return self.fit.matrix / (2.0 * self.delta)
 
     @property
     def scatter(self) -> float:
-        """Variance of a value about the quadratic: noise and rounding, or without noise the lack of fit if that is
-        larger.
-        """
+        """Variance of a value about the quadratic: noise and rounding; without noise at least the lack of fit."""
         change = self.fit.lack_of_fit.change
         bent = 0.0 if self.baseline.is_noisy or not change.size else np.square(BIAS) * np.mean(np.square(change))
         return max(self._scatter(*self.fit.even), float(bent))
@@ -247,9 +239,7 @@ class Probe:
 
 
 def measure_baseline(objective: Objective, frame: Frame, known: float, noise: float | None) -> Baseline:
-    """Evaluate the centre and estimate the noise; there is none if the `known` value, or the first new one, is
-    reproduced.
-    """
+    """Evaluate the centre and estimate the noise: 0 if the `known` value or the first new one is reproduced."""
     tuning, values = objective.tuning, objective.centre(frame)
     if noise is None and values[0] != known:
         values = np.append(values, objective.centre(frame))
@@ -344,9 +334,7 @@ def _stretch_factors(rises: Array, delta: float, clear: float, tuning: Tuning, b
 
 
 def choose_scale(objective: Objective, axes: Axes, baseline: Baseline) -> Axes:
-    """The axes at the scale where f is closest to quadratic: narrower ones are tried while that helps, then wider
-    ones.
-    """
+    """The axes at the scale where f is closest to quadratic; narrower ones are tried first, then wider ones."""
     best, size, tuning = axes, axes.frame.size, baseline.tuning
     for _ in range(tuning.max_narrower):
         if (

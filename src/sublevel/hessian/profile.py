@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sublevel.engine.arrays import Array
 from sublevel.evaluation.evaluators import evaluate_all
 from sublevel.hessian.calls import ObjectiveCalls
+from sublevel.hessian.estimate import Estimate
+from sublevel.hessian.report import main_parts
 from sublevel.summaries import counted
 from sublevel.validation import as_numbers, as_positive, short_repr
 
@@ -35,12 +37,11 @@ class Profile:
 
     def __str__(self) -> str:
         """A line for each direction."""
-        lines = [f"rise of f / rise of the quadratic, at steps of which one makes it rise by {self.unit:.3g}"]
-        lines.append(
-            " ".join(
-                [" " * 9, *(f"{step:+8.3g}" for step in self.steps), "  holds within", f"{100 * self.tolerance:.3g} %"]
-            )
-        )
+        steps = " ".join(f"{step:+8.3g}" for step in self.steps)
+        lines = [
+            f"rise of f / rise of the quadratic, at steps of which one makes it rise by {self.unit:.3g}",
+            f"{' ' * 9} {steps}   holds within {100 * self.tolerance:.3g} %",
+        ]
         for i, (row, (left, right)) in enumerate(zip(self.ratios, self.holds, strict=True)):
             span = f"from {-left:+.3g} to {right:+.3g}" if left or right else "nowhere"
             lines.append(" ".join([f"{i + 1:>9}", *(f"{ratio:8.3f}" for ratio in row), f"  {span}  {self.mainly[i]}"]))
@@ -48,33 +49,29 @@ class Profile:
 
     def __repr__(self) -> str:
         """One line."""
-        return (
-            f"Profile({counted(len(self.mainly), 'direction')}, {counted(self.steps.size, 'step')}, {self.nfev} "
-            f"evaluations)"
-        )
+        directions, steps = counted(len(self.mainly), "direction"), counted(self.steps.size, "step")
+        return f"Profile({directions}, {steps}, {self.nfev} evaluations)"
 
 
-def evaluate_profile(
-    found: Any, calls: ObjectiveCalls, steps: Any, tolerance: float, mainly: tuple[str, ...]
-) -> Profile:
+def evaluate_profile(found: Estimate, calls: ObjectiveCalls, steps: ArrayLike, tolerance: float) -> Profile:
     """The profile of a curvature; ratios are NaN along directions in which f does not rise."""
     at, tolerance = _both_sides(steps), as_positive("tolerance", tolerance)
     unit = found.unit_rise
     with np.errstate(invalid="ignore", divide="ignore"):
         lengths = np.sqrt(2.0 * unit / np.where(found.curvatures > 0, found.curvatures, np.nan))
-    points = found.shift(
-        np.where(np.isnan(lengths), 0.0, lengths)[:, None, None] * at[:, None] * found.directions.T[:, None, :]
-    )
+    offsets = np.nan_to_num(lengths, posinf=np.inf)[:, None, None] * at[:, None]
+    points = found.shift(offsets * found.directions.T[:, None, :])
     inside = np.all((points >= found.box[0]) & (points <= found.box[1]), axis=-1) & ~np.isnan(lengths)[:, None]
     values = np.full(inside.shape, np.nan)
     requested = points[inside]
     with calls.open() as evaluate:
         values[inside] = evaluate_all(evaluate, requested) if len(requested) else []
     ratios = (values - found.fun) / (unit * np.square(at))
+    mainly = tuple(main_parts(found, i) for i in range(len(lengths)))
     return Profile(at, unit, values, ratios, _holds(at, ratios, tolerance), tolerance, len(requested), mainly)
 
 
-def _both_sides(steps: Any) -> Array:
+def _both_sides(steps: ArrayLike) -> Array:
     """Steps to both sides (2m,), ascending."""
     positive = np.unique(as_numbers("steps", steps))
     if not np.all(positive > 0):

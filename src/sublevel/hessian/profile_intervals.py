@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from sublevel.evaluation.failures import Failures
 from sublevel.hessian.calls import ObjectiveCalls, failure_findings
 from sublevel.hessian.frame import in_search_units
 from sublevel.hessian.profile_path import Chart, End, Line, Target, climb
-from sublevel.hessian.report import WIDTH
+from sublevel.hessian.report import problem_lines
 from sublevel.hessian.tuning import ProfileTuning
 from sublevel.plots import curvature
 from sublevel.run.diagnosis import Finding
@@ -31,8 +30,7 @@ HARMLESS = frozenset({"at_bound", "failures"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProfileIntervals:
-    """Profile-likelihood intervals of d variables: the values at which f, minimised over the others, has risen by
-    `rise`.
+    """Profile-likelihood intervals of d variables: where f, minimised over the other variables, has risen by `rise`.
 
     Attributes
     ----------
@@ -81,17 +79,11 @@ class ProfileIntervals:
         rows = [["variable", "value", "− error", "+ error", f"{100 * self.level:.4g} % profile interval"]]
         for i in np.flatnonzero(np.isfinite(self.deviations)):
             (low, high), x = self.intervals[i], self.x[i]
-            ends = (
-                f"[{low:.6g}{' (bound)' * bool(self.at_bound[i, 0])}, "
-                f"{high:.6g}{' (bound)' * bool(self.at_bound[i, 1])}]"
-            )
+            notes = [" (bound)" if is_bound else "" for is_bound in self.at_bound[i]]
+            ends = f"[{low:.6g}{notes[0]}, {high:.6g}{notes[1]}]"
             rows.append([self.names[i], f"{x:.7g}", f"{x - low:.4g}", f"{high - x:.4g}", ends])
-        notes = [
-            line
-            for problem in self.problems
-            for line in textwrap.wrap(str(problem), WIDTH, initial_indent="  ", subsequent_indent="    ")
-        ]
-        return "\n".join([*aligned(rows), f"f rises by {self.rise:.4g} at the ends; {self.nfev} evaluations", *notes])
+        rise = f"f rises by {self.rise:.4g} at the ends; {self.nfev} evaluations"
+        return "\n".join([*aligned(rows), rise, *problem_lines(self.problems)])
 
     def __repr__(self) -> str:
         """One line."""
@@ -169,9 +161,7 @@ def _chart(found: Any, tuning: ProfileTuning) -> Chart:
 
 
 def _root(found: Any, chart: Chart, values: _Values) -> Array:
-    """A root (m, m) of the covariance in offsets: that of the curvature, and for variables at a bound the scale at
-    which f rises.
-    """
+    """A root (m, m) of the covariance in offsets; for variables at a bound, the scale at which f rises."""
     free = found.free[chart.moving]
     inverse = found.hess_inv[np.ix_(chart.moving[free], chart.moving[free])]
     if not np.isfinite(inverse).all() or not np.all(np.diagonal(inverse) > 0):
@@ -265,9 +255,7 @@ class _Values:
 
 
 def _run_in_lockstep(climbs: dict[K, Generator[Array, Array, Any]], values: _Values) -> dict[K, Any]:
-    """Run generators of offsets with their requests evaluated together, and return their results; those beyond the
-    budget are closed.
-    """
+    """Run generators of offsets together and return their results; those beyond the budget are closed."""
     ends, requests = dict[K, Any](), {key: next(one) for key, one in climbs.items()}
     while requests:
         paid = dict[K, Array]()

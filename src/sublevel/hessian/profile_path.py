@@ -23,9 +23,7 @@ from sublevel.run.search_space import shift_where
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Offsets o (..., m) of the m variables that are not fixed, from the minimum: x + o, or x·exp(o) for log-scaled
-    ones.
-    """
+    """Offsets o (..., m) of the m variables that are not fixed: x + o, or x·exp(o) for log-scaled ones."""
 
     x: Array  # (d,), the minimum
     is_log: NDArray[np.bool_]  # (d,)
@@ -337,9 +335,7 @@ def _inner_move(line: Line, spot: Spot, step: Array, gain: float) -> Generator[A
 
 
 def _measure_gradient(line: Line, spot: Spot, inner: InnerModel) -> Generator[Array, Array, InnerModel]:
-    """Measure dF/dw (m − 1,) at a spot by differences along directions that are orthonormal in w, and update the
-    model.
-    """
+    """Measure dF/dw (m − 1,) by differences along directions that are orthonormal in w, and update the model."""
     if not spot.w.size:
         return inner
     chart, others, feasible = line.chart, line.others, inner.tuning.feasible * inner.length
@@ -365,9 +361,7 @@ def _measure_gradient(line: Line, spot: Spot, inner: InnerModel) -> Generator[Ar
 
 
 def _couples(line: Line, spot: Spot, columns: Array, rises: Array, lengths: Array) -> Generator[Array, Array, Array]:
-    """Mixed second differences (k, k) of F along columns (k, k), 0 on the diagonal and where the bounds do not allow
-    them.
-    """
+    """Mixed second differences (k, k) of F along columns (k, k), 0 on the diagonal and outside the bounds."""
     steps, o = lengths[0] * columns, line.offsets(spot.t, spot.w)
     i, j = np.triu_indices(lengths.shape[1], 1)
     points = np.repeat(o[None], i.size, axis=0)
@@ -430,9 +424,7 @@ def _columns(root: Array, at_bounds: NDArray[np.bool_]) -> Array:
 
 
 def _rooms(steps: Array, room_up: Array, room_down: Array) -> tuple[Array, Array]:
-    """The fraction (k,), at most 1, of each step (a column of k, k), and of the opposite one, that stays within the
-    bounds.
-    """
+    """The fractions (k,), at most 1, of each step (a column of k, k) and of its opposite that are within the bounds."""
     with np.errstate(divide="ignore", invalid="ignore"):
         up, down = room_up[:, None] / np.abs(steps), room_down[:, None] / np.abs(steps)
     plus = np.min(np.where(steps > 0, up, np.where(steps < 0, down, np.inf)), axis=0)
@@ -441,9 +433,7 @@ def _rooms(steps: Array, room_up: Array, room_down: Array) -> tuple[Array, Array
 
 
 def _update_model(inner: InnerModel, spot: Spot, gradient: Array) -> Array:
-    """The damped BFGS update of the Hessian in w; along t, w and the gradient are assumed to grow like t², due to cubic
-    terms.
-    """
+    """The damped BFGS update of the Hessian in w; along t, cubic terms let w and the gradient grow like t²."""
     old, model, damping = inner.spot, inner.model, inner.tuning.damping
     if old is None or inner.is_other_t:
         return model

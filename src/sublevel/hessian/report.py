@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
-from typing import Any
+from collections.abc import Iterable
+from textwrap import TextWrapper
 
 import numpy as np
 
 from sublevel.engine.arrays import Array
+from sublevel.hessian.estimate import Estimate
+from sublevel.run.diagnosis import Finding
 from sublevel.summaries import Summary, aligned, counted, listed
 
 WIDTH = 110
@@ -21,28 +23,28 @@ MEANING = {
 }
 
 
-def summary(found: Any) -> str:
+def summary(found: Estimate) -> str:
     """One page of text: parameters, spectrum, correlations and warnings."""
-    parts = [_head(found), aligned(parameter_rows(found)), _spectrum(found), _correlations(found), _problems(found)]
+    warnings = ["warnings", *problem_lines(found.problems)] if found.problems else ["no warnings"]
+    parts = [_head(found), aligned(parameter_rows(found)), _spectrum(found), _correlations(found), warnings]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def deviations(found: Any) -> Array:
+def deviations(found: Estimate) -> Array:
     """The numbers after ± (d,): standard deviations of the parameters if f has a kind, else those of `hess_inv`."""
     with np.errstate(invalid="ignore"):
         return np.sqrt(np.diagonal(found.covariance if found.kind else found.hess_inv))
 
 
-def main_parts(found: Any, direction: int, most: int = 3) -> str:
+def main_parts(found: Estimate, direction: int, most: int = 3) -> str:
     """The largest components of a principal direction."""
     parts = found.directions[:, direction]
     order = [i for i in np.argsort(-np.abs(parts), kind="stable")[:most] if abs(parts[i]) > 0.1]
-    return " ".join(f"{parts[i]:+.2f}·{found.names[i]}" for i in order) + (
-        " …" if np.count_nonzero(np.abs(parts) > 0.1) > most else ""
-    )
+    rest = " …" if np.count_nonzero(np.abs(parts) > 0.1) > most else ""
+    return " ".join(f"{parts[i]:+.2f}·{found.names[i]}" for i in order) + rest
 
 
-def strongest_pairs(found: Any) -> list[tuple[int, int]]:
+def strongest_pairs(found: Estimate) -> list[tuple[int, int]]:
     """Pairs of free variables, the most correlated first."""
     matrix = np.abs(np.nan_to_num(found.correlation))
     i, j = np.triu_indices(len(matrix), 1)
@@ -50,7 +52,7 @@ def strongest_pairs(found: Any) -> list[tuple[int, int]]:
     return [(int(i[k]), int(j[k])) for k in order if found.free[i[k]] and found.free[j[k]] and matrix[i[k], j[k]] > 0]
 
 
-def _head(found: Any) -> list[str]:
+def _head(found: Estimate) -> list[str]:
     return [
         f"minimum  f = {found.fun:.10g}",
         f"region   f rises by {found.delta_f:.3g}; residual scatter {found.noise:.2g}; {found.nfev} evaluations",
@@ -58,19 +60,17 @@ def _head(found: Any) -> list[str]:
     ]
 
 
-def short_summary(found: Any) -> Summary:
+def short_summary(found: Estimate) -> Summary:
     """The minimum and its errors."""
     what = f"{counted(found.free.size, 'variable')}, {int(np.count_nonzero(found.free))} free, {found.nfev} evaluations"
     facts = {"fun": f"{found.fun:.10g}", "errors": MEANING[found.kind], "success": str(found.success)}
     return Summary(f"Curvature: {what}", facts, parameter_rows(found), [str(problem) for problem in found.problems])
 
 
-def parameter_rows(found: Any) -> list[list[str]]:
-    """A header and a row for each variable: name, value, error, interval; with many variables, the first and the last
-    ones.
-    """
+def parameter_rows(found: Estimate) -> list[list[str]]:
+    """A header and a row for each variable: name, value, error, interval; long tables are abbreviated."""
     errors = deviations(found)
-    intervals = found.intervals() if found.kind else None
+    intervals = found.wald_intervals() if found.kind else None
     rows = [["variable", "value", "± error", "95 % interval" if found.kind else ""]]
     for i in listed(found.free.size):
         if i is None:
@@ -83,37 +83,35 @@ def parameter_rows(found: Any) -> list[list[str]]:
     return rows
 
 
-def _spectrum(found: Any) -> list[str]:
+def _spectrum(found: Estimate) -> list[str]:
     rows = [["direction", "curvature", "± error", "mainly"]]
     last = found.curvatures.size - 1
     for i in listed(found.curvatures.size):
         if i is None:
             rows.append(["…", "", "", ""])
         else:
-            name = f"{i + 1}" + (" (stiff)" if i == 0 and last else " (sloppy)" if i == last and last else "")
+            name = f"{i + 1}" + (last > 0) * (" (stiff)" if i == 0 else " (sloppy)" if i == last else "")
             rows.append([name, f"{found.curvatures[i]:.5g}", f"{found.curvatures_error[i]:.2g}", main_parts(found, i)])
     return aligned(rows) if last >= 0 else []
 
 
-def _correlations(found: Any) -> list[str]:
+def _correlations(found: Estimate) -> list[str]:
     free = np.flatnonzero(found.free)
     if free.size < 2:
         return []
     if free.size > MATRIX:
-        pairs = [
-            f"{found.names[i]} {found.names[j]} {found.correlation[i, j]:+.3f}" for i, j in strongest_pairs(found)[:6]
+        pairs, names = strongest_pairs(found)[:6], found.names
+        return [
+            "strongest correlations",
+            *(f"  {names[i]} {names[j]} {found.correlation[i, j]:+.3f}" for i, j in pairs),
         ]
-        return ["strongest correlations", *(f"  {pair}" for pair in pairs)]
     matrix = found.correlation[np.ix_(free, free)]
     rows = [["correlation", *(found.names[i] for i in free)]]
     rows += [[found.names[i], *(f"{number:+.3f}" for number in row)] for i, row in zip(free, matrix, strict=True)]
     return aligned(rows)
 
 
-def _problems(found: Any) -> list[str]:
-    if not found.problems:
-        return ["no warnings"]
-    lines = ["warnings"]
-    for problem in found.problems:
-        lines += textwrap.wrap(str(problem), WIDTH, initial_indent="  ", subsequent_indent="    ")
-    return lines
+def problem_lines(problems: Iterable[Finding]) -> list[str]:
+    """Findings as indented and wrapped lines."""
+    wrapper = TextWrapper(WIDTH, initial_indent="  ", subsequent_indent="    ")
+    return [line for problem in problems for line in wrapper.wrap(str(problem))]

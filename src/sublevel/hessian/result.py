@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
+from numpy.typing import ArrayLike
 
 from sublevel.engine.arrays import Array
 from sublevel.evaluation.failures import OnError
 from sublevel.hessian import report
-from sublevel.hessian.calls import ObjectiveCalls, resolve_calls
+from sublevel.hessian.calls import resolve_calls
+from sublevel.hessian.estimate import Estimate
 from sublevel.hessian.profile import STEPS, Profile, evaluate_profile
 from sublevel.hessian.profile_intervals import ProfileIntervals, profile_intervals
 from sublevel.plots import curvature
-from sublevel.run.diagnosis import Finding
-from sublevel.run.search_space import shift_where
+from sublevel.run.arguments import FileName, Workers
 from sublevel.validation import as_budget, short_repr
 
-HARMLESS = frozenset({"at_bound", "better_point", "failures"})
-"""Findings that do not affect the numbers of the free variables."""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curvature:
+class Curvature(Estimate):
     """A minimum and its curvature, with errors. Of d variables k are free (neither fixed nor at a bound).
 
     Entries of variables that are not free are NaN in `hessian`, `gradient` and their errors, and 0 in `hess_inv` and
@@ -71,60 +69,8 @@ class Curvature:
         Names of the variables.
     """
 
-    x: Array
-    fun: float
-    centre: Array
-    gradient: Array
-    gradient_error: Array
-    hessian: Array
-    hessian_error: Array
-    hess_inv: Array
-    hess_inv_error: Array
-    curvatures: Array
-    curvatures_error: Array
-    directions: Array
-    free: NDArray[np.bool_]
-    delta_f: float
-    noise: float
-    dof: int
-    lack: float
-    nfev: int
-    kind: str | None = None
-    n_residuals: int | None = None
-    problems: tuple[Finding, ...] = ()
-    names: tuple[str, ...] = ()
-    box: tuple[Array, Array] = (np.array(-np.inf), np.array(np.inf))  # (d,) each
-    is_log: NDArray[np.bool_] = field(default_factory=lambda: np.array(False))  # (d,), log-scaled variables
-    is_noisy: bool = False  # whether f returned different values at the same point
-    calls: ObjectiveCalls | None = field(default=None, repr=False)  # how to evaluate f; None after pickling
-
-    @property
-    def success(self) -> bool:
-        """Whether `hess_inv` can be trusted: no problem affects it."""
-        return not {problem.name for problem in self.problems} - HARMLESS
-
-    @property
-    def correlation(self) -> Array:
-        """Correlations (d, d) of the variables in `hess_inv`; 0 for variables that are not free, 1 on the diagonal."""
-        deviations = np.sqrt(np.diagonal(self.hess_inv))
-        safe = np.where(deviations == 0, 1.0, deviations)
-        matrix = self.hess_inv / safe / safe[:, None]
-        np.fill_diagonal(matrix, np.where(np.isnan(deviations), np.nan, 1.0))
-        return matrix
-
-    @property
-    def covariance(self) -> Array:
-        """Covariance (d, d) of the fitted parameters, 0 for variables that are not free."""
-        return self._variance * self.hess_inv
-
-    @property
-    def stderr(self) -> Array:
-        """Standard deviations (d,) of the fitted parameters."""
-        with np.errstate(invalid="ignore"):
-            return np.sqrt(np.diagonal(self.covariance))
-
     def intervals(
-        self, level: float = 0.95, method: str = "hessian", fun: Callable[..., Any] | None = None, **settings: Any
+        self, level: float = 0.95, method: str = "hessian", fun: Callable[..., object] | None = None, **settings: Any
     ) -> Array:
         """Confidence intervals of the parameters.
 
@@ -152,31 +98,25 @@ class Curvature:
         if method != "hessian":
             raise ValueError(f'`method` must be "hessian" or "profile", got {short_repr(method)}.')
         if fun is not None or settings:
-            raise ValueError(
-                '`fun` and evaluation settings are only valid with method="profile"; method="hessian" evaluates '
-                "nothing."
-            )
-        quantile = self._quantile(level)
-        return np.stack([self.shift(sign * quantile * self.stderr) for sign in (-1.0, 1.0)], axis=-1)
+            raise ValueError('`fun` and evaluation settings are only valid with method="profile".')
+        return self.wald_intervals(level)
 
     def profile_intervals(
         self,
         level: float = 0.95,
-        fun: Callable[..., Any] | None = None,
+        fun: Callable[..., object] | None = None,
         *,
-        variables: Any = None,
+        variables: str | int | Iterable[str | int] | None = None,
         maxfevals: float | None = None,
-        args: tuple[Any, ...] | None = None,
+        args: object = None,
         vectorized: bool | None = None,
-        workers: int | Callable[..., Any] | None = None,
+        workers: Workers | None = None,
         timeout: float | None = None,
         on_error: OnError | None = None,
     ) -> ProfileIntervals:
-        """Profile-likelihood intervals: the values at which f, minimised over the other variables, has risen to the
-        confidence level.
+        """Profile-likelihood intervals: where f, minimised over the other variables, rises to the confidence level.
 
-        They do not assume a quadratic, may be asymmetric, and do not depend on the scale of a variable. The curvature
-        is the first guess.
+        They do not assume a quadratic, may be asymmetric, and do not depend on the scale of a variable.
 
         Parameters
         ----------
@@ -211,48 +151,15 @@ class Curvature:
         budget = np.inf if maxfevals is None else as_budget("maxfevals", maxfevals)
         return profile_intervals(self, quantile, level, calls, variables, budget)
 
-    def _quantile(self, level: float) -> float:
-        """Half-width of an interval in standard deviations."""
-        if not 0 < level < 1:
-            raise ValueError(f"`level` must lie between 0 and 1, got {level!r}. 0.95 gives 95 % intervals.")
-        return float(
-            ndtri(0.5 + 0.5 * level) if self.n_residuals is None else stdtrit(self._residual_dof, 0.5 + 0.5 * level)
-        )
-
-    def shift(self, steps: Array) -> Array:
-        """Points (..., d) at steps (..., d) from `x`; log-scaled variables are shifted in ln x and stay positive."""
-        return shift_where(self.is_log, self.x, steps / np.where(self.is_log, self.x, 1.0))
-
-    @property
-    def _residual_dof(self) -> int:
-        return (self.n_residuals or 0) - int(np.count_nonzero(self.free))
-
-    @property
-    def _variance(self) -> float:
-        """Factor between `hess_inv` and the covariance of the parameters."""
-        if self.kind == "nll":
-            return 1.0
-        if self.kind == "least_squares":
-            return 2.0 * self.fun / self._residual_dof
-        raise ValueError(
-            'standard errors depend on what f is: pass kind="nll" to `curvature` for a negative log-likelihood, or '
-            'kind="least_squares" and n_residuals=n for a sum of n squared residuals. `hess_inv` does not need it.'
-        )
-
-    @property
-    def unit_rise(self) -> float:
-        """The rise of f at one standard deviation if f has a kind, else `delta_f`."""
-        return self.delta_f if self.kind is None else 0.5 * self._variance
-
     def profile(
         self,
-        fun: Callable[..., Any] | None = None,
+        fun: Callable[..., object] | None = None,
         *,
-        steps: Any = STEPS,
+        steps: ArrayLike = STEPS,
         tolerance: float = 0.1,
-        args: tuple[Any, ...] | None = None,
+        args: object = None,
         vectorized: bool | None = None,
-        workers: int | Callable[..., Any] | None = None,
+        workers: Workers | None = None,
         timeout: float | None = None,
         on_error: OnError | None = None,
     ) -> Profile:
@@ -276,14 +183,13 @@ class Curvature:
         calls = resolve_calls(
             self.calls, fun, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error
         )
-        mainly = tuple(report.main_parts(self, i) for i in range(self.curvatures.size))
-        return evaluate_profile(self, calls, steps, tolerance, mainly)
+        return evaluate_profile(self, calls, steps, tolerance)
 
     def summary(self) -> str:
         """One page of text: parameters, spectrum, correlations and warnings."""
         return report.summary(self)
 
-    def plot(self, file: str | Path | None = None) -> Any:
+    def plot(self, file: FileName | None = None) -> Figure:
         """Draw parameters, spectrum, correlations and confidence ellipses.
 
         Parameters

@@ -1,6 +1,4 @@
-"""Numbers that were chosen, not derived: the tunables of `curvature` and of profile intervals, which tests can
-replace.
-"""
+"""Tunables of `curvature` and of profile intervals: numbers that were chosen, not derived."""
 
 from __future__ import annotations
 
@@ -9,9 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Tunables of `curvature`. A radius is the distance from the centre, in the whitened frame, at which f rises by
-    `delta_f`.
-    """
+    """Tunables of `curvature`. A radius is the distance in the whitened frame at which f rises by `delta_f`."""
 
     # The frame that a search has learned
     axis_rounding: float = 1e-5
@@ -95,29 +91,23 @@ class Tuning:
     max_radius: float = 4.0
     """Largest radius, in units of that at which f rises by `noise_signal` times the noise."""
     term_ratio: float = 1.6
-    """γ/β² of log cosh, the logistic likelihood of one datum: 1 − r²/6 + 2r⁴/45. A geometric series has 1, a cosine
-    0.4, a quartic 0.
-    """
+    """γ/β² of log cosh, the logistic likelihood of one datum; a geometric series has 1, a cosine 0.4, a quartic 0."""
     flat: float = 0.01
     """Ratio to the largest curvature below which a relative change of a curvature is not reported."""
     max_moves: int = 4
     """How often the centre is moved to the minimum at most."""
     min_rounds_left: int = 4
-    """Rounds that must be affordable for another radius to be tried: that one, a pair around the minimum, and one more.
-    """
+    """Rounds left for which another radius is tried: that one, a pair around the minimum, and one more."""
 
     # Findings
     sure: float = 3.0
-    """A curvature differs from 0 if it is so many standard errors away, and 2√k: eigenvalues of pure noise reach that
-    far (Wigner 1955).
-    """
+    """A curvature differs from 0 if it exceeds so many standard errors, and 2√k (eigenvalues of noise, Wigner 1955)."""
     negligible: float = 1e-8
     """Ratio to the largest whitened curvature below which a curvature counts as 0."""
     too_noisy: float = 0.2
     """Typical relative error of a curvature from which noise is reported."""
     not_quadratic: float = 0.1
-    """Relative change of a curvature between half the radius and the radius from which f is reported as not quadratic.
-    """
+    """Relative change of a curvature, between half the radius and the radius, from which f is not quadratic."""
     hidden_change: float = 0.5
     """Relative change of a curvature that noise must not hide."""
     trusted_radius: float = 1.5
@@ -125,9 +115,7 @@ class Tuning:
     unknown_share: float = 0.01
     """A variance is undefined if a direction without curvature may add more than this fraction to it."""
     lower: float = 0.01
-    """Fraction of `delta_f` by which a value must be lower to be reported: the minimum is then a tenth of a radius
-    away.
-    """
+    """Fraction of `delta_f` by which a reported value must be lower: the minimum is a tenth of a radius away."""
     far: float = 0.5
     """Under noise: distance in radii from which the minimum of the quadratic is evaluated."""
     missed: float = 0.5
@@ -158,9 +146,7 @@ class ProfileTuning:
     max_steps: int = 40
     """Gradients of one end at most."""
     accuracy: float = 0.02
-    """Fraction of the target that the other variables may still gain, and by which F may miss it, when the end is taken
-    from the secant.
-    """
+    """Fraction of the target that the others may still gain, or F may miss, when the secant gives the end."""
     hasty_steps: int = 8
     """Gradients after which the model of the other variables is measured by differences."""
     near: float = 0.2

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,14 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import Family
 from sublevel.plots.style import CIRCLE, FAINT, ORANGE, short_name
+from sublevel.run.arguments import Objective
 from sublevel.run.history import History
 from sublevel.run.search_space import exp_where, log_where
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import BoundaryNorm
+    from matplotlib.lines import Line2D
 
 FINEST = 69
 """Points of the finest grid in each direction; the coarser grids use every second and every fourth of them."""
@@ -35,14 +41,12 @@ def choose_snapshots(count: int, frames: int) -> NDArray[np.int_]:
 
 
 class Plane:
-    """The plane of two variables through a point, with the search distribution. Log-scaled variables are shown as
-    logarithms.
-    """
+    """The plane of two variables through a point. Log-scaled variables are shown as logarithms."""
 
     def __init__(
         self,
         history: History,
-        fun: Callable[[Array], Any] | None,
+        fun: Objective | None,
         through: Array,
         variables: tuple[int, int],
         vectorized: bool,
@@ -63,7 +67,7 @@ class Plane:
         self.means = log_where(history.is_log, self.trace.mean)[:, self.pair]  # (s, 2)
         names = history.names
         self.names = [short_name(names[i]) for i in self.pair]
-        self.visible: list[Any] = []
+        self.visible: list[Line2D] = []
         self.cache: dict[bytes, Array] = {}  # values in views
         self.stride: int | None = None  # of the grids; None until the time of an evaluation is known
 
@@ -87,13 +91,11 @@ class Plane:
         return self.view(self.means[index], 1.6 * np.ptp(self.ellipse(index, 1.0), axis=1))
 
     def view(self, middle: Array, reach: Array) -> Array:
-        """Limits (2, 2) at least `reach` from the middle (2,), with the proportions of the initial standard
-        deviations.
-        """
+        """Limits (2, 2) at least `reach` from the middle (2,), in proportion to the initial standard deviations."""
         initial = self.trace.deviations[0][self.searched]
         return middle[:, None] + np.max(reach / initial) * initial[:, None] * [-1, 1]
 
-    def show_contours(self, axis: Any, ends: Array) -> None:
+    def show_contours(self, axis: Axes, ends: Array) -> None:
         """Contour lines at ranks of the values in the view."""
         axis.set(xlim=ends[0], ylim=ends[1], box_aspect=1)
         if self.fun is None:
@@ -114,9 +116,7 @@ class Plane:
         axis.contour(across[::stride], up[::stride], ranks, levels=levels, colors=FAINT, linewidths=0.5)
 
     def values(self, across: Array, up: Array) -> Array:
-        """Values (m, n) on every, every second or every fourth point of the grid, NaN outside the bounds; each view is
-        evaluated once.
-        """
+        """Values (m, n) on the grid or a coarser one, NaN outside the bounds; each view is evaluated once."""
         view = across.tobytes() + up.tobytes()
         if view not in self.cache:
             values = np.full((up.size, across.size), np.nan)
@@ -145,7 +145,7 @@ class Plane:
             chunks = np.array_split(places, -(-len(places) * self.through.size // MOST_NUMBERS))
             values[wanted] = np.concatenate([self._values_at(chunk, self.fun) for chunk in chunks])
 
-    def _values_at(self, places: Array, fun: Callable[[Array], Any]) -> Array:
+    def _values_at(self, places: Array, fun: Objective) -> Array:
         """Values (n,) at points (n, 2) of the plane, NaN outside the bounds."""
         grid = np.tile(self.through, (len(places), 1))
         grid[:, self.pair] = places
@@ -162,7 +162,7 @@ class Plane:
         possible = np.isfinite(points) & (points >= lower) & (points <= upper) & ((points > 0) | ~self.history.is_log)
         return np.all(possible, axis=1)
 
-    def draw(self, axes: Any, index: int) -> None:
+    def draw(self, axes: Sequence[Axes], index: int) -> None:
         """Draw one frame."""
         for artist in self.visible:
             artist.remove()
@@ -207,7 +207,7 @@ def _refine(across: Array, up: Array, ranks: Array, finer_across: Array, finer_u
     return np.clip(RectBivariateSpline(up, across, ranks)(finer_up, finer_across), 0.0, 1.0)
 
 
-def _by_rank(levels: Array) -> Any:
+def _by_rank(levels: Array) -> BoundaryNorm:
     from matplotlib.colors import BoundaryNorm
 
     return BoundaryNorm(levels, 256)

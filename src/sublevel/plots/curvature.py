@@ -3,29 +3,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sublevel.engine.arrays import Array
+from sublevel.hessian.estimate import Estimate
 from sublevel.hessian.report import deviations, main_parts, strongest_pairs
 from sublevel.plots.run import NAMED, matrix_panel
 from sublevel.plots.style import BLUE, CIRCLE, FAINT, INK, ORANGE, Target, label_log, new_figure, short_name, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
 
 PROFILES = 12
 """Largest number of profiles in a figure."""
 ELLIPSES = 4
 """Largest number of ellipses in a figure."""
 LEVELS = ((2.447746830680816, 0.12), (1.5095921854516636, 0.3))
-"""Radii of the ellipses that contain 95 % and 68 % of a two-dimensional normal distribution, √(−2 ln(1 − level)), and
-their opacities.
-"""
+"""Radii √(−2 ln(1 − level)) of the ellipses of 95 % and 68 % of a normal distribution, and their opacities."""
 
 
-def overview(found: Any, file: Target = None) -> Any:
+def overview(found: Estimate, file: Target = None) -> Figure:
     """Draw parameters, stiff-to-sloppy spectrum, correlations and ellipses in one figure, and return it."""
     with new_figure(file, (11.0, 8.2)) as figure:
-        upper, lower = figure.subfigures(2, 1, height_ratios=(0.85, 1.0))
+        upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=(0.85, 1.0))[:, 0]
         parameters, spectrum = upper.subplots(1, 2)
         left, right = lower.subfigures(1, 2)
         correlations = left.subplots()
@@ -39,7 +42,7 @@ def overview(found: Any, file: Target = None) -> Any:
     return figure
 
 
-def _parameters_panel(axis: Any, found: Any) -> None:
+def _parameters_panel(axis: Axes, found: Estimate) -> None:
     """Relative error of each variable."""
     free = np.flatnonzero(found.free)
     errors, x = deviations(found)[free], np.abs(found.x[free])
@@ -53,16 +56,15 @@ def _parameters_panel(axis: Any, found: Any) -> None:
         axis.set_xlim(0.3 * np.nanmin(relative), 3.0 * np.nanmax(relative))
         label_log(axis.xaxis)
     if free.size <= 2 * NAMED:
-        labels = [
-            f"{short_name(found.names[i])} = {found.x[i]:.4g} ± {e:.2g}" for i, e in zip(free, errors, strict=True)
-        ]
+        known = zip([short_name(found.names[i]) for i in free], found.x[free], errors, strict=True)
+        labels = [f"{name} = {value:.4g} ± {error:.2g}" for name, value, error in known]
         axis.set_yticks(rows, labels, color=INK, parse_math=False)
     axis.set_ylim(free.size - 0.5, -0.5)
     axis.grid(False, axis="y")
     axis.set_title("relative error of each variable" if found.kind else "relative distance to a rise of 1/2")
 
 
-def _spectrum_panel(axis: Any, found: Any) -> None:
+def _spectrum_panel(axis: Axes, found: Estimate) -> None:
     """Curvatures from stiff to sloppy, with their standard errors; non-positive ones are marked at the bottom."""
     rank, values = np.arange(1, found.curvatures.size + 1), found.curvatures
     visible = values > 0
@@ -78,23 +80,15 @@ def _spectrum_panel(axis: Any, found: Any) -> None:
         axis.set_xticks(rank)
         for i in {0, rank.size - 1} if visible.any() else set():
             height = values[i] if visible[i] else np.min(values[visible])
-            side = (
-                {"xytext": (8, 4), "ha": "left", "va": "top"}
-                if i == 0
-                else {"xytext": (-8, -4), "ha": "right", "va": "bottom"}
-            )
+            shift, ha, va = ((8, 4), "left", "top") if i == 0 else ((-8, -4), "right", "bottom")
             parts = main_parts(found, i, 2).replace(" +", "\n+").replace(" -", "\n-")
-            axis.annotate(
-                parts, (rank[i], height), textcoords="offset points", fontsize=8, color=FAINT, parse_math=False, **side
-            )
-    axis.set(
-        xlabel="principal direction, stiff to sloppy",
-        title="curvature along the principal directions",
-        xlim=(0.4, rank.size + 0.6),
-    )
+            text = axis.annotate(parts, (rank[i], height), shift, textcoords="offset points", ha=ha, va=va)
+            text.set(fontsize=8, color=FAINT, parse_math=False)
+    axis.set(xlabel="principal direction, stiff to sloppy", xlim=(0.4, rank.size + 0.6))
+    axis.set_title("curvature along the principal directions")
 
 
-def _ellipse_panels(figure: Any, found: Any) -> None:
+def _ellipse_panels(figure: SubFigure, found: Estimate) -> None:
     """The most correlated pairs of variables, with the 68 % and 95 % regions."""
     cov = found.covariance if found.kind else found.hess_inv
     pairs = [pair for pair in strongest_pairs(found) if np.isfinite(cov[np.ix_(pair, pair)]).all()][:ELLIPSES]
@@ -115,12 +109,11 @@ def _ellipse_panels(figure: Any, found: Any) -> None:
         axis.set_label("ellipse")
         axis.locator_params(nbins=4)
         axis.tick_params(labelsize=8, colors=FAINT)
-    figure.suptitle(
-        "68 % and 95 % regions" if found.kind else "rise of 1.14 and of 3", x=0.02, ha="left", fontsize=10.5
-    )
+    title = "68 % and 95 % regions" if found.kind else "rise of 1.14 and of 3"
+    figure.suptitle(title, x=0.02, ha="left", fontsize=10.5)
 
 
-def profiles(found: Any, file: Target = None) -> Any:
+def profiles(found: Any, file: Target = None) -> Figure:
     """Draw the profile of each variable that has an interval, and the parabola of the Hessian; return the figure."""
     visible = np.flatnonzero(np.isfinite(found.deviations))[:PROFILES]
     columns = min(3, max(visible.size, 1))
@@ -137,7 +130,7 @@ def profiles(found: Any, file: Target = None) -> Any:
     return figure
 
 
-def _profile_panel(axis: Any, found: Any, i: int) -> None:
+def _profile_panel(axis: Axes, found: Any, i: int) -> None:
     """f minimised over the other variables (a curve through the evaluated points), the parabola, and the interval."""
     from scipy.interpolate import PchipInterpolator
 

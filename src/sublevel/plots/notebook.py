@@ -1,7 +1,5 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-"""A matplotlib Figure that a notebook shows once. Imported only when a figure is made, because it requires
-matplotlib.
-"""
+"""A matplotlib Figure that a notebook shows once. Requires matplotlib, so it is imported on first use."""
 
 from __future__ import annotations
 
@@ -20,8 +18,6 @@ class NotebookFigure(Figure):
     """
 
     def _repr_mimebundle_(self, **_: Any) -> None:
-        """Close the figure in pyplot, as the inline backend would, because it is being shown now. Leaves the showing to
-        IPython.
-        """
+        """Close the figure in pyplot, as the inline backend does, because IPython is about to show it."""
         if "inline" in mpl.get_backend():
             pyplot.close(self)

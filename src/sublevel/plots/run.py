@@ -4,33 +4,26 @@
 from __future__ import annotations
 
 import io
+import os
 import textwrap
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
-from sublevel.plots.style import (
-    BLUE,
-    FAINT,
-    GREEN,
-    GRID,
-    INK,
-    ORANGE,
-    VARIABLES,
-    VIOLET,
-    Target,
-    label_log,
-    new_figure,
-    short_name,
-    tidy,
-)
+from sublevel.plots import style
+from sublevel.plots.style import Colour, Target, label_log, new_figure, short_name, tidy
+from sublevel.run.arguments import FileName, Objective
 from sublevel.run.history import History, Trace
 from sublevel.run.search_space import log_where
+
+if TYPE_CHECKING:
+    from matplotlib.animation import FuncAnimation
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 WIDE = 30
 """Total length of names in a row of horizontal tick labels."""
@@ -52,9 +45,17 @@ PANEL = (4.9, 3.3)
 """Size of a single panel in inches, legible on a phone."""
 
 
-def convergence(run: Any, file: Target = None) -> Any:
-    """Draw four panels against evaluations: values; mean; principal axes, step size and axis ratio; standard
-    deviations.
+class RunLike(Protocol):
+    """A `Result`, or another object with a history and its best point."""
+
+    @property
+    def history(self) -> History: ...
+    @property
+    def x(self) -> Array: ...
+
+
+def convergence(run: RunLike | History, file: Target = None) -> Figure:
+    """Draw values, mean, principal axes with step size and axis ratio, and standard deviations against evaluations.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def convergence(run: Any, file: Target = None) -> Any:
     return figure
 
 
-def panel_images(run: Any, file_format: str = "svg") -> dict[str, bytes]:
+def panel_images(run: RunLike | History, file_format: str = "svg") -> dict[str, bytes]:
     """Draw each panel of `convergence` as a separate figure, for narrow pages. Returns the file contents by label."""
     history, images = _history(run), dict[str, bytes]()
     trace = history.trace()
@@ -90,7 +91,7 @@ def panel_images(run: Any, file_format: str = "svg") -> dict[str, bytes]:
     return images
 
 
-def correlation(run: Any, file: Target = None, file_format: str | None = None) -> Any:
+def correlation(run: RunLike | History, file: Target = None, file_format: str | None = None) -> Figure:
     """Draw the correlations of the variables in the search distribution where the best run ended.
 
     Parameters
@@ -125,54 +126,42 @@ def matrix_size(names: list[str]) -> tuple[float, float]:
     return size + 0.9 + 0.05 * max(letters - 6, 0), size
 
 
-def matrix_panel(axis: Any, matrix: Array, names: list[str], title: str) -> None:
+def matrix_panel(axis: Axes, matrix: Array, names: list[str], title: str) -> None:
     """Draw correlations (k, k) as colours, with names and numbers if there are few variables."""
     places = np.arange(len(names))
-    cells = axis.pcolormesh(
-        places, places, matrix, shading="nearest", cmap="RdBu_r", vmin=-1, vmax=1
-    )  # an image would be rasterised in an SVG
+    # Not an image, which would be rasterised in an SVG
+    cells = axis.pcolormesh(places, places, matrix, shading="nearest", cmap="RdBu_r", vmin=-1, vmax=1)
     axis.invert_yaxis()
     axis.spines[:].set_visible(False)
-    axis.tick_params(length=0, colors=FAINT)
+    axis.tick_params(length=0, colors=style.FAINT)
     if len(names) <= 2 * NAMED:
-        visible = [short_name(name) for name in names]
-        slant = (
-            {"rotation": 90}
-            if len(names) > 6
-            else {"rotation": 30, "ha": "right"}
-            if sum(map(len, visible)) > WIDE
-            else {}
-        )
-        axis.set_xticks(range(len(names)), visible, parse_math=False, **slant)
-        axis.set_yticks(range(len(names)), visible, parse_math=False)
+        labels = [short_name(name) for name in names]
+        is_slanted = len(names) <= 6 and sum(map(len, labels)) > WIDE
+        rotation = 90 if len(names) > 6 else 30 * is_slanted
+        axis.set_xticks(places, labels, parse_math=False, rotation=rotation, ha="right" if is_slanted else "center")
+        axis.set_yticks(places, labels, parse_math=False)
     if len(names) <= NAMED:
         for (row, column), value in np.ndenumerate(matrix):
-            axis.text(
-                column,
-                row,
-                f"{value:.2f}",
-                ha="center",
-                va="center",
-                color="white" if abs(value) > 0.6 else INK,
-                fontsize=8,
-            )
+            colour = "white" if abs(value) > 0.6 else style.INK
+            axis.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=8)
     axis.set_title(title)
     bar = axis.figure.colorbar(cells, ax=axis, fraction=0.046, pad=0.04, ticks=[-1, -0.5, 0, 0.5, 1])
-    bar.solids.set_rasterized(False)
+    if bar.solids is not None:
+        bar.solids.set_rasterized(False)
     bar.outline.set_visible(False)
-    bar.ax.tick_params(colors=FAINT)
+    bar.ax.tick_params(colors=style.FAINT)
 
 
 def animate(
-    fun: Callable[[Array], Any] | None,
-    run: Any,
-    file: str | Path | None = None,
+    fun: Objective | None,
+    run: RunLike | History,
+    file: FileName | None = None,
     *,
     variables: tuple[int, int] = (0, 1),
     vectorized: bool = False,
     frames: int = 60,
     fps: int = 6,
-) -> Any:
+) -> FuncAnimation:
     """Animate the search distribution over contour lines of f, in the plane of two variables through the best point.
 
     There are two views: a fixed one, and one that follows the distribution. Contour lines are equally spaced in rank,
@@ -208,10 +197,9 @@ def animate(
     through = history.trace().mean[-1] if isinstance(run, History) else run.x
     chosen = choose_snapshots(len(history.snapshots), frames)
     plane = Plane(history, fun, through, variables, vectorized, views=len(chosen) + 1)
-    with new_figure(file, (8.4, 4.5), None, save=False) as figure:
-        axes = figure.subplots(
-            1, 2, gridspec_kw={"left": 0.09, "right": 0.99, "bottom": 0.11, "top": 0.92, "wspace": 0.08}
-        )
+    with new_figure(file, (8.4, 4.5), None) as figure:
+        axes = figure.subplots(1, 2)
+        figure.subplots_adjust(0.09, 0.11, 0.99, 0.92, 0.08)
         plane.show_contours(axes[0], plane.whole_view())
 
         def draw(frame: int) -> None:
@@ -219,11 +207,11 @@ def animate(
 
         animation = FuncAnimation(figure, draw, frames=len(chosen), init_func=lambda: None, interval=1000 / fps)
         if file is not None:
-            animation.save(file, writer=PillowWriter(fps=fps), dpi=80)
+            animation.save(os.fspath(file), writer=PillowWriter(fps=fps), dpi=80)
     return animation
 
 
-def _history(run: Any) -> History:
+def _history(run: RunLike | History) -> History:
     return run if isinstance(run, History) else run.history
 
 
@@ -233,10 +221,8 @@ def _free_names(history: History) -> list[str]:
     return [names[i] for i in history.free.tolist()]
 
 
-def _values_panel(axis: Any, history: History, trace: Trace) -> None:
-    """Best value so far and best value of each generation. Labels are values of f even if the axis shows
-    differences.
-    """
+def _values_panel(axis: Axes, history: History, trace: Trace) -> None:
+    """Best value so far and of each generation. Labels are values of f even if the axis shows differences."""
     columns = history.arrays()
     nfev, best, every = columns["nfev"], columns["best"], columns["generation_best"]
     finite = every[np.isfinite(every)]
@@ -246,12 +232,11 @@ def _values_panel(axis: Any, history: History, trace: Trace) -> None:
     bottom = _bottom(finite - floor)
     for run in history.runs:
         rows = _thin_rows(every[run.rows])
-        axis.plot(
-            nfev[run.rows][rows], _clip_to_bottom(every[run.rows][rows] - floor, bottom), color=BLUE, lw=0.6, alpha=0.45
-        )
+        heights = _clip_to_bottom(every[run.rows][rows] - floor, bottom)
+        axis.plot(nfev[run.rows][rows], heights, color=style.BLUE, lw=0.6, alpha=0.45)
     rows = _thin_rows(best)
-    marker = {"marker": "o", "ms": 4} if rows.size == 1 else {}
-    axis.plot(nfev[rows], _clip_to_bottom(best[rows] - floor, bottom), color=BLUE, lw=1.8, label="f", **marker)
+    marker, heights = "o" if rows.size == 1 else "", _clip_to_bottom(best[rows] - floor, bottom)
+    axis.plot(nfev[rows], heights, color=style.BLUE, lw=1.8, label="f", marker=marker, ms=4)
     tidy(axis, log=True)
     if is_plain:
         axis.set_ylabel("f")
@@ -284,7 +269,7 @@ def _thin_rows(values: Array) -> NDArray[np.intp]:
     return np.unique([0, *rows, values.size - 1])
 
 
-def _label_values(axis: Any, lowest: float, bottom: float) -> None:
+def _label_values(axis: Axes, lowest: float, bottom: float) -> None:
     """Label a logarithmic axis of f − lowest with values of f if they have few digits, else with differences."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -309,43 +294,47 @@ def _value_label(lowest: float, difference: float) -> str:
     return f"{value:.{max(1 - order, 0)}f}" if 1e-3 <= abs(value) < 1e6 else f"{value:.{digits}g}"
 
 
-def _mean_panel(axis: Any, history: History, trace: Trace) -> None:
-    names = history.names
-    which = _curves(axis, trace, log_where(history.is_log, trace.mean), names, _colours(len(names)))
+def _mean_panel(axis: Axes, history: History, trace: Trace) -> None:
+    names, means = history.names, log_where(history.is_log, trace.mean)
+    which = _curves(axis, trace, means, names, style.colours(len(names)))
     _finish_panel(axis, trace, "mean of the search" + which)
 
 
-def _axes_panel(axis: Any, history: History, trace: Trace) -> None:
-    """Standard deviations along the principal axes, their geometric mean σ, and the ratio of the longest to the
-    shortest.
-    """
-    which = _curves(axis, trace, trace.axes, [], [VIOLET] * trace.axes.shape[1], log=True, lw=0.9, alpha=0.6)
-    axis.plot([], [], color=VIOLET, lw=0.9, label=f"principal axes{which}")
-    _plot_runs(axis, trace, trace.sigma, color=GREEN, lw=1.8, label="step size σ")
+def _axes_panel(axis: Axes, history: History, trace: Trace) -> None:
+    """Standard deviations along the principal axes, their geometric mean σ, and the longest over the shortest."""
+    which = _curves(axis, trace, trace.axes, [], [style.VIOLET] * trace.axes.shape[1], log=True, lw=0.9, alpha=0.6)
+    axis.plot([], [], color=style.VIOLET, lw=0.9, label=f"principal axes{which}")
+    _plot_runs(axis, trace, trace.sigma, color=style.GREEN, lw=1.8, label="step size σ")
     label_log(axis.yaxis)
     other = axis.twinx()
     other.set_label("axis ratio")
-    _plot_runs(other, trace, trace.axis_ratio, color=ORANGE, lw=1.3, ls=(0, (4, 1.5)), label="axis ratio (right)")
+    _plot_runs(other, trace, trace.axis_ratio, color=style.ORANGE, lw=1.3, ls=(0, (4, 1.5)), label="axis ratio (right)")
     tidy(other, log=True)
     other.grid(False)
-    other.tick_params(axis="y", which="both", colors=ORANGE)
+    other.tick_params(axis="y", which="both", colors=style.ORANGE)
     other.set_ylim(0.9, max(2.0, other.get_ylim()[1]))
     label_log(other.yaxis)
     handles = [*axis.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
-    columns = 2 if which else 3  # in one row, if there is room
-    place = {"loc": "lower left", "bbox_to_anchor": (-0.02, 0.985)}
-    axis.legend(handles=handles, ncols=columns, handlelength=1.4, columnspacing=1.0, fontsize=9, **place)
+    axis.legend(
+        handles=handles,
+        ncols=2 if which else 3,  # in one row, if there is room
+        handlelength=1.4,
+        columnspacing=1.0,
+        fontsize=9,
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 0.985),
+    )
     _finish_panel(axis, trace, "")
 
 
-def _deviations_panel(axis: Any, history: History, trace: Trace) -> None:
-    free, colours = history.free, _colours(len(history.names))  # a variable has the same colour in all panels
+def _deviations_panel(axis: Axes, history: History, trace: Trace) -> None:
+    free, colours = history.free, style.colours(len(history.names))  # a variable has the same colour in all panels
     which = _curves(axis, trace, trace.deviations, _free_names(history), [colours[i] for i in free], log=True)
     label_log(axis.yaxis)
     _finish_panel(axis, trace, "standard deviations of the variables" + which)
 
 
-PANELS: dict[str, Callable[[Any, History, Trace], None]] = {
+PANELS: dict[str, Callable[[Axes, History, Trace], None]] = {
     "values": _values_panel,
     "mean": _mean_panel,
     "axes": _axes_panel,
@@ -354,36 +343,32 @@ PANELS: dict[str, Callable[[Any, History, Trace], None]] = {
 """The panels of `convergence` by name."""
 
 
-def _finish_panel(axis: Any, trace: Trace, title: str) -> None:
+def _finish_panel(axis: Axes, trace: Trace, title: str) -> None:
     """Mark restarts, and set title and x label."""
-    begins = [trace.nfev[part.start] for part in _segments(trace)][1:]
+    begins = [float(trace.nfev[part.start]) for part in _segments(trace)][1:]
     for nfev in begins if len(begins) <= 30 else []:
-        axis.axvline(nfev, color=GRID, lw=0.8, zorder=0)
+        axis.axvline(nfev, color=style.GRID, lw=0.8, zorder=0)
     axis.set_title(textwrap.fill(title, TITLE_WIDTH), parse_math=False)
     axis.set_xlabel("evaluations")
 
 
 def _curves(
-    axis: Any,
+    axis: Axes,
     trace: Trace,
     columns: Array,
     names: list[str],
-    colours: list[Any],
+    colours: list[Colour],
     log: bool = False,
     lw: float = 1.3,
     alpha: float = 1.0,
 ) -> str:
-    """Draw a curve for each column (s, k), labelled if there are few, or quantiles of many columns. Returns a note for
-    the title.
-    """
+    """Draw a curve for each column (s, k), or quantiles of many columns. Returns a note for the title."""
     which = ""
     if columns.shape[1] > MOST_CURVES:
         which = f": quantiles of {columns.shape[1]}"
         columns = np.quantile(columns, list(QUANTILES.values()), axis=1).T
-        names, colours = (
-            list(QUANTILES) if names else [],
-            _colours(len(QUANTILES)) if names else colours[: len(QUANTILES)],
-        )
+        colours = style.colours(len(QUANTILES)) if names else colours[: len(QUANTILES)]
+        names = list(QUANTILES) if names else []
     for column, colour in zip(columns.T, colours, strict=True):
         _plot_runs(axis, trace, column, color=colour, lw=lw, alpha=alpha)
     tidy(axis, log)
@@ -394,47 +379,31 @@ def _curves(
     return which
 
 
-def _colours(count: int) -> list[Any]:
-    import matplotlib as mpl
-
-    if count <= len(VARIABLES):
-        return list(VARIABLES[:count])
-    return list(mpl.colormaps["viridis"](np.linspace(0, 0.95, count)))
-
-
 def _segments(trace: Trace) -> Iterator[slice]:
     """The snapshots of each run."""
     cuts = [0, *(np.flatnonzero(np.diff(trace.run)) + 1).tolist(), trace.run.size]
     yield from (slice(begin, end) for begin, end in pairwise(cuts))
 
 
-def _plot_runs(axis: Any, trace: Trace, column: Array, label: str | None = None, **style: Any) -> None:
+def _plot_runs(axis: Axes, trace: Trace, column: Array, label: str | None = None, **style: Any) -> None:
     """Draw a curve that is interrupted between runs."""
     for part in _segments(trace):
         axis.plot(trace.nfev[part], column[part], label=label, **style)
         label = None
 
 
-def _name_ends(axis: Any, ends: Array, names: list[str], colours: list[Any]) -> None:
+def _name_ends(axis: Axes, ends: Array, names: list[str], colours: list[Colour]) -> None:
     """Write names to the right of the ends of the curves, moved apart where they would overlap."""
     axis.get_ylim()  # settles the limits
     to_axis = axis.transData + axis.transAxes.inverted()
     wanted = to_axis.transform(np.column_stack([np.ones(ends.size), ends]))[:, 1]
-    beside = {
-        "xycoords": "axes fraction",
-        "xytext": (3, 0),
-        "textcoords": "offset points",
-        "va": "center",
-        "parse_math": False,
-    }
     for place, name, colour in zip(_separate(wanted, 0.065), names, colours, strict=True):
-        axis.annotate(short_name(name), (1.0, place), color=colour, fontsize=8.5, **beside)
+        text = axis.annotate(short_name(name), (1.0, place), (3, 0), "axes fraction", "offset points", va="center")
+        text.set(color=colour, fontsize=8.5, parse_math=False)
 
 
 def _separate(wanted: Array, gap: float) -> Array:
-    """Positions in [0, 1] at least `gap` apart that are nearest to the wanted ones (n,) in least squares, by pooling
-    adjacent violators.
-    """
+    """Positions in [0, 1], `gap` apart, nearest to the wanted ones (n,) in least squares (pool adjacent violators)."""
     order, pools = np.argsort(wanted), list[list[float]]()
     for rank, place in enumerate(wanted[order]):
         pools.append([float(place) - gap * rank])

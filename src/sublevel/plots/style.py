@@ -5,10 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
+
+from sublevel.run.arguments import FileName
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 INK, FAINT, GRID = "#22262b", "#6b727b", "#e4e6e9"
 BLUE, ORANGE, GREEN, VIOLET = "#1f77b4", "#c2410c", "#1b9a6c", "#4b2e83"
@@ -58,19 +64,16 @@ LONGEST_NAME = 24
 SHORT_SPAN = 10.0
 """Range of a logarithmic axis, as a ratio, below which powers of ten are too few ticks."""
 
-Target = str | Path | IO[bytes] | None
+Colour = str | tuple[float, ...]
+Layout = Literal["constrained", "compressed"]
+Target = FileName | IO[bytes] | None
 """Where a figure is saved: a file or a stream; None for a pyplot figure."""
 
 
 @contextmanager
 def new_figure(
-    file: Target,
-    size: tuple[float, float],
-    layout: Any = "constrained",
-    *,
-    file_format: str | None = None,
-    save: bool = True,
-) -> Generator[Any]:
+    file: Target, size: tuple[float, float], layout: Layout | None = "constrained", file_format: str | None = None
+) -> Generator[Figure]:
     """A figure in this style that is saved to `file` at the end; a pyplot figure if `file` is None.
 
     The figure is made before the rc_context begins: the first pyplot figure loads a backend, which may change settings
@@ -81,12 +84,12 @@ def new_figure(
 
     with mpl.rc_context(STYLE):
         yield figure
-        if save and file is not None:
+        if file is not None and layout is not None:
             metadata = {"Date": None} if file_format == "svg" or str(file).endswith(".svg") else None
             figure.savefig(file, dpi=130, facecolor="white", format=file_format, metadata=metadata)
 
 
-def _figure(file: Target, size: tuple[float, float], layout: Any) -> Any:
+def _figure(file: Target, size: tuple[float, float], layout: Layout | None) -> Figure:
     if file is None:
         from matplotlib import pyplot
 
@@ -98,7 +101,16 @@ def _figure(file: Target, size: tuple[float, float], layout: Any) -> Any:
     return Figure(figsize=size, layout=layout)
 
 
-def tidy(axis: Any, log: bool = False) -> None:
+def colours(count: int) -> list[Colour]:
+    """A colour for each of `count` variables."""
+    import matplotlib as mpl
+
+    if count <= len(VARIABLES):
+        return list(VARIABLES[:count])
+    return [tuple(colour) for colour in mpl.colormaps["viridis"](np.linspace(0, 0.95, count))]
+
+
+def tidy(axis: Axes, log: bool = False) -> None:
     """Draw a grid behind the curves, reduce the margins, and set the colours of the ticks."""
     if log:
         axis.set_yscale("log")
@@ -108,7 +120,7 @@ def tidy(axis: Any, log: bool = False) -> None:
     axis.tick_params(which="both", colors=FAINT, labelsize=FONT_SIZE)
 
 
-def label_log(axis: Any) -> None:
+def label_log(axis: Axis) -> None:
     """Label a logarithmic x- or y-axis with several ticks, even if its range is short."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 

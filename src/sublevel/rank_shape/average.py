@@ -27,9 +27,7 @@ DRAWS, SEED = 4000, 1204
 
 @dataclass(frozen=True, slots=True)
 class ShapeAverage:
-    """An average shape in k dimensions, with its error E in C = R(I + E)Rᵀ: variance s² off the diagonal of E, and
-    trace 0.
-    """
+    """An average shape C = R(I + E)Rᵀ in k dimensions: the error E has variance s² off the diagonal, and trace 0."""
 
     root: Array  # (k, k), R
     error: float  # s
@@ -81,9 +79,7 @@ def _centred_logarithms(shapes: Array, root: Array) -> Array:
 
 
 def mean_variance(phi: float, count: int) -> float:
-    """Variance of the mean of `count` successive values of a stationary autoregressive process of variance 1: Σᵢⱼ
-    φ^|i−j|/count².
-    """
+    """Variance of the mean of `count` values of an autoregressive process of variance 1: Σᵢⱼ φ^|i−j|/count²."""
     tail = (1.0 - phi**count) / (count * (1.0 - phi))
     return (1.0 + 2.0 * phi / (1.0 - phi) * (1.0 - tail)) / count
 

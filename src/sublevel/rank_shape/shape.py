@@ -82,9 +82,7 @@ class RankShape:
 
     @property
     def curvatures(self) -> Array:
-        """Eigenvalues (k,) of the Hessian of the free variables, largest (stiff) to smallest (sloppy); only their
-        ratios are meaningful.
-        """
+        """Eigenvalues (k,) of the Hessian, largest (stiff) to smallest (sloppy); only their ratios are meaningful."""
         return 1.0 / np.square(self._singular[1])
 
     @property
@@ -119,9 +117,7 @@ class RankShape:
 
     @property
     def error(self) -> float:
-        """Standard error s of an off-diagonal entry in the frame in which f is round; that of a relative curvature is
-        about s√2.
-        """
+        """Standard error s of an off-diagonal entry where f is round; that of a relative curvature is about s√2."""
         return 0.0 if self.average is None else self.average.error
 
     def accuracy(self, level: float = 0.95) -> float:
