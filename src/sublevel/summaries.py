@@ -6,9 +6,9 @@ import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 MOST_ROWS = 20
 """Most rows of a table; longer tables show the first and the last rows."""
@@ -84,7 +84,7 @@ def short_repr(given: object) -> str:
     return " ".join(BRIEF.repr(given).split())
 
 
-def short_array(numbers: Any) -> str:
+def short_array(numbers: ArrayLike) -> str:
     """An array in one line: the first and last numbers of a long array, the shape of a matrix."""
     array = np.asarray(numbers)
     if array.ndim != 1:

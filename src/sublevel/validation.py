@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from functools import cache
 from numbers import Real
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, SupportsIndex, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from sublevel.engine.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates,
 from sublevel.evaluation.dask_backend import is_client, validate_client
 from sublevel.evaluation.failures import ATTEMPTS, OnError
 from sublevel.evaluation.values import as_float64, plain_array
+from sublevel.run.arguments import Seed
 from sublevel.run.restarts import IPOP, STRATEGIES, Once, Restarts
 from sublevel.summaries import short_repr
 
@@ -34,7 +35,7 @@ Workers = Any
 """A number of processes, an Executor, a Dask client, or a function like `map`."""
 
 
-def _named(recipe: Callable[..., Method], family: type[Any], adapted: bool) -> Callable[[], Method]:
+def _named(recipe: Callable[..., Method], family: type[Family], adapted: bool) -> Callable[[], Method]:
     return lambda: with_adapted_rates(recipe(family=family)) if adapted else recipe(family=family)
 
 
@@ -141,23 +142,19 @@ def as_method(method: object) -> Method:
     """A method from its name or from a Method."""
     if isinstance(method, Method):
         if not hasattr(method.family, "start"):
-            raise TypeError(
-                "`family` of the method must be a family of distributions such as DiagonalGaussian, got "
-                f"{method.family!r}."
-            )
+            raise TypeError(f"`family` of a method must be a class such as DiagonalGaussian, got {method.family!r}.")
         return method
     names = f"Names: {', '.join(RECIPES)}."
     if not isinstance(method, str):
         raise TypeError(f"`method` must be a name or a Method, got {short_repr(method)}. {names}")
     if method not in RECIPES:
         near = difflib.get_close_matches(method.lower().replace("_", "-"), RECIPES, n=1)
-        raise ValueError(
-            f"`method` {method!r} is not known." + (f" Did you mean {near[0]!r}?" if near else "") + f" {names}"
-        )
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"`method` {method!r} is not known. {hint}{names}")
     return RECIPES[method]()
 
 
-def as_generator(rng: Any) -> np.random.Generator:
+def as_generator(rng: Seed | None) -> np.random.Generator:
     """A generator from a seed, a Generator or None (SPEC 7)."""
     try:
         return np.random.default_rng(rng)
@@ -168,12 +165,11 @@ def as_generator(rng: Any) -> np.random.Generator:
 def validate_callable(name: str, function: object) -> None:
     """Raise TypeError unless the argument is callable."""
     if not callable(function):
-        raise TypeError(
-            f"`{name}` must be a function, got {short_repr(function)}. Pass the function itself, not its return value."
-        )
+        hint = "Pass the function itself, not its return value."
+        raise TypeError(f"`{name}` must be a function, got {short_repr(function)}. {hint}")
 
 
-def as_callback(callback: Any) -> Callable[[Any], Any] | None:
+def as_callback(callback: Callable[..., object] | None) -> Callable[[Any], object] | None:
     """A function of the intermediate result; as in SciPy, that may be the keyword-only `intermediate_result`."""
     if callback is None:
         return None
@@ -187,7 +183,7 @@ def as_callback(callback: Any) -> Callable[[Any], Any] | None:
     return callback
 
 
-def as_restarts(restarts: Any) -> Restarts:
+def as_restarts(restarts: object) -> Restarts:
     """A restart strategy from None, a number of IPOP restarts, "ipop", "bipop" or a strategy object."""
     if restarts is None:
         return Once()
@@ -197,20 +193,19 @@ def as_restarts(restarts: Any) -> Restarts:
             raise ValueError(f"`restarts` must be one of {names}, a number or a strategy object, got {restarts!r}.")
         return STRATEGIES[restarts]()
     if isinstance(restarts, type):
-        raise TypeError(
-            f"`restarts` must be a strategy, got the class {restarts.__name__}: write {restarts.__name__}()."
-        )
+        name = restarts.__name__
+        raise TypeError(f"`restarts` must be a strategy object, got the class {name}: write {name}().")
     if isinstance(restarts, Restarts):
         return restarts
     return IPOP(as_count("restarts", restarts, 0))
 
 
-def as_args(args: Any) -> tuple[Any, ...]:
+def as_args(args: object) -> tuple[object, ...]:
     """Further arguments of the objective, from a tuple or, as in SciPy, a single argument."""
-    return cast("tuple[Any, ...]", args) if isinstance(args, tuple) else (args,)
+    return cast("tuple[object, ...]", args) if isinstance(args, tuple) else (args,)
 
 
-def as_workers(workers: Any) -> Workers:
+def as_workers(workers: object) -> Workers:
     """A number of processes ≥ 1, −1 for one per core, an executor, a Dask client, or a function like `map`."""
     if is_client(workers):
         validate_client(workers)
@@ -220,31 +215,27 @@ def as_workers(workers: Any) -> Workers:
     try:
         return as_count("workers", workers)
     except (TypeError, ValueError) as error:
-        raise type(error)(
-            f"{error} Other values: −1 for one process per core, a concurrent.futures.Executor, a "
-            "dask.distributed.Client, or a function like `map`."
-        ) from None
+        other = "−1 for one process per core, an Executor, a dask.distributed.Client, or a function like `map`"
+        raise type(error)(f"{error} Other values: {other}.") from None
 
 
-def as_timeout(timeout: Any) -> float | None:
+def as_timeout(timeout: object) -> float | None:
     """Time limit of an evaluation in seconds; None for no limit."""
     return None if timeout is None else as_seconds("timeout", timeout)
 
 
-def as_seconds(name: str, given: Any) -> float:
+def as_seconds(name: str, given: object) -> float:
     """A positive and finite number of seconds."""
     if isinstance(given, bool) or not isinstance(given, Real):
         raise TypeError(f"`{name}` must be a number of seconds or None, got {short_repr(given)}.")
     seconds = float(given)
     if not 0 < seconds < np.inf:
-        raise ValueError(
-            f"`{name}` must be positive and finite, got {short_repr(given)}. It is in seconds; leave it out for no "
-            "limit."
-        )
+        hint = "It is in seconds; leave it out for no limit."
+        raise ValueError(f"`{name}` must be positive and finite, got {short_repr(given)}. {hint}")
     return seconds
 
 
-def as_on_error(on_error: Any) -> OnError:
+def as_on_error(on_error: object) -> OnError:
     """One of the values of `on_error`."""
     for name in ATTEMPTS:
         if isinstance(on_error, str) and on_error == name:
@@ -253,7 +244,7 @@ def as_on_error(on_error: Any) -> OnError:
     raise kind(f"`on_error` must be one of {', '.join(map(repr, ATTEMPTS))}, got {short_repr(on_error)}.")
 
 
-def as_flag(name: str, flag: Any) -> bool:
+def as_flag(name: str, flag: object) -> bool:
     """True or False."""
     if type(flag) not in (bool, np.bool_):
         raise TypeError(f"`{name}` must be True or False, got {short_repr(flag)}.")
@@ -287,27 +278,26 @@ def physical_memory() -> float:
         return np.inf
 
 
-def as_count(name: str, count: Any, least: int = 1) -> int:
+def as_count(name: str, count: object, least: int = 1) -> int:
     """A whole number ≥ least."""
     try:
-        number = operator.index(count)
+        number = operator.index(cast(SupportsIndex, count))
     except TypeError:
-        raise TypeError(
-            f"`{name}` must be a whole number, got {short_repr(count)} of type {type(count).__name__}."
-        ) from None
+        kind = type(count).__name__
+        raise TypeError(f"`{name}` must be a whole number, got {short_repr(count)} of type {kind}.") from None
     if isinstance(count, bool) or number < least:
         raise ValueError(f"`{name}` must be a whole number of at least {least}, got {count!r}.")
     return number
 
 
-def as_budget(name: str, budget: Any) -> float:
+def as_budget(name: str, budget: object) -> float:
     """A whole number ≥ 1, which may be a float such as 1e6, or inf for no limit."""
     if isinstance(budget, float) and budget == np.inf:
         return np.inf
     return as_count(name, int(budget) if isinstance(budget, float) and budget.is_integer() else budget)
 
 
-def as_target(ftarget: Any) -> float:
+def as_target(ftarget: object) -> float:
     """The value of f to reach; −inf if None."""
     if ftarget is None:
         return -np.inf
@@ -318,31 +308,29 @@ def as_target(ftarget: Any) -> float:
     return float(array.item())
 
 
-def as_positive(name: str, given: Any, or_zero: bool = False) -> float:
+def as_positive(name: str, given: object, or_zero: bool = False) -> float:
     """One positive, finite number, or 0 if `or_zero`."""
     number = as_numbers(name, given)
     if number.size != 1 or not (number.item() > 0 or (or_zero and number.item() == 0)):
-        raise ValueError(
-            f"`{name}` must be one {'number of at least 0' if or_zero else 'positive number'}, got {short_repr(given)}."
-        )
+        wanted = "number of at least 0" if or_zero else "positive number"
+        raise ValueError(f"`{name}` must be one {wanted}, got {short_repr(given)}.")
     return float(number.item())
 
 
-def as_tolerance(name: str, given: Any) -> float:
+def as_tolerance(name: str, given: object) -> float:
     """A tolerance of at least 0; None means 0, which disables it."""
     return 0.0 if given is None else as_positive(name, given, or_zero=True)
 
 
-def as_names(names: Any, d: int) -> tuple[str, ...]:
+def as_names(names: object, d: int) -> tuple[str, ...]:
     """A name for each of d variables; x[0] … x[d − 1] if None."""
     if names is None:
         return tuple(map(default_name, range(d)))
     wanted = f"`names` must hold a name for each of the {d} variables"
     if isinstance(names, str | bytes) or not isinstance(names, Iterable):
-        raise TypeError(
-            f"{wanted}, such as {[f'name{i}' for i in range(min(d, 3))]}, got {short_repr(cast(object, names))}."
-        )
-    called = tuple(str(name) for name in cast(Iterable[Any], names))
+        example = [f"name{i}" for i in range(min(d, 3))]
+        raise TypeError(f"{wanted}, such as {example}, got {short_repr(cast(object, names))}.")
+    called = tuple(str(name) for name in cast(Iterable[object], names))
     if len(called) != d:
         raise ValueError(f"{wanted}, got {len(called)}: {short_repr(cast(object, names))}.")
     if len(set(called)) != d:
@@ -358,37 +346,33 @@ def default_name(index: int) -> str:
     return f"x[{index}]"
 
 
-def as_numbers(name: str, given: Any) -> Array:
+def as_numbers(name: str, given: object) -> Array:
     """A new array of real, finite float64 numbers of any shape."""
     array = plain_array(name, given)
     if array.size == 0:
         raise ValueError(f"`{name}` must hold at least one number, got {short_repr(given)}.")
     if array.dtype.kind not in "fiu":
-        raise TypeError(
-            f"`{name}` must hold real numbers, got {short_repr(given)} (dtype {array.dtype}). Use numpy.asarray(..., "
-            "dtype=float)."
-        )
+        hint = "Use numpy.asarray(..., dtype=float)."
+        raise TypeError(f"`{name}` must hold real numbers, got {short_repr(given)} (dtype {array.dtype}). {hint}")
     numbers = as_float64(array)
     if not np.all(np.isfinite(numbers)):
         raise ValueError(f"`{name}` must be finite, got {short_repr(given)}. Replace NaN and inf by numbers.")
     return numbers.copy()
 
 
-def as_x0(x0: Any) -> Array:
+def as_x0(x0: object) -> Array:
     """The starting point (d,), d ≥ 1."""
     point = as_numbers("x0", x0)
     if point.ndim > 1:
-        raise ValueError(
-            f"`x0` must be one point of shape (d,), got shape {point.shape}. Its length is the number of variables."
-        )
+        hint = "Its length is the number of variables."
+        raise ValueError(f"`x0` must be one point of shape (d,), got shape {point.shape}. {hint}")
     if np.max(np.abs(point)) > SCALE_RANGE[1]:
-        raise ValueError(
-            f"`x0` must lie within ±{SCALE_RANGE[1]:.2g}, got {short_repr(x0)}. Choose other units for the variables."
-        )
+        far = f"±{SCALE_RANGE[1]:.2g}"
+        raise ValueError(f"`x0` must lie within {far}, got {short_repr(x0)}. Choose other units for the variables.")
     return np.atleast_1d(point)
 
 
-def as_bounds(bounds: Any, d: int) -> tuple[Array, Array]:
+def as_bounds(bounds: object, d: int) -> tuple[Array, Array]:
     """Lower and upper bounds (d,) from a (low, high) pair per variable or for all, or `scipy.optimize.Bounds`."""
     try:
         lower, upper = _lower_and_upper(bounds, d)
@@ -398,9 +382,8 @@ def as_bounds(bounds: Any, d: int) -> tuple[Array, Array]:
             f"of them, got {short_repr(bounds)}."
         ) from None
     if not np.all(lower <= upper):  # NaN too
-        raise ValueError(
-            f"`bounds` must have low ≤ high for each variable, got {short_repr(lower)} and {short_repr(upper)}."
-        )
+        ends = f"{short_repr(lower)} and {short_repr(upper)}"
+        raise ValueError(f"`bounds` must have low ≤ high for each variable, got {ends}.")
     far = SCALE_RANGE[1]  # no search point is beyond; the largest float may be written for an open end
     return np.where(lower < -far, -np.inf, lower), np.where(upper > far, np.inf, upper)
 
@@ -409,8 +392,7 @@ def _lower_and_upper(bounds: Any, d: int) -> list[Array]:
     """Lower and upper bounds (d,), which are not compared yet. Raises an error for a wrong type or shape."""
     scipy_optimize = sys.modules.get("scipy.optimize")  # if it was never imported, `bounds` is no `Bounds`
     if scipy_optimize is not None and isinstance(bounds, scipy_optimize.Bounds):
-        given: list[Any] = [getattr(bounds, end) for end in ("lb", "ub")]
-        return [np.broadcast_to(np.asarray(end, dtype=np.float64), (d,)) for end in given]
+        return [np.broadcast_to(np.asarray(end, dtype=np.float64), (d,)) for end in (bounds.lb, bounds.ub)]
     pairs: list[Any] = list(bounds)
     if len(pairs) == 2 and all(np.ndim(end) == 0 for end in pairs):
         pairs = [pairs] * d
@@ -422,7 +404,7 @@ def _lower_and_upper(bounds: Any, d: int) -> list[Array]:
     ]
 
 
-def as_log_scaled(log_scaled: Any, lower: Array, x0: Array) -> NDArray[np.bool_]:
+def as_log_scaled(log_scaled: object, lower: Array, x0: Array) -> NDArray[np.bool_]:
     """A mask (d,) of the variables that are searched on a log scale. They must be positive, with lower bounds ≥ 0."""
     mask = np.asarray(log_scaled)
     if mask.dtype != np.bool_ or mask.shape not in ((), (1,), x0.shape):
@@ -431,60 +413,47 @@ def as_log_scaled(log_scaled: Any, lower: Array, x0: Array) -> NDArray[np.bool_]
     if np.any(mask & (x0 <= 0)):
         raise ValueError(f"a variable that is `log_scaled` must be positive, got x0 = {short_repr(x0)}.")
     if np.any(mask & np.isfinite(lower) & (lower < 0)):
-        raise ValueError(
-            f"a variable that is `log_scaled` cannot have a negative lower bound, got {short_repr(lower)}."
-        )
+        raise ValueError(f"a `log_scaled` variable cannot have a negative lower bound, got {short_repr(lower)}.")
     return mask
 
 
-def as_deviations(sigma0: Any, d: int) -> Array:
+def as_deviations(sigma0: object, d: int) -> Array:
     """Initial standard deviations (d,) from one number or one per variable."""
     if sigma0 is None:
         raise TypeError(f"`sigma0` is missing, got None. {ABOUT_SIGMA0}")
     deviations = as_numbers("sigma0", sigma0)
     if deviations.shape not in ((), (1,), (d,)):
-        raise ValueError(
-            f"`sigma0` must be a number or have one entry per variable, shape ({d},), got shape {deviations.shape}."
-        )
+        wanted = f"a number or have one entry per variable, shape ({d},)"
+        raise ValueError(f"`sigma0` must be {wanted}, got shape {deviations.shape}.")
     if not np.all(deviations > 0):
         raise ValueError(f"`sigma0` must be positive, got {short_repr(sigma0)}. {ABOUT_SIGMA0}")
     return np.broadcast_to(deviations, (d,)).copy()
 
 
-def as_covariance_root(cov0: Any, d: int) -> Array:
+def as_covariance_root(cov0: object, d: int) -> Array:
     """Lower root (d, d) of a symmetric positive definite covariance."""
     cov = as_numbers("cov0", cov0)
     if cov.shape != (d, d):
-        raise ValueError(
-            f"`cov0` must be a square matrix with one row per variable, shape ({d}, {d}), got shape {cov.shape}."
-        )
-    variances = np.diagonal(cov)
+        raise ValueError(f"`cov0` must have one row and column per variable, shape ({d}, {d}), got shape {cov.shape}.")
+    variances, not_definite = np.diagonal(cov), f"`cov0` must be positive definite, got {short_repr(cov0)}"
     if not np.all(variances > 0):
-        raise ValueError(
-            f"`cov0` must be positive definite: its diagonal holds variances, got {short_repr(variances)}."
-        )
+        raise ValueError(f"{not_definite}: its diagonal holds variances.")
     scale = np.sqrt(variances)
     with np.errstate(over="ignore"):
         asymmetry, correlation = np.abs(cov - cov.T), cov / scale / scale[:, None]
     if not np.all(asymmetry <= 1e-8 * scale * scale[:, None]):
-        raise ValueError(
-            f"`cov0` must be symmetric, got {short_repr(cov0)}. (cov0 + cov0.T)/2 is the nearest symmetric matrix."
-        )
+        hint = "(cov0 + cov0.T)/2 is the nearest symmetric matrix."
+        raise ValueError(f"`cov0` must be symmetric, got {short_repr(cov0)}. {hint}")
     if not np.all(np.abs(correlation) < 1 + 1e-8):
-        raise ValueError(
-            f"`cov0` must be positive definite, got {short_repr(cov0)}: |cov0[i, j]| exceeds √(cov0[i, i]·cov0[j, j])."
-        )
+        raise ValueError(f"{not_definite}: |cov0[i, j]| exceeds √(cov0[i, i]·cov0[j, j]).")
     root, definite = cholesky(0.5 * (correlation + correlation.T))
     if not definite:
-        smallest = np.linalg.eigvalsh(correlation)[0]
-        raise ValueError(
-            f"`cov0` must be positive definite, got {short_repr(cov0)}: its correlation matrix has the eigenvalue "
-            f"{smallest:.3g}. Add a multiple of the identity."
-        )
+        eigenvalue = f"its correlation matrix has the eigenvalue {np.linalg.eigvalsh(correlation)[0]:.3g}"
+        raise ValueError(f"{not_definite}: {eigenvalue}. Add a multiple of the identity.")
     return scale[:, None] * root
 
 
-def as_initial_distribution(family: type[Any], x0: Any, sigma0: Any, cov0: Any) -> Family:
+def as_initial_distribution(family: type[Family], x0: object, sigma0: object, cov0: object) -> Family:
     """The initial distribution: N(x0, sigma0²·cov0) as far as the family has it, or bits with probabilities x0."""
     mean = as_x0(x0)
     if family is Bernoulli:
@@ -504,16 +473,12 @@ def as_initial_distribution(family: type[Any], x0: Any, sigma0: Any, cov0: Any) 
     return theta
 
 
-def _as_bernoulli(probabilities: Array, sigma0: Any, cov0: Any) -> Family:
+def _as_bernoulli(probabilities: Array, sigma0: object, cov0: object) -> Family:
     for name, given in (("sigma0", sigma0), ("cov0", cov0)):
         if given is not None:
-            raise ValueError(
-                f"binary methods take no `{name}`, got {short_repr(given)}; pass {name}=None and give P(bit = 1) as "
-                "`x0`."
-            )
+            hint = f"pass {name}=None and give P(bit = 1) as `x0`"
+            raise ValueError(f"binary methods take no `{name}`, got {short_repr(given)}; {hint}.")
     if not np.all((probabilities >= 0) & (probabilities <= 1)):
-        raise ValueError(
-            f"`x0` must hold probabilities in [0, 1] for a binary method, got {short_repr(probabilities)}. Start with "
-            "0.5 for each bit."
-        )
+        wanted = f"`x0` must hold probabilities in [0, 1] for a binary method, got {short_repr(probabilities)}"
+        raise ValueError(f"{wanted}. Start with 0.5 for each bit.")
     return Bernoulli.start(probabilities)
