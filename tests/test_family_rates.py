@@ -11,7 +11,7 @@ import pytest
 import sublevel as sl
 from functions import different_powers, discus, ellipsoid, sphere
 from sublevel import DiagonalGaussian, FullGaussian, IsotropicGaussian, Outcome
-from sublevel.engine.arrays import Streams
+from sublevel.engine.arrays import ONE, ZERO, Streams
 from sublevel.engine.constants import (
     cma_constants,
     default_popsize,
@@ -22,7 +22,7 @@ from sublevel.engine.constants import (
 )
 from sublevel.engine.families import Bernoulli
 from sublevel.engine.ordering.ranks import ranking
-from sublevel.engine.tangent import ONE, ZERO, natural_gradient
+from sublevel.engine.tangent import natural_gradient
 from sublevel.engine.transforms import NO_MEMORY, SpectralRates, Transform
 from sublevel.paper.theory.exact import no_sample
 from sublevel.validation import as_method

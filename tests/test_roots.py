@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from sublevel.engine.arrays import ONE
 from sublevel.engine.families import roots
 from sublevel.engine.families.roots import SMALL_STEP, thick_root, thin_root
-from sublevel.engine.tangent import ONE, Cloud
+from sublevel.engine.tangent import Cloud
 
 D, K = 90, 7
 EPS = np.finfo(float).eps

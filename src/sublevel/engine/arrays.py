@@ -18,6 +18,8 @@ Mask = NDArray[np.bool_] | np.bool_
 T = TypeVar("T")
 PerTrial = Any
 """One number per trial, shape (...): a NumPy scalar for a single run."""
+ZERO = np.float64(0.0)
+ONE = np.float64(1.0)
 
 
 @dataclass_transform(frozen_default=True)
@@ -152,7 +154,7 @@ def minimum(a: PerTrial, b: float) -> PerTrial:
 
 def as_number(mask: Any) -> PerTrial:
     """1.0 where the mask (...) is true and 0.0 elsewhere."""
-    return np.float64(mask)
+    return np.float64(mask) if mask.ndim else ONE if mask else ZERO
 
 
 def all_trials(mask: Any) -> bool:

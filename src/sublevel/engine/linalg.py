@@ -99,13 +99,11 @@ def solve_lower(lower: Array, vector: Array) -> Array:
     return solve(lower, vector[..., None])[..., 0]
 
 
-def cholesky(matrix: Array) -> tuple[Array, Mask]:
+def cholesky(matrix: Array, overwrite: bool = False) -> tuple[Array, Mask]:
     """Lower Cholesky factor (..., d, d), and whether the matrix was positive definite (...)."""
     if matrix.ndim == 2:
-        factor, info = lapack.dpotrf(
-            matrix.T, 1, 1
-        )  # lower, clean; the transpose of a symmetric matrix is in LAPACK's order
-        return factor, np.bool_(info == 0)
+        factor, info = lapack.dpotrf(matrix.T, 1, 1, overwrite)  # lower, clean; Mᵀ = M is in LAPACK's order
+        return factor, np.False_ if info else np.True_
     try:
         return np.linalg.cholesky(matrix).astype(np.float64, copy=False), np.ones(matrix.shape[:-2], dtype=np.bool_)
     except np.linalg.LinAlgError:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from sublevel.engine.arrays import Array, PerTrial
+from sublevel.engine.arrays import ONE, Array, PerTrial
 from sublevel.engine.families.protocol import Move
-from sublevel.engine.tangent import ONE
 
 
 class Memory:

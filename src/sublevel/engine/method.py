@@ -151,13 +151,10 @@ class Method:
             memory.append(after)
         move = state.theta.move(tangent)
         taken = move.usable & mask
-        all_taken = all_trials(taken)
-        if not all_taken and not any_trial(taken):
+        if not any_trial(taken):
             return state, taken
-        after = State(
-            move.theta, tuple([part if part is NO_MEMORY else part.transport(move) for part in memory]), ordering
-        )
-        return (after if all_taken else select(taken, after, state)), taken
+        after = State(move.theta, tuple([part.transport(move) for part in memory]), ordering)
+        return (after if all_trials(taken) else select(taken, after, state)), taken
 
 
 def _outcome(ranks: Ranking, attracts: Any, taken: Any) -> Any:

@@ -10,11 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, PerTrial, expand_trailing, maximum, total, value_class
+from sublevel.engine.arrays import ONE, ZERO, Array, PerTrial, expand_trailing, maximum, total, value_class
 from sublevel.engine.linalg import add_square, append_row, combination, eigh, eigvalsh, gram, product, semidefinite_root
 
-ZERO = np.float64(0.0)
-ONE = np.float64(1.0)
 THIN_FROM = 64
 """Dimension up to which d×d matrices are always used; measured crossover of the two algorithms."""
 BLOCK = 1 << 17
@@ -87,6 +85,10 @@ class Cloud:
         if self._moment is None:
             self._moment = weighted_moment(self.vectors, self.weights)
         return self._moment
+
+    def new_moment(self) -> Array:
+        """The moment in a matrix that the caller may change."""
+        return self.moment.copy()
 
     @property
     def gram(self) -> Array:
@@ -180,6 +182,10 @@ class Dense:
         """The matrix (..., d, d)."""
         return self._moment
 
+    def new_moment(self) -> Array:
+        """The moment in a matrix that the caller may change."""
+        return self.moment.copy()
+
     @property
     def squares(self) -> Array:
         """The diagonal of the matrix (..., d)."""
@@ -243,8 +249,14 @@ class CloudWithVector(Dense):
     def moment(self) -> Array:
         """The matrix (..., d, d)."""
         if self._sum is None:
-            self._sum = add_square(expand_trailing(self._rate, 2) * self._cloud.moment, self._weight, self._vector)
+            self._sum = self.new_moment()
         return self._sum
+
+    def new_moment(self) -> Array:
+        """The moment in a matrix that the caller may change."""
+        if self._sum is not None:
+            return self._sum.copy()
+        return add_square(expand_trailing(self._rate, 2) * self._cloud.moment, self._weight, self._vector)
 
     @property
     def squares(self) -> Array:
@@ -301,9 +313,9 @@ class Tangent:
         """Replace the change of scale."""
         return Tangent(self.mean, self.cloud, self.rate, log_scale, self.exponential, self.mean_image, self.path)
 
-    def with_path(self, path: PathReading) -> Tangent:
-        """Set the reading of the step-size path."""
-        return Tangent(self.mean, self.cloud, self.rate, self.log_scale, self.exponential, self.mean_image, path)
+    def with_path(self, path: PathReading, log_scale: PerTrial) -> Tangent:
+        """Set the reading of the step-size path and the change of scale."""
+        return Tangent(self.mean, self.cloud, self.rate, log_scale, self.exponential, self.mean_image, path)
 
     def damp(self, *, mean: PerTrial, cov: PerTrial, log_scale: PerTrial) -> Tangent:
         """Multiply the change of θ, including that of the scale, by rates: Δm ↦ mean·Δm, ΔC ↦ cov·ΔC; then add a change

@@ -39,7 +39,8 @@ def window_length(dimension: int, sample_size: int, generations: int) -> int:
 
 def longer_window(least: int, generations: int) -> int:
     """Generations from which the noise floor is judged, at least `least`, in a run of so many generations until now."""
-    return max(least, min(int(WINDOW[2] * generations), WINDOW[3]))
+    part = int(WINDOW[2] * generations)
+    return least if part <= least else max(least, min(part, WINDOW[3]))
 
 
 def rank_scores(dimension: int, sample_size: int) -> Array:

@@ -104,11 +104,7 @@ class Optimizer:
         self.last: Info | None = None
         self._window = Window(lengths(state.search.theta.dimension, state.run.popsize).kept, best, medians)
         self._pending: Sample | None = None
-        self._shown: Array | None = None
-        self._forget()
-
-    def _forget(self) -> None:
-        """Drop what was computed from an earlier state."""
+        self._asked: Array | None = None
         self._deviations: Array | None = None
         self._reason: tuple[Reason | None] | None = None
 
@@ -210,26 +206,24 @@ class Optimizer:
         With restarts, the first sample after the end of a run is that of the next run.
         """
         self.restart()
-        validate_memory(self.popsize, self.theta.dimension)
-        self._pending = sample = self.method.ask(self.state, self.rng, self.popsize)
-        self._shown = read_only(self._points(sample.x))
-        return self._shown
-
-    def _points(self, searched: Array) -> Array:
-        return searched if self.start.space is None else self.start.space.points(searched)
+        search, popsize, space = self.run_state.search, self.run_state.run.popsize, self.start.space
+        validate_memory(popsize, search.theta.dimension)
+        self._pending = sample = self.method.ask(search, self.rng, popsize)
+        self._asked = read_only(sample.x if space is None else space.points(sample.x))
+        return self._asked
 
     def tell(self, X: Any, values: Any) -> None:
         """Values (popsize,) of the points that were asked, in any order; `X` assigns them. After an error the call can
         be repeated.
         """
-        sample, shown_points = self._pending, self._shown
-        if sample is None or shown_points is None:
+        sample, asked, state = self._pending, self._asked, self.run_state
+        if sample is None or asked is None:
             raise RuntimeError("`tell()` without a pending sample: call `ask()` before each `tell()`.")
-        values = as_values(values, self.popsize)
-        if X is not shown_points:
-            values = values[_positions(X, shown_points)]
-        search, info = self.method.tell(self.run_state.search, sample, values)
-        self._record(search, info, values, sample.x, sample.squares, shown_points)
+        values = as_values(values, state.run.popsize)
+        if X is not asked:
+            values = values[_positions(X, asked)]
+        search, info = self.method.tell(state.search, sample, values)
+        self._record(search, info, values, sample.x, sample.squares, asked)
 
     def tell_elsewhere(
         self, search: State, info: Info, values: Array, points: Array, best_x: Array, squares: Array | None
@@ -254,8 +248,7 @@ class Optimizer:
         best = before.best.after(points, info.ranks, before.restarts)
         nfev, nit = before.nfev + values.size, before.nit + 1
         self.run_state = RunState(search, before.run, before.began, nfev, nit, before.restarts, best, standing)
-        self.last, self._pending = info, None
-        self._forget()
+        self.last, self._pending, self._deviations, self._reason = info, None, None, None
 
     def note(self, points: Array, values: Array) -> None:
         """Count evaluations and keep the best point, without a step."""

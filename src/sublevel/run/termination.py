@@ -295,7 +295,7 @@ class Standing:
         """
         ranks, n, d = info.ranks, values.size, self.initial_deviations.size
         order, best = ranks.order, float(ranks.best)
-        window.append(best, float(values[order[n // 2]]))
+        window.append(best, values.item(order.item(n // 2)))
         lowest, highest, signal = self.lowest, self.highest, self.signal
         if best == best:
             lowest = best if not best >= lowest else lowest
@@ -303,15 +303,14 @@ class Standing:
         generations = self.generations + 1
         if squares is not None:
             limits = lengths(d, n)
-            signal += (
-                (rank_signal(limits.scores, ranks, squares) - signal) * 2 / longer_window(limits.floor, generations)
-            )
+            window_size = longer_window(limits.floor, generations)
+            signal += (rank_signal(limits.scores, ranks, squares) - signal) * 2 / window_size
         was_informed = self.was_informed or (signal >= INFORMATIVE and self.is_narrow(theta))
         standstill, standing_for = self.standstill, self.standing_for
         if info.outcome or standstill >= 0:
             standstill = _standstill(info.outcome, points) if info.outcome else -1
             standing_for = standing_for + 1 if standstill == self.standstill else 1
-        spread = float(values[order[-1]]) - best if best > -np.inf else np.inf
+        spread = values.item(order.item(-1)) - best if best > -np.inf else np.inf
         return Standing(
             self.initial_deviations,
             self.to_beat,

@@ -7,7 +7,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.engine.arrays import Array, Noise, PerTrial, all_finite, all_trials, expand_trailing, rows, value_class
+from sublevel.engine.arrays import (
+    ONE,
+    ZERO,
+    Array,
+    Noise,
+    PerTrial,
+    all_finite,
+    all_trials,
+    expand_trailing,
+    rows,
+    value_class,
+)
 from sublevel.engine.constants import full_freedom
 from sublevel.engine.families.protocol import (
     LOG_2PI,
@@ -20,7 +31,7 @@ from sublevel.engine.families.protocol import (
 )
 from sublevel.engine.families.roots import exponential_root, thick_root, thin_root
 from sublevel.engine.linalg import add_to_diagonal, cholesky, image, product, solve
-from sublevel.engine.tangent import ONE, ZERO, Tangent, is_thin
+from sublevel.engine.tangent import Tangent, is_thin
 
 CHECK_EVERY = 16
 """Steps of a single run between two range checks of all rows of its root; no row can leave the range of floats in fewer

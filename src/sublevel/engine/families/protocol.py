@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.engine.arrays import Array, Mask, Noise, PerTrial, constant, value_class
-from sublevel.engine.tangent import ONE, Tangent
+from sublevel.engine.arrays import ONE, Array, Mask, Noise, PerTrial, constant, value_class
+from sublevel.engine.tangent import Tangent
 from sublevel.summaries import short_array
 
 LOG_2PI = log(2 * pi)
@@ -142,7 +142,8 @@ class Axis:
 
 def in_range(scale: PerTrial) -> Any:
     """Whether a standard deviation is within `SCALE_RANGE`."""
-    return (scale > SCALE_RANGE[0]) & (scale < SCALE_RANGE[1])
+    low, high = SCALE_RANGE
+    return low < scale < high if scale.ndim == 0 else (scale > low) & (scale < high)
 
 
 class MeanAndDeviations(Protocol):

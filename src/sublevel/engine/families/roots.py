@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import binom
 
-from sublevel.engine.arrays import Array, Mask, PerTrial, all_finite, all_trials, expand_trailing
+from sublevel.engine.arrays import ONE, Array, Mask, PerTrial, all_finite, all_trials, expand_trailing
 from sublevel.engine.families.protocol import Transport
 from sublevel.engine.linalg import (
     add_product,
@@ -26,7 +26,6 @@ from sublevel.engine.linalg import (
     product,
     solve_lower,
 )
-from sublevel.engine.tangent import ONE
 
 LARGE_STEP = 1e6
 """Growth of a variance in one step above which the k×k formulas are less accurate than the d×d ones."""
@@ -47,9 +46,9 @@ RootStep = tuple[Array, PerTrial, Mask, Transport]
 
 def thick_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
     """A·L with LLᵀ = M = I + rate·(moment − decay·I) (..., d, d), the growth of the scale, and where M is definite."""
-    matrix = cloud.moment.copy() if rate is ONE else expand_trailing(rate, 2) * cloud.moment
+    matrix = cloud.new_moment() if rate is ONE else expand_trailing(rate, 2) * cloud.moment
     add_to_diagonal(matrix, 1.0 - rate * cloud.decay)
-    factor, definite = cholesky(matrix)
+    factor, definite = cholesky(matrix, True)
     return product(root, factor), ONE, definite, lambda vector: solve_lower(factor, vector)
 
 

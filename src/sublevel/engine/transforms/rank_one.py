@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, expand_trailing, value_class
+from sublevel.engine.arrays import ONE, Array, expand_trailing, value_class
 from sublevel.engine.families.protocol import Family, Move
 from sublevel.engine.memory import Memory
-from sublevel.engine.tangent import ONE, PathReading, Tangent, is_thin
+from sublevel.engine.tangent import PathReading, Tangent, is_thin
 from sublevel.engine.transforms.protocol import Generation, Transform
 
 ALWAYS = PathReading(ONE, ONE)
@@ -56,7 +56,8 @@ class RankOne(Transform):
         cloud, step = tangent.cloud, tangent.mean
         c = generation.constants
         advances = (tangent.path or ALWAYS).advances
-        gain = expand_trailing(c.gain_c * advances, 1)
+        stalls = advances is not ONE
+        gain = expand_trailing(c.gain_c * advances, 1) if stalls else c.gain_c
         path = c.keep_c * memory.path
         path += gain * step
         image = (
@@ -64,6 +65,8 @@ class RankOne(Transform):
             if memory.image is None or tangent.mean_image is None
             else c.keep_c * memory.image + gain * tangent.mean_image
         )
-        decay = tangent.rate * cloud.decay + c.c_1 - c.c_1_stalled * (1.0 - advances)
+        decay = tangent.rate * cloud.decay + c.c_1
+        if stalls:
+            decay = decay - c.c_1_stalled * (1.0 - advances)
         with_path = cloud.add_vector(tangent.rate, path, c.c_1, decay, image)
         return tangent.with_covariance(with_path, ONE), CovariancePath(path, image)

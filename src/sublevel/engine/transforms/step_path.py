@@ -26,8 +26,7 @@ class StepPath(Memory):
 
 @dataclass(frozen=True, slots=True)
 class Cumulation(Transform):
-    """Update p_σ and set `Tangent.path` to its length and h_σ (Hansen, arXiv:1604.00772, eq. 43 and h_σ of its section
-    A).
+    """Update p_σ and set `Tangent.path` to its length and h_σ (Hansen, arXiv:1604.00772, eq. 43 and section A).
 
     A step Σ wᵢzᵢ is multiplied by √µ_eff, which makes it a standard normal vector under random selection. If some
     weights are negative, only the positive ones are used: otherwise points far from the mean with large negative
@@ -43,14 +42,17 @@ class Cumulation(Transform):
 
     def __call__(self, tangent: Tangent, memory: StepPath, generation: Generation, /) -> tuple[Tangent, StepPath]:
         """The tangent with the reading of the path."""
-        step = tangent.mean
-        c = generation.constants
+        reading, memory = self.update_path(tangent, memory, generation)
+        return tangent.with_path(reading, tangent.log_scale), memory
+
+    def update_path(self, tangent: Tangent, memory: StepPath, generation: Generation) -> tuple[PathReading, StepPath]:
+        """The reading of the path after a step along the tangent, and the new path."""
+        step, c = tangent.mean, generation.constants
         path = c.keep_sigma * memory.path
         path += c.gain_sigma * step if generation.weighting.mu_eff is not None else _attracting_step(c, generation)
         fading = memory.fading * c.fade
         length = inner(path, path) ** 0.5 / c.chi
-        reading = PathReading(length, as_number(length < c.stall * (1.0 - fading) ** 0.5))
-        return tangent.with_path(reading), StepPath(path, fading)
+        return PathReading(length, as_number(length < c.stall * (1.0 - fading) ** 0.5)), StepPath(path, fading)
 
 
 def _attracting_step(c: CmaConstants, generation: Generation) -> Array:

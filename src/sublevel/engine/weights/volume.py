@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, any_trial, constant, expand_trailing, total
+from sublevel.engine.arrays import ZERO, Array, any_trial, constant, expand_trailing, total
 from sublevel.engine.families.protocol import Sample
 from sublevel.engine.ordering.ranks import Ranking
-from sublevel.engine.tangent import ZERO, Weighting
+from sublevel.engine.tangent import Weighting
 from sublevel.engine.weights.protocol import Weights
 
 LARGE = 16.0

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sublevel.engine.transforms.protocol import Transform
-from sublevel.engine.transforms.step_path import Cumulation
 from sublevel.engine.transforms.step_size.csa import CSA
 from sublevel.engine.transforms.step_size.psr import PSR
 from sublevel.engine.transforms.step_size.tpa import TPA
 
 STEP_SIZES: Mapping[str, tuple[Transform, ...]] = {
-    "csa": (Cumulation(), CSA()),
+    "csa": (CSA(),),
     "psr": (PSR(),),
     "tpa": (TPA(),),
 }
