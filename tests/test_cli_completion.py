@@ -7,10 +7,9 @@ import subprocess
 
 import pytest
 
-from sublevel.cli.completion import collect_commands
 from sublevel.cli.main import COMMANDS, main
 
-NAMES = [command.name for command in collect_commands(COMMANDS)]
+NAMES = [command.name for command in COMMANDS]
 
 
 @pytest.fixture
@@ -80,10 +79,10 @@ def test_fish_completes(script):
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_every_command_and_every_option_is_in_the_script(script, shell):
     text = script(shell).read_text(encoding="utf-8")
-    for command in collect_commands(COMMANDS):
+    for command in COMMANDS:
         assert command.name in text
-        for option in command.options:
-            assert option.flags[0].removeprefix("--") in text
+        for option in command.arguments:
+            assert not option.is_option or option.name.removeprefix("--") in text
 
 
 def test_another_shell_is_refused(capsys):

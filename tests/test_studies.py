@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sublevel.cli.common import CommandError
 from sublevel.cli.main import main
-from sublevel.cli.study import add_study, run_study
+from sublevel.cli.study import COMMAND, run_study
 from sublevel.paper import runner
 from sublevel.paper.progress_bar import ProgressBar
 from sublevel.paper.streams import streams
@@ -113,7 +113,7 @@ def test_unknown_study_is_named_with_the_known_ones(tmp_path, capsys):
 def test_command_runs_a_study(tmp_path, at_home, capsys, monkeypatch):
     monkeypatch.setitem(STUDIES, "consistency", TINY)
     parser = argparse.ArgumentParser()
-    add_study(parser.add_subparsers())
+    COMMAND.add_to(parser.add_subparsers())
     given = parser.parse_args(["study", "consistency", "--quick", "--seed", "5", "--out", str(tmp_path), "--jobs", "1"])
     assert given.run(given) == 0
     assert "consistency.png" in capsys.readouterr().out

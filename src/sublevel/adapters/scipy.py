@@ -11,20 +11,13 @@ import numpy as np
 from scipy.optimize import OptimizeResult, OptimizeWarning
 
 from sublevel.engine.arrays import Array
+from sublevel.run.arguments import Box, Objective, StartingPoint
 from sublevel.run.minimize import minimize
 from sublevel.run.result import Result
 from sublevel.validation import as_bounds, as_x0
 
-ALIASES = {
-    "maxfev": "maxfevals",
-    "maxfun": "maxfevals",
-    "seed": "rng",
-    "disp": "progress",
-    "ftol": "tolfun",
-    "fatol": "tolfun",
-    "xtol": "tolx",
-    "xatol": "tolx",
-}
+TOLERANCES = {"ftol": "tolfun", "fatol": "tolfun", "xtol": "tolx", "xatol": "tolx"}
+ALIASES = {"maxfev": "maxfevals", "maxfun": "maxfevals", "seed": "rng", "disp": "progress", **TOLERANCES}
 """Names of options in other methods of SciPy."""
 OPTIONS = set(inspect.signature(minimize).parameters) - {"fun", "x0", "args", "bounds", "callback"}
 DERIVATIVES = {"jac", "hess", "hessp"}
@@ -32,13 +25,13 @@ DERIVATIVES = {"jac", "hess", "hessp"}
 
 
 def scipy_method(
-    fun: Callable[..., Any],
-    x0: Any,
-    args: tuple[Any, ...] = (),
+    fun: Objective,
+    x0: StartingPoint,
+    args: tuple[object, ...] = (),
     *,
-    bounds: Any = None,
-    constraints: Any = (),
-    callback: Callable[..., Any] | None = None,
+    bounds: Box | None = None,
+    constraints: object = (),
+    callback: Callable[..., object] | None = None,
     tol: float | None = None,
     **options: Any,
 ) -> Result:
@@ -73,23 +66,22 @@ def scipy_method(
     ... ).success
     True
     """
-    if np.size(constraints):
+    if np.asarray(constraints).size:
         raise ValueError(
-            "`constraints` are not supported, only `bounds`. Return inf or a penalty at infeasible points."
+            "`constraints` other than `bounds` are not supported. Return inf or a penalty at infeasible points."
         )
     given = {ALIASES.get(name, name): value for name, value in options.items() if name not in DERIVATIVES}
     if unknown := sorted(given.keys() - OPTIONS):
         warnings.warn(f"Unknown solver options: {', '.join(unknown)}", OptimizeWarning, stacklevel=3)
-    known: dict[str, Any] = {"tolfun": tol, "tolx": tol} | {
-        name: value for name, value in given.items() if name in OPTIONS
-    }
+    known: dict[str, Any] = {"tolfun": tol, "tolx": tol}
+    known |= {name: value for name, value in given.items() if name in OPTIONS}
     sigma0 = known.pop("sigma0", None)
     if sigma0 is None and known.get("method") != "pbil":
         sigma0 = _third_of_box(bounds, as_x0(x0))
     return minimize(fun, x0, sigma0, args=args, bounds=bounds, callback=_wrap_callback(callback), **known)
 
 
-def _third_of_box(bounds: Any, x0: Array) -> Array:
+def _third_of_box(bounds: Box | None, x0: Array) -> Array:
     """A third of the distance between the bounds (d,)."""
     lower, upper = as_bounds([(None, None)] * x0.size if bounds is None else bounds, x0.size)
     width = upper - lower
@@ -101,7 +93,7 @@ def _third_of_box(bounds: Any, x0: Array) -> Array:
     return np.where(width > 0, width, 1.0) / 3
 
 
-def _wrap_callback(callback: Callable[..., Any] | None) -> Callable[[OptimizeResult], Any] | None:
+def _wrap_callback(callback: Callable[..., object] | None) -> Callable[[OptimizeResult], object] | None:
     """A callback as in SciPy: it gets `intermediate_result` if that is its only argument, else the best point."""
     if callback is None:
         return None

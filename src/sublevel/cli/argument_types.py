@@ -10,31 +10,28 @@ def budget(text: str) -> float:
     """A whole number ≥ 1, which may be written as 1e4, or inf."""
     value = _number(text)
     if not value >= 1 or not (value == math.inf or value.is_integer()):
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, such as 500 or 1e4, got {text!r}")
+        raise _expected("a whole number of at least 1, such as 500 or 1e4", text)
     return value
 
 
 def workers(text: str) -> int:
     """A whole number ≥ 1, or -1 for all cores."""
-    if text == "-1":
-        return -1
-    try:
-        return count(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}; -1 means one per core") from None
+    if text != "-1" and (not text.isdecimal() or int(text) < 1):
+        raise _expected("a whole number of at least 1, or -1 for one per core", text)
+    return int(text)
 
 
 def count(text: str) -> int:
     """A whole number ≥ 1."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+        raise _expected("a whole number of at least 1", text)
     return int(text)
 
 
 def seed(text: str) -> int:
     """A whole number ≥ 0."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0, got {text!r}")
+        raise _expected("a whole number of at least 0", text)
     return int(text)
 
 
@@ -42,22 +39,23 @@ def numbers(text: str) -> list[float]:
     """Finite numbers from "1,2,3"."""
     values = [_number(word) for word in text.split(",")]
     if not all(map(math.isfinite, values)):
-        raise argparse.ArgumentTypeError(f"expected numbers separated by commas, got {text!r}")
+        raise _expected("numbers separated by commas", text)
     return values
 
 
 def bounds(text: str) -> list[tuple[float | None, float | None]]:
     """Bounds from "-1:2,0:none"."""
     try:
-        ends = [
-            tuple(None if end.lower() in ("", "none") else float(end) for end in pair.split(":"))
-            for pair in text.split(",")
-        ]
+        ends = [[_bound(end) for end in pair.split(":")] for pair in text.split(",")]
     except ValueError:
         ends = []
     if not ends or any(len(pair) != 2 for pair in ends):
-        raise argparse.ArgumentTypeError(f'expected low:high for each variable, such as "-1:2,0:none", got {text!r}')
+        raise _expected('low:high for each variable, such as "-1:2,0:none"', text)
     return [(low, high) for low, high in ends]
+
+
+def _bound(text: str) -> float | None:
+    return None if text.lower() in ("", "none") else float(text)
 
 
 def indices(text: str) -> list[int] | None:
@@ -65,7 +63,7 @@ def indices(text: str) -> list[int] | None:
     if text == "all":
         return None
     if not all(word.isdecimal() for word in text.split(",")):
-        raise argparse.ArgumentTypeError(f"expected zero-based indices of variables, such as 0,2, or all, got {text!r}")
+        raise _expected("zero-based indices of variables, such as 0,2, or all", text)
     return [int(word) for word in text.split(",")]
 
 
@@ -74,10 +72,7 @@ def error_kind(text: str) -> tuple[str, int | None]:
     if text == "nll":
         return "nll", None
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(
-            "expected nll (the value is a negative log-likelihood) or the number of squared residuals in the sum, "
-            f"got {text!r}"
-        )
+        raise _expected("nll (the value is a negative log-likelihood) or the number of squared residuals", text)
     return "least_squares", int(text)
 
 
@@ -90,22 +85,26 @@ def variable_names(text: str) -> list[str]:
     """Names from "rate,depth"."""
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise argparse.ArgumentTypeError(f"expected names separated by commas, such as rate,depth, got {text!r}")
+        raise _expected("names separated by commas, such as rate,depth", text)
     return names
 
 
 def tolerance(text: str) -> float:
     """A finite number ≥ 0."""
     if not 0 <= (value := _number(text)) < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
+        raise _expected("a number of at least 0", text)
     return value
 
 
 def seconds(text: str) -> float:
     """A finite number > 0."""
     if not 0 < (value := _number(text)) < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a positive number of seconds, got {text!r}")
+        raise _expected("a positive number of seconds", text)
     return value
+
+
+def _expected(what: str, text: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(f"expected {what}, got {text!r}")
 
 
 def _number(text: str) -> float:

@@ -6,18 +6,17 @@ import argparse
 import contextlib
 import re
 import shlex
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sublevel.evaluation import failures
 
 if TYPE_CHECKING:
     from sublevel.store.settings import Settings
 
-Subparsers = Any
-"""The object to which argparse adds commands; it has no public type."""
 NEGATIVE = re.compile(r"-(\d|\.\d|inf|none)", re.IGNORECASE)
 """Values that begin with a minus sign: -1,2 or -5:5 or -inf."""
 PLAIN_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?,?", re.IGNORECASE)
@@ -32,31 +31,60 @@ class CommandError(Exception):
         self.status = status
 
 
-def add_command(
-    commands: Subparsers, name: str, summary: str, epilog: str, details: str = ""
-) -> argparse.ArgumentParser:
-    """Add the parser of a command. `summary` is a phrase, `details` are further sentences, `epilog` is printed
-    verbatim.
-    """
-    return commands.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}. {details}".strip(),
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+class Argument(NamedTuple):
+    """An option or a positional argument of a command."""
+
+    name: str
+    help: str
+    settings: dict[str, Any]  # further arguments of `ArgumentParser.add_argument`
+
+    @property
+    def is_option(self) -> bool:
+        """Whether the argument is named on the command line."""
+        return self.name.startswith("--")
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether a value follows the name of the option."""
+        return "action" not in self.settings
+
+    @property
+    def choices(self) -> Sequence[str]:
+        """The possible values, if there are only a few."""
+        return self.settings.get("choices", ())
 
 
-def add_file_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the positional argument FILE."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="file of a stored run")
+def argument(
+    name: str, help: str, type: Callable[[str], object] = str, metavar: str | None = None, **settings: Any
+) -> Argument:
+    """An argument with settings as for `ArgumentParser.add_argument`."""
+    value = {} if "action" in settings else {"type": type, "metavar": metavar}
+    return Argument(name, help, value | settings)
 
 
-def add_force_option(parser: argparse.ArgumentParser) -> None:
-    """Add --force, for commands that write a file."""
-    parser.add_argument(
-        "--force", action="store_true", help="overwrite an existing file (stored runs are never overwritten)"
-    )
+FILE = argument("file", "file of a stored run", Path, "FILE")
+FORCE = argument("--force", "overwrite an existing file (stored runs are never overwritten)", action="store_true")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of `sublevel`."""
+
+    name: str
+    summary: str  # a phrase
+    run: Callable[[argparse.Namespace], int]  # returns the exit status
+    arguments: Sequence[Argument]
+    examples: str  # printed verbatim
+    details: str = ""  # further sentences
+
+    def add_to(self, commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+        """Add the parser of the command."""
+        description = f"{self.summary[0].upper()}{self.summary[1:]}. {self.details}".strip()
+        parser = commands.add_parser(self.name, help=self.summary, description=description, epilog=self.examples)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        for name, text, settings in self.arguments:
+            parser.add_argument(name, help=text, **settings)
+        parser.set_defaults(run=self.run)
 
 
 def join_negative_values(words: Sequence[str]) -> list[str]:
@@ -91,8 +119,8 @@ def _ends_options(word: str) -> bool:
 
 def describe_objective(settings: Settings) -> str:
     """The objective of a stored run as it was named on the command line, safe to print on a terminal."""
-    command = settings.command
-    argv, function, path, pattern = (command.get(key) for key in ("command", "function", "path", "pattern"))
+    keys = ("command", "function", "path", "pattern")
+    argv, function, path, pattern = (settings.command.get(key) for key in keys)
     if isinstance(argv, list):
         pattern_words = ["--pattern", pattern] if isinstance(pattern, str) else []
         words: list[str] = [*pattern_words, "--command", *map(str, argv)]  # pyright: ignore[reportUnknownArgumentType]
@@ -116,13 +144,11 @@ def resumable_errors(out: Path) -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise CommandError(
-            f"interrupted. Finished parts are saved in {out}; the same command continues.", status=130
-        ) from None
+        message = f"interrupted. Finished parts are saved in {out}; the same command continues."
+        raise CommandError(message, status=130) from None
     except ModuleNotFoundError as error:
-        raise CommandError(
-            f"figures need {error.name}, which is not installed: pip install 'sublevel[plot,progress]'"
-        ) from error
+        hint = "which is not installed: pip install 'sublevel[plot,progress]'"
+        raise CommandError(f"figures need {error.name}, {hint}") from error
     except WorkerLost as error:
         raise CommandError(f"{error}. Finished parts are saved; the same command continues.") from error
     except OSError as error:

@@ -1,82 +1,18 @@
-"""Completion scripts for shells, generated from the parsers of the commands."""
+"""`sublevel completion`: completion scripts for shells, generated from the arguments of the commands."""
 
 from __future__ import annotations
 
+import argparse
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-SHELLS = ("bash", "zsh", "fish")
+from sublevel.cli.common import Argument, Command, argument
 
-
-@dataclass(slots=True)
-class Argument:
-    """An option or a positional argument."""
-
-    flags: tuple[str, ...]  # empty if it is positional
-    help: str
-    takes_value: bool
-    choices: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class Command:
-    """A command; it replaces an ArgumentParser and records its arguments."""
-
-    name: str
-    help: str
-    arguments: list[Argument] = field(default_factory=list[Argument])
-
-    def add_argument(self, *names: str, **details: Any) -> None:
-        """Record an argument, as `ArgumentParser.add_argument`."""
-        flags = tuple(name for name in names if name.startswith("-"))
-        takes_value = details.get("action") is None
-        choices = tuple(map(str, details.get("choices") or ()))
-        self.arguments.append(Argument(flags, details.get("help", ""), takes_value, choices))
-
-    def set_defaults(self, **_: Any) -> None:
-        """Ignored: not needed for completion."""
-
-    @property
-    def options(self) -> list[Argument]:
-        """The options, including --help."""
-        return [
-            *(argument for argument in self.arguments if argument.flags),
-            Argument(("--help",), "show help", takes_value=False),
-        ]
-
-    @property
-    def words(self) -> list[str]:
-        """The choices of positional arguments."""
-        return [word for argument in self.arguments if not argument.flags for word in argument.choices]
-
-
-class Commands:
-    """Replaces the subparsers of argparse and records the commands."""
-
-    def __init__(self) -> None:
-        self.all: list[Command] = []
-
-    def add_parser(self, name: str, *, help: str, **_: Any) -> Command:
-        """Record a command, as `add_parser` of argparse."""
-        self.all.append(Command(name, help))
-        return self.all[-1]
-
-
-def collect_commands(adders: Iterable[Callable[[Any], None]]) -> list[Command]:
-    """The commands that functions add to a parser."""
-    commands = Commands()
-    for add in adders:
-        add(commands)
-    return commands.all
-
-
-def completion_script(shell: str, commands: Sequence[Command]) -> str:
-    """The completion script of `sublevel` for a shell."""
-    return {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}[shell](commands)
-
-
+EXAMPLES = """examples:
+  sublevel completion bash > ~/.local/share/bash-completion/completions/sublevel
+  sublevel completion zsh > ~/.zfunc/_sublevel        # with fpath+=(~/.zfunc) before compinit in ~/.zshrc
+  sublevel completion fish > ~/.config/fish/completions/sublevel.fish
+"""
 BASH = """# bash completion of sublevel
 _sublevel() {
     local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}" command="${COMP_WORDS[1]}"
@@ -114,30 +50,32 @@ complete -o filenames -F _sublevel sublevel
 
 def bash_script(commands: Sequence[Command]) -> str:
     """A function that bash calls for each completion."""
-    options = [
-        f'        {command.name}) options="{_flags(command)}"; words="{" ".join(command.words)}" ;;'
-        for command in commands
-    ]
-    values = [
-        f'        {command.name}:{flag}) words="{" ".join(option.choices)}"; choices=1 ;;'
-        for command in commands
-        for option in command.options
-        for flag in option.flags
-        if option.choices
-    ]
+    options, values = list[str](), list[str]()
+    for command in commands:
+        flags, words = " ".join(option.name for option in _options(command)), " ".join(_words(command))
+        options.append(f'        {command.name}) options="{flags}"; words="{words}" ;;')
+        for option in filter(lambda option: option.choices, _options(command)):
+            words = " ".join(option.choices)
+            values.append(f'        {command.name}:{option.name}) words="{words}"; choices=1 ;;')
     names = " ".join(command.name for command in commands)
-    return (
-        BASH.replace("@names@", names).replace("@options@", "\n".join(options)).replace("@values@", "\n".join(values))
-    )
+    script = BASH.replace("@names@", names)
+    return script.replace("@options@", "\n".join(options)).replace("@values@", "\n".join(values))
 
 
-def _flags(command: Command) -> str:
-    return " ".join(flag for option in command.options for flag in option.flags)
+def _options(command: Command) -> list[Argument]:
+    """The options, including --help."""
+    help_option = argument("--help", "show help", action="help")
+    return [*(one for one in command.arguments if one.is_option), help_option]
+
+
+def _words(command: Command) -> list[str]:
+    """The choices of positional arguments."""
+    return [word for one in command.arguments if not one.is_option for word in one.choices]
 
 
 def zsh_script(commands: Sequence[Command]) -> str:
     """A function of zsh's completion system."""
-    names = "\n".join(f"        {_zsh(command.name + ':' + _colons(command.help))}" for command in commands)
+    names = "\n".join(f"        {_zsh(command.name + ':' + _colons(command.summary))}" for command in commands)
     cases = "\n".join(
         f"        {command.name}) _arguments {' '.join(_zsh_arguments(command))} ;;" for command in commands
     )
@@ -168,12 +106,10 @@ fi
 
 
 def _zsh_arguments(command: Command) -> Iterable[str]:
-    for option in command.options:
-        for flag in option.flags:
-            text = re.sub(r"([\[\]\\])", r"\\\1", option.help)
-            yield _zsh(f"{flag}[{text}]" + (f":value:{_zsh_values(option)}" if option.takes_value else ""))
-    positional = [argument for argument in command.arguments if not argument.flags]
-    yield from (_zsh(f":argument:{_zsh_values(argument)}") for argument in positional)
+    for option in _options(command):
+        text = re.sub(r"([\[\]\\])", r"\\\1", option.help)
+        yield _zsh(f"{option.name}[{text}]" + (f":value:{_zsh_values(option)}" if option.takes_value else ""))
+    yield from (_zsh(f":argument:{_zsh_values(one)}") for one in command.arguments if not one.is_option)
     yield _zsh("*::argument:_files")
 
 
@@ -198,19 +134,33 @@ def fish_script(commands: Sequence[Command]) -> str:
         "complete -c sublevel -n __fish_use_subcommand -f -l version -d 'show the version'",
     ]
     for command in commands:
-        lines.append(f"complete -c sublevel -n __fish_use_subcommand -f -a {command.name} -d {_fish(command.help)}")
+        lines.append(f"complete -c sublevel -n __fish_use_subcommand -f -a {command.name} -d {_fish(command.summary)}")
     for command in commands:
         within = f"complete -c sublevel -n '__fish_seen_subcommand_from {command.name}'"
-        for option in command.options:
-            value = (
-                (f" -x -a {_fish(' '.join(option.choices))}" if option.choices else " -r") if option.takes_value else ""
-            )
-            lines.append(f"{within} -l {option.flags[0].removeprefix('--')}{value} -d {_fish(option.help)}")
-        if command.words:
-            lines.append(f"{within} -f -a {_fish(' '.join(command.words))}")
+        for option in _options(command):
+            values = f" -x -a {_fish(' '.join(option.choices))}" if option.choices else " -r"
+            value = values if option.takes_value else ""
+            lines.append(f"{within} -l {option.name.removeprefix('--')}{value} -d {_fish(option.help)}")
+        if words := _words(command):
+            lines.append(f"{within} -f -a {_fish(' '.join(words))}")
     return "\n".join(lines) + "\n"
 
 
 def _fish(text: str) -> str:
     """Text in single quotes."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+SCRIPTS = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
+
+
+def run_completion(given: argparse.Namespace) -> int:
+    """Print the script."""
+    from sublevel.cli.main import COMMANDS
+
+    print(SCRIPTS[given.shell](COMMANDS), end="")
+    return 0
+
+
+SHELL = argument("shell", "shell to write the script for", choices=[*SCRIPTS])
+COMMAND = Command("completion", "print a completion script for bash, zsh or fish", run_completion, (SHELL,), EXAMPLES)

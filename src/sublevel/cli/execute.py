@@ -11,9 +11,9 @@ import traceback
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from sublevel.cli.common import CommandError
+from sublevel.cli.objective import Objective
 from sublevel.cli.program import Program
 from sublevel.cli.result_output import result_as_json, result_as_text
 from sublevel.cli.run_options import run_options
@@ -21,8 +21,10 @@ from sublevel.evaluation.processes import available_cores
 from sublevel.run.result import Result
 from sublevel.store.output import check_output, write_output
 
+Workers = int | ThreadPoolExecutor
 
-def run_and_print(fun: Callable[..., Any], given: argparse.Namespace, run: Callable[..., Result]) -> int:
+
+def run_and_print(fun: Objective, given: argparse.Namespace, run: Callable[..., Result]) -> int:
     """Run and print the result. Programs are called from threads, functions from processes."""
     make_paths_absolute(given)
     if given.error_bars is not None and getattr(given, "x0", None) is not None:
@@ -58,17 +60,15 @@ def _check_error_bars(given: argparse.Namespace) -> None:
     if given.method == "pbil":
         raise CommandError("--error-bars: binary methods have no curvature, got --method pbil.")
     if kind == "least_squares" and residuals <= len(given.x0):
-        raise CommandError(
-            f"--error-bars: the number of residuals must exceed the number of variables, {len(given.x0)}, got "
-            f"{residuals}."
-        )
+        least = f"the number of variables, {len(given.x0)}"
+        raise CommandError(f"--error-bars: the number of residuals must exceed {least}, got {residuals}.")
     try:
         check_number_of_variables(len(given.x0))
     except ValueError as error:
         raise CommandError(f"--error-bars: {error}") from None
 
 
-def add_error_bars(result: Result, fun: Callable[..., Any], given: argparse.Namespace, workers: Any) -> None:
+def add_error_bars(result: Result, fun: Objective, given: argparse.Namespace, workers: Workers) -> None:
     """Add error bars to the result, with the evaluation settings of the run."""
     from sublevel.hessian.curvature import add_curvature
 
@@ -96,7 +96,7 @@ def make_paths_absolute(given: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def _open_workers(fun: Callable[..., Any], number: int) -> Generator[int | ThreadPoolExecutor]:
+def _open_workers(fun: Objective, number: int) -> Generator[Workers]:
     """A number of processes for a function, a thread pool for a program."""
     if not isinstance(fun, Program):
         yield number
@@ -118,9 +118,8 @@ def _check_plot(file: Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise CommandError(
-            f"--plot needs {error.name}, which is not installed: pip install 'sublevel[plot]'"
-        ) from error
+        hint = "which is not installed: pip install 'sublevel[plot]'"
+        raise CommandError(f"--plot needs {error.name}, {hint}") from error
     kinds = Figure().canvas.get_supported_filetypes()
     if file.suffix[1:].lower() not in kinds:
         raise CommandError(f"--plot: the file must end with one of .{', .'.join(sorted(kinds))}, got {file}.")

@@ -5,17 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sublevel.cli.common import CommandError, Subparsers, add_command, add_file_argument, add_force_option
-
-
-def add_export(commands: Subparsers) -> None:
-    """`sublevel export`."""
-    summary = "export all evaluations of a stored run as CSV, Parquet or NPZ"
-    parser = add_command(commands, "export", summary, "example:\n  sublevel export run.db run.csv")
-    add_file_argument(parser)
-    parser.add_argument("out", type=Path, metavar="OUT", help="file to write; must end with .csv, .parquet or .npz")
-    add_force_option(parser)
-    parser.set_defaults(run=run_export)
+from sublevel.cli.common import FILE, FORCE, Command, CommandError, argument
 
 
 def run_export(given: argparse.Namespace) -> int:
@@ -32,3 +22,8 @@ def run_export(given: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     print(f"export: {given.out.resolve()}")
     return 0
+
+
+OUT = argument("out", "file to write; must end with .csv, .parquet or .npz", Path, "OUT")
+SUMMARY = "export all evaluations of a stored run as CSV, Parquet or NPZ"
+COMMAND = Command("export", SUMMARY, run_export, (FILE, OUT, FORCE), "example:\n  sublevel export run.db run.csv")

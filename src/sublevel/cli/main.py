@@ -1,6 +1,6 @@
 """Entry point of the command line.
 
-Each command has a module of its own with a function that adds its parser. Exit status: 0 success, 1 a check failed or
+Each command is a module with a `COMMAND`. Exit status: 0 success, 1 a check failed or
 no finite value was found, 2 wrong usage, 130 interrupted.
 """
 
@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import sublevel
-from sublevel.cli.common import CommandError, Subparsers, add_command, join_negative_values
-from sublevel.cli.completion import SHELLS, collect_commands, completion_script
-from sublevel.cli.export import add_export
-from sublevel.cli.minimize import add_minimize
-from sublevel.cli.report import add_report
-from sublevel.cli.reproduce import add_reproduce
-from sublevel.cli.resume import add_resume
-from sublevel.cli.runs import add_runs
-from sublevel.cli.show import add_show
+from sublevel.cli import completion, export, minimize, report, reproduce, resume, runs, show, study, verify, watch
+from sublevel.cli.common import CommandError, join_negative_values
 from sublevel.cli.streams import tolerant_streams
-from sublevel.cli.study import add_study
-from sublevel.cli.verify import add_verify
-from sublevel.cli.watch import add_watch
 from sublevel.store.errors import StoreError
 
+COMMANDS = (
+    *(minimize.COMMAND, resume.COMMAND, runs.COMMAND, show.COMMAND, watch.COMMAND, report.COMMAND, export.COMMAND),
+    *(reproduce.COMMAND, study.COMMAND, verify.COMMAND, completion.COMMAND),
+)
+"""All commands. To add one, write its module and add it here."""
 DESCRIPTION = (
     "Derivative-free optimization of a Python function or an external program. Runs can be stored in files and resumed."
 )
@@ -36,11 +31,6 @@ EXAMPLES = """examples:
   sublevel report run.db
 
 Run `sublevel COMMAND --help` for the options of a command.
-"""
-COMPLETION_EXAMPLES = """examples:
-  sublevel completion bash > ~/.local/share/bash-completion/completions/sublevel
-  sublevel completion zsh > ~/.zfunc/_sublevel        # with fpath+=(~/.zfunc) before compinit in ~/.zshrc
-  sublevel completion fish > ~/.config/fish/completions/sublevel.fish
 """
 
 
@@ -57,8 +47,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"sublevel {sublevel.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    for add in COMMANDS:
-        add(commands)
+    for command in COMMANDS:
+        command.add_to(commands)
     return parser
 
 
@@ -73,23 +63,3 @@ def _main(arguments: Sequence[str]) -> int:
     except (CommandError, StoreError) as error:
         print(f"sublevel: {error}", file=sys.stderr)
         return error.status if isinstance(error, CommandError) else 2
-
-
-def add_completion(commands: Subparsers) -> None:
-    """`sublevel completion`."""
-    parser = add_command(commands, "completion", "print a completion script for bash, zsh or fish", COMPLETION_EXAMPLES)
-    parser.add_argument("shell", choices=SHELLS, help="shell to write the script for")
-    parser.set_defaults(run=run_completion)
-
-
-def run_completion(given: argparse.Namespace) -> int:
-    """Print the script."""
-    print(completion_script(given.shell, collect_commands(COMMANDS)), end="")
-    return 0
-
-
-COMMANDS: tuple[Callable[[Subparsers], None], ...] = (
-    *(add_minimize, add_resume, add_runs, add_show, add_watch, add_report, add_export),
-    *(add_reproduce, add_study, add_verify, add_completion),
-)
-"""All commands. To add one, write its module and add a line here."""

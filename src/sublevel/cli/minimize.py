@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sublevel.cli.argument_types import bounds, count, indices, numbers, restarts, seed, variable_names
-from sublevel.cli.common import CommandError, Subparsers, add_command
-from sublevel.cli.objective import objective, objective_label
-from sublevel.cli.run_options import FUNCTION_HELP, add_run_options, run_options
+from sublevel.cli.common import Command, CommandError, argument
+from sublevel.cli.objective import Objective, objective, objective_label
+from sublevel.cli.run_options import FUNCTION, RUN_ARGUMENTS, Options, run_options
 
 if TYPE_CHECKING:
+    from sublevel.cli.execute import Workers
     from sublevel.run.result import Result
+    from sublevel.store.settings import Target
 
 EXAMPLES = """examples:
   sublevel minimize mymodule.py:cost --x0 0,0,0 --sigma0 0.5
@@ -39,59 +40,6 @@ exit status:
 """
 
 
-def add_minimize(commands: Subparsers) -> None:
-    """`sublevel minimize`."""
-    parser = add_command(commands, "minimize", "minimize a Python function or an external program", EXAMPLES)
-    _add_problem(parser)
-    parser.add_argument(
-        "--method", default="cma", metavar="NAME", help="cma, sep-cma, lra-cma, xnes, ngd, ... (default: cma)"
-    )
-    parser.add_argument("--popsize", type=count, metavar="N", help="number of points per generation")
-    parser.add_argument(
-        "--restarts",
-        type=restarts,
-        metavar="ipop|bipop|N",
-        help="restart when the search converges before the budget ends",
-    )
-    parser.add_argument("--seed", type=seed, metavar="S", help="seed of the random numbers, for a reproducible run")
-    parser.add_argument(
-        "--store", type=Path, metavar="FILE", help="store every evaluation in a new file; see `sublevel resume`"
-    )
-    add_run_options(parser)
-    parser.set_defaults(run=run_minimize)
-
-
-def _add_problem(parser: argparse.ArgumentParser) -> None:
-    """The objective, the starting point and the variables."""
-    parser.add_argument("function", nargs="?", metavar="FUNCTION", help=FUNCTION_HELP)
-    parser.add_argument("--x0", type=numbers, metavar="1,2,3", help="starting point (required)")
-    parser.add_argument(
-        "--sigma0",
-        type=numbers,
-        metavar="S",
-        help="initial standard deviation, one number or one per variable (required)",
-    )
-    parser.add_argument(
-        "--bounds",
-        type=bounds,
-        metavar="LO:HI,...",
-        help="one pair for all variables or one per variable; none: no bound",
-    )
-    parser.add_argument(
-        "--log-scaled",
-        type=indices,
-        metavar="0,2|all",
-        default=[],
-        help="indices of variables to search on a log scale",
-    )
-    parser.add_argument(
-        "--names",
-        type=variable_names,
-        metavar="NAME,...",
-        help="names of the variables, also usable in --command as {NAME}",
-    )
-
-
 def run_minimize(given: argparse.Namespace) -> int:
     """Minimize and print the result."""
     from sublevel.cli.execute import run_and_print
@@ -100,9 +48,8 @@ def run_minimize(given: argparse.Namespace) -> int:
     missing = [name for name in ("--x0", "--sigma0") if getattr(given, name[2:]) is None]
     if missing:
         hint = " Everything after --command belongs to the program: put --command last." if given.command else ""
-        raise CommandError(
-            f"{' and '.join(missing)} must be given: the starting point and its initial standard deviation.{hint}"
-        )
+        meaning = "the starting point and its initial standard deviation"
+        raise CommandError(f"{' and '.join(missing)} must be given: {meaning}.{hint}")
     try:
         names = None if given.names is None else as_names(given.names, len(given.x0))
     except ValueError as error:
@@ -110,11 +57,11 @@ def run_minimize(given: argparse.Namespace) -> int:
     return run_and_print(objective(given, len(given.x0), names), given, _minimize)
 
 
-def _minimize(fun: Callable[..., Any], given: argparse.Namespace, workers: Any) -> Result:
+def _minimize(fun: Objective, given: argparse.Namespace, workers: Workers) -> Result:
     from sublevel.run.minimize import minimize
 
     d = len(given.x0)
-    settings: dict[str, Any] = {
+    settings: Options = {
         "method": given.method,
         "popsize": given.popsize,
         "bounds": given.bounds * d if given.bounds is not None and len(given.bounds) == 1 else given.bounds,
@@ -124,18 +71,11 @@ def _minimize(fun: Callable[..., Any], given: argparse.Namespace, workers: Any) 
         "rng": given.seed,
         "store": _store_target(given),
     }
-    sigma0 = given.sigma0[0] if len(given.sigma0) == 1 else given.sigma0
-    return minimize(
-        fun,
-        given.x0,
-        None if given.method == "pbil" else sigma0,
-        workers=workers,
-        **settings,
-        **run_options(fun, given),
-    )
+    sigma0 = None if given.method == "pbil" else given.sigma0[0] if len(given.sigma0) == 1 else given.sigma0
+    return minimize(fun, given.x0, sigma0, workers=workers, **settings, **run_options(fun, given))
 
 
-def _store_target(given: argparse.Namespace) -> Any:
+def _store_target(given: argparse.Namespace) -> Target | None:
     if given.store is None:
         return None
     from sublevel.store.settings import Target
@@ -148,7 +88,25 @@ def _log_scaled(chosen: list[int] | None, d: int) -> list[bool]:
     if chosen is None:
         return [True] * d
     if chosen and max(chosen) >= d:
-        raise CommandError(
-            f"--log-scaled: index {max(chosen)} is out of range; --x0 has {d} variables, numbered from 0."
-        )
+        hint = f"--x0 has {d} variables, numbered from 0"
+        raise CommandError(f"--log-scaled: index {max(chosen)} is out of range; {hint}.")
     return [i in chosen for i in range(d)]
+
+
+PROBLEM = (
+    FUNCTION,
+    argument("--x0", "starting point (required)", numbers, "1,2,3"),
+    argument("--sigma0", "initial standard deviation, one number or one per variable (required)", numbers, "S"),
+    argument("--bounds", "one pair for all variables or one per variable; none: no bound", bounds, "LO:HI,..."),
+    argument("--log-scaled", "indices of variables to search on a log scale", indices, "0,2|all", default=[]),
+    argument("--names", "names of the variables, also usable in --command as {NAME}", variable_names, "NAME,..."),
+)
+METHOD = (
+    argument("--method", "cma, sep-cma, lra-cma, xnes, ngd, ... (default: cma)", default="cma", metavar="NAME"),
+    argument("--popsize", "number of points per generation", count, "N"),
+    argument("--restarts", "restart when the search converges before the budget ends", restarts, "ipop|bipop|N"),
+    argument("--seed", "seed of the random numbers, for a reproducible run", seed, "S"),
+    argument("--store", "store every evaluation in a new file; see `sublevel resume`", Path, "FILE"),
+)
+SUMMARY = "minimize a Python function or an external program"
+COMMAND = Command("minimize", SUMMARY, run_minimize, (*PROBLEM, *METHOD, *RUN_ARGUMENTS), EXAMPLES)

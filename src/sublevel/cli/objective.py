@@ -21,7 +21,9 @@ from typing import Any
 from sublevel.cli.common import CommandError
 from sublevel.cli.program import LAST_NUMBER, Program
 from sublevel.cli.template import used_variables
+from sublevel.engine.arrays import Array
 
+Objective = Callable[..., Any]
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 FILE_FUNCTION = re.compile(r"(.+\.py):([A-Za-z_]\w*)", re.ASCII | re.DOTALL)
 EXPECTED = "expected module:function or file.py:function, such as mymodule:cost or ./mymodule.py:cost"
@@ -29,7 +31,7 @@ LAST = "last"
 """Argument of --pattern for the last number in the output."""
 
 
-def objective(given: argparse.Namespace, d: int, names: Sequence[str] | None = None) -> Callable[..., Any]:
+def objective(given: argparse.Namespace, d: int, names: Sequence[str] | None = None) -> Objective:
     """The function of d variables to minimize."""
     if (given.function is None) == (given.command is None):
         raise CommandError("give either module:function or --command PROG ARG..., not both.")
@@ -43,27 +45,19 @@ def objective(given: argparse.Namespace, d: int, names: Sequence[str] | None = N
 def program(given: argparse.Namespace, d: int, names: Sequence[str] | None) -> Program:
     """The program of --command."""
     if not given.command or shutil.which(given.command[0]) is None:
-        raise CommandError(
-            f"--command: program not found or not executable, got {' '.join(given.command) or 'nothing'!r}."
-        )
+        got = " ".join(given.command) or "nothing"
+        raise CommandError(f"--command: program not found or not executable, got {got!r}.")
     if sys.platform == "win32":
-        raise CommandError(
-            "--command is not available on Windows, which has no process groups. Call the program from a Python "
-            "function instead."
-        )
+        hint = "Call the program from a Python function instead."
+        raise CommandError(f"--command is not available on Windows, which has no process groups. {hint}")
     try:
         used = used_variables(given.command, d, names)
     except ValueError as error:
         raise CommandError(f"--command: {error}") from None
     if used is not None and len(used) < d:
         unused = ", ".join(f"{{{names[i] if names else i}}}" for i in range(d) if i not in used)
-        print(
-            (
-                f"note: the arguments of the program do not use {unused}; the program can read all values from stdin, "
-                "as JSON"
-            ),
-            file=sys.stderr,
-        )
+        hint = "the program can read all values from stdin, as JSON"
+        print(f"note: the arguments of the program do not use {unused}; {hint}", file=sys.stderr)
     return Program(given.command, given.timeout, given.pattern, names)
 
 
@@ -74,30 +68,25 @@ def pattern(text: str) -> re.Pattern[str]:
     try:
         compiled = re.compile(text, re.MULTILINE)
     except (re.error, OverflowError, RecursionError) as error:
-        raise argparse.ArgumentTypeError(
-            f"expected a regular expression or the word {LAST}, got {text!r}: {error}"
-        ) from None
+        expected = f"expected a regular expression or the word {LAST}"
+        raise argparse.ArgumentTypeError(f"{expected}, got {text!r}: {error}") from None
     if compiled.groups > 1:
-        raise argparse.ArgumentTypeError(
-            f"expected at most one group, for the value; use (?:...) for other groups, got {text!r}"
-        )
+        expected = "expected at most one group, for the value; use (?:...) for other groups"
+        raise argparse.ArgumentTypeError(f"{expected}, got {text!r}")
     return compiled
 
 
-def objective_label(given: argparse.Namespace) -> dict[str, Any]:
+def objective_label(given: argparse.Namespace) -> dict[str, object]:
     """The objective as given on the command line. It is stored for information only."""
     if given.command is None:
         return {"function": given.function, "path": None if given.path is None else str(given.path)}
-    label: dict[str, Any] = {"command": [*given.command], "timeout": given.timeout}
+    label: dict[str, object] = {"command": [*given.command], "timeout": given.timeout}
     if given.pattern is not None:
         label["pattern"] = LAST if given.pattern is LAST_NUMBER else given.pattern.pattern
     return label
 
 
-# ------------------------------------------------------------------------------------------------ functions of modules
-
-
-def module_function(name: str, path: Path | None) -> Callable[..., Any]:
+def module_function(name: str, path: Path | None) -> Objective:
     """The function of module:function. Installed modules take precedence over the working directory."""
     if FUNCTION.fullmatch(name) is None:
         raise CommandError(f"{EXPECTED}, got {name!r}.")
@@ -133,7 +122,7 @@ def _is_in_working_directory(top: str) -> bool:
     return Path(f"{top}.py").is_file() or Path(top).is_dir()
 
 
-def _get_function(module: ModuleType, name: str, called: str) -> Callable[..., Any]:
+def _get_function(module: ModuleType, name: str, called: str) -> Objective:
     """A function of a module; the error suggests a similar name."""
     function = getattr(module, name, None)
     if callable(function):
@@ -142,14 +131,9 @@ def _get_function(module: ModuleType, name: str, called: str) -> Callable[..., A
     hint = f" Did you mean {near[0]}?" if near else ""
     local = Path(f"{called}.py")
     if not near and local.is_file() and (origin := getattr(module, "__file__", None)) != str(local.resolve()):
-        hint = (
-            f" It was imported from {origin or 'Python itself'}; use ./{local}:{name} for the one in the working "
-            f"directory."
-        )
+        instead = f"use ./{local}:{name} for the one in the working directory"
+        hint = f" It was imported from {origin or 'Python itself'}; {instead}."
     raise CommandError(f"{called} has no function {name}.{hint}")
-
-
-# ------------------------------------------------------------------------------------------------ functions of files
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +143,7 @@ class FileFunction:
     file: str
     name: str
 
-    def __call__(self, point: Any) -> Any:
+    def __call__(self, point: Array) -> float:
         """The value at a point (d,)."""
         return getattr(load_file(self.file), self.name)(point)
 
@@ -194,7 +178,9 @@ def load_file(file: str) -> ModuleType:
     name = re.sub(r"\W", "_", Path(file).stem)
     if name in sys.modules or name in sys.stdlib_module_names:
         name = f"{name}_of_{Path(file).parent.name or 'root'}"
-    specification: Any = importlib.util.spec_from_file_location(name, file)
+    specification = importlib.util.spec_from_file_location(name, file)
+    if specification is None or specification.loader is None:
+        raise ImportError(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(specification)
     _LOADED[file] = sys.modules[name] = module
     try:

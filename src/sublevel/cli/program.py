@@ -1,6 +1,4 @@
-"""An external program as objective: it gets the point as JSON on stdin or in its arguments and prints a number. No
-shell is involved.
-"""
+"""An external program as objective: it gets the point on stdin or as arguments and prints a number, without a shell."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, cast
 
 import sublevel.cli.supervisor as supervisor
 from sublevel.cli.template import fill_arguments
@@ -29,49 +27,39 @@ NUMBER = re.compile(_NUMBER, re.ASCII | re.IGNORECASE)
 """A number as programs print it, including the exponent letter D of Fortran."""
 LAST_NUMBER = re.compile(rf"(?<![\w.])({_NUMBER})(?!\w|\.\w)", re.ASCII | re.IGNORECASE)
 """A number within a text: 1.5 in "cost=1.5.", but none in "v1.5.2"."""
-LONGEST_OUTPUT = 4096
-"""Most bytes of output without --pattern; a program that writes more is killed."""
-SEARCHED_OUTPUT = 2**20
-"""Bytes at the end of the output that a pattern is applied to."""
+LONGEST_OUTPUT, SEARCHED_OUTPUT = 4096, 2**20
+"""Most bytes of output without a pattern, and bytes at the end of the output that a pattern is applied to."""
 EXIT_TIMEOUT = 5.0
 """Seconds in which a supervisor must exit after its stdin is closed."""
 
 
 class Supervisor:
-    """A process that runs programs for one thread, one at a time, and kills them when this process ends for any
-    reason.
-    """
+    """A process that runs programs for one thread, one at a time, and kills them when this process ends."""
 
     def __init__(self) -> None:
         self.program: int | None = None  # process id of the program
-        self._process: Any = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(Path(supervisor.__file__).absolute())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
+        argv, pipe = [sys.executable, "-I", "-S", str(Path(supervisor.__file__).absolute())], subprocess.PIPE
+        self._process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, start_new_session=True)
+        self._stdin, self._stdout = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
 
-    def run(self, request: dict[str, Any]) -> dict[str, Any]:
+    def run(self, request: supervisor.Request) -> supervisor.Answer:
         """Run a program; `supervisor.py` describes the request and the answer."""
         try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-            answer = self._read()
+            self._stdin.write(json.dumps(request).encode() + b"\n")
+            self._stdin.flush()
+            answer = json.loads(self._stdout.readline())
             if "pid" in answer:
                 self.program = answer["pid"]
-                answer = self._read()
+                answer = json.loads(self._stdout.readline())
         except (OSError, ValueError) as error:  # it has ended, or was closed by another thread
             raise EvaluationFailed("supervisor lost", "the process that runs the program has ended") from error
         self.program = None
         return answer
 
-    def _read(self) -> dict[str, Any]:
-        return json.loads(self._process.stdout.readline())
-
     def close(self) -> None:
         """End the supervisor and its program."""
         with contextlib.suppress(OSError):
-            self._process.stdin.close()
+            self._stdin.close()
         try:
             self._process.wait(EXIT_TIMEOUT)
         except subprocess.TimeoutExpired:
@@ -81,7 +69,7 @@ class Supervisor:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.program, signal.SIGKILL)
             self.program = None
-        self._process.stdout.close()
+        self._stdout.close()
 
     def __del__(self) -> None:
         """End the supervisor if it was not closed."""
@@ -91,34 +79,22 @@ class Supervisor:
 
 @dataclass(slots=True)
 class Program:
-    """An objective that runs a program. It raises `EvaluationFailed`, with the kind of failure, if there is no value.
+    """An objective that runs a program. It raises `EvaluationFailed`, with its kind, if there is no value."""
 
-    Parameters
-    ----------
-    argv : sequence of str
-        The program and its arguments. `{name}`, `{0}` or `{x0}` is replaced by a variable, `{}` by all of them.
-    timeout : float, optional
-        Time limit of one evaluation in seconds.
-    pattern : re.Pattern, optional
-        The value is the last match in the output, or the group of the match. Default: the output is one number.
-    names : sequence of str, optional
-        Names of the variables.
-    """
-
-    argv: Sequence[str]
-    timeout: float | None = None
-    pattern: re.Pattern[str] | None = None
-    names: Sequence[str] | None = None
+    argv: Sequence[str]  # {name}, {0} or {x0} is replaced by a variable, {} by all of them
+    timeout: float | None = None  # of one evaluation, in seconds
+    pattern: re.Pattern[str] | None = None  # the value is the last match, or its group; None: the output is one number
+    names: Sequence[str] | None = None  # of the variables
     _idle: list[Supervisor] = field(default_factory=list[Supervisor])
     _busy: set[Supervisor] = field(default_factory=set[Supervisor])
-    _lock: Any = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _closed: bool = False
     _has_failed: bool = False
 
     def __call__(self, point: Array) -> float:
         """The value at a point (d,)."""
         values = point.tolist()
-        request = {
+        request: supervisor.Request = {
             "argv": fill_arguments(self.argv, values, self.names),
             "input": json.dumps(values) + "\n",
             "timeout": self.timeout,
@@ -141,7 +117,7 @@ class Program:
         if is_first and sys.stderr is not None:
             print(f"sublevel: first failed evaluation, at {','.join(map(repr, values))}: {error}", file=sys.stderr)
 
-    def _run(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _run(self, request: supervisor.Request) -> supervisor.Answer:
         """Send a request to a free supervisor."""
         with self._lock:
             if self._closed:
@@ -163,12 +139,10 @@ class Program:
         """Extract the value from the output of the program."""
         text = output if self.pattern is None else find_value(self.pattern, output)
         if text is None or NUMBER.fullmatch(text) is None:
-            expected = (
-                "expected one number (use --pattern for other output)"
-                if self.pattern is None
-                else "--pattern matches no number"
-            )
-            excerpt = (output[:60] if self.pattern is None else output[-60:]) if text is None else text[:60]
+            expected = "expected one number (use --pattern for other output)"
+            if self.pattern is not None:
+                expected = "--pattern matches no number"
+            excerpt = output[-60:] if text is None else text[:60]
             raise EvaluationFailed("no number", _printable(f"{expected}, got {excerpt!r}"))
         value = float(text.lower().replace("d", "e"))
         if math.isnan(value):

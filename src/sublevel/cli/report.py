@@ -5,19 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sublevel.cli.common import CommandError, Subparsers, add_command, add_file_argument, add_force_option
-
-
-def add_report(commands: Subparsers) -> None:
-    """`sublevel report`."""
-    summary = "write an HTML report on a stored run"
-    parser = add_command(
-        commands, "report", summary, "example:\n  sublevel report run.db --out run.html", "The report is one file."
-    )
-    add_file_argument(parser)
-    parser.add_argument("--out", type=Path, metavar="PAGE", help="file to write (default: FILE with the suffix .html)")
-    add_force_option(parser)
-    parser.set_defaults(run=run_report)
+from sublevel.cli.common import FILE, FORCE, Command, CommandError, argument
 
 
 def run_report(given: argparse.Namespace) -> int:
@@ -32,9 +20,19 @@ def run_report(given: argparse.Namespace) -> int:
 
         text = report_page(load(given.file))
     except ModuleNotFoundError as error:
-        raise CommandError(
-            f"the figures need {error.name}, which is not installed: pip install 'sublevel[plot]'"
-        ) from error
+        hint = "which is not installed: pip install 'sublevel[plot]'"
+        raise CommandError(f"the figures need {error.name}, {hint}") from error
     write_output(out, lambda file: file.write_text(text, encoding="utf-8"), given.force)
     print(f"report: {out.resolve()}")
     return 0
+
+
+OUT = argument("--out", "file to write (default: FILE with the suffix .html)", Path, "PAGE")
+COMMAND = Command(
+    "report",
+    "write an HTML report on a stored run",
+    run_report,
+    (FILE, OUT, FORCE),
+    "example:\n  sublevel report run.db --out run.html",
+    "The report is one file.",
+)

@@ -24,6 +24,7 @@ LARGEST_MATRIX = 60
 """Number of variables up to which correlations are drawn."""
 MOST_ROWS = 200
 """Most rows of a table; longer tables show the first and the last rows."""
+OMITTED = ("…", "", "", "")
 PAGE_STYLE = """
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1.2rem 1.8rem; }
 .panels figure { margin: 0; }
@@ -55,6 +56,8 @@ CAPTIONS = {
     "axes": "Standard deviations along the principal axes of the search distribution, their geometric mean σ, and the "
     "ratio of the longest to the shortest.",
     "deviations": "Standard deviations of the variables in the search distribution.",
+    "correlations": "Correlations of the variables in the search distribution of the best run, which adapts to the "
+    "shape of the valley.",
 }
 
 
@@ -106,20 +109,14 @@ def _pictures(run: StoredRun) -> Iterable[str]:
     theta = history.theta_of_best
     if 1 < theta.dimension <= LARGEST_MATRIX and theta.continuous:
         plots.correlation(history, stream := io.BytesIO(), file_format="svg")
-        caption = (
-            "Correlations of the variables in the search distribution of the best run, which adapts to the "
-            "shape of the valley."
-        )
-        yield f"<h2>Correlations</h2>{_figure(caption, stream.getvalue())}"
+        yield f"<h2>Correlations</h2>{_figure(CAPTIONS['correlations'], stream.getvalue())}"
 
 
 def _figure(caption: str, image: bytes) -> str:
     """A figure as an SVG image, in which browsers run no scripts."""
-    data = base64.b64encode(image).decode()
-    return (
-        f'<figure><img alt="{escape(caption)}" '
-        f'src="data:image/svg+xml;base64,{data}"><figcaption>{escape(caption)}</figcaption></figure>'
-    )
+    data, text = base64.b64encode(image).decode(), escape(caption)
+    image_tag = f'<img alt="{text}" src="data:image/svg+xml;base64,{data}">'
+    return f"<figure>{image_tag}<figcaption>{text}</figcaption></figure>"
 
 
 def _findings(run: StoredRun) -> Iterable[str]:
@@ -130,12 +127,12 @@ def _findings(run: StoredRun) -> Iterable[str]:
 
 def _variables(run: StoredRun) -> Iterable[str]:
     result, widths = run.result, user_deviations(run.result)
-    rows = [
-        ("…", "", "", "")
-        if i is None
-        else (printable(result.history.name(i)), repr(float(result.x[i])), f"{result.mean[i]:.8g}", f"{widths[i]:.3g}")
-        for i in listed(result.x.size, MOST_ROWS)
-    ]
+
+    def row(i: int) -> tuple[str, ...]:
+        numbers = repr(float(result.x[i])), f"{result.mean[i]:.8g}", f"{widths[i]:.3g}"
+        return printable(result.history.name(i)), *numbers
+
+    rows = [OMITTED if i is None else row(i) for i in listed(result.x.size, MOST_ROWS)]
     yield "<h2>Variables</h2>"
     yield from _table("variables", ["", "best point", "mean of the search distribution", "standard deviation"], rows)
     if result.x.size > MOST_ROWS:
@@ -145,17 +142,12 @@ def _variables(run: StoredRun) -> Iterable[str]:
 def _restarts(run: StoredRun) -> Iterable[str]:
     runs = run.result.history.runs
     if len(runs) > 1:
-        rows = [
-            ("…", "", "", "")
-            if i is None
-            else (
-                str(i),
-                str(runs[i].popsize),
-                f"{runs[i].fun:.8g}",
-                termination.message(runs[i].reasons) if runs[i].reasons else "",
-            )
-            for i in listed(len(runs), MOST_ROWS)
-        ]
+
+        def row(i: int) -> tuple[str, ...]:
+            reason = termination.message(runs[i].reasons) if runs[i].reasons else ""
+            return str(i), str(runs[i].popsize), f"{runs[i].fun:.8g}", reason
+
+        rows = [OMITTED if i is None else row(i) for i in listed(len(runs), MOST_ROWS)]
         yield "<h2>Runs</h2>"
         yield from _table("runs", ["run", "points per generation", "best value", "reason to stop"], rows)
 

@@ -6,31 +6,11 @@ import argparse
 from pathlib import Path
 
 from sublevel.cli.argument_types import count, seed
-from sublevel.cli.common import Subparsers, add_command, resumable_errors
+from sublevel.cli.common import Command, argument, resumable_errors
 
-
-def add_reproduce(commands: Subparsers) -> None:
-    """`sublevel reproduce`."""
-    summary = "reproduce the figures of the paper and check its statements"
-    example = "example:\n  sublevel reproduce --quick --out results"
-    parser = add_command(commands, "reproduce", summary, example, "After an interruption the same command continues.")
-    parser.add_argument(
-        "--figures", type=figure_list, default=(1, 2, 3), metavar="1,2,3", help="figures to reproduce (default: all)"
-    )
-    parser.add_argument(
-        "--trials", type=count, metavar="N", help="independent trials per setting (default: 50; 2 to 8 with --quick)"
-    )
-    parser.add_argument(
-        "--seed", type=seed, metavar="S", help="seed of the random numbers; the data do not depend on --jobs"
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="output directory (default: reproduction, or reproduction-quick)"
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="fewer trials of the same settings: less than a minute on two cores"
-    )
-    parser.add_argument("--jobs", type=count, metavar="N", help="number of processes (default: one per core)")
-    parser.set_defaults(run=run_reproduce)
+SEED = argument("--seed", "seed of the random numbers; the data do not depend on --jobs", seed, "S")
+JOBS = argument("--jobs", "number of processes (default: one per core)", count, "N")
+CONTINUES = "After an interruption the same command continues."
 
 
 def run_reproduce(given: argparse.Namespace) -> int:
@@ -63,3 +43,20 @@ def figure_list(text: str) -> tuple[int, ...]:
     if not chosen or not chosen <= {1, 2, 3}:
         raise argparse.ArgumentTypeError(f"expected some of 1, 2 and 3, separated by commas, got {text!r}")
     return tuple(sorted(chosen))
+
+
+COMMAND = Command(
+    "reproduce",
+    "reproduce the figures of the paper and check its statements",
+    run_reproduce,
+    (
+        argument("--figures", "figures to reproduce (default: all)", figure_list, "1,2,3", default=(1, 2, 3)),
+        argument("--trials", "independent trials per setting (default: 50; 2 to 8 with --quick)", count, "N"),
+        SEED,
+        argument("--out", "output directory (default: reproduction, or reproduction-quick)", Path, "DIR"),
+        argument("--quick", "fewer trials of the same settings: less than a minute on two cores", action="store_true"),
+        JOBS,
+    ),
+    "example:\n  sublevel reproduce --quick --out results",
+    CONTINUES,
+)

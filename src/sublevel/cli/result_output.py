@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sublevel.engine.arrays import Array
     from sublevel.hessian.result import Curvature
+    from sublevel.run.diagnosis import Finding
     from sublevel.run.result import Result
 
 
@@ -30,30 +32,32 @@ def result_as_text(result: Result, seconds: float, figure: Path | None) -> str:
     return "\n".join(lines if result.curvature is None else [*lines, "", result.curvature.summary()])
 
 
-def result_as_json(result: Result, seconds: float, raised: Exception | None) -> dict[str, Any]:
+def result_as_json(result: Result, seconds: float, raised: Exception | None) -> dict[str, object]:
     """The result as values for `json.dumps`; numbers that are not finite are None."""
-    facts = {
-        name: result[name] for name in ("fun", "nfev", "nit", "restarts", "success", "status", "message", "reasons")
+    names = ("fun", "nfev", "nit", "restarts", "success", "status", "message", "reasons")
+    facts: dict[str, object] = {
+        **{name: result[name] for name in names},
+        "x": result.x.tolist(),
+        "mean": result.mean.tolist(),
+        "deviations": user_deviations(result).tolist(),
+        "names": [result.history.name(i) for i in range(result.x.size)],
+        "seconds": round(seconds, 3),
+        "diagnosis": _findings_as_json(result.diagnosis),
+        "failures": dict(result.failures.counts),
+        "error_bars": None if result.curvature is None else _error_bars_as_json(result.curvature),
+        "error": None if raised is None else "".join(traceback.format_exception_only(raised)).strip(),
     }
-    facts["x"], facts["mean"] = result.x.tolist(), result.mean.tolist()
-    facts["deviations"] = user_deviations(result).tolist()
-    facts["names"] = [result.history.name(i) for i in range(len(facts["x"]))]
-    facts["seconds"] = round(seconds, 3)
-    facts["diagnosis"] = [{"name": f.name, "sentence": f.sentence, "numbers": f.numbers} for f in result.diagnosis]
-    facts["failures"] = dict(result.failures.counts)
-    facts["error_bars"] = None if result.curvature is None else _error_bars_as_json(result.curvature)
-    facts["error"] = None if raised is None else "".join(traceback.format_exception_only(raised)).strip()
     return replace_nonfinite(facts)
 
 
-def _error_bars_as_json(found: Curvature) -> dict[str, Any]:
+def _findings_as_json(findings: Iterable[Finding]) -> list[object]:
+    return [{"name": one.name, "sentence": one.sentence, "numbers": one.numbers} for one in findings]
+
+
+def _error_bars_as_json(found: Curvature) -> dict[str, object]:
     arrays = {"x": found.x, "stderr": found.stderr, "intervals": found.intervals(0.95), "covariance": found.covariance}
-    problems = [{"name": f.name, "sentence": f.sentence, "numbers": f.numbers} for f in found.problems]
-    return {name: array.tolist() for name, array in arrays.items()} | {
-        "level": 0.95,
-        "nfev": found.nfev,
-        "problems": problems,
-    }
+    lists: dict[str, object] = {name: array.tolist() for name, array in arrays.items()}
+    return {**lists, "level": 0.95, "nfev": found.nfev, "problems": _findings_as_json(found.problems)}
 
 
 def replace_nonfinite(value: Any) -> Any:
@@ -66,9 +70,7 @@ def replace_nonfinite(value: Any) -> Any:
 
 
 def user_deviations(result: Result) -> Array:
-    """Standard deviations of the search distribution (d,) in the user's variables, linearised where bounds or log
-    scales apply.
-    """
+    """Standard deviations (d,) of the search distribution in the user's variables; bounds and scales are linearised."""
     deviations, space = result.std.copy(), result.history.space
     if space is not None:
         deviations[space.free] *= space.slopes(result.mean)

@@ -4,86 +4,58 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from sublevel.cli.argument_types import budget, error_kind, seconds, tolerance, workers
-from sublevel.cli.objective import pattern
+from sublevel.cli.common import argument
+from sublevel.cli.objective import Objective, pattern
 from sublevel.cli.program import Program
 from sublevel.evaluation.failures import ATTEMPTS
 
-FUNCTION_HELP = "module:function or file.py:function; it is called with an array of the variables"
+Options = dict[str, Any]
+"""Keyword arguments of `minimize` or `resume`."""
 PASSED_ON = ("maxfevals", "maxiter", "maxtime", "ftarget", "tolfun", "tolx")
+CALLED = "module:function or file.py:function; it is called with an array of the variables"
+FUNCTION = argument("function", CALLED, metavar="FUNCTION", nargs="?")
+NO_NOISE_FLOOR = "do not stop when the differences between values are only noise"
+STOPPING = (
+    argument("--maxfevals", "maximum number of evaluations", budget, "N"),
+    argument("--maxiter", "maximum number of generations", budget, "N"),
+    argument("--maxtime", "start no evaluation after this time", seconds, "SECONDS"),
+    argument("--ftarget", "stop when a value of at most F is found", float, "F"),
+    argument("--tolfun", "stop when recent values differ by at most T (default: 0)", tolerance, "T"),
+    argument("--tolx", "stop when all standard deviations are at most T (default: 0)", tolerance, "T"),
+    argument("--no-noise-floor", NO_NOISE_FLOOR, dest="noise_floor", action="store_false", default=None),
+)
+ON_ERROR = (
+    "if an evaluation fails: raise ends the run, nan continues with the value NaN, retry evaluates once more before "
+    "that (default: raise for functions, nan for programs)"
+)
+ERROR_BARS = (
+    "compute error bars and correlations with further evaluations; nll: the value is a negative log-likelihood, N: the "
+    "value is a sum of N squared residuals"
+)
+PATTERN = "how to find the value in the output of a program (default: all of the output)"
+COMMAND_LINE = "program and its arguments; must be the last option"
+RUN_ARGUMENTS = (
+    *STOPPING,
+    argument("--workers", "number of parallel evaluations; -1: one per core", workers, "N", default=1),
+    argument("--timeout", "time limit of one evaluation, which then counts as failed", seconds, "SECONDS"),
+    argument("--on-error", ON_ERROR, choices=[*ATTEMPTS]),
+    argument("--error-bars", ERROR_BARS, error_kind, "nll|N"),
+    argument("--plot", "save a figure of the run; an existing figure is overwritten", Path, "FILE"),
+    argument("--json", "print the result as JSON", action="store_true"),
+    argument("--path", "directory to import the module from", Path, "DIR"),
+    argument("--pattern", PATTERN, pattern, "REGEX|last"),
+    argument("--command", COMMAND_LINE, metavar="PROG ARG", nargs=argparse.REMAINDER),
+)
 
 
-def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of stopping, evaluation and output."""
-    _add_stopping_options(parser)
-    parser.add_argument(
-        "--workers", type=workers, default=1, metavar="N", help="number of parallel evaluations; -1: one per core"
-    )
-    parser.add_argument(
-        "--timeout", type=seconds, metavar="SECONDS", help="time limit of one evaluation, which then counts as failed"
-    )
-    parser.add_argument(
-        "--on-error",
-        choices=[*ATTEMPTS],
-        help="if an evaluation fails: raise ends the run, nan continues with the value NaN, retry evaluates once more "
-        "before that (default: raise for functions, nan for programs)",
-    )
-    parser.add_argument(
-        "--error-bars",
-        type=error_kind,
-        metavar="nll|N",
-        help="compute error bars and correlations with further evaluations; nll: the value is a negative "
-        "log-likelihood, N: the value is a sum of N squared residuals",
-    )
-    parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="save a figure of the run; an existing figure is overwritten"
-    )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("--path", type=Path, metavar="DIR", help="directory to import the module from")
-    parser.add_argument(
-        "--pattern",
-        type=pattern,
-        metavar="REGEX|last",
-        help="how to find the value in the output of a program (default: all of the output)",
-    )
-    parser.add_argument(
-        "--command",
-        nargs=argparse.REMAINDER,
-        metavar="PROG ARG",
-        help="program and its arguments; must be the last option",
-    )
-
-
-def _add_stopping_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--maxfevals", type=budget, metavar="N", help="maximum number of evaluations")
-    parser.add_argument("--maxiter", type=budget, metavar="N", help="maximum number of generations")
-    parser.add_argument("--maxtime", type=seconds, metavar="SECONDS", help="start no evaluation after this time")
-    parser.add_argument("--ftarget", type=float, metavar="F", help="stop when a value of at most F is found")
-    parser.add_argument(
-        "--tolfun", type=tolerance, metavar="T", help="stop when recent values differ by at most T (default: 0)"
-    )
-    parser.add_argument(
-        "--tolx", type=tolerance, metavar="T", help="stop when all standard deviations are at most T (default: 0)"
-    )
-    parser.add_argument(
-        "--no-noise-floor",
-        dest="noise_floor",
-        action="store_false",
-        default=None,
-        help="do not stop when the differences between values are only noise",
-    )
-
-
-def run_options(fun: Callable[..., Any], given: argparse.Namespace) -> dict[str, Any]:
-    """The options of `add_run_options` as keyword arguments of `minimize` or `resume`. A program handles its timeout
-    itself.
-    """
+def run_options(fun: Objective, given: argparse.Namespace) -> Options:
+    """The options as keyword arguments of `minimize` or `resume`. A program handles its timeout itself."""
     is_program = isinstance(fun, Program)
-    options: dict[str, Any] = {name: getattr(given, name) for name in PASSED_ON}
+    options: Options = {name: getattr(given, name) for name in PASSED_ON}
     options["progress"] = sys.stderr is not None and sys.stderr.isatty()
     if given.noise_floor is not None:
         options["noise_floor"] = given.noise_floor

@@ -30,11 +30,6 @@ class RunStatus(NamedTuple):
     seconds: float  # from the start to the last generation
     is_running: bool
 
-    @property
-    def state(self) -> str:
-        """ "running", "killed" or the reason why the run ended."""
-        return state_name(self.reasons, self.is_running)
-
 
 def state_name(reasons: dict[str, float], is_running: bool) -> str:
     """ "running", "killed" or the reason why the run ended."""
@@ -81,7 +76,5 @@ def status_line(status: RunStatus) -> str:
     """The status in one line."""
     restarts = f", restart {status.restarts}" if status.restarts else ""
     width = f", std {status.deviation:.2g}" if np.isfinite(status.deviation) else ""
-    return (
-        f"{status.nfev} evaluations, best {status.best:.8g}{width}{restarts}, {duration(status.seconds)}, "
-        f"{status.state}"
-    )
+    best, state = f"best {status.best:.8g}{width}{restarts}", state_name(status.reasons, status.is_running)
+    return f"{status.nfev} evaluations, {best}, {duration(status.seconds)}, {state}"

@@ -5,16 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sublevel.cli.common import CommandError, Subparsers, add_command, printable
-
-
-def add_runs(commands: Subparsers) -> None:
-    """`sublevel runs`."""
-    parser = add_command(commands, "runs", "list the stored runs in a directory", "example:\n  sublevel runs results/")
-    parser.add_argument(
-        "directory", nargs="?", type=Path, default=Path(), metavar="DIR", help="default: the working directory"
-    )
-    parser.set_defaults(run=run_runs)
+from sublevel.cli.common import Command, CommandError, argument, printable
 
 
 def run_runs(given: argparse.Namespace) -> int:
@@ -29,16 +20,17 @@ def run_runs(given: argparse.Namespace) -> int:
     for path in paths:
         try:
             status = read_status(path)
-            text = (
-                f"{printable(str(status.settings.method or 'own method'))}, {status.variables} variables, "
-                f"{status_line(status)}"
-            )
+            method = printable(str(status.settings.method or "own method"))
+            text = f"{method}, {status.variables} variables, {status_line(status)}"
         except StoreError as error:
             exit_status, text = 1, str(error)
         print(f"{printable(path.name)}: {text}")
     if not paths:
-        print(
-            f"no stored runs in {given.directory}. Create one with `sublevel minimize --store FILE` or `minimize(..., "
-            "store=FILE)`."
-        )
+        hint = "Create one with `sublevel minimize --store FILE` or `minimize(..., store=FILE)`."
+        print(f"no stored runs in {given.directory}. {hint}")
     return exit_status
+
+
+DIRECTORY = argument("directory", "default: the working directory", Path, "DIR", nargs="?", default=Path())
+EXAMPLE = "example:\n  sublevel runs results/"
+COMMAND = Command("runs", "list the stored runs in a directory", run_runs, (DIRECTORY,), EXAMPLE)

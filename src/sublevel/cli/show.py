@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sublevel.cli.common import Subparsers, add_command, add_file_argument, describe_objective, printable
+from sublevel.cli.common import FILE, Command, argument, describe_objective, printable
 
 if TYPE_CHECKING:
     from sublevel.engine.arrays import Array
@@ -17,15 +17,6 @@ if TYPE_CHECKING:
 
 MOST_NUMBERS = 1000
 """Number of variables up to which a point is printed in full."""
-
-
-def add_show(commands: Subparsers) -> None:
-    """`sublevel show`."""
-    summary = "print the settings, the state and the result of a stored run"
-    parser = add_command(commands, "show", summary, "examples:\n  sublevel show run.db\n  sublevel show run.db --json")
-    add_file_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON; numbers that are not finite are null")
-    parser.set_defaults(run=run_show)
 
 
 def run_show(given: argparse.Namespace) -> int:
@@ -39,7 +30,7 @@ def run_show(given: argparse.Namespace) -> int:
     return 0
 
 
-def run_as_json(run: StoredRun, is_running: bool) -> dict[str, Any]:
+def run_as_json(run: StoredRun, is_running: bool) -> dict[str, object]:
     """The result as `minimize --json` prints it, and the settings of the run."""
     from sublevel.cli.result_output import replace_nonfinite, result_as_json
     from sublevel.cli.run_status import read_status, state_name
@@ -69,10 +60,8 @@ def run_as_lines(run: StoredRun, is_running: bool) -> Iterator[str]:
     end = message(result.reasons) if result.reasons else "killed; continue with `sublevel resume`"
     yield f"file     {printable(str(run.path))}, written by sublevel {printable(settings.version)}"
     yield f"started  {describe_objective(settings)}"
-    yield (
-        f"method   {printable(settings.method or settings.parts)}, {result.x.size} variables, {settings.popsize} "
-        f"points per generation"
-    )
+    method = printable(settings.method or settings.parts)
+    yield f"method   {method}, {result.x.size} variables, {settings.popsize} points per generation"
     yield f"state    {'running' if is_running else end}"
     yield f"spent    {result.nfev} evaluations in {result.nit} generations, {result.restarts} restarts"
     yield f"fun      {result.fun!r}"
@@ -89,3 +78,12 @@ def _format_point(x: Array) -> str:
     if x.size <= MOST_NUMBERS:
         return ",".join(map(repr, x.tolist()))
     return f"{','.join(map(repr, x[:10].tolist()))},… and {x.size - 10} more; `sublevel show --json` prints all"
+
+
+COMMAND = Command(
+    "show",
+    "print the settings, the state and the result of a stored run",
+    run_show,
+    (FILE, argument("--json", "print JSON; numbers that are not finite are null", action="store_true")),
+    "examples:\n  sublevel show run.db\n  sublevel show run.db --json",
+)

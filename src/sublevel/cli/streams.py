@@ -6,13 +6,13 @@ import contextlib
 import os
 import sys
 from collections.abc import Generator
-from typing import Any
+from typing import Any, TextIO
 
 
 class TolerantStream:
     """A stream that discards its output once the reader has closed it."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream, self.is_lost = stream, False
 
     def write(self, text: str) -> int:
@@ -70,6 +70,6 @@ def open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))
 
 
-def is_lost(stream: Any) -> bool:
+def is_lost(stream: object) -> bool:
     """Whether the reader of a stream has closed it."""
     return getattr(stream, "is_lost", False)

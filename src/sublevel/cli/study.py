@@ -5,25 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sublevel.cli.argument_types import count, seed
-from sublevel.cli.common import CommandError, Subparsers, add_command, resumable_errors
-
-
-def add_study(commands: Subparsers) -> None:
-    """`sublevel study`."""
-    summary = "run a study that goes beyond the paper: data, a figure and a summary"
-    example = "example:\n  sublevel study consistency --quick"
-    parser = add_command(commands, "study", summary, example, "After an interruption the same command continues.")
-    parser.add_argument("name", metavar="NAME", help="consistency, restricted, dimension or apart")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="output directory (default: studies, or studies-quick)")
-    parser.add_argument(
-        "--seed", type=seed, metavar="S", help="seed of the random numbers; the data do not depend on --jobs"
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="a smaller version: seconds on two cores instead of minutes"
-    )
-    parser.add_argument("--jobs", type=count, metavar="N", help="number of processes (default: one per core)")
-    parser.set_defaults(run=run_study)
+from sublevel.cli.common import Command, CommandError, argument, resumable_errors
+from sublevel.cli.reproduce import CONTINUES, JOBS, SEED
 
 
 def run_study(given: argparse.Namespace) -> int:
@@ -44,3 +27,19 @@ def run_study(given: argparse.Namespace) -> int:
     print("\n".join(lines))
     print(f"\nfigure: {request.path.with_suffix('.png').resolve()}\ndata:   {request.path.resolve()}")
     return 0
+
+
+COMMAND = Command(
+    "study",
+    "run a study that goes beyond the paper: data, a figure and a summary",
+    run_study,
+    (
+        argument("name", "consistency, restricted, dimension or apart", metavar="NAME"),
+        argument("--out", "output directory (default: studies, or studies-quick)", Path, "DIR"),
+        SEED,
+        argument("--quick", "a smaller version: seconds on two cores instead of minutes", action="store_true"),
+        JOBS,
+    ),
+    "example:\n  sublevel study consistency --quick",
+    CONTINUES,
+)

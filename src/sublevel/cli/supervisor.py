@@ -1,9 +1,7 @@
 """The parent process of external programs. It runs one program at a time and kills it when the requesting process ends.
 
-This file is executed as a script and imports only the standard library, so that it starts quickly. A request is a line
-of JSON on stdin: `argv`; `input` for the stdin of the program; `timeout` in seconds or null; `limit`, the most bytes of
-output; and `tail`, whether to keep the end of a longer output instead of refusing it. The answer is a line with the
-`pid` of the program, then a line with `kind` (the kind of failure, or null), `output` and `detail`. When stdin is
+This file is executed as a script and imports only the standard library, so that it starts quickly. A `Request` is a
+line of JSON on stdin. The answer is a line with the `pid` of the program, then a line with an `Answer`. When stdin is
 closed, which happens even if the requesting process is killed by SIGKILL, the program and its process group are killed.
 """
 
@@ -17,19 +15,34 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from math import inf
-from typing import Any
+from typing import IO, NoReturn, TypedDict
 
 REQUESTS, ANSWERS = 0, 1
 """File descriptors of stdin and stdout."""
 GRACE = 1.0
 """Seconds in which children of a program may complete its output after it has ended."""
-CHUNK = 65536
-"""Bytes per read."""
-DRAINS = 64
-"""Reads that empty any pipe: the largest on Linux holds 1 MiB."""
-STDERR_LIMIT = 4096
-"""Last bytes of stderr that are kept."""
+CHUNK, DRAINS, STDERR_LIMIT = 65536, 64, 4096
+"""Bytes per read; reads that empty any pipe, which has at most 1 MiB; last bytes of stderr that are kept."""
+
+
+class Request(TypedDict):
+    """A program to run."""
+
+    argv: list[str]
+    input: str  # for its stdin
+    timeout: float | None  # in seconds
+    limit: int  # most bytes of output
+    tail: bool  # whether to keep the end of a longer output instead of refusing it
+
+
+class Answer(TypedDict):
+    """The result of a program."""
+
+    kind: str | None  # of failure
+    output: str
+    detail: str
 
 
 class StreamBuffer:
@@ -43,6 +56,11 @@ class StreamBuffer:
         """Whether the output exceeds the limit and is not to be cut at its beginning."""
         return not self.tail and len(self.data) > self.limit
 
+    @property
+    def text(self) -> str:
+        """The bytes as text."""
+        return bytes(self.data).decode(errors="replace").strip()
+
     def add(self, part: bytes) -> None:
         """Append bytes."""
         self.data += part
@@ -53,49 +71,42 @@ class StreamBuffer:
 class RunningProgram:
     """A running program with its input and output."""
 
-    def __init__(self, process: subprocess.Popen[bytes], request: dict[str, Any], child_ended: int) -> None:
-        self.process, self.request, self.child_ended = process, request, child_ended
+    def __init__(self, process: subprocess.Popen[bytes], request: Request, child_ended: int) -> None:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        self.process, self.request = process, request
         self.input = memoryview(request["input"].encode())
-        self.stdin: Any = process.stdin
-        self.stdout: Any = process.stdout
-        self.stderr: Any = process.stderr
-        self.buffers = {
-            self.stdout: StreamBuffer(request["limit"], request["tail"]),
-            self.stderr: StreamBuffer(STDERR_LIMIT, tail=True),
-        }
-        self.selector = selectors.DefaultSelector()
+        self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
+        self.output = StreamBuffer(request["limit"], request["tail"])
+        self.errors = StreamBuffer(STDERR_LIMIT, tail=True)
+        self.buffers = {self.stdout: self.output, self.stderr: self.errors}
         for stream in (self.stdin, self.stdout, self.stderr):
             os.set_blocking(stream.fileno(), False)
-            self.selector.register(stream, selectors.EVENT_WRITE if stream is self.stdin else selectors.EVENT_READ)
-        for end in (REQUESTS, child_ended):
-            self.selector.register(end, selectors.EVENT_READ)
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.stdin, selectors.EVENT_WRITE, self._write_input)
+        for stream in self.buffers:
+            self.selector.register(stream, selectors.EVENT_READ, partial(self._read, stream))
+        self.selector.register(REQUESTS, selectors.EVENT_READ, _exit)  # no request is due, so stdin was closed
+        self.selector.register(child_ended, selectors.EVENT_READ, partial(os.read, child_ended, CHUNK))
 
-    def communicate(self) -> dict[str, Any]:
+    def communicate(self) -> Answer:
         """Read and write until the program ends or the timeout has passed."""
-        timeout, output = self.request["timeout"], self.buffers[self.stdout]
+        timeout, output = self.request["timeout"], self.output
         deadline, has_ended = inf if timeout is None else time.monotonic() + timeout, False
         while not output.is_too_long:
             if not has_ended and _has_ended(self.process):
                 has_ended, deadline = True, time.monotonic() + GRACE
                 self._drain()
                 continue
-            if has_ended and (self._is_complete(output) or time.monotonic() >= deadline):
-                return self._finish(output)
+            is_complete = self.stdout.closed or output.data.endswith(b"\n")
+            if has_ended and (is_complete or time.monotonic() >= deadline):
+                return self._finish()
             if time.monotonic() >= deadline:
                 return _failed("timeout", f"longer than {timeout:g} s")
-            self._wait(None if deadline == inf else max(deadline - time.monotonic(), 0.0))
+            for key, _ in self.selector.select(None if deadline == inf else max(deadline - time.monotonic(), 0.0)):
+                key.data()
         return _failed("too much output", f"more than {output.limit} bytes")
-
-    def _wait(self, seconds: float | None) -> None:
-        for key, _ in self.selector.select(seconds):
-            if key.fileobj is self.stdin:
-                self._write_input()
-            elif key.fileobj == REQUESTS:  # no request comes before the answer, so stdin was closed
-                raise SystemExit
-            elif key.fileobj == self.child_ended:
-                os.read(self.child_ended, CHUNK)
-            else:
-                self._read(key.fileobj)
 
     def _write_input(self) -> None:
         """Write a part of the input; the program may end without reading it."""
@@ -109,7 +120,7 @@ class RunningProgram:
             self.selector.unregister(self.stdin)
             self.stdin.close()
 
-    def _read(self, stream: Any) -> bool:
+    def _read(self, stream: IO[bytes]) -> bool:
         """Read once; False if nothing is available or the stream has ended."""
         try:
             part = os.read(stream.fileno(), CHUNK)
@@ -122,23 +133,17 @@ class RunningProgram:
         return bool(part)
 
     def _drain(self) -> None:
-        """Read all that the program wrote before it ended; its children may keep the streams open and continue to
-        write.
-        """
+        """Read all that the program wrote before it ended; its children may continue to write."""
         for stream in self.buffers:
             for _ in range(DRAINS):
                 if stream.closed or not self._read(stream):
                     break
 
-    def _is_complete(self, output: StreamBuffer) -> bool:
-        return self.stdout.closed or output.data.endswith(b"\n")
-
-    def _finish(self, output: StreamBuffer) -> dict[str, Any]:
-        status = _end(self.process)
-        stderr = bytes(self.buffers[self.stderr].data).decode(errors="replace").strip().rpartition("\n")[2]
+    def _finish(self) -> Answer:
+        status, detail = _end(self.process), self.errors.text.rpartition("\n")[2]
         if status:
-            return _failed(f"exit status {status}", stderr)
-        return {"kind": None, "output": bytes(output.data).decode(errors="replace").strip(), "detail": stderr}
+            return _failed(f"exit status {status}", detail)
+        return {"kind": None, "output": self.output.text, "detail": detail}
 
     def close(self) -> None:
         """Kill the program and its group, and close the pipes."""
@@ -148,14 +153,12 @@ class RunningProgram:
             stream.close()
 
 
-def _failed(kind: str, detail: str) -> dict[str, Any]:
+def _failed(kind: str, detail: str) -> Answer:
     return {"kind": kind, "output": "", "detail": detail}
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a program has ended. Where possible it is not reaped, so that its process id stays reserved until its
-    group is killed.
-    """
+    """Whether a program has ended. It is not reaped if possible: its process id is needed to kill its group."""
     if not hasattr(os, "waitid") or process.returncode is not None:
         return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -169,13 +172,11 @@ def _end(process: subprocess.Popen[bytes]) -> int:
     return process.wait()
 
 
-def run_program(request: dict[str, Any], child_ended: int) -> dict[str, Any]:
+def run_program(request: Request, child_ended: int) -> Answer:
     """Run a program and return the answer."""
-    pipe = subprocess.PIPE
+    argv, pipe = request["argv"], subprocess.PIPE
     try:
-        process = subprocess.Popen(
-            request["argv"], bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
-        )
+        process = subprocess.Popen(argv, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
     except (OSError, ValueError) as error:
         return _failed("not started", str(error))
     running = None
@@ -190,7 +191,7 @@ def run_program(request: dict[str, Any], child_ended: int) -> dict[str, Any]:
             running.close()
 
 
-def send(message: dict[str, Any]) -> None:
+def send(message: Answer | dict[str, int]) -> None:
     """Write a line of JSON; exit if the reader has ended."""
     line = memoryview(json.dumps(message).encode() + b"\n")
     try:
@@ -200,11 +201,11 @@ def send(message: dict[str, Any]) -> None:
         raise SystemExit from None
 
 
-def _ignore(*_: Any) -> None:
+def _ignore(*_: object) -> None:
     """Do nothing: the signal is written to the wakeup descriptor."""
 
 
-def _exit_on_signal(*_: Any) -> None:
+def _exit(*_: object) -> NoReturn:
     raise SystemExit
 
 
@@ -216,7 +217,7 @@ def serve() -> None:
     signal.signal(signal.SIGCHLD, _ignore)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, _exit_on_signal)
+        signal.signal(number, _exit)
     for line in iter(sys.stdin.buffer.readline, b""):
         send(run_program(json.loads(line), child_ended))
 

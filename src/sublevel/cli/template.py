@@ -1,8 +1,4 @@
-"""Arguments of an external program with placeholders for the variables: `{name}`, `{0}`, `{x0}`, or `{}` for all of
-them.
-
-Each argument is filled separately and the result is a list of arguments; no shell is involved.
-"""
+"""Arguments of a program with placeholders for variables: `{name}`, `{0}`, `{x0}`, or `{}` for all; without a shell."""
 
 from __future__ import annotations
 

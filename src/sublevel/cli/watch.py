@@ -7,27 +7,15 @@ import shutil
 import sys
 import time
 
-from sublevel.cli.common import Subparsers, add_command, add_file_argument
+from sublevel.cli.common import FILE, Command
 from sublevel.cli.streams import is_lost
 
 INTERVAL = 0.5
 """Seconds between two updates."""
 
 
-def add_watch(commands: Subparsers) -> None:
-    """`sublevel watch`."""
-    summary = "follow a stored run while another process runs it"
-    parser = add_command(
-        commands, "watch", summary, "example:\n  sublevel watch run.db", "Ctrl-C stops watching, not the run."
-    )
-    add_file_argument(parser)
-    parser.set_defaults(run=run_watch)
-
-
 def run_watch(given: argparse.Namespace) -> int:
-    """Print the status until the run ends: on a terminal in one line that is updated, otherwise a line for each
-    change.
-    """
+    """Print the status until the run ends: one line that is updated on a terminal, else a line for each change."""
     from sublevel.cli.run_status import read_status, status_line
 
     is_terminal, previous = sys.stdout.isatty(), ""
@@ -48,3 +36,7 @@ def run_watch(given: argparse.Namespace) -> int:
     if is_terminal:
         print()
     return 0
+
+
+SUMMARY, EXAMPLE = "follow a stored run while another process runs it", "example:\n  sublevel watch run.db"
+COMMAND = Command("watch", SUMMARY, run_watch, (FILE,), EXAMPLE, "Ctrl-C stops watching, not the run.")
