@@ -97,7 +97,7 @@ def share_of_storing(folder: Path, seconds: float, evaluations: int) -> tuple[fl
     """Part of the wall time in the recorder when the objective takes `seconds`: with and without the file's creation
     and end.
     """
-    spent = dict.fromkeys(("recall", "arrived", "finished", "close"), 0.0)
+    spent = dict.fromkeys(("recall_values", "add_values", "end_generation", "close"), 0.0)
     originals = {name: getattr(Recorder, name) for name in spent}
 
     def counted(name: str) -> Callable[..., object]:

@@ -144,7 +144,7 @@ def test_a_checksum_sees_what_it_guards(runs, folder):
     notices.
     """
     path = altered(runs, "over", "", bytes, folder)
-    data = bytearray(row(path, "evaluations", "WHERE iteration = 3")[4])
+    data = bytearray(row(path, "evaluations", "WHERE iteration = 3")[5])
     data[3] ^= 1
     put(path, "UPDATE evaluations SET vals = ? WHERE iteration = 3", (bytes(data),))
     with pytest.raises(sl.StoreError, match="'3' of evaluations has a wrong checksum"):
@@ -330,9 +330,9 @@ FORGED = {
         "restarts", lambda row: (0, -5, '{"tolx": 1.0}', "[6, 1.0, 100.0, false]")
     ),
     "evaluations twice": forged_row("evaluations", lambda row: (row[0], 1, *row[2:])),
-    "an evaluation more": forged_row("evaluations", lambda row: (row[0], 6, row[2], row[3][:24], row[4][:8])),
+    "an evaluation more": forged_row("evaluations", lambda row: (row[0], 6, row[2], 1, row[4][:24], row[5][:8])),
     "evaluations of a generation to come": forged_row("evaluations", lambda row: (row[0], -1, *row[2:])),
-    "half of the values": forged_row("evaluations", lambda row: (*row[:3], row[3][:72], row[4][:24])),
+    "half of the values": forged_row("evaluations", lambda row: (*row[:3], 3, row[4][:72], row[5][:24])),
     "a failure that moves the cursor": forged_row("failures", lambda row: (1, 0, 1, "error", "\x1b[2J")),
     "a failure of no evaluation": forged_row("failures", lambda row: (1, 0, 0, "error", "what")),
     "a long failure": forged_row("failures", lambda row: (1, 0, 1, "error", "x" * 201)),

@@ -563,9 +563,9 @@ def shift_points(file, factor):
     """Multiply the points of the last generation, as if another machine had made them."""
     with sqlite3.connect(file) as connection:
         query = "SELECT * FROM evaluations WHERE place = 0 ORDER BY iteration DESC"
-        iteration, place, run, points, values, origin, _ = connection.execute(query).fetchone()
-        row = with_checksum(iteration, place, run, (np.frombuffer(points) * factor).tobytes(), values, origin)
-        connection.execute("INSERT OR REPLACE INTO evaluations VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        iteration, place, run, size, points, values, origin, _ = connection.execute(query).fetchone()
+        row = with_checksum(iteration, place, run, size, (np.frombuffer(points) * factor).tobytes(), values, origin)
+        connection.execute("INSERT OR REPLACE INTO evaluations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     connection.close()
 
 
@@ -866,7 +866,7 @@ def test_a_batch_that_fails_is_one_row(tmp_path):
 # Batches
 
 
-def test_a_batch_is_one_row(tmp_path):
+def test_a_batch_is_one_row(tmp_path, at_once):
     file = tmp_path / "run.db"
     sl.minimize(
         lambda X: np.sum(X**2, axis=1), np.ones(3), 0.5, rng=1, popsize=500, maxiter=4, vectorized=True, store=file
@@ -874,6 +874,60 @@ def test_a_batch_is_one_row(tmp_path):
     with sqlite3.connect(file) as connection:
         assert connection.execute("SELECT count(*), min(length(vals)) FROM evaluations").fetchone() == (4, 4000)
     connection.close()
+
+
+def test_small_generations_share_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "LARGEST_SHARED_ROW", 2000)
+    monkeypatch.setattr(recorder, "WRITING", 0.0)
+    settings, file = options("cma", "free", None, vectorized=True, popsize=8), tmp_path / "run.db"
+    result = sl.minimize(batched, **settings, store=file)
+    with sqlite3.connect(file) as connection:
+        rows = connection.execute("SELECT iteration, size, length(vals) / 8 / size FROM evaluations").fetchall()
+        (generations,) = connection.execute("SELECT count(*) FROM generations").fetchone()
+    connection.close()
+    assert sum(count for _, _, count in rows) == result.nit > 3 * len(rows)
+    assert generations == len(rows)
+    assert max(count for _, _, count in rows) > 1
+    seen = seen_points("cma", "free", tmp_path / "again.db", popsize=8)
+    assert sl.load(file).points.tobytes() == seen.tobytes()
+    assert fingerprint(file) == fingerprint(tmp_path / "again.db")
+
+
+@pytest.mark.parametrize("moment", [1, 7, 20])
+def test_a_run_resumes_from_shared_rows(moment, folder, monkeypatch):
+    """The state is that of the beginning, so that all generations are taken from the shared rows."""
+    keep_state(monkeypatch, always=False)
+    settings = options("cma", "bounded", "ipop", vectorized=True, popsize=8)
+    file, copy = folder / "run.db", folder / "copy.db"
+
+    def before(calls):
+        if calls == moment:
+            time.sleep(3 * recorder.LONGEST_WAIT)  # everything is written
+            copied(file, copy)
+
+    fun = Counted(batched, before)
+    sl.minimize(fun, **settings, store=file)
+    again = Counted(batched)
+    sl.resume(copy, again, check=False)
+    assert again.calls == fun.calls - moment
+    assert fingerprint(copy) == fingerprint(file)
+
+
+@pytest.mark.parametrize("change", [(0, 8), (-8, 8), (7, 8), (16, 8)], ids=["none", "negative", "uneven", "larger"])
+def test_a_wrong_size_of_shared_generations_is_damage(change, tmp_path):
+    file = tmp_path / "run.db"
+    sl.minimize(batched, **options("cma", "free", None, vectorized=True, popsize=8, maxfevals=48), store=file)
+    with sqlite3.connect(file) as connection:
+        *columns, origin, _ = connection.execute("SELECT * FROM evaluations LIMIT 1").fetchone()
+        assert columns[3] == change[1]
+        columns[3] = change[0]
+        connection.execute(
+            "INSERT OR REPLACE INTO evaluations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", with_checksum(*columns, origin)
+        )
+    connection.close()
+    for attempt in (sl.load, lambda path: sl.resume(path, batched, maxfevals=100)):
+        with pytest.raises(sl.StoreError, match="damaged"):
+            attempt(file)
 
 
 def batched(X):

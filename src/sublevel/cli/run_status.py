@@ -51,12 +51,12 @@ def read_status(path: Path) -> RunStatus:
     is_running = is_run_active(path)
     with open_reader(path) as reading:
         (numbers, run), loose = reading.last_generation()
-        last = numbers[5] if reading.file.last("generations")[0] else reading.settings.began
+        last = numbers[5] if reading.file.count_generations()[0] else reading.settings.began
         return RunStatus(
             settings=reading.settings,
             variables=reading.problem.x0.size,
             nfev=int(numbers[0]) + loose,
-            nit=reading.file.last("generations")[1],
+            nit=reading.file.count_generations()[1],
             restarts=run,
             best=float(numbers[1]),
             deviation=float(numbers[3]),

@@ -359,7 +359,7 @@ class Search:
             self.progress.update(optimizer)
         reasons = self.next_run()
         if self.recorder is not None:
-            self.recorder.finished(optimizer, self.history)
+            self.recorder.end_generation(optimizer, self.history)
         if self.callback is not None and _wants_stop(self.callback, self.result(reasons)):
             reasons = reasons or {"callback": float(optimizer.nit)}
         return reasons
@@ -380,7 +380,7 @@ class Search:
             self.make_generation(self.optimizer)
             return
         if self.recorder is not None:
-            self.recorder.before_ask(self.optimizer)
+            self.recorder.note_generator(self.optimizer)
         asked = self.optimizer.ask()
         points = asked if self.x0 is None or self.optimizer.nit else read_only(np.concatenate([self.x0[None], asked]))
         values, more = self.values(points), len(points) - len(asked)
@@ -407,7 +407,7 @@ class Search:
         """Fill in values (n,) of points (n, d): those that are stored, and for the others those that arrive, each of
         which is stored.
         """
-        missing = np.flatnonzero(~known) if recorder.recall(self.optimizer, points, values, known) else None
+        missing = np.flatnonzero(~known) if recorder.recall_values(self.optimizer, points, values, known) else None
         if missing is not None and missing.size == 0:
             return
         asked, last = points if missing is None else points[missing], self.last_failure
@@ -417,7 +417,7 @@ class Search:
             values[places] = arrived
             known[places] = True
             failure, last = self.last_failure if self.last_failure is not last else None, self.last_failure
-            recorder.arrived(places, None if failure is None or failure[:2] == RETURNED_NAN[:2] else failure)
+            recorder.add_values(places, None if failure is None or failure[:2] == RETURNED_NAN[:2] else failure)
             self.check_time(known)
 
     def check_time(self, known: NDArray[np.bool_]) -> None:

@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -24,6 +25,12 @@ LONGEST = 500
 """Most characters of an entry."""
 
 
+@cache
+def _c_library() -> str:
+    """Name and version of the C library, which are read from the interpreter."""
+    return " ".join(platform.libc_ver())
+
+
 def environment() -> dict[str, str]:
     """Versions, BLAS and its threads, processor and host, as text by name."""
     import scipy
@@ -37,7 +44,7 @@ def environment() -> dict[str, str]:
         "BLAS of SciPy": _blas(scipy_config),
         "threads of BLAS": str(blas_threads()),
         "processor": _processor(numpy_config),
-        "C library": " ".join(platform.libc_ver()),
+        "C library": _c_library(),
         "operating system": sys.platform,
         HOST: platform.node(),
     }

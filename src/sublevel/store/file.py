@@ -24,18 +24,22 @@ from sublevel.store.errors import StoreError, store_error
 from sublevel.store.lock import validate_locks_available
 
 APPLICATION = int.from_bytes(b"subl")
-VERSION = 6
+VERSION = 7
 LONGEST_FACTS = 2**24
 """Most bytes of the facts of a part."""
 LARGEST_BLOB = 10**9
 """Most bytes of a value in SQLite by default."""
-LARGE_ROWS = 2**18
-"""Bytes of a generation from which the file has large pages. They are written faster, but waste space with small rows.
+PAGE_SIZES = {2**18: 65536, 2**12: 16384, 0: 4096}
+"""Bytes of a page by the least bytes of a generation. Large pages are written faster, but waste space with small rows.
 """
 LONGEST_LOG = 2**25
 """Bytes of the write-ahead log from which SQLite moves it into the file, which waits for the disk twice."""
 SIDE_FILES = ("-wal", "-shm", "-journal")
 """Suffixes of the files that SQLite keeps next to its own."""
+NUMBERS = 6
+"""Numbers of a generation: evaluations, best value so far and of the generation, largest standard deviation, median
+value, and time.
+"""
 BUSY = 5000
 """Milliseconds to wait for a reader."""
 
@@ -49,8 +53,8 @@ SCHEMA = {
     "generations": "CREATE TABLE generations (iteration INTEGER PRIMARY KEY, run INTEGER NOT NULL, popsize INTEGER "
     "NOT NULL, numbers BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
     "evaluations": "CREATE TABLE evaluations (iteration INTEGER NOT NULL, place INTEGER NOT NULL, run INTEGER NOT "
-    "NULL, points BLOB NOT NULL, vals BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY "
-    "(iteration, place))",
+    "NULL, size INTEGER NOT NULL, points BLOB NOT NULL, vals BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT "
+    "NULL, PRIMARY KEY (iteration, place))",
     "samples": "CREATE TABLE samples (iteration INTEGER PRIMARY KEY, place INTEGER NOT NULL, size INTEGER NOT NULL, "
     "state TEXT NOT NULL, layout TEXT NOT NULL, data BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
     "failures": "CREATE TABLE failures (iteration INTEGER NOT NULL, place INTEGER NOT NULL, size INTEGER NOT NULL, "
@@ -65,7 +69,7 @@ COLUMNS = {
     "restarts": (int, int, str, str),
     "snapshots": (int, int, str, bytes),
     "generations": (int, int, int, bytes),
-    "evaluations": (int, int, int, bytes, bytes),
+    "evaluations": (int, int, int, int, bytes, bytes),
     "samples": (int, int, int, str, str, bytes),
     "failures": (int, int, int, str, str),
 }
@@ -89,11 +93,10 @@ def with_checksum(*columns: Any) -> Row:
     return (*columns, crc)
 
 
-def insert_rows(table: str, rows: Sequence[Row], origin: int, replacing: bool = False) -> Change:
-    """A change that adds rows of a run to a table; existing rows are kept unless `replacing`."""
+def insert_rows(table: str, rows: Sequence[Row], origin: int) -> Change:
+    """A change that adds or replaces rows of a run."""
     places = ", ".join("?" * (len(COLUMNS[table]) + 2))
-    statement = f"INSERT OR {'REPLACE' if replacing else 'IGNORE'} INTO {table} VALUES ({places})"
-    return statement, [with_checksum(*row, origin) for row in rows]
+    return f"INSERT OR REPLACE INTO {table} VALUES ({places})", [with_checksum(*row, origin) for row in rows]
 
 
 class File:
@@ -209,12 +212,22 @@ class File:
             return parse_json(facts, self.path, name), layout, data
         raise StoreError(f"{self.path} is damaged: its {name} is missing.")
 
-    def last(self, table: str) -> tuple[int, int]:
-        """The number of iterations in a table, and the last one (0 if none). They are equal unless rows are missing."""
-        rows = "*" if table == "generations" else "DISTINCT iteration"
+    def count_generations(self) -> tuple[int, int]:
+        """The number of finished generations, and the last one (0 if none). They are equal unless rows are missing."""
+        return self._count("sum({0}), max(iteration + {0} - 1)", f"length(numbers) / {8 * NUMBERS}", "generations")
+
+    def last_evaluated(self) -> int:
+        """The last generation of which there is a value (0 if none)."""
+        return self._count("0, max(iteration + {0} - 1)", "length(vals) / (8 * size)", "evaluations")[1]
+
+    def _count(self, query: str, generations: str, table: str) -> tuple[int, int]:
+        """Two counts, given the number of generations of a row in SQL."""
         with self.translate_errors():
-            count, last = self._fetch_one(f"SELECT count({rows}), max(iteration) FROM {table}")
-        return count, 0 if last is None else last
+            found = self._fetch_one(f"SELECT {query.format(generations)} FROM {table}")
+        count, last = (0 if number is None else number for number in found)
+        if type(count) is not int or type(last) is not int:
+            raise StoreError(f"{self.path} is damaged: the numbers of its generations are invalid.")
+        return count, last
 
     def evaluations_after(self, iteration: int) -> int:
         """The number of evaluations after a generation."""
@@ -253,7 +266,7 @@ class File:
         self._connection.close()
 
 
-def create(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int = 4096) -> None:
+def create(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int) -> None:
     """Create a file with these rows, atomically. Existing files are not touched."""
     _validate_platform()
     unfinished = path.with_name(f".{path.name}.{os.urandom(6).hex()}")

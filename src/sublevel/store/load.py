@@ -142,7 +142,7 @@ def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, fa
 
 def _is_open(reading: Reading, found: Evaluations) -> bool:
     """Whether the last generation of which there is a value is not finished."""
-    return int(found.iteration[-1]) > reading.file.last("generations")[1]
+    return int(found.iteration[-1]) > reading.file.count_generations()[1]
 
 
 def sketch(reading: Reading) -> Optimizer:

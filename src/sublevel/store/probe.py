@@ -19,8 +19,8 @@ from sublevel.engine.arrays import Array
 from sublevel.evaluation.evaluators import Arrivals, Evaluator, evaluate_all
 from sublevel.evaluation.failures import Failures
 from sublevel.store.errors import StoreError
-from sublevel.store.file import File, Row
-from sublevel.store.samples import SampleForm, StoredPoints
+from sublevel.store.file import File
+from sublevel.store.samples import SampleForm, StoredPoints, Stretch
 
 SAME = 1e-6
 """Relative difference that another machine or batch size may cause."""
@@ -51,32 +51,23 @@ class Probe(NamedTuple):
 
 def choose_probe(file: File, last: int, form: SampleForm) -> Probe | None:
     """An evaluation with a finite value from the last generations; None if there is none."""
+    stored = StoredPoints(file, form)
     for iteration in range(last, max(last - 10, 0), -1):
-        rows, values = _stored_generation(file, iteration)
+        parts, values = _stored_generation(stored, iteration)
         finite = np.flatnonzero(np.isfinite(values))
         if finite.size:
-            _, first = _stored_generation(file, 1)
-            place, known = int(finite[-1]), first[np.isfinite(first)]
+            _, first = _stored_generation(stored, 1)
+            index, known = int(finite[-1]), first[np.isfinite(first)]
             spread = float(np.ptp(values[finite]))
-            point = _stored_point(StoredPoints(file, form), rows, place)
-            return Probe(point, float(values[place]), spread, float(np.max(np.abs(known), initial=0.0)))
+            point = np.concatenate([part.points for part in parts])[index]
+            return Probe(point, float(values[index]), spread, float(np.max(np.abs(known), initial=0.0)))
     return None
 
 
-def _stored_generation(file: File, iteration: int) -> tuple[list[Row], Array]:
-    """The rows of a generation and their values (m,)."""
-    rows = list(file.rows("evaluations", "WHERE iteration = ? ORDER BY place", (iteration,)))
-    return rows, np.frombuffer(b"".join(row[4] for row in rows))
-
-
-def _stored_point(stored: StoredPoints, rows: list[Row], number: int) -> Array:
-    """The point (d,) with this index among the values of the rows."""
-    for row in rows:
-        count = len(row[4]) // 8
-        if number < count:
-            return stored.of_row(row)[number].copy()
-        number -= count
-    raise IndexError(number)
+def _stored_generation(stored: StoredPoints, iteration: int) -> tuple[list[Stretch], Array]:
+    """The evaluations of a generation and their values (m,)."""
+    parts = [part for part in stored.stretches(iteration, iteration) if part.iteration == iteration]
+    return parts, np.concatenate([np.empty(0), *(part.values for part in parts)])
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -26,10 +27,10 @@ from sublevel.run.state import RunState
 from sublevel.run.termination import KINDS, NAMES, PATIENCE
 from sublevel.store.environment import LONGEST
 from sublevel.store.errors import StoreError
-from sublevel.store.file import File, Row
+from sublevel.store.file import NUMBERS, File
 from sublevel.store.recorder import memory_of, without_memory
 from sublevel.store.rng_state import state_like
-from sublevel.store.samples import SampleForm, StoredPoints
+from sublevel.store.samples import SampleForm, StoredPoints, Stretch, row_parts
 from sublevel.store.serialize import FormatError, unpacked
 from sublevel.store.settings import (
     LARGEST_GENERATION,
@@ -39,10 +40,6 @@ from sublevel.store.settings import (
     checked_settings,
     unpacked_problem,
 )
-
-NUMBERS = 6
-"""Of a generation: evaluations, best value so far and of it, largest standard deviation, median value, and the time."""
-
 
 LARGEST_PART = 2**23
 """Bytes of points that are given at a time, at least one point."""
@@ -134,29 +131,29 @@ class Reading:
 
     def generations(self, until: int | None = None) -> StoredGenerations:
         """The generations, all of them or the first ones."""
-        count, last = self.file.last("generations")
+        count, last = self.file.count_generations()
         until = last if until is None else until
-        if count != last or until > last:
-            raise StoreError(f"{self.path} is damaged: generations are missing.")
         rows = list(self.file.rows("generations", "WHERE iteration <= ? ORDER BY iteration", (until,)))
-        if any(len(row[3]) != 8 * NUMBERS for row in rows) or [row[0] for row in rows] != list(range(1, until + 1)):
-            raise StoreError(f"{self.path} is damaged: generations are missing or not as they should be.")
-        table = np.frombuffer(b"".join(row[3] for row in rows)).reshape(-1, NUMBERS)
-        runs, sizes = (np.array([row[column] for row in rows], dtype=np.int64) for column in (1, 2))
-        popsizes = sizes - (
-            self.settings.evaluate_x0 * (np.arange(len(sizes)) == 0)
-        )  # the start came with the first generation
+        lengths = [len(row[3]) // (8 * NUMBERS) for row in rows]
+        firsts = list(accumulate(lengths[:-1], initial=1))[: len(rows)]
+        is_complete = count == last and until <= last and [row[0] for row in rows] == firsts
+        if not is_complete or any(not row[3] or len(row[3]) % (8 * NUMBERS) for row in rows):
+            raise StoreError(f"{self.path} is damaged: generations are missing or invalid.")
+        table = np.frombuffer(b"".join(row[3] for row in rows)).reshape(-1, NUMBERS)[:until]
+        runs, sizes = (np.repeat([row[k] for row in rows], lengths).astype(np.int64)[:until] for k in (1, 2))
+        popsizes = sizes.copy()
+        popsizes[:1] -= self.settings.evaluate_x0  # the start is in the first generation
         return StoredGenerations(Generations(table[:, :4].copy(), runs, popsizes), table[:, 4], table[:, 5], sizes)
 
     def last_generation(self) -> tuple[tuple[Array, int], int]:
-        """The numbers and the run of the last generation, all NaN and 0 if there is none; and the values that came
+        """The numbers and the run of the last generation, all NaN and 0 if there is none; and the number of values
         since.
         """
-        count, last = self.file.last("generations")
+        count, last = self.file.count_generations()
         loose = self.file.evaluations_after(last)
-        for _, run, _, numbers in self.file.rows("generations", "WHERE iteration = ?", (last,)):
-            if len(numbers) == 8 * NUMBERS and count == last:
-                return (np.frombuffer(numbers), run), loose
+        for _, run, _, numbers in self.file.rows("generations", "ORDER BY iteration DESC LIMIT 1"):
+            if len(numbers) % (8 * NUMBERS) == 0 < len(numbers) and count == last:
+                return (np.frombuffer(numbers)[-NUMBERS:], run), loose
             raise StoreError(f"{self.path} is damaged: generations are missing.")
         return (np.array([0.0, *[np.nan] * (NUMBERS - 1)]), 0), loose
 
@@ -289,8 +286,8 @@ def ending(file: File) -> dict[str, float]:
 
 
 def fingerprint(path: Path) -> str:
-    """SHA-256 of all that a run came to: state, generator, generations, snapshots and evaluations. Times and settings
-    do not count.
+    """SHA-256 of the outcome of a run: state, generator, generations, snapshots and evaluations. Times, settings and
+    the division into rows do not count.
     """
     digest, file = sha256(), File(path)
     try:
@@ -298,20 +295,25 @@ def fingerprint(path: Path) -> str:
             facts, layout, data = file.part(name)
             digest.update(repr(sorted(facts.items())).encode() + layout.encode() + data)
         for iteration, run, popsize, numbers in file.rows("generations", "ORDER BY iteration"):
-            digest.update(repr((iteration, run, popsize)).encode() + numbers[:-8])
-        for table, order in (
-            ("restarts", "number"),
-            ("snapshots", "nfev"),
-            ("samples", "iteration"),
-            ("evaluations", "iteration, place"),
-        ):
+            for k, begin in enumerate(range(0, len(numbers), 8 * NUMBERS)):
+                digest.update(repr((iteration + k, run, popsize)).encode() + numbers[begin : begin + 8 * (NUMBERS - 1)])
+        for table, order in (("restarts", "number"), ("snapshots", "nfev"), ("samples", "iteration")):
             for row in file.rows(table, f"ORDER BY {order}"):
-                digest.update(repr([len(column) if type(column) is bytes else column for column in row]).encode())
-                for column in row:
-                    if type(column) is bytes:
-                        digest.update(column)
+                digest.update(
+                    repr([sha256(column).digest() if type(column) is bytes else column for column in row]).encode()
+                )
+        keys, points, values = sha256(), sha256(), sha256()
+        for part in row_parts(file):
+            table = np.empty((len(part.values) // 8, 4), dtype=np.int64)
+            table[:] = part.run, part.iteration, bool(part.points), part.place
+            table[:, 3] += np.arange(len(table))
+            keys.update(table.tobytes())
+            points.update(part.points)
+            values.update(part.values)
     finally:
         file.close()
+    for part in (keys, points, values):
+        digest.update(part.digest())
     return digest.hexdigest()
 
 
@@ -358,9 +360,9 @@ class Evaluations:
             return
         file, begin = File(self.path), first_row(self.iteration, int(self.iteration[since]))
         try:
-            span, stored = (int(self.iteration[begin]), int(self.iteration[-1])), StoredPoints(file, self.form)
-            for row in file.rows("evaluations", "WHERE iteration BETWEEN ? AND ? ORDER BY iteration, place", span):
-                for part in self._known_parts(stored, row, begin):
+            span = int(self.iteration[begin]), int(self.iteration[-1])
+            for stretch in StoredPoints(file, self.form).stretches(*span):
+                for part in self._known_parts(stretch, begin):
                     yield slice(begin, begin + len(part)), part
                     begin += len(part)
         finally:
@@ -368,18 +370,15 @@ class Evaluations:
         if begin != self.values.size:
             raise StoreError(f"{self.path} has changed since it was read: evaluations are missing.")
 
-    def _known_parts(self, stored: StoredPoints, row: Row, begin: int) -> Iterator[Array]:
-        """Those points (m, d) of a stored row that were there when the file was read, the next ones from `begin` on,
-        piece by piece.
+    def _known_parts(self, part: Stretch, begin: int) -> Iterator[Array]:
+        """Those of the points (m, d) that were there when the file was read, the next ones from `begin` on, piece by
+        piece.
         """
-        iteration, place, _, points, values = row
-        if len(points) not in (0, self.dimension * len(values)):
-            raise StoreError(f"{self.path} is damaged: its points do not have {self.dimension} variables.")
-        known = self.place[begin : first_row(self.iteration, iteration + 1)] - place
-        known = known[(known >= 0) & (known < len(values) // 8)]
-        table, most = stored.of_row(row), max(LARGEST_PART // (8 * self.dimension), 1)
+        known = self.place[begin : first_row(self.iteration, part.iteration + 1)] - part.place
+        known = known[(known >= 0) & (known < len(part.values))]
+        most = max(LARGEST_PART // (8 * self.dimension), 1)
         for first in range(0, len(known), most):
-            yield table[known[first : first + most]]
+            yield part.points[known[first : first + most]]
 
 
 def first_row(iterations: NDArray[np.int64], iteration: int) -> int:
@@ -387,38 +386,17 @@ def first_row(iterations: NDArray[np.int64], iteration: int) -> int:
     return int(cast(Any, iterations.searchsorted(iteration)))
 
 
-class Stretch(NamedTuple):
-    """Evaluations of one generation that are stored together: m points from some place on."""
-
-    run: int
-    iteration: int
-    place: int
-    values: Array  # (m,)
-    row: Row
-    stored: StoredPoints
-
-    @property
-    def points(self) -> Array:
-        """The points (m, d)."""
-        return self.stored.of_row(self.row)
-
-
 def stretches(reading: Reading, sizes: NDArray[np.int_], form: SampleForm) -> Iterator[Stretch]:
-    """All evaluations in the order of the search, each with its checksum; those of the told generations, of these
-    sizes, are complete.
-    """
-    d, last, end, stored = reading.problem.x0.size, 0, 0, StoredPoints(reading.file, form)
-    for row in reading.file.rows("evaluations", "ORDER BY iteration, place"):
-        iteration, place, run, points, values = row
-        if len(values) % 8 or len(points) not in (0, d * len(values)):
-            raise StoreError(f"{reading.path} is damaged: its points do not have {d} variables.")
-        if iteration != last:
-            _check_complete(reading.path, last, end, sizes, iteration)
-            last, end = iteration, 0
-        if place < end:
-            raise StoreError(f"{reading.path} is damaged: generation {iteration} has evaluations twice.")
-        end = end + len(values) // 8 if iteration <= len(sizes) else place + len(values) // 8
-        yield Stretch(run, iteration, place, np.frombuffer(values), row, stored)
+    """All evaluations in the order of the search; those of finished generations, of these sizes, are complete."""
+    last, end = 0, 0
+    for part in StoredPoints(reading.file, form).stretches():
+        if part.iteration != last:
+            _check_complete(reading.path, last, end, sizes, part.iteration)
+            last, end = part.iteration, 0
+        if part.place < end:
+            raise StoreError(f"{reading.path} is damaged: generation {last} has evaluations twice.")
+        end = (end if last <= len(sizes) else part.place) + len(part.values)
+        yield part
     _check_complete(reading.path, last, end, sizes, max(len(sizes), last) + 1)
 
 
@@ -437,7 +415,7 @@ def evaluations(reading: Reading, form: SampleForm) -> tuple[Evaluations, Failur
     keys, values, points, size = list[tuple[int, int, int]](), [np.empty(0)], list[Array](), 0
     for part in stretches(reading, reading.generations().sizes, form):
         add_failures(failures, part, notes.get(part.iteration, ()))
-        keys.append(part[:3])
+        keys.append((part.run, part.iteration, part.place))
         values.append(part.values)
         size += form.dimension * part.values.nbytes
         if size <= MOST_KEPT:

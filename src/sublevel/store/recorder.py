@@ -1,22 +1,20 @@
-"""Keeping a run: every value when it arrives, a row for each generation, and the state now and then.
+"""Recording a run: each value when it arrives, a row per generation, and the state from time to time.
 
-A value is written at once as long as writing takes less than a small share of the time; what comes faster is written
-together, and nothing waits longer than `LONGEST_WAIT`. What is written survives the death of the process. It also
-survives the loss of power where syncing takes less than a still smaller share of the time: always, if the objective
-takes a second.
+A value is written at once as long as writing takes a small share of the time that the objective takes. Values that
+arrive faster are written together: small generations share a row, and none waits longer than `LONGEST_WAIT`. What is
+written survives the end of the process. It also survives a power failure if it was synced, which takes a still smaller
+share of the time: every value is synced if the objective takes a second.
 """
 
 from __future__ import annotations
 
 import json
-import struct
 import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +28,9 @@ from sublevel.run.state import RunState
 from sublevel.store.environment import environment
 from sublevel.store.errors import StoreError
 from sublevel.store.file import (
-    LARGE_ROWS,
     LARGEST_BLOB,
     LONGEST_FACTS,
+    PAGE_SIZES,
     Change,
     File,
     Row,
@@ -42,53 +40,60 @@ from sublevel.store.file import (
 )
 from sublevel.store.lock import Lock
 from sublevel.store.rng_state import KINDS, plain_state
-from sublevel.store.samples import ROUNDING, Sample, SampleForm, StoredPoints, is_redrawn
+from sublevel.store.samples import ROUNDING, Sample, SampleForm, StoredPoints, Stretch, is_redrawn
 from sublevel.store.serialize import FormatError, packed, size_of
 from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings
 
 WRITING = 0.1
-"""Of the time, for writing values one by one."""
+"""Share of the time of the objective for writing values as they arrive."""
 SYNCING = 0.005
-"""Of the time, for waiting until they are on the disk."""
+"""Share of the time for waiting until they are on the disk."""
 SAVINGS = 0.05
-"""Seconds of either that can be saved up."""
+"""Most seconds of either that are saved for later."""
+CHEAPEST_WRITE = 5e-5
+"""Least seconds of a write: values for which there is less time are written together."""
 LONGEST_WAIT = 0.05
-"""Seconds that a value waits to be written at most."""
+"""Most seconds that a value waits to be written."""
 REPLAY = 0.25
-"""Seconds of own work after which the state is kept, so that no more has to be repeated."""
+"""Seconds of own work after which the state is written: a resume repeats at most as much."""
 SELDOM = 1.0
-"""Seconds after which it is kept anyway: for those who watch, and because a run may go on on another machine, which
+"""Seconds after which the state is written in any case, for `sublevel watch` and for a resume on another machine, which
 rounds differently.
 """
 CHEAP = 0.05
-"""Of the own work, for keeping the state."""
+"""Share of the own work for writing the state."""
 
 LARGEST_ROW = 2**23
-"""Bytes that one row takes at most, unless it is one point."""
+"""Most bytes of a row, unless it is one point."""
+SMALL_GENERATION = 2**16
+"""Bytes of points below which generations share a row."""
+LARGEST_SHARED_ROW = 2**20
+"""Most bytes of points in a row of several generations."""
+MOST_GENERATIONS = 1000
+"""Most generations of such a row."""
 MOST_WAITING = 2**28
-"""Bytes that may wait to be written; beyond, the search waits for the disk."""
+"""Most bytes that wait to be written; beyond, the search waits for the disk."""
 
 DELETE_GENERATION = "DELETE FROM evaluations WHERE iteration = ?"
 DELETE_SNAPSHOT = "DELETE FROM snapshots WHERE nfev = ?"
 
+Places = int | slice | NDArray[np.intp]
+"""Indices of points in their generation; a slice is all of them."""
+
 
 class TimeBudget:
-    """A share of the time that may be spent on something."""
+    """A share of some time, which may be spent on something."""
 
     def __init__(self, share: float) -> None:
-        self.share, self.seen, self.left = share, time.perf_counter(), SAVINGS
+        self.share, self.left = share, SAVINGS
 
-    def allows(self, now: float) -> bool:
-        """Whether there is some left."""
-        self.left = min(self.left + self.share * (now - self.seen), SAVINGS)
-        self.seen = now
-        return self.left > 0
+    def earn(self, seconds: float) -> None:
+        """Add the share of this time."""
+        self.left = min(self.left + self.share * seconds, SAVINGS)
 
 
 def checkpoint_rows(optimizer: Optimizer, history: History) -> list[Row]:
-    """The state of a run between two generations, as parts of its file. The runs before it are apart, in
-    `restart_rows`.
-    """
+    """The state of a run between two generations, as parts of its file. `restart_rows` has the runs before."""
     state = optimizer.run_state
     facts = {
         "rng": plain_state(optimizer.rng.bit_generator.state),
@@ -99,19 +104,17 @@ def checkpoint_rows(optimizer: Optimizer, history: History) -> list[Row]:
 
 
 def without_memory(state: RunState) -> RunState:
-    """The state without what the parts of its method remember: what can be read without knowing the method."""
+    """The state without the memories of its method, which can be read without knowing the method."""
     return replace(state, search=State(state.search.theta, ()))
 
 
-def memory_of(state: RunState) -> tuple[Any, ...]:
-    """What the parts of its method remember."""
+def memory_of(state: RunState) -> tuple[object, ...]:
+    """The memories of its method."""
     return state.search.memory, state.search.ordering
 
 
 def restart_rows(optimizer: Optimizer, since: int) -> list[Row]:
-    """The runs that ended, from number `since` on: the evaluations each took, why it ended, and how it was asked
-    for.
-    """
+    """The finished runs from number `since` on: evaluations, reason, and settings of each."""
     rows: list[Row] = []
     for number in range(since, len(optimizer.finished)):
         run, nfev = optimizer.finished[number]
@@ -120,29 +123,26 @@ def restart_rows(optimizer: Optimizer, since: int) -> list[Row]:
     return rows
 
 
-def part(name: str, facts: Mapping[str, Any], arrays: Any = ()) -> Row:
-    """A part of a file, small enough to be read again."""
+def part(name: str, facts: Mapping[str, object], arrays: object = ()) -> Row:
+    """A part of a file; StoreError if it is too long to be read again."""
     text, (layout, data) = json.dumps(facts), packed(arrays)
-    if len(text) + len(layout) > LONGEST_FACTS:
-        raise StoreError(
-            f"the {name} of this run cannot be stored: it takes {len(text) + len(layout)} characters, of "
-            f"{LONGEST_FACTS}."
-        )
+    if (size := len(text) + len(layout)) > LONGEST_FACTS:
+        raise StoreError(f"the {name} of this run cannot be stored: it takes {size} characters, of {LONGEST_FACTS}.")
     return name, text, layout, data
 
 
 def configuration_row(settings: Settings, problem: Problem) -> Row:
-    """What the run was asked to do, as a part of its file."""
+    """The arguments of the run, as a part of its file."""
     return part("configuration", asdict(settings), problem)
 
 
 def driver_row() -> Row:
-    """On what the run is driven, as a part of its file."""
+    """The environment of the process, as a part of its file."""
     return part("driver", environment())
 
 
-def ending_row(reasons: Any) -> Row:
-    """How the last driver ended; it has not if there are no reasons."""
+def ending_row(reasons: Mapping[str, float]) -> Row:
+    """The reason why the run ended, as a part of its file; no reason if it is running."""
     return part("ending", {"reasons": dict(reasons), "time": time.time()})
 
 
@@ -181,7 +181,7 @@ def record_new(path: Path, configuration: Row, optimizer: Optimizer, history: Hi
         "restarts": restart_rows(optimizer, 0),
         "snapshots": snapshot_rows(history, set()),
     }
-    create(path, tables, page_size=65536 if largest_row(optimizer) >= LARGE_ROWS else 4096)
+    create(path, tables, next(size for least, size in PAGE_SIZES.items() if largest_row(optimizer) >= least))
     lock = Lock(path)
     try:
         return Recorder(File(path, writing=True), lock, history, Stored())
@@ -207,124 +207,192 @@ class Stored:
     """How much of a run is in its file."""
 
     generations: int = 0
-    awaited: int = 0  # the last generation of which there is a value
-    restarts: int = 0  # rows of them
+    awaited: int = 0  # the last generation that has a value
+    restarts: int = 0
 
 
 @dataclass(slots=True)
 class Generation:
-    """A generation whose values arrive: which of them wait to be written, and whether some are in the file."""
+    """A generation: its values, which of them are still to be written, and the numbers of its row when it is over."""
 
     run: int
     iteration: int
     points: Array  # (n, d)
     values: Array  # (n,)
-    popsize: int  # the last so many are those that the search asked for; the start may be before them
-    sample: Sample | None = None  # what they were drawn with, if their points are not stored
-    has_sample: bool = False  # it is in the file
-    waiting: list[Any] = field(default_factory=list[Any])  # places, or arrays of them
-    in_file: bool = False
-    is_whole: bool = False  # all of it is in the file as the rows that a finished generation has
+    popsize: int  # the last points are those of the sample; the start may precede them
+    sample: Sample | None = None  # if its points are not stored
+    has_sample: bool = False  # in the file
+    waiting: list[Places] = field(default_factory=list[Places])
+    in_file: bool = False  # some values
+    is_whole: bool = False  # all values are in the file, in the rows of a finished generation
+    numbers: tuple[float, ...] = ()  # of the history
+    ended: float = 0.0  # seconds since 1970
 
     def rows(self, parts: Sequence[tuple[int, int]] | None = None) -> Iterator[Row]:
-        """A row for each stretch of places, or for all; several if it is a large one. Points that are drawn again are
-        left out.
+        """A row for each stretch of indices, or for all points; several for a large one, and no points that are drawn
+        again.
         """
-        drawn = len(self.values) if self.sample is None else self.sample.place  # from here on
+        drawn = len(self.values) if self.sample is None else self.sample.place
         for begin, end in [(0, len(self.values))] if parts is None else parts:
-            for piece in cut(begin, min(end, drawn), LARGEST_ROW // max(self.points[:1].nbytes, 1)):
-                yield self.iteration, piece.start, self.run, _bytes(self.points[piece]), _bytes(self.values[piece])
-            for piece in cut(max(begin, drawn), end, LARGEST_ROW // 8):
-                yield self.iteration, piece.start, self.run, b"", _bytes(self.values[piece])
+            for piece in _pieces(begin, min(end, drawn), LARGEST_ROW // max(self.points[:1].nbytes, 1)):
+                yield self._row(piece, _bytes(self.points[piece]))
+            for piece in _pieces(max(begin, drawn), end, LARGEST_ROW // 8):
+                yield self._row(piece, b"")
+
+    def _row(self, piece: slice, points: memoryview | bytes) -> Row:
+        values = self.values[piece]
+        return self.iteration, piece.start, self.run, len(values), points, _bytes(values)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that wait to be written."""
+        return self.points.nbytes
+
+    def is_alone(self) -> bool:
+        """Whether no other generation shares its row."""
+        return self.is_whole or self.sample is not None or self.points.nbytes >= SMALL_GENERATION
+
+    def generation_row(self) -> Row:
+        """Its row of the table `generations`."""
+        table = np.array([[*self.numbers, 0.0, self.ended]])
+        return self.iteration, self.run, len(self.values), _with_medians(table, self.values, self.popsize)
+
+    def evaluation_rows(self) -> Iterator[Row]:
+        """Its rows of the table `evaluations` that are not in the file."""
+        return iter(()) if self.is_whole else self.rows()
 
 
-def cut(begin: int, end: int, most: int) -> Iterator[slice]:
-    """The places from `begin` to `end`, at most so many at a time."""
+class SharedRow:
+    """Finished generations of one run and size that share a row of both tables, in memory that is used again."""
+
+    sample, has_sample = None, False
+
+    def __init__(self, first: Generation) -> None:
+        most = min(LARGEST_SHARED_ROW // max(first.nbytes, 1) + 1, MOST_GENERATIONS)
+        self.points, self.values = np.empty((most, *first.points.shape)), np.empty((most, *first.values.shape))
+        self.begin(first)
+
+    def begin(self, first: Generation) -> SharedRow:
+        """Empty the row, for other generations of the same shape."""
+        self.run, self.iteration, self.popsize, self.size = first.run, first.iteration, first.popsize, len(first.values)
+        self.numbers = list[tuple[float, ...]]()  # a tuple per generation
+        self.is_closed = False  # it was written, or is being written
+        return self
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that wait to be written."""
+        return len(self.numbers) * self.points[:1].nbytes
+
+    def has_room(self, generation: Generation) -> bool:
+        """Whether a generation can be added."""
+        is_similar = generation.run == self.run and len(generation.values) == self.size
+        return is_similar and not self.is_closed and len(self.numbers) < len(self.values)
+
+    def add(self, generation: Generation) -> None:
+        """Add the next generation."""
+        place = len(self.numbers)
+        self.points[place], self.values[place] = generation.points, generation.values
+        self.numbers.append((*generation.numbers, 0.0, generation.ended))
+
+    def generation_row(self) -> Row:
+        """The row of the table `generations`."""
+        numbers = _with_medians(np.array(self.numbers), self.values[: len(self.numbers)], self.popsize)
+        return self.iteration, self.run, self.size, numbers
+
+    def evaluation_rows(self) -> Iterator[Row]:
+        """The row of the table `evaluations`."""
+        points, values = _bytes(self.points[: len(self.numbers)]), _bytes(self.values[: len(self.numbers)])
+        yield self.iteration, 0, self.run, self.size, points, values
+
+
+def _with_medians(table: Array, values: Array, popsize: int) -> bytes:
+    """The numbers (g, 6) of generations with the medians of their last values (g·n,), as bytes."""
+    middle = popsize // 2
+    table[:, 4] = np.partition(values.reshape(len(table), -1)[:, -popsize:], middle, axis=1)[:, middle]
+    return table.tobytes()
+
+
+def _pieces(begin: int, end: int, most: int) -> Iterator[slice]:
+    """The indices from `begin` to `end`, at most so many at a time."""
     step = max(most, 1)
     for place in range(begin, end, step):
         yield slice(place, min(place + step, end))
 
 
-def stretches(places: Sequence[Any], n: int) -> list[tuple[int, int]]:
-    """Places among n, each a number, an array of them or a slice of all, as begins and ends of stretches without
-    gaps.
-    """
-    if any(isinstance(part, slice) for part in places):
+def as_stretches(places: Sequence[Places], n: int) -> list[tuple[int, int]]:
+    """Begins and ends of stretches without gaps of indices below n."""
+    indices = [np.atleast_1d(part) for part in places if not isinstance(part, slice)]
+    if len(indices) < len(places):
         return [(0, n)]
-    ordered = np.sort(np.concatenate([np.atleast_1d(part) for part in places]))
+    ordered = np.sort(np.concatenate(indices))
     cuts = np.flatnonzero(np.diff(ordered) > 1) + 1
     begins, ends = np.append(0, cuts), np.append(cuts, ordered.size)
     return [(int(ordered[begin]), int(ordered[end - 1]) + 1) for begin, end in zip(begins, ends, strict=True)]
 
 
-def _bytes(array: Array) -> memoryview | bytes:
-    """The bytes of an array, without a copy where it has them in order."""
-    return array.data.cast("B") if array.flags.c_contiguous and array.size else array.tobytes()
-
-
-@dataclass(slots=True)
-class Waiting:
-    """What is to be written next."""
-
-    since: float = 0.0  # when the oldest of it came
-    bytes: int = 0
-    generations: list[Row] = field(default_factory=list[Row])
-    finished: list[Generation] = field(
-        default_factory=list[Generation]
-    )  # whose values are not in the file as they are to be
-    failures: list[Row] = field(default_factory=list[Row])
-
-    def __bool__(self) -> bool:
-        """Whether there is something."""
-        return bool(self.generations or self.finished or self.failures)
+def _bytes(numbers: Array) -> memoryview | bytes:
+    """The bytes of an array, without a copy if it is contiguous."""
+    return numbers.data.cast("B") if numbers.flags.c_contiguous and numbers.size else numbers.tobytes()
 
 
 class Recorder:
-    """Writes what happens into an open file, from the thread that drives and, for what waits there, from one of its
-    own.
+    """Writes a run into an open file, from the thread of the search and from a thread for rows that have waited.
 
-    `_guard` is held while what waits is changed, `_disk` while the file is used. What waits is removed once it is
-    written, and not before: an interrupt leaves it for the next time.
+    `_guard` is held while the waiting rows are changed, `_disk` while the file is used. Rows are removed after they are
+    written: after an interrupt they are written again.
     """
 
     def __init__(self, file: File, lock: Lock, history: History, stored: Stored) -> None:
-        """A recorder of a run of which so much is in the file."""
         self._file, self._lock = file, lock
         self._guard, self._disk, self._closed = threading.Lock(), threading.RLock(), threading.Event()
-        self._waiting = Waiting()
+        self._finished, self._failures = list[Generation | SharedRow](), list[Row]()  # to be written
+        self._spare: SharedRow | None = None
+        self._stale = list[int]()  # finished generations with rows of single values in the file
+        self._bytes, self._since = 0, 0.0  # of them, and the time of the first one
         self._open: Generation | None = None
         self._stored, self._restarts, self._awaited = stored.generations, stored.restarts, stored.awaited
+        self._recalled: dict[int, list[Stretch]] = {}
         self._snapshots = {snapshot.nfev for snapshot in history.snapshots}
         self._writing, self._syncing = TimeBudget(WRITING), TimeBudget(SYNCING)
-        self._state: Any = None  # of the generator, before a large sample
+        self._synced_at = time.perf_counter()
+        self._pace = 0.01  # average seconds of the objective between two arrivals
+        self._popsize, self._is_large = 0, False  # of the next sample
+        self._rng_state: Mapping[str, object] | None = None  # before a large sample
         self._own, self._left, self._kept_at, self._cost = 0.0, time.perf_counter(), time.perf_counter(), 0.0
-        self._trouble: BaseException | None = None
+        self._error: StoreError | None = None
         self._over = self._is_lost = False
-        self._thread = threading.Thread(target=self._write_what_waits, name="sublevel-store", daemon=True)
+        self._thread = threading.Thread(target=self._write_periodically, name="sublevel-store", daemon=True)
         self._thread.start()
 
     def reopen(self) -> None:
-        """The run goes on: how it ended before does not hold any more."""
-        self._write([self._insertion("parts", [ending_row({}), driver_row()], replacing=True)])
+        """Mark the run as not ended."""
+        self._write([self._insertion("parts", [ending_row({}), driver_row()])])
 
-    def before_ask(self, done: Optimizer) -> None:
-        """Note the state of the generator if the next sample is large and is stored as what it was drawn with."""
-        is_large = is_redrawn(done.method, done.theta, done.popsize, done.best_x.size)
-        self._state = done.rng.bit_generator.state if is_large else None
+    def note_generator(self, done: Optimizer) -> None:
+        """Keep the state of the generator if the next sample is large and will be drawn again when it is read."""
+        if done.popsize != self._popsize:
+            check_generation(done)
+            self._popsize = done.popsize
+            self._is_large = is_redrawn(done.method, done.theta, done.popsize, done.best_x.size)
+        self._rng_state = done.rng.bit_generator.state if self._is_large else None
 
-    def recall(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> bool:
-        """Fill in the values (n,) of the next generation's points (n, d) that are stored, mark them as known, and say
-        if there are any.
+    def recall_values(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> bool:
+        """Fill in the stored values (n,) of the next points (n, d) and mark them as known; return whether there are
+        any.
         """
-        check_generation(done)
-        iteration = done.nit + 1
-        sample = None if self._state is None else Sample(done.theta, self._state, points, len(points) - done.popsize)
+        state, iteration = self._rng_state, done.nit + 1
+        sample = None if state is None else Sample(done.theta, state, points, len(points) - done.popsize)
         self._open = Generation(done.restarts, iteration, points, values, done.popsize, sample)
         if iteration <= self._awaited:
-            with self._disk:
-                stored = np.full(points.shape, np.nan)
-                for piece, found, numbers in stored_values(self._file, SampleForm.of(done), iteration, len(points)):
-                    stored[piece], values[piece], known[piece] = found, numbers, True
+            stored = np.full(points.shape, np.nan)
+            for part in self._stored_parts(done, iteration):
+                piece = slice(part.place, part.place + len(part.values))
+                if piece.stop > len(points):
+                    raise StoreError(
+                        f"{self._file.path} is damaged: generation {iteration} should have {len(points)} points."
+                    )
+                stored[piece], values[piece], known[piece] = part.points, part.values, True
             self._open.in_file = bool(known.any())
             _check_same(self._file.path, iteration, points[known], stored[known])
         now = time.perf_counter()
@@ -332,57 +400,70 @@ class Recorder:
         self._left = now
         return self._open.in_file
 
-    def arrived(self, places: Any, failure: Failure | None = None) -> None:
-        """Keep values of some of the generation's points, by number, array of numbers or slice; and how those that are
-        NaN failed.
-        """
+    def _stored_parts(self, done: Optimizer, iteration: int) -> list[Stretch]:
+        """The stored evaluations of a generation. Those of generations in the same row are kept for the next calls."""
+        if iteration not in self._recalled:
+            with self._disk:
+                parts = list(StoredPoints(self._file, SampleForm.of(done)).stretches(iteration, iteration))
+            self._recalled = {part.iteration: [] for part in parts}
+            for part in parts:
+                self._recalled[part.iteration].append(part)
+        return self._recalled.pop(iteration, [])
+
+    def add_values(self, places: Places, failure: Failure | None = None) -> None:
+        """Keep the values with these indices; those that are NaN failed as `failure` says."""
         now = time.perf_counter()
         generation = self._open
         if generation is None:
             raise RuntimeError("values arrived before their points")
+        self._writing.earn(now - self._left)
+        self._pace += 0.2 * (now - self._left - self._pace)
         with self._guard:
-            self._raise_trouble()
-            self._note_wait(now, 0)
+            self._raise_error()
+            self._begin_wait(now)
             generation.waiting.append(places)
             if failure is not None:
-                self._waiting.failures += failure_rows(generation, places, failure)
-        if self._writing.allows(now):
-            self._write()
+                self._failures += failure_rows(generation, places, failure)
+        self._write_if_due(now)
         self._left = time.perf_counter()
 
-    def finished(self, done: Optimizer, history: History) -> None:
-        """Keep the generation that was told, and the state if it is time to."""
+    def end_generation(self, done: Optimizer, history: History) -> None:
+        """Keep the last generation, and the state if it is due."""
         now = time.perf_counter()
         self._own += now - self._left
         with self._guard:
-            self._raise_trouble()
+            self._raise_error()
             if done.nit > self._stored:
                 self._add_generation(now, done, history)
-            is_much = self._waiting.bytes > MOST_WAITING
-        if self._own > max(REPLAY, self._cost / CHEAP) or now - self._kept_at > max(SELDOM, self._cost / CHEAP):
+        if self._own > max(REPLAY, self._cost) or now - self._kept_at > max(SELDOM, self._cost):
             self._keep(done, history)
-        elif is_much or self._writing.allows(now):
-            self._write(patient=is_much)
+        else:
+            self._write_if_due(now)
         self._left = time.perf_counter()
 
-    def _note_wait(self, now: float, size: int) -> None:
-        if not self._waiting and (self._open is None or not self._open.waiting):
-            self._waiting.since = now
-        self._waiting.bytes += size
+    def _begin_wait(self, now: float) -> None:
+        if not (self._finished or self._failures or (self._open is not None and self._open.waiting)):
+            self._since = now
 
     def _add_generation(self, now: float, done: Optimizer, history: History) -> None:
-        """A row of numbers, and the values if they are not in the file as they are to be."""
+        self._begin_wait(now)
         generation, self._open = self._open, None
         if generation is None:
-            raise RuntimeError("a generation was told before its points were made")
-        ordered = generation.values[-generation.popsize :].copy()
-        ordered.partition(middle := generation.popsize // 2)
-        numbers = struct.pack("<6d", *history.last, ordered[middle], time.time())
-        self._note_wait(now, generation.points.nbytes)
-        self._waiting.generations.append((done.nit, history.last_run, len(generation.values), numbers))
-        if not generation.is_whole:
-            generation.waiting = []
-            self._waiting.finished.append(generation)
+            raise RuntimeError("a generation ended before it began")
+        generation.waiting, generation.numbers, generation.ended = [], history.last, time.time()
+        self._bytes += generation.nbytes
+        if generation.in_file and not generation.is_whole:
+            self._stale.append(generation.iteration)
+        if generation.is_alone():
+            self._finished.append(generation)
+        else:
+            row = self._finished[-1] if self._finished else None
+            if not isinstance(row, SharedRow) or not row.has_room(generation):
+                spare, self._spare = self._spare, None
+                is_fit = spare is not None and spare.points.shape[1:] == generation.points.shape
+                row = spare.begin(generation) if spare is not None and is_fit else SharedRow(generation)
+                self._finished.append(row)
+            row.add(generation)
         self._stored = done.nit
 
     def _keep(self, done: Optimizer, history: History, ending: Sequence[Row] = ()) -> None:
@@ -393,7 +474,7 @@ class Recorder:
         restarts = restart_rows(done, self._restarts)
         self._write(
             [
-                self._insertion("parts", [*checkpoint_rows(done, history), *ending], replacing=True),
+                self._insertion("parts", [*checkpoint_rows(done, history), *ending]),
                 self._insertion("restarts", restarts),
                 (DELETE_SNAPSHOT, [(nfev,) for nfev in self._snapshots - known]),
                 self._insertion("snapshots", snapshot_rows(history, self._snapshots)),
@@ -401,86 +482,89 @@ class Recorder:
         )
         self._snapshots, self._restarts = known, self._restarts + len(restarts)
         self._kept_at = time.perf_counter()
-        self._own, self._cost = 0.0, self._kept_at - began
+        self._own, self._cost = 0.0, (self._kept_at - began) / CHEAP
 
-    def _insertion(self, table: str, rows: Sequence[Row], replacing: bool = False) -> Change:
-        return insert_rows(table, rows, self._file.origin, replacing)
+    def _insertion(self, table: str, rows: Sequence[Row]) -> Change:
+        return insert_rows(table, rows, self._file.origin)
 
-    def _write(self, more: Sequence[Change] = (), patient: bool = True) -> None:
-        """All that waits, in one transaction; nothing, unless `patient`, if the other thread is writing."""
-        if not self._disk.acquire(blocking=patient):
-            return
-        try:
+    def _write(self, more: Sequence[Change] = ()) -> float:
+        """Write all that waits in one transaction; return the seconds it took, 0 if it waited for the disk."""
+        with self._disk:
             began = time.perf_counter()
-            self._commit(more, sync := self._syncing.allows(began))
-            took = time.perf_counter() - began
+            self._syncing.earn(began - self._synced_at)
+            self._commit(more, sync := self._syncing.left > 0)
+            self._synced_at, took = began, time.perf_counter() - began
             if sync:
                 self._syncing.left -= took
-            elif not more:
-                self._writing.left -= took
-        finally:
-            self._disk.release()
+            return 0.0 if sync else took
+
+    def _write_if_due(self, now: float) -> None:
+        """Write what waits if there is time for it, if it has waited for long, or if it is much."""
+        if self._writing.left > 0 and WRITING * self._pace > CHEAPEST_WRITE:
+            self._writing.left -= self._write()
+        elif self._bytes > MOST_WAITING or now - self._since > LONGEST_WAIT / 2:
+            self._write()
 
     def _commit(self, more: Sequence[Change], sync: bool) -> None:
-        """Write what waits, then forget it."""
+        """Write what waits, then remove it."""
         with self._guard:
-            waiting, generation = self._waiting, self._open
-            batch = Waiting(
-                waiting.since, waiting.bytes, waiting.generations[:], waiting.finished[:], waiting.failures[:]
-            )
+            finished, failures, generation = self._finished[:], self._failures[:], self._open
+            stale = self._stale[:]
+            if finished and isinstance(finished[-1], SharedRow):
+                finished[-1].is_closed = True
             places = [] if generation is None else generation.waiting[:]
-            parts = [] if generation is None or not places else stretches(places, len(generation.values))
+            parts = [] if generation is None or not places else as_stretches(places, len(generation.values))
             if generation is not None and parts:
                 generation.is_whole = not generation.in_file and parts == [(0, len(generation.values))]
                 generation.in_file = True
-        changes = [*self._changes(batch, generation, parts), *more]
+        changes = [*self._changes(finished, stale, failures, generation, parts), *more]
         if changes and not self._is_lost:
             self._file.write(changes, sync)
         with self._guard:
-            waiting.bytes -= batch.bytes
-            waiting.since = time.perf_counter()
-            del waiting.generations[: len(batch.generations)], waiting.finished[: len(batch.finished)]
-            del waiting.failures[: len(batch.failures)]
+            self._since = time.perf_counter()
+            self._bytes -= sum(done.nbytes for done in finished)
+            self._spare = next((done for done in finished if isinstance(done, SharedRow)), self._spare)
+            del self._finished[: len(finished)], self._stale[: len(stale)], self._failures[: len(failures)]
             if generation is not None:
                 del generation.waiting[: len(places)]
                 generation.has_sample = generation.has_sample or bool(places)
 
     def _changes(
-        self, batch: Waiting, generation: Generation | None, parts: Sequence[tuple[int, int]]
+        self,
+        finished: Sequence[Generation | SharedRow],
+        stale: Sequence[int],
+        failures: Sequence[Row],
+        generation: Generation | None,
+        parts: Sequence[tuple[int, int]],
     ) -> Iterator[Change]:
-        """What waits, as statements. A finished generation replaces those of its values that are in the file."""
-        if stale := [(done.iteration,) for done in batch.finished if done.in_file]:
-            yield DELETE_GENERATION, stale
-        if batch.generations:
-            yield self._insertion("generations", batch.generations)
-        rows = [row for done in batch.finished for row in done.rows()]
+        """What waits, as statements. A finished generation replaces the rows of its single values."""
+        if stale:
+            yield DELETE_GENERATION, [(iteration,) for iteration in stale]
+        rows = [row for done in finished for row in done.evaluation_rows()]
+        new = [*finished, *([generation] if generation is not None and parts else [])]
+        samples = [g.sample.row(g.iteration) for g in new if g.sample is not None and not g.has_sample]
         if generation is not None:
             rows += generation.rows(parts)
-        if rows:
-            yield self._insertion("evaluations", rows)
-        new = [*batch.finished, *([generation] if generation is not None and parts else [])]
-        if samples := [
-            part.sample.row(part.iteration) for part in new if part.sample is not None and not part.has_sample
-        ]:
-            yield self._insertion("samples", samples)
-        if batch.failures:
-            yield self._insertion("failures", batch.failures)
+        tables = {"generations": [done.generation_row() for done in finished], "evaluations": rows}
+        for table, content in (tables | {"samples": samples, "failures": failures}).items():
+            if content:
+                yield self._insertion(table, content)
 
-    def _write_what_waits(self) -> None:
-        """In a thread of its own: write what has waited long enough for something to come."""
+    def _write_periodically(self) -> None:
+        """In a thread of its own: write what has waited for `LONGEST_WAIT`, because the objective takes longer."""
         while not self._closed.wait(LONGEST_WAIT / 2):
             with self._guard:
-                waits = bool(self._waiting) or (self._open is not None and bool(self._open.waiting))
-                is_due = waits and time.perf_counter() - self._waiting.since > LONGEST_WAIT / 2
-            if is_due and self._trouble is None:
+                waits = bool(self._finished or self._failures or (self._open is not None and self._open.waiting))
+                is_due = waits and time.perf_counter() - self._since > LONGEST_WAIT * 3 / 4
+            if is_due and self._error is None:
                 try:
                     self._write()
                 except StoreError as error:
-                    self._trouble = error
+                    self._error = error
 
-    def _raise_trouble(self) -> None:
-        if self._trouble is not None:
-            raise self._trouble
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
 
     def _check_files(self) -> None:
         """Tell if the file or its log was deleted or replaced. If only its log was, its contents are saved, and another
@@ -513,7 +597,7 @@ class Recorder:
         self._over = True
         self._file.close()
 
-    def close(self, reasons: Any, done: Optimizer | None, history: History) -> None:
+    def close(self, reasons: Mapping[str, float], done: Optimizer | None, history: History) -> None:
         """Write what waits and how it ended, and the state of what is `done` with its last generation; let others
         drive.
         """
@@ -522,33 +606,22 @@ class Recorder:
         self._closed.set()
         self._thread.join()
         try:
-            if self._trouble is None:
+            if self._error is None:
                 if done is not None:
                     self._keep(done, history, [ending_row(reasons)])
                 else:
                     self._check_files()
-                    self._write([self._insertion("parts", [ending_row(reasons)], replacing=True)])
+                    self._write([self._insertion("parts", [ending_row(reasons)])])
         finally:
             self._over = True
             self._file.close(whole=not self._is_lost)
             self._lock.close()
 
 
-def failure_rows(generation: Generation, places: Any, failure: Failure) -> list[Row]:
+def failure_rows(generation: Generation, places: Places, failure: Failure) -> list[Row]:
     """A row for each stretch of places: those of their values that are NaN failed in this way."""
-    parts = stretches([places], len(generation.values))
+    parts = as_stretches([places], len(generation.values))
     return [(generation.iteration, begin, end - begin, failure.kind, failure.detail) for begin, end in parts]
-
-
-def stored_values(file: File, form: SampleForm, iteration: int, n: int) -> Iterator[tuple[slice, Array, Array]]:
-    """Places, points and values of what is stored of a generation of n points."""
-    d, stored = form.dimension, StoredPoints(file, form)
-    for row in file.rows("evaluations", "WHERE iteration = ? ORDER BY place", (iteration,)):
-        _, place, _, points, values = row
-        count = len(values) // 8
-        if not 0 <= place <= n - count or len(values) % 8 or len(points) not in (0, d * len(values)):
-            raise StoreError(f"{file.path} is damaged: generation {iteration} should have {n} points of {d} variables.")
-        yield slice(place, place + count), stored.of_row(row), np.frombuffer(values)
 
 
 def _check_same(path: Path, iteration: int, made: Array, stored: Array) -> None:

@@ -7,10 +7,9 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import OptimizeResult
 
 from sublevel.evaluation.evaluators import make_evaluator
 from sublevel.evaluation.failures import Failures, OnError
@@ -20,7 +19,6 @@ from sublevel.run.history import History
 from sublevel.run.minimize import Limits, Search
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.progress import Progress
-from sublevel.run.result import Result
 from sublevel.store.environment import HOST, describe_differences, environment
 from sublevel.store.file import File
 from sublevel.store.lock import Lock
@@ -40,6 +38,11 @@ from sublevel.validation import (
     explain_keywords,
     validate_callable,
 )
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
+
+    from sublevel.run.result import Result
 
 LOGGER = logging.getLogger(__name__)
 
@@ -177,7 +180,7 @@ def _found(path: Path, again: Overrides) -> ResumedRun:
             raise unfit(path, misfit) from None
         history = restored(reading, optimizer)
         failures = stored_failures(reading, reading.generations().sizes, SampleForm.of(optimizer))
-        generations, awaited = file.last("generations")[1], file.last("evaluations")[1]
+        generations, awaited = file.count_generations()[1], file.last_evaluated()
         stored = Stored(generations, awaited, restarts=optimizer.restarts)
         _warn_of_differences(reading)
         return ResumedRun(

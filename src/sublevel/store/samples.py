@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,8 +57,9 @@ class Sample:
 def is_redrawn(method: Method, theta: Family, popsize: int, d: int) -> bool:
     """Whether points (popsize, d) are drawn again when they are read; not if parts of the method add points."""
     size = 8 * popsize * d
-    adds_points = any(transform.adds_points for transform in method.transforms)
-    return size >= SMALLEST and size >= LEAST_GAIN * size_of(theta) and not adds_points
+    if size < SMALLEST or size < LEAST_GAIN * size_of(theta):
+        return False
+    return not any(transform.adds_points for transform in method.transforms)
 
 
 def checksum(points: Array) -> np.int64:
@@ -80,25 +82,71 @@ class SampleForm:
         return cls(optimizer.theta, optimizer.start.space, optimizer.rng.bit_generator.state, optimizer.start.x0.size)
 
 
+class RowPart(NamedTuple):
+    """The part of a row of the table `evaluations` that belongs to one generation."""
+
+    run: int
+    iteration: int
+    place: int  # index of its first point
+    points: memoryview  # empty if they are drawn again
+    values: memoryview
+
+
+def row_parts(file: File, first: int = 1, last: int = 2**62) -> Iterator[RowPart]:
+    """The parts of all rows that have evaluations of these generations, in the order of the search."""
+    condition = "WHERE iteration BETWEEN coalesce((SELECT max(iteration) FROM evaluations WHERE iteration <= ?), 0)"
+    for row in file.rows("evaluations", f"{condition} AND ? ORDER BY iteration, place", (first, last)):
+        iteration, place, run, size, points, values = row
+        if place < 0 or size < 1 or not values or len(values) % (8 * size) or (len(values) > 8 * size and place):
+            raise StoreError(f"{file.path} is damaged: the evaluations of generation {iteration} are incomplete.")
+        count = len(values) // (8 * size)
+        some, numbers, width = memoryview(points), memoryview(values), len(points) // count
+        for k in range(count):
+            part = some[k * width : (k + 1) * width], numbers[8 * size * k : 8 * size * (k + 1)]
+            yield RowPart(run, iteration + k, place, *part)
+
+
+class Stretch(NamedTuple):
+    """Evaluations of one generation that are stored together: m points from some index on."""
+
+    run: int
+    iteration: int
+    place: int
+    values: Array  # (m,)
+    kept: Array  # (m, d), or (0, d) if the points are drawn again
+    source: StoredPoints
+
+    @property
+    def points(self) -> Array:
+        """The points (m, d)."""
+        return self.kept if len(self.kept) else self.source.draw_points(self)
+
+
 class StoredPoints:
-    """The points of rows of the table `evaluations`, stored or drawn again."""
+    """Stored evaluations, with points that are stored or drawn again."""
 
     def __init__(self, file: File, form: SampleForm) -> None:
         self._file, self._form = file, form
         self._iteration, self._place, self._points_of_sample = 0, 0, np.empty((0, form.dimension))  # of the last sample
 
-    def of_row(self, row: Row) -> Array:
-        """The points (m, d) of a row."""
-        iteration, place, _, points, values = row
-        if points:
-            return np.frombuffer(points).reshape(-1, self._form.dimension)
-        if iteration != self._iteration:
-            self._place, self._points_of_sample = self._draw(iteration, place + len(values) // 8)
-            self._iteration = iteration
-        begin, end = place - self._place, place - self._place + len(values) // 8
-        if not 0 <= begin <= end <= len(self._points_of_sample):
-            raise self._missing_points_error(iteration)
-        return self._points_of_sample[begin:end]
+    def stretches(self, first: int = 1, last: int = 2**62) -> Iterator[Stretch]:
+        """All evaluations in the rows that have some of these generations, in the order of the search."""
+        d = self._form.dimension
+        for run, iteration, place, points, values in row_parts(self._file, first, last):
+            if len(points) not in (0, d * len(values)):
+                raise StoreError(f"{self._file.path} is damaged: its points do not have {d} variables.")
+            kept = np.frombuffer(points).reshape(-1, d)
+            yield Stretch(run, iteration, place, np.frombuffer(values), kept, self)
+
+    def draw_points(self, part: Stretch) -> Array:
+        """The points (m, d) of evaluations whose points are not stored."""
+        begin, end = part.place, part.place + len(part.values)
+        if part.iteration != self._iteration:
+            self._place, self._points_of_sample = self._draw(part.iteration, end)
+            self._iteration = part.iteration
+        if not self._place <= begin <= end <= self._place + len(self._points_of_sample):
+            raise self._missing_points_error(part.iteration)
+        return self._points_of_sample[begin - self._place : end - self._place]
 
     def _draw(self, iteration: int, end: int) -> tuple[int, Array]:
         """The index of the first point of a sample in its generation, and its points (n, d), at least up to the index

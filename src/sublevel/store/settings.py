@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from scipy.optimize import Bounds
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import FAMILIES, Bernoulli, FullGaussian
@@ -369,13 +368,18 @@ def rebuilt(settings: Settings, problem: Problem, rng_state: Any, again: Overrid
     tolerances: dict[str, Any] = again.checked_tolerances(settings)
     if method.family is not FAMILY_TYPES[settings.family]:
         raise FormatError(f"its method does not search with a {settings.family}")
+    bounds = None
+    if problem.bounds is not None:
+        from scipy.optimize import Bounds
+
+        bounds = Bounds(*problem.bounds)
     optimizer = Optimizer(
         problem.x0,
         problem.sigma0,
         method=method,
         popsize=settings.popsize,
         cov0=problem.cov0,
-        bounds=None if problem.bounds is None else Bounds(*problem.bounds),
+        bounds=bounds,
         log_scaled=False if problem.log_scaled is None else problem.log_scaled,
         restarts=again.as_restarts(settings),
         rng=generator_like(rng_state),
