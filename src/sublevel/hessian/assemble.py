@@ -102,22 +102,11 @@ def empty_curvature(
 ) -> Curvature:
     """A result without a curvature, with the reason; `fill` is the value in the inverse Hessian."""
     d, k = frame.free.size, frame.size
-    vector, matrix, inverse, spectrum = (
-        np.full(shape, entry) for shape, entry in ((d, np.nan), ((d, d), np.nan), ((d, d), fill), (k, np.nan))
-    )
+    vector, matrix, inverse = np.full(d, np.nan), np.full((d, d), np.nan), np.full((d, d), fill)
+    curvatures, directions = np.full(k, np.nan), np.full((d, k), np.nan)
+    arrays = vector, vector, matrix, matrix, inverse, inverse, curvatures, curvatures, directions  # each with its error
     return Curvature(
-        x=frame.centre,
-        fun=fun,
-        centre=frame.centre,
-        gradient=vector,
-        gradient_error=vector,
-        hessian=matrix,
-        hessian_error=matrix,
-        hess_inv=inverse,
-        hess_inv_error=inverse,
-        curvatures=spectrum,
-        curvatures_error=spectrum,
-        directions=np.full((d, k), np.nan),
+        *(frame.centre, fun, frame.centre, *arrays),
         free=frame.free,
         delta_f=delta,
         noise=np.nan,

@@ -66,10 +66,7 @@ def resolve_calls(default: ObjectiveCalls | None, fun: Callable[..., object] | N
     if fun is not None:
         return ObjectiveCalls.from_arguments(fun, **settings)
     if default is None:
-        raise ValueError(
-            "the objective is not available: a pickled or loaded curvature does not keep it. Pass it again as `fun`, "
-            "with its `args`."
-        )
+        raise ValueError("a pickled curvature does not keep the objective: pass it again as `fun`, with its `args`.")
     if "args" in settings:
         raise ValueError(f"`args` requires `fun`, got args={settings['args']!r} without it.")
     how = {name: getattr(default, name) for name in ("vectorized", "workers", "timeout", "on_error")}

@@ -5,30 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sublevel.evaluation.failures import Failures, OnError, annotate_exception
+from sublevel.hessian import probing
 from sublevel.hessian.assemble import assemble_curvature, fixed_curvature, is_defined, undefined_curvature
 from sublevel.hessian.calls import ObjectiveCalls, failure_findings
 from sublevel.hessian.extrapolation import extrapolate_smooth, repeat_until_precise, significant_change
 from sublevel.hessian.findings import Spectrum, spectrum_of
 from sublevel.hessian.frame import Frame, Place, find_names, find_place, free_frame
 from sublevel.hessian.minimum import choose_minimum
-from sublevel.hessian.probing import (
-    Baseline,
-    Objective,
-    Probe,
-    choose_scale,
-    estimate_curvature,
-    fit_star,
-    informative_rise,
-    measure_baseline,
-    scale_axes,
-)
+from sublevel.hessian.probing import Baseline, CountedObjective, Probe
 from sublevel.hessian.result import Curvature
 from sublevel.hessian.tuning import Tuning
+from sublevel.run.arguments import Box, Objective, Workers
 from sublevel.run.result import Result
 from sublevel.validation import as_budget, as_count, as_names, as_positive, short_repr
 
@@ -45,23 +38,17 @@ class Options:
     n_residuals: int | None
 
     @classmethod
-    def from_arguments(cls, delta_f: Any, noise: Any, kind: Any, n_residuals: Any) -> Options:
+    def from_arguments(cls, delta_f: object, noise: object, kind: str | None, n_residuals: object) -> Options:
         """Validate the arguments."""
         if kind is not None and kind not in KINDS:
             raise ValueError(f"`kind` must be None, {' or '.join(map(repr, KINDS))}, got {short_repr(kind)}.")
         if kind == "least_squares" and n_residuals is None:
-            raise ValueError(
-                '`n_residuals` is required with kind="least_squares": the number of squared residuals in the sum, '
-                "e.g. len(t)."
-            )
+            raise ValueError('`n_residuals`, the number of squared residuals, is required with kind="least_squares".')
         if n_residuals is not None and kind != "least_squares":
             raise ValueError(f'`n_residuals` is only valid with kind="least_squares", got kind={kind!r}.')
-        return cls(
-            delta=None if delta_f is None else as_positive("delta_f", delta_f),
-            noise=None if noise is None else as_positive("noise", noise, or_zero=True),
-            kind=kind,
-            n_residuals=None if n_residuals is None else as_count("n_residuals", n_residuals),
-        )
+        rise = None if delta_f is None else as_positive("delta_f", delta_f)
+        deviation = None if noise is None else as_positive("noise", noise, or_zero=True)
+        return cls(rise, deviation, kind, None if n_residuals is None else as_count("n_residuals", n_residuals))
 
     def rise(self, baseline: Baseline, size: int) -> float | None:
         """The rise of f over the region: `delta_f`, or that of one standard deviation; None if it is free."""
@@ -74,8 +61,8 @@ class Options:
 
 
 def curvature(
-    fun: Callable[..., Any],
-    result_or_optimizer: Any,
+    fun: Objective,
+    result_or_optimizer: object,
     *,
     delta_f: float | None = None,
     noise: float | None = None,
@@ -83,19 +70,18 @@ def curvature(
     kind: str | None = None,
     n_residuals: int | None = None,
     names: Sequence[str] | None = None,
-    args: tuple[Any, ...] = (),
-    bounds: Any = None,
-    log_scaled: Any = None,
+    args: object = (),
+    bounds: Box | None = None,
+    log_scaled: ArrayLike | None = None,
     vectorized: bool = False,
-    workers: int | Callable[..., Any] = 1,
+    workers: Workers = 1,
     timeout: float | None = None,
     on_error: OnError = "raise",
 ) -> Curvature:
     """Hessian, inverse Hessian, error bars and principal directions of `fun` at a minimum.
 
-    A quadratic is fitted to values of `fun` around the minimum, in the frame that the search has learned. This takes (d
-    + 1)(d + 2) evaluations of a smooth function after a search with a full covariance, and more if the frame is less
-    accurate or `fun` is noisy.
+    A quadratic is fitted to values of `fun` around the minimum, in the coordinates that the search has learned. A
+    smooth function takes (d + 1)(d + 2) evaluations after a search with a full covariance, other cases take more.
 
     Parameters
     ----------
@@ -147,15 +133,29 @@ def curvature(
            [-200.,  200.]])
     """
     calls = ObjectiveCalls.from_arguments(fun, args, vectorized, workers, timeout, on_error)
-    options = Options.from_arguments(delta_f, noise, kind, n_residuals)
-    tuning = Tuning()
+    options, tuning = Options.from_arguments(delta_f, noise, kind, n_residuals), Tuning()
     place_under = partial(find_place, result_or_optimizer, bounds, log_scaled=log_scaled, tuning=tuning)
-    return _curvature_at(
-        calls, place_under, options, maxfevals, find_names(result_or_optimizer) if names is None else names, tuning
-    )
+    place = place_under(0.0)
+    variables = as_names(find_names(result_or_optimizer) if names is None else names, place.x.size)
+    frame = free_frame(place, place.x)
+    complete = partial(replace, names=variables, kind=kind, n_residuals=options.n_residuals, calls=calls)
+    if not frame.size:
+        return complete(fixed_curvature(place, frame))
+    if options.n_residuals is not None and options.n_residuals <= frame.size:
+        wanted = f"`n_residuals` must exceed the number of free variables, {frame.size}"
+        raise ValueError(f"{wanted}, got {options.n_residuals}.")
+    budget = _evaluation_budget(maxfevals, frame.size, tuning)
+    with calls.open(failures := Failures()) as evaluate:
+        objective = CountedObjective(evaluate, budget, tuning)
+        probe = _probe_minimum(objective, place, place_under, frame, options)
+        if is_defined(probe):
+            found = assemble_curvature(probe, choose_minimum(objective, probe), variables)
+        else:
+            found = undefined_curvature(probe)
+    return complete(found, nfev=objective.nfev, problems=found.problems + failure_findings(failures))
 
 
-def add_curvature(result: Result, fun: Callable[..., object], **settings: Any) -> None:
+def add_curvature(result: Result, fun: Objective, **settings: Any) -> None:
     """Add the curvature and its inverse Hessian to a result, with the settings of `curvature`.
 
     Both stay None if the run found no finite value or Ctrl-C ended the run or the evaluations. Other exceptions get the
@@ -173,34 +173,7 @@ def add_curvature(result: Result, fun: Callable[..., object], **settings: Any) -
     result.update(curvature=found, hess_inv=found.hess_inv, nfev=result.nfev + found.nfev)
 
 
-def _curvature_at(
-    calls: ObjectiveCalls,
-    place_under: Callable[[float], Place],
-    options: Options,
-    maxfevals: Any,
-    names: Any,
-    tuning: Tuning,
-) -> Curvature:
-    """The curvature at a place, which depends on the noise: `place_under(noise)`."""
-    place = place_under(0.0)
-    variables = as_names(names, place.x.size)
-    frame = free_frame(place, place.x)
-    complete = partial(replace, names=variables, kind=options.kind, n_residuals=options.n_residuals, calls=calls)
-    if not frame.size:
-        return complete(fixed_curvature(place, frame))
-    _check_n_residuals(frame, options)
-    budget = _evaluation_budget(maxfevals, frame.size, tuning)
-    with calls.open(failures := Failures()) as evaluate:
-        objective = Objective(evaluate, budget, tuning)
-        probe = _probe_minimum(objective, place, place_under, frame, options)
-        if is_defined(probe):
-            found = assemble_curvature(probe, choose_minimum(objective, probe), variables)
-        else:
-            found = undefined_curvature(probe)
-    return complete(found, nfev=objective.nfev, problems=found.problems + failure_findings(failures))
-
-
-def _evaluation_budget(maxfevals: Any, size: int, tuning: Tuning) -> float:
+def _evaluation_budget(maxfevals: object, size: int, tuning: Tuning) -> float:
     least = (size + 1) * (size + 2) + tuning.repeats + 4
     budget = np.inf if maxfevals is None else as_budget("maxfevals", maxfevals)
     if budget < least:
@@ -208,51 +181,44 @@ def _evaluation_budget(maxfevals: Any, size: int, tuning: Tuning) -> float:
     return budget
 
 
-def _check_n_residuals(frame: Frame, options: Options) -> None:
-    if options.n_residuals is not None and options.n_residuals <= frame.size:
-        raise ValueError(
-            f"`n_residuals` must exceed the number of free variables, {frame.size}, got {options.n_residuals}."
-        )
-
-
 def _probe_minimum(
-    objective: Objective, place: Place, place_under: Callable[[float], Place], frame: Frame, options: Options
+    objective: CountedObjective, place: Place, place_under: Callable[[float], Place], frame: Frame, options: Options
 ) -> Probe:
     """Probe f in rounder and rounder frames; one probe is enough if the search has learned its frame.
 
     Under noise the place is chosen anew, `place_under(noise)`, because the best point is then the luckiest one.
     """
-    baseline = measure_baseline(objective, frame, place.fun, options.noise)
+    baseline = probing.measure_baseline(objective, frame, place.fun, options.noise)
     if baseline.is_noisy:
         place = place_under(baseline.noise)
         frame = free_frame(place, np.clip(place.mean, *place.box))
-        baseline = measure_baseline(objective, frame, np.nan, baseline.noise)
+        baseline = probing.measure_baseline(objective, frame, np.nan, baseline.noise)
     size = frame.size
     if baseline.is_noisy and not np.isfinite(objective.maxfevals):
         objective.maxfevals = objective.tuning.noisy_budget + 10 * (size + 1) * (size + 2)
     asked = options.rise(baseline, size)
-    seen = estimate_curvature(objective, frame, baseline, asked, place.curvature)
-    delta = asked or informative_rise(frame, baseline, seen)
-    frame = frame.transform(np.sqrt(2.0 * delta / seen) * np.eye(size)) if seen > 0 else frame
+    seen = probing.estimate_curvature(objective, frame, baseline, asked, place.curvature)
+    delta = asked or probing.informative_rise(frame, baseline, seen)
+    frame = frame.scale(np.sqrt(2.0 * delta / seen)) if seen > 0 else frame
     is_fixed, turn = asked is not None or baseline.is_noisy, 0
     while True:
-        axes = scale_axes(
-            objective, frame, baseline, delta, size if is_fixed or turn else _n_inner_axes(objective, size)
-        )
-        probe = fit_star(objective, axes if is_fixed else choose_scale(objective, axes, baseline), baseline)
+        checks = size if is_fixed or turn else _n_inner_axes(objective, size)
+        axes = probing.scale_axes(objective, frame, baseline, delta, checks)
+        chosen = axes if is_fixed else probing.choose_scale(objective, axes, baseline)
+        probe = probing.fit_star(objective, chosen, baseline)
         last = turn + 1 == objective.tuning.max_passes or objective.left < 2 * axes.star.evaluations
         better = None if last else _next_region(probe, moved=probe.frame.centre is not place.x)
         if better is None:
             return _finish(objective, probe, options)
-        is_fixed |= better.delta > probe.delta
-        if better.frame.centre is not probe.frame.centre:
-            value, baseline = baseline.value, measure_baseline(objective, better.frame, np.nan, baseline.noise)
+        (frame, delta), turn = better, turn + 1
+        is_fixed |= delta > probe.delta
+        if frame.centre is not probe.frame.centre:
+            value, baseline = baseline.value, probing.measure_baseline(objective, frame, np.nan, baseline.noise)
             if not baseline.value < value:
                 return _finish(objective, probe, options)
-        frame, delta, turn = better.frame, better.delta, turn + 1
 
 
-def _finish(objective: Objective, probe: Probe, options: Options) -> Probe:
+def _finish(objective: CountedObjective, probe: Probe, options: Options) -> Probe:
     """Repeat the probe under noise; without noise, and with a `kind`, extrapolate it to radius 0."""
     by_kind = options.kind is not None and options.delta is None
     if probe.baseline.is_noisy:
@@ -264,66 +230,49 @@ def _finish(objective: Objective, probe: Probe, options: Options) -> Probe:
     return replace(final, plain_lack=significant_change(probe, probe.tuning.not_quadratic), plain_delta=probe.delta)
 
 
-def _narrow(objective: Objective, probe: Probe) -> Probe:
+def _narrow(objective: CountedObjective, probe: Probe) -> Probe:
     """Narrow the region while curvatures change too much with the radius to show whether there is a minimum."""
     tuning = probe.tuning
     for _ in range(tuning.max_narrowings):
         frame, size = probe.frame, probe.frame.size
         is_good = not significant_change(probe, tuning.not_quadratic) and spectrum_of(probe).is_minimum
-        if (
-            is_good
-            or not np.max(probe.lack, initial=0.0) > tuning.min_change
-            or not objective.can_spare(10 * size, size)
-        ):
+        is_useless = not np.max(probe.lack, initial=0.0) > tuning.min_change
+        if is_good or is_useless or not objective.can_spare(10 * size, size):
             break
-        axes = scale_axes(
-            objective,
-            frame.transform(tuning.narrowing * np.eye(size)),
-            probe.baseline,
-            tuning.narrowing**2 * probe.delta,
-            size,
-        )
-        nearer = extrapolate_smooth(objective, fit_star(objective, axes, probe.baseline))
+        delta = tuning.narrowing**2 * probe.delta
+        axes = probing.scale_axes(objective, frame.scale(tuning.narrowing), probe.baseline, delta, size)
+        nearer = extrapolate_smooth(objective, probing.fit_star(objective, axes, probe.baseline))
         if not np.isfinite(nearer.fit.matrix).all():
             break
         probe = nearer
     return probe
 
 
-def _n_inner_axes(objective: Objective, size: int) -> int:
+def _n_inner_axes(objective: CountedObjective, size: int) -> int:
     """Number of axes with inner points, so that (d + 1)(d + 2) evaluations suffice including one at the minimum."""
     return int(np.clip(((size + 1) * (size + 2) - 1 - objective.nfev - 2 * size - size * (size - 1)) // 2, 1, size))
 
 
-class _Region(NamedTuple):
-    """Frame and rise of the next probe."""
+def _next_region(probe: Probe, moved: bool) -> tuple[Frame, float] | None:
+    """Frame and rise of a region in which curvatures are equal and the minimum is central; None if there is none.
 
-    frame: Frame
-    delta: float
-
-
-def _next_region(probe: Probe, moved: bool) -> _Region | None:
-    """A region in which curvatures are equal and the minimum is central; None if the present one is, or if there is no
-    minimum.
-
-    If the minimum lies outside the region, the centre is moved to it; if that was done before, the region is widened
-    instead.
+    If the minimum lies outside the region, the centre is moved to it, or the region is widened if it was moved before.
     """
-    frame, size = probe.frame, probe.frame.size
+    frame = probe.frame
     if not np.isfinite(probe.fit.matrix).all():
-        return _Region(frame.transform(0.25 * np.eye(size)), probe.delta / 16.0)
+        return frame.scale(0.25), probe.delta / 16.0
     spectrum = spectrum_of(probe)
     sizes = np.abs(spectrum.values)
     distance = float(np.linalg.norm(probe.newton)) if spectrum.is_minimum else probe.slope
     if distance > probe.tuning.trusted_radius and not probe.baseline.is_noisy:
         if spectrum.is_minimum and not moved:
-            return _Region(replace(_rounder_frame(probe, spectrum), centre=frame.points(probe.newton)), probe.delta)
+            return (replace(_rounder_frame(probe, spectrum), centre=frame.points(probe.newton)), probe.delta)
         wider = probe.tuning.recentre_factor * distance if moved else distance
-        return _Region(frame.transform(wider * np.eye(size)), probe.delta * wider**2)
+        return (frame.scale(wider), probe.delta * wider**2)
     roundness = probe.tuning.roundness_for_noise if probe.baseline.is_noisy else probe.tuning.roundness
     if spectrum.is_negative.any() or np.min(sizes) >= roundness * np.max(sizes):
         return None
-    return _Region(_rounder_frame(probe, spectrum), probe.delta)
+    return (_rounder_frame(probe, spectrum), probe.delta)
 
 
 def _rounder_frame(probe: Probe, spectrum: Spectrum) -> Frame:

@@ -59,6 +59,21 @@ class Values:
     axes: tuple[Array, Array]  # f(z), f(−z)
     couples: tuple[Array, Array]
 
+    @classmethod
+    def of_one_round(cls, centre: Array, axes: tuple[Array, Array], couples: tuple[Array, Array]) -> Values:
+        """One round of values (rows,)."""
+        return cls(centre, (axes[0][None], axes[1][None]), (couples[0][None], couples[1][None]))
+
+    @classmethod
+    def join(cls, *parts: Values) -> Values:
+        """The rounds of all parts."""
+
+        def stack(pairs: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+            return np.concatenate([plus for plus, _ in pairs]), np.concatenate([minus for _, minus in pairs])
+
+        centre = np.concatenate([part.centre for part in parts])
+        return cls(centre, stack([part.axes for part in parts]), stack([part.couples for part in parts]))
+
     @property
     def rounds(self) -> int:
         """m."""
@@ -120,9 +135,8 @@ class LackOfFit:
 
     def subtract_constant(self, constant: float, unit: float) -> LackOfFit:
         """With f₀ known, and its variance."""
-        return LackOfFit(
-            self.change - self.lift * constant, self.units + np.square(self.lift) * unit, np.zeros_like(self.lift)
-        )
+        change, units = self.change - self.lift * constant, self.units + np.square(self.lift) * unit
+        return LackOfFit(change, units, np.zeros_like(self.lift))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +145,7 @@ class Halves:
 
     even: tuple[Array, Array]  # ½zᵀQz + lift·f₀, f₀ measured from the mean at the centre
     odd: tuple[Array, Array]  # gᵀz
-    units: tuple[
-        float, float
-    ]  # twice the variance of an even one, and of an odd one, in units of the variance of one value
+    units: tuple[float, float]  # twice the variances of an even and an odd one, in units of one value's variance
     lift: float = 1.0
 
 
@@ -157,12 +169,10 @@ def fit_extrapolated(star: Star, outer: Values, inner: Values, exact: bool = Fal
     base = float(np.concatenate([outer.centre, inner.centre]).mean())
     wide, near = _halves(outer, base), _halves(inner, base)
     k, lift = star.size, 1.0 + INNER**-2
-    halves = Halves(
-        even=(_eliminate(wide.even[0][:k], near.even[0][:k], 2), _eliminate(wide.even[1], near.even[1], 2)),
-        odd=(_eliminate(wide.odd[0][:k], near.odd[0][:k], 1), _eliminate(wide.odd[1], near.odd[1], 1)),
-        units=(extrapolated_unit(wide.units[0], near.units[0], 2), extrapolated_unit(wide.units[1], near.units[1], 1)),
-        lift=lift,
-    )
+    even = _eliminate(wide.even[0][:k], near.even[0][:k], 2), _eliminate(wide.even[1], near.even[1], 2)
+    odd = _eliminate(wide.odd[0][:k], near.odd[0][:k], 1), _eliminate(wide.odd[1], near.odd[1], 1)
+    units = extrapolated_unit(wide.units[0], near.units[0], 2), extrapolated_unit(wide.units[1], near.units[1], 1)
+    halves = Halves(even, odd, units, lift)
     nearer = _eliminate(near.even[0][: star.checks], near.even[0][k:], 2) / INNER**2
     unit = 0.5 * extrapolated_unit(wide.units[0], ((1.0 + INNER**2) ** 2 + INNER**-4) * near.units[0], 2)
     lack_of_fit = _lack_of_fit(star, halves, halves.even[0][: star.checks] - nearer, unit, lift * (1.0 - INNER**-2))
@@ -177,11 +187,8 @@ def _lack_of_fit(star: Star, halves: Halves, change: Array, unit: float, lift: f
     i, j = star.couples
     axes, couples = halves.even
     between = 0.5 * (couples[: i.size] + couples[i.size :]) - 0.5 * (axes[i] + axes[j])
-    return LackOfFit(
-        np.concatenate([change, between]),
-        np.concatenate([units, np.full(i.size, 0.5 * halves.units[0])]),
-        np.concatenate([lifts, np.zeros(i.size)]),
-    )
+    units = np.append(units, np.full(i.size, 0.5 * halves.units[0]))
+    return LackOfFit(np.append(change, between), units, np.append(lifts, np.zeros(i.size)))
 
 
 def _eliminate(outer: Array, inner: Array, power: int) -> Array:
@@ -196,15 +203,10 @@ def extrapolated_unit(outer: float, inner: float, power: int) -> float:
 
 def _halves(values: Values, base: float) -> Halves:
     """Halves of values less a base value."""
-    (axes_plus, axes_minus), (couples_plus, couples_minus) = values.axes, values.couples
-    return Halves(
-        even=(
-            (0.5 * (axes_plus + axes_minus) - base).mean(axis=0),
-            (0.5 * (couples_plus + couples_minus) - base).mean(axis=0),
-        ),
-        odd=((0.5 * (axes_plus - axes_minus)).mean(axis=0), (0.5 * (couples_plus - couples_minus)).mean(axis=0)),
-        units=(1.0 / values.rounds, 1.0 / values.rounds),
-    )
+    (a_plus, a_minus), (c_plus, c_minus) = values.axes, values.couples
+    even = (0.5 * (a_plus + a_minus) - base).mean(axis=0), (0.5 * (c_plus + c_minus) - base).mean(axis=0)
+    odd = (0.5 * (a_plus - a_minus)).mean(axis=0), (0.5 * (c_plus - c_minus)).mean(axis=0)
+    return Halves(even, odd, (1.0 / values.rounds, 1.0 / values.rounds))
 
 
 def _regression(star: Star, halves: Halves, seen: tuple[Values, ...], lack_of_fit: LackOfFit, exact: bool) -> Quadratic:
@@ -222,9 +224,7 @@ def _regression(star: Star, halves: Halves, seen: tuple[Values, ...], lack_of_fi
         constant=float(centre.mean()) + constant,
         gradient=gradient,
         matrix=_matrix(star, constant, diagonal, couples),
-        errors=Errors(
-            even_unit * block, (1.0 if star.both else 2.0) * even_unit, star.both, odd_unit * gradient_errors
-        ),
+        errors=Errors(even_unit * block, (2 - star.both) * even_unit, star.both, odd_unit * gradient_errors),
         even=(even_left / even_unit + at_centre[0] + even[0], len(rises) - star.size - 1 + at_centre[1] + even[1]),
         odd=(odd_left[0] / odd_unit + odd[0], odd_left[1] + odd[1]),
         pure=(at_centre[0] + even[0] + odd[0], at_centre[1] + even[1] + odd[1]),
@@ -245,11 +245,10 @@ def _matrix(star: Star, constant: float, diagonal: Array, couples: Array) -> Arr
     """Q (k, k) from its diagonal and the half sums at the couples."""
     i, j = star.couples
     matrix = np.diag(diagonal)
-    matrix[i, j] = (
-        couples[: i.size] - couples[i.size :]
-        if star.both
-        else 2 * (couples - constant) - 0.5 * (diagonal[i] + diagonal[j])
-    )
+    if star.both:
+        matrix[i, j] = couples[: i.size] - couples[i.size :]
+    else:
+        matrix[i, j] = 2 * (couples - constant) - 0.5 * (diagonal[i] + diagonal[j])
     matrix[j, i] = matrix[i, j]
     return matrix
 
@@ -272,9 +271,7 @@ def _block_design(star: Star, halves: Halves) -> tuple[Array, Array, Array]:
 
 
 def _odd_fit(star: Star, odd: tuple[Array, Array]) -> tuple[Array, Array, tuple[float, int]]:
-    """g, its covariance in units of the variance of one value, and the squares of the residuals in these units with
-    their number.
-    """
+    """g, its covariance, and the sum of squared residuals with its degrees of freedom, in units of one variance."""
     rows, seen = np.concatenate([star.axis_rows, star.couple_rows]), np.concatenate(odd)
     covariance = np.linalg.inv(2.0 * rows.T @ rows).astype(np.float64)
     gradient = covariance @ (2.0 * rows.T @ seen)
@@ -292,12 +289,9 @@ def _exact_odd_fit(star: Star, odd: tuple[Array, Array]) -> tuple[Array, Array, 
 
 
 def _pure_error(seen: tuple[Values, ...], sign: float) -> tuple[float, int]:
-    """Squares of even (sign 1) or odd (sign −1) halves about the means of their points, in units of one value, and
-    degrees of freedom.
-    """
-    return _scatter(
-        [0.5 * (plus + sign * minus) for values in seen for plus, minus in (values.axes, values.couples)], 2.0
-    )
+    """Squares of even (sign 1) or odd (sign −1) halves about the means of their points, and degrees of freedom."""
+    pairs = [pair for values in seen for pair in (values.axes, values.couples)]
+    return _scatter([0.5 * (plus + sign * minus) for plus, minus in pairs], 2.0)
 
 
 def _scatter(parts: list[Array], weight: float) -> tuple[float, int]:

@@ -13,59 +13,49 @@ from typing import NamedTuple
 import numpy as np
 
 from sublevel.engine.arrays import Array
-from sublevel.hessian.design import INNER, extrapolated_unit, fit_extrapolated, fit_quadratic
-from sublevel.hessian.probing import Objective, Probe, Rounds
+from sublevel.hessian.design import INNER, Values, extrapolated_unit, fit_extrapolated, fit_quadratic
+from sublevel.hessian.probing import CountedObjective, Probe
 from sublevel.hessian.tuning import Tuning
 
 
-def repeat_until_precise(objective: Objective, probe: Probe, is_fixed: bool) -> Probe:
+def repeat_until_precise(objective: CountedObjective, probe: Probe, is_fixed: bool) -> Probe:
     """Repeat the probe until noise changes no curvature by more than `precision`, or a given budget is spent.
 
     Unless the region `is_fixed`, other radii are tried if they are worth more than repetitions.
     """
     if not probe.baseline.is_noisy:
         return probe
-    residuals = 1 + probe.rounds.star.checks + len(probe.rounds.star.couple_rows) // 2
+    residuals = 1 + probe.star.checks + len(probe.star.couple_rows) // 2
     probe = repeat_rounds(objective, probe, np.ceil(objective.tuning.noise_dof / residuals))
-    if not is_fixed and probe.rounds.star.both and (objective.spends or changes_with_radius(probe)):
+    if not is_fixed and probe.star.both and (objective.spends or changes_with_radius(probe)):
         probe = recentre(objective, choose_radii(objective, probe))
-    count = probe.rounds.count if probe.inner is None else probe.inner.count
+    count = probe.values.rounds if probe.inner is None else probe.inner.rounds
     enough = np.ceil(count * np.square(probe.spread / probe.tuning.precision))
     return widen_by_bias(repeat_rounds(objective, probe, objective.tuning.max_rounds if objective.spends else enough))
 
 
-def extrapolate_smooth(objective: Objective, probe: Probe) -> Probe:
+def extrapolate_smooth(objective: CountedObjective, probe: Probe) -> Probe:
     """Without noise: extrapolate to radius 0 from two radii if curvatures change with the radius."""
-    star, frame = probe.rounds.star, probe.frame
-    known, size = probe.rounds, star.size
-    costs = 2 * size + 2 * len(star.couple_rows)
-    if (
-        star.checks < size
-        or not np.max(probe.lack, initial=0.0) > objective.tuning.smooth_change
-        or objective.left < costs + 1
-    ):
+    star, frame, known = probe.star, probe.frame, probe.values
+    size, is_smooth = star.size, not np.max(probe.lack, initial=0.0) > objective.tuning.smooth_change
+    if star.checks < size or is_smooth or objective.left < 2 * size + 2 * len(star.couple_rows) + 1:
         return probe
     nearer = objective.pairs(frame, INNER**2 * np.eye(size))
-    inner = Rounds(
-        star,
-        known.centre,
-        (np.append(known.axes[0][size:], nearer[0]), np.append(known.axes[1][size:], nearer[1])),
-        objective.pairs(frame, INNER * star.couple_rows),
-    )
-    fit = fit_extrapolated(star, known.values, inner.values, exact=True)
+    axes = np.append(known.axes[0][0, size:], nearer[0]), np.append(known.axes[1][0, size:], nearer[1])
+    inner = Values.of_one_round(known.centre, axes, objective.pairs(frame, INNER * star.couple_rows))
+    fit = fit_extrapolated(star, known, inner, exact=True)
     return replace(probe, inner=inner, fit=fit, nfev=objective.nfev) if np.isfinite(fit.matrix).all() else probe
 
 
-def repeat_rounds(objective: Objective, probe: Probe, wanted: float) -> Probe:
+def repeat_rounds(objective: CountedObjective, probe: Probe, wanted: float) -> Probe:
     """Add rounds up to `wanted`, or as the budget allows, of the inner star if there are two."""
     count = int(min(wanted, objective.tuning.max_rounds))
     if probe.inner is not None:
-        inner = probe.inner.more(objective, probe.frame.transform(INNER * np.eye(probe.frame.size)), count)
+        inner = objective.more_rounds(probe.frame.scale(INNER), probe.star, probe.inner, count)
         return _extrapolate_pair(replace(probe, nfev=objective.nfev), inner)
-    rounds = probe.rounds.more(objective, probe.frame, count)
-    return replace(
-        probe, rounds=rounds, fit=fit_quadratic(rounds.star, rounds.values, exact=False), nfev=objective.nfev
-    )
+    values = objective.more_rounds(probe.frame, probe.star, probe.values, count)
+    fit = fit_quadratic(probe.star, values, exact=False)
+    return replace(probe, values=values, fit=fit, nfev=objective.nfev)
 
 
 def widen_by_bias(probe: Probe) -> Probe:
@@ -88,27 +78,23 @@ def changes_with_radius(probe: Probe) -> bool:
     return significant_change(probe, probe.tuning.precision) > 0
 
 
-def choose_radii(objective: Objective, plain: Probe) -> Probe:
+def choose_radii(objective: CountedObjective, plain: Probe) -> Probe:
     """The plain probe or one extrapolated from two radii, whichever has the smaller expected mean squared error.
 
     The pair of radii starts at half the radius if curvatures change with the radius, and is doubled while that reduces
     the error.
     """
     bent, enough = changes_with_radius(plain), objective.tuning.min_rounds_left
-    other = (
-        _probe_at_radius(objective, plain, INNER if bent else 1.0 / INNER)
-        if _can_pay(objective, plain, enough)
-        else None
-    )
+    if not _can_pay(objective, plain, enough):
+        return plain
+    other = _probe_at_radius(objective, plain, INNER if bent else 1.0 / INNER)
     if other is None:
         return plain
     inner, outer = (other, plain) if bent else (plain, other)
-    best = _extrapolate_pair(outer, inner.rounds)
+    best = _extrapolate_pair(outer, inner.values)
     metric = _metric(best)
     slope = _change_between(outer, inner, metric)
-    share = np.square(
-        (1.0 if bent else INNER**2) / (1.0 - INNER**2)
-    )  # of the slope that is the bias of the plain probe
+    share = np.square((1.0 if bent else INNER**2) / (1.0 - INNER**2))  # part of the slope that biases the plain probe
     term = _next_term(slope)
     expected = term if np.isfinite(term) else 0.0  # unknown
     best = replace(best, bias=expected)
@@ -116,7 +102,7 @@ def choose_radii(objective: Objective, plain: Probe) -> Probe:
         wider = _probe_at_radius(objective, outer, 1.0 / INNER)
         if wider is None:
             break
-        pair = _extrapolate_pair(wider, outer.rounds)
+        pair = _extrapolate_pair(wider, outer.values)
         apart = _change_between(pair, best, metric)
         term = _next_term(_change_between(wider, outer, metric))
         bias = min(term, apart.at_most)
@@ -162,27 +148,21 @@ def _next_term(change: _Change) -> float:
     return float(np.square(share) * change.at_most) if slope < 1.0 else np.inf
 
 
-def recentre(objective: Objective, probe: Probe) -> Probe:
-    """Move a pair of radii to the minimum of the quadratic if that lies well inside: under noise a search ends beside
-    the minimum.
+def recentre(objective: CountedObjective, probe: Probe) -> Probe:
+    """Move a pair of radii to the minimum of the quadratic if that lies well inside: under noise a search ends nearby.
 
-    Without cubic terms this minimum is known much better than from the search. Repeated while the new minimum is so far
-    away that a curvature changes by `precision`.
+    Repeated while the new minimum is so far away that a curvature changes by `precision`.
     """
     for _ in range(objective.tuning.max_moves):
-        if (
-            probe.inner is None
-            or probe.centre_change < probe.tuning.precision
-            or not _is_inside(probe)
-            or not _can_pay(objective, probe, 3)
-        ):
+        is_done = probe.inner is None or probe.centre_change < probe.tuning.precision
+        if is_done or not _is_inside(probe) or not _can_pay(objective, probe, 3):
             break
         there = replace(probe, frame=replace(probe.frame, centre=probe.frame.points(probe.newton)))
         outer = _probe_at_radius(objective, there, 1.0)
         inner = None if outer is None else _probe_at_radius(objective, outer, INNER)
         if outer is None or inner is None:
             break
-        pair = _extrapolate_pair(outer, inner.rounds)
+        pair = _extrapolate_pair(outer, inner.values)
         probe = replace(pair, centre_change=_relative_change(probe, pair), bias=probe.bias, nfev=objective.nfev)
     return probe
 
@@ -195,33 +175,30 @@ def _is_inside(probe: Probe) -> bool:
 def _relative_change(before: Probe, after: Probe) -> float:
     """Relative change of a curvature between the new centre and the new minimum, from that between the two centres."""
     change, flat = after.relative - before.relative, after.tuning.flat
-    most = max(
-        float(np.linalg.norm(metric.T @ change @ metric, 2)) for metric in (_metric(before, flat), _metric(after, flat))
-    )
+    metrics = _metric(before, flat), _metric(after, flat)
+    most = max(float(np.linalg.norm(metric.T @ change @ metric, 2)) for metric in metrics)
     return most * float(np.linalg.norm(after.newton) / np.linalg.norm(before.newton))
 
 
-def _can_pay(objective: Objective, probe: Probe, rounds: int) -> bool:
-    return objective.left >= rounds * probe.rounds.star.evaluations
+def _can_pay(objective: CountedObjective, probe: Probe, rounds: int) -> bool:
+    return objective.left >= rounds * probe.star.evaluations
 
 
-def _probe_at_radius(objective: Objective, probe: Probe, factor: float) -> Probe | None:
+def _probe_at_radius(objective: CountedObjective, probe: Probe, factor: float) -> Probe | None:
     """One round at `factor` times the radius of a probe; None if the box does not allow it or f is not finite."""
-    star, frame = probe.rounds.star, probe.frame.transform(factor * np.eye(probe.frame.size))
+    star, frame = probe.star, probe.frame.scale(factor)
     if factor >= 1.0 and np.min(frame.reach(objective.tuning.axis_rounding)) < 1.0:
         return None
-    rounds = Rounds(
-        star, objective.centre(frame), objective.pairs(frame, star.axis_rows), objective.pairs(frame, star.couple_rows)
-    )
-    fit = fit_quadratic(star, rounds.values, exact=False)
+    values = objective.one_round(frame, star)
+    fit = fit_quadratic(star, values, exact=False)
     if not np.isfinite(fit.matrix).all():
         return None
-    return Probe(frame, factor**2 * probe.delta, probe.baseline, rounds, fit, objective.nfev)
+    return Probe(frame, factor**2 * probe.delta, probe.baseline, star, values, fit, objective.nfev)
 
 
-def _extrapolate_pair(outer: Probe, inner: Rounds) -> Probe:
+def _extrapolate_pair(outer: Probe, inner: Values) -> Probe:
     """The probe extrapolated from its own rounds and those of half its radius."""
-    return replace(outer, inner=inner, fit=fit_extrapolated(outer.rounds.star, outer.rounds.values, inner.values))
+    return replace(outer, inner=inner, fit=fit_extrapolated(outer.star, outer.values, inner))
 
 
 def _metric(probe: Probe, least: float | None = None) -> Array:
@@ -236,11 +213,11 @@ def _variances(probe: Probe, metric: Array) -> Array:
     return probe.fit.errors.of_form(metric) * probe.noise_variance / np.square(2.0 * probe.delta)
 
 
-def _noise(objective: Objective, probe: Probe, metric: Array) -> float:
+def _noise(objective: CountedObjective, probe: Probe, metric: Array) -> float:
     """The sum of these variances when the budget is spent, on the inner star if there are two."""
     variance = float(np.sum(_variances(probe, metric)))
-    more, outer = objective.left // probe.rounds.star.evaluations, 1.0 / probe.rounds.count
+    more, outer = objective.left // probe.star.evaluations, 1.0 / probe.values.rounds
     if probe.inner is None:
         return variance / (1.0 + more * outer)
-    now, then = (extrapolated_unit(outer, 1.0 / count, 2) for count in (probe.inner.count, probe.inner.count + more))
+    now, then = (extrapolated_unit(outer, 1.0 / count, 2) for count in (probe.inner.rounds, probe.inner.rounds + more))
     return variance * then / now

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,14 +56,14 @@ class Evidence:
         step = np.where(frame.is_log, frame.centre, 1.0) * (frame.root @ self.spectrum.vectors[:, index])
         parts = step / step[np.argmax(np.abs(step))]
         order = [i for i in np.argsort(-np.abs(parts), kind="stable")[:3] if abs(parts[i]) > 0.01]
-        return " ".join(f"{parts[i]:+.2g}·{self.names[i]}" for i in order) + (
-            " + …" if np.count_nonzero(np.abs(parts) > 0.01) > 3 else ""
-        )
+        rest = " + …" if np.count_nonzero(np.abs(parts) > 0.01) > 3 else ""
+        return " ".join(f"{parts[i]:+.2g}·{self.names[i]}" for i in order) + rest
 
 
 def find_problems(evidence: Evidence) -> tuple[Finding, ...]:
     """Run all checks; the most serious finding first."""
-    return tuple(finding for check in CHECKS if (finding := check(evidence)) is not None)
+    checks = saddle, noise, flat, not_converged, not_quadratic, hidden_by_noise, off_minimum, at_bound
+    return tuple(finding for check in checks if (finding := check(evidence)) is not None)
 
 
 def saddle(evidence: Evidence) -> Finding | None:
@@ -73,15 +72,11 @@ def saddle(evidence: Evidence) -> Finding | None:
     if not spectrum.is_negative.any():
         return None
     worst = int(np.argmin(spectrum.values))
-    count, value, error = (
-        int(np.count_nonzero(spectrum.is_negative)),
-        float(spectrum.values[worst]),
-        float(spectrum.errors[worst]),
-    )
+    count = int(np.count_nonzero(spectrum.is_negative))
+    value, error = float(spectrum.values[worst]), float(spectrum.errors[worst])
     sentence = (
         f"not a minimum: f decreases along {count} of {spectrum.values.size} directions, most along "
-        f"{evidence.direction(worst)} (relative curvature {value:.3g} ± {error:.2g}); continue the minimisation from "
-        "`x` plus or minus a step along it"
+        f"{evidence.direction(worst)} (relative curvature {value:.3g} ± {error:.2g}); minimise again from there"
     )
     return Finding("saddle", sentence, {"directions": count, "curvature": value, "error": error})
 
@@ -124,11 +119,9 @@ def not_quadratic(evidence: Evidence) -> Finding | None:
     change, delta = (inside, probe.delta) if inside else (probe.plain_lack, probe.plain_delta)
     if not change:
         return None
-    meaning = (
-        "the Hessian is an average over the region; decrease `delta_f` to approach the Hessian at the minimum"
-        if inside
-        else 'the Hessian is extrapolated to the minimum, and intervals(method="profile") does not assume a quadratic'
-    )
+    meaning = "the Hessian is an average over the region; decrease `delta_f` to approach the Hessian at the minimum"
+    if not inside:
+        meaning = 'the Hessian is extrapolated to the minimum; intervals(method="profile") does not assume a quadratic'
     sentence = (
         f"f is not quadratic at this scale: where f rises by {delta:.3g}, a curvature differs by {100 * change:.3g} % "
         f"from its value at half the radius; {meaning}. `profile()` shows how far the quadratic holds"
@@ -183,20 +176,6 @@ def at_bound(evidence: Evidence) -> Finding | None:
     if not held.size:
         return None
     near = [f"{names[i]} at {lower[i] if x[i] - lower[i] < upper[i] - x[i] else upper[i]:.6g}" for i in held[:3]]
-    sentence = (
-        f"{', '.join(near)}{f' and {held.size - 3} more' if held.size > 3 else ''}: held at the bound; curvature and "
-        "errors are those of the other variables, given these"
-    )
+    which = ", ".join(near) + (f" and {held.size - 3} more" if held.size > 3 else "")
+    sentence = f"{which}: held at the bound; curvature and errors are those of the other variables, given these"
     return Finding("at_bound", sentence, {"variables": held.size})
-
-
-CHECKS: tuple[Callable[[Evidence], Finding | None], ...] = (
-    saddle,
-    noise,
-    flat,
-    not_converged,
-    not_quadratic,
-    hidden_by_noise,
-    off_minimum,
-    at_bound,
-)

@@ -83,6 +83,10 @@ class Frame:
         """The frame with root·matrix as its root, matrix (k, k)."""
         return replace(self, root=self.root @ matrix)
 
+    def scale(self, factor: float) -> Frame:
+        """The frame with a radius that is larger by a factor."""
+        return self.transform(factor * np.eye(self.size))
+
     def reach(self, rounding: float) -> Array:
         """Largest step along each axis (k,): two stay within the box, and rounding of x below `rounding` radii."""
         lower, centre, upper = in_search_units(self.is_log, self.box[0], self.centre, self.box[1])
@@ -99,37 +103,30 @@ def in_search_units(is_log: NDArray[np.bool_], *points: Array) -> tuple[Array, .
 
 
 def find_place(
-    found: Any, bounds: Any, noise: float = 0.0, log_scaled: Any = None, tuning: Tuning | None = None
+    found: object, bounds: object, noise: float = 0.0, log_scaled: object = None, tuning: Tuning | None = None
 ) -> Place:
     """The place of an Optimizer, a result of `minimize`, or any other OptimizeResult, for values with this noise."""
+    history: History | None = getattr(found, "history", None) if hasattr(found, "mean") else None
+    if log_scaled is not None and (isinstance(found, Optimizer) or history is not None):
+        raise ValueError(f"`log_scaled` is known from the search and must be left out, got {short_repr(log_scaled)}.")
     if isinstance(found, Optimizer):
-        _refuse_log_scaled(log_scaled)
         return _place_of_search(found.best_x, found.best_fun, found.theta_of_best, found.space, bounds)
-    if not hasattr(found, "x"):
+    x = getattr(found, "x", None)
+    if x is None:
         raise TypeError(f"expected a result of `minimize` or an Optimizer, got {short_repr(found)}.")
-    if getattr(found, "history", None) is not None and hasattr(found, "mean"):
-        _refuse_log_scaled(log_scaled)
-        run = _best_run(found.history)
-        least = _least_rise(found.history, noise, tuning or Tuning())
-        snapshots = _informative_snapshots(found.history, run, least)
-        last, learned = (
-            _place_of_search(found.x, found.fun, seen[-1].theta, found.history.space, bounds)
-            for seen in (run, snapshots)
-        )
-        return replace(last, root=learned.root, curvature=_curvature_of_history(found.history, snapshots, least))
-    x = as_x0(found.x)
+    fun = float(getattr(found, "fun", np.nan))
+    if history is not None:
+        run, least = _best_run(history), _least_rise(history, noise, tuning or Tuning())
+        snapshots = _informative_snapshots(history, run, least)
+        last, learned = (_place_of_search(x, fun, s[-1].theta, history.space, bounds) for s in (run, snapshots))
+        return replace(last, root=learned.root, curvature=_curvature_of_history(history, snapshots, least))
+    x = as_x0(x)
     box = _box(bounds, x.size)
     is_log = as_log_scaled(False if log_scaled is None else log_scaled, box[0], x)
-    root = _root_of_other_result(found, x, is_log)
-    return Place(x, float(getattr(found, "fun", np.nan)), x, root, box, is_log)
+    return Place(x, fun, x, _root_of_other_result(found, x, is_log), box, is_log)
 
 
-def _refuse_log_scaled(log_scaled: Any) -> None:
-    if log_scaled is not None:
-        raise ValueError(f"`log_scaled` is known from the search and must be left out, got {short_repr(log_scaled)}.")
-
-
-def find_names(found: Any) -> tuple[str, ...] | None:
+def find_names(found: object) -> tuple[str, ...] | None:
     """The variable names of an Optimizer or of a result of `minimize`; None if there are none."""
     if isinstance(found, Optimizer):
         return found.start.names
@@ -166,22 +163,19 @@ def _least_rise(history: History, noise: float, tuning: Tuning) -> float:
 
 
 def _curvature_of_history(history: History, snapshots: list[Snapshot], least: float) -> float:
-    """Estimate f″ in the last whitened frame from the values of generations above the best while the frame shrank.
+    """Estimate f″ in the last whitened frame from values of generations, which lie about d/4 curvatures above the best.
 
-    The best of a generation lies about d/4 curvatures above the minimum. A factor of ten is accurate enough, so the
-    estimate is rounded to a power of two, which scales with f and x exactly.
+    A factor of ten is accurate enough; the result is a power of two, which scales with f and x exactly.
     """
     last, later = snapshots[-1].theta, snapshots[len(snapshots) // 2 :]
     rises, usable = _rises(history, later, least)
     sizes = np.exp([2.0 * (last.log_size - snapshot.theta.log_size) for snapshot in later])
-    return (
-        float(power_of_two_near(np.median((4.0 / last.dimension) * (rises * sizes)[usable])))
-        if usable.any()
-        else np.nan
-    )
+    if not usable.any():
+        return np.nan
+    return float(power_of_two_near(np.median((4.0 / last.dimension) * (rises * sizes)[usable])))
 
 
-def _place_of_search(x: Array, fun: float, theta: Family, space: Space | None, bounds: Any) -> Place:
+def _place_of_search(x: Array, fun: float, theta: Family, space: Space | None, bounds: object) -> Place:
     if not theta.continuous:
         raise ValueError("binary methods have no curvature.")
     check_number_of_variables(theta.dimension)
@@ -191,9 +185,8 @@ def _place_of_search(x: Array, fun: float, theta: Family, space: Space | None, b
     full, is_log, span = np.zeros((x.size, theta.dimension)), space.log_scaled, np.zeros(x.size)
     span[space.free] = space.fold.width / MARGIN
     full[space.free] = (space.slopes(x) / np.where(is_log, x, 1.0)[space.free])[:, None] * root
-    return Place(
-        x, fun, space.points(theta.mean), full, space.box if bounds is None else _box(bounds, x.size), is_log, span
-    )
+    box = space.box if bounds is None else _box(bounds, x.size)
+    return Place(x, fun, space.points(theta.mean), full, box, is_log, span)
 
 
 def check_number_of_variables(d: int) -> None:
@@ -205,11 +198,11 @@ def check_number_of_variables(d: int) -> None:
         )
 
 
-def _box(bounds: Any, d: int) -> tuple[Array, Array]:
+def _box(bounds: object, d: int) -> tuple[Array, Array]:
     return as_bounds([(None, None)] * d if bounds is None else bounds, d)
 
 
-def _root_of_other_result(found: Any, x: Array, is_log: NDArray[np.bool_]) -> Array:
+def _root_of_other_result(found: object, x: Array, is_log: NDArray[np.bool_]) -> Array:
     """A root of the `hess_inv` of another method if it has one, else steps of a thousandth of x."""
     inverse: Any = getattr(found, "hess_inv", None)
     inverse = inverse.todense() if hasattr(inverse, "todense") else inverse

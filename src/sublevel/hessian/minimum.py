@@ -8,7 +8,7 @@ import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.hessian.findings import spectrum_of
-from sublevel.hessian.probing import Objective, Probe
+from sublevel.hessian.probing import CountedObjective, Probe
 from sublevel.run.diagnosis import Finding
 
 
@@ -21,7 +21,7 @@ class Minimum:
     problems: tuple[Finding, ...] = ()
 
 
-def choose_minimum(objective: Objective, probe: Probe) -> Minimum:
+def choose_minimum(objective: CountedObjective, probe: Probe) -> Minimum:
     """The minimum of the quadratic if f is not higher there than at the centre (one evaluation), else the centre."""
     is_trusted = spectrum_of(probe).is_minimum and np.linalg.norm(probe.newton) <= probe.tuning.trusted_radius
     z = probe.newton if is_trusted else np.zeros(probe.frame.size)
@@ -35,12 +35,10 @@ def choose_minimum(objective: Objective, probe: Probe) -> Minimum:
     return Minimum(minimum.x, minimum.fun, tuple(_lower_values(objective, probe, minimum)))
 
 
-def _minimum_under_noise(objective: Objective, probe: Probe, z: Array) -> Minimum:
+def _minimum_under_noise(objective: CountedObjective, probe: Probe, z: Array) -> Minimum:
     """The minimum z (k,) of the quadratic; the centre if z is far away and f there contradicts the quadratic."""
-    x, expected = (
-        probe.frame.points(z),
-        float(probe.fit.constant + probe.fit.gradient @ z + 0.5 * z @ probe.fit.matrix @ z),
-    )
+    x, fit = probe.frame.points(z), probe.fit
+    expected = float(fit.constant + fit.gradient @ z + 0.5 * z @ fit.matrix @ z)
     if np.linalg.norm(z) <= probe.tuning.far or objective.left < 1:
         return Minimum(x, expected)
     value = float(objective.at(x[None].copy())[0])
@@ -50,12 +48,11 @@ def _minimum_under_noise(objective: Objective, probe: Probe, z: Array) -> Minimu
         f"f is {value:.4g} instead of {expected:.4g} at the minimum of the quadratic, so the centre is reported: f is "
         "not quadratic between the two. Decrease `delta_f`, or pass `noise` and increase `maxfevals`"
     )
-    return Minimum(
-        probe.frame.centre, probe.baseline.value, (Finding("off_minimum", sentence, {"excess": value - expected}),)
-    )
+    problem = Finding("off_minimum", sentence, {"excess": value - expected})
+    return Minimum(probe.frame.centre, probe.baseline.value, (problem,))
 
 
-def _lower_values(objective: Objective, probe: Probe, minimum: Minimum) -> list[Finding]:
+def _lower_values(objective: CountedObjective, probe: Probe, minimum: Minimum) -> list[Finding]:
     """Findings about values below that of the given point and below the reported minimum."""
     least = max(probe.tuning.clear * probe.baseline.resolution, probe.tuning.lower * probe.delta)
     findings = list[Finding]()
@@ -67,8 +64,6 @@ def _lower_values(objective: Objective, probe: Probe, minimum: Minimum) -> list[
         findings.append(Finding("better_point", sentence, {"drop": drop}))
     if (drop := minimum.fun - objective.best) > least and objective.best_x is not None:
         where = np.array2string(objective.best_x, threshold=20)
-        sentence = (
-            f"f is lower by {drop:.3g} at another point ({objective.best:.10g} at {where}); minimise again from there"
-        )
+        sentence = f"f is lower by {drop:.3g} ({objective.best:.10g}) at x = {where}; minimise again from there"
         findings.append(Finding("lower_point", sentence, {"drop": drop}))
     return findings

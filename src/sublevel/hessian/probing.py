@@ -18,7 +18,7 @@ BIAS = float(np.sqrt(2.0) * (1.0 + INNER**6) / np.sqrt(1.0 + INNER**4) / (1.0 - 
 """Residual scatter, per unit change between two radii, whose standard error is the bias due to a quartic term."""
 
 
-class Objective:
+class CountedObjective:
     """f with a counter and a budget of evaluations."""
 
     def __init__(self, evaluate: Evaluator, maxfevals: float, tuning: Tuning) -> None:
@@ -48,6 +48,16 @@ class Objective:
         """f(z) and f(−z) for rows z (n, k)."""
         values = self.at(frame.points(np.concatenate([rows, -rows])))
         return values[: len(rows)], values[len(rows) :]
+
+    def one_round(self, frame: Frame, star: Star) -> Values:
+        """Values of a star."""
+        centre = self.centre(frame)
+        return Values.of_one_round(centre, self.pairs(frame, star.axis_rows), self.pairs(frame, star.couple_rows))
+
+    def more_rounds(self, frame: Frame, star: Star, values: Values, wanted: int) -> Values:
+        """Add rounds up to `wanted`, or as many as the budget allows."""
+        new = int(max(0, min(wanted - values.rounds, self.left // star.evaluations)))
+        return Values.join(values, *(self.one_round(frame, star) for _ in range(new)))
 
     @property
     def left(self) -> float:
@@ -98,61 +108,17 @@ class Axes:
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
-    """Values of a star, evaluated once or repeatedly."""
-
-    star: Star
-    centre: Array  # (n,)
-    axes: tuple[Array, Array]  # (m·rows,) each
-    couples: tuple[Array, Array]
-
-    @property
-    def count(self) -> int:
-        """m."""
-        return self.axes[0].size // len(self.star.axis_rows)
-
-    def more(self, objective: Objective, frame: Frame, wanted: int) -> Rounds:
-        """Add rounds up to `wanted`, or as many as the budget allows."""
-        star, new = self.star, int(max(0, min(wanted - self.count, objective.left // self.star.evaluations)))
-        if not new:
-            return self
-        seen = [
-            (objective.centre(frame), objective.pairs(frame, star.axis_rows), objective.pairs(frame, star.couple_rows))
-            for _ in range(new)
-        ]
-        return Rounds(
-            star,
-            np.concatenate([self.centre, *(centre for centre, _, _ in seen)]),
-            _join(self.axes, [axes for _, axes, _ in seen]),
-            _join(self.couples, [couples for _, _, couples in seen]),
-        )
-
-    @property
-    def values(self) -> Values:
-        """The values, one row per round."""
-        axes, couples = (
-            (plus.reshape(self.count, -1), minus.reshape(self.count, -1)) for plus, minus in (self.axes, self.couples)
-        )
-        return Values(self.centre, axes, couples)
-
-
-def _join(first: tuple[Array, Array], others: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    return np.concatenate([first[0], *(plus for plus, _ in others)]), np.concatenate(
-        [first[1], *(minus for _, minus in others)]
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class Probe:
     """Values of f around a centre, and the quadratic fitted to them."""
 
     frame: Frame
     delta: float
     baseline: Baseline
-    rounds: Rounds
+    star: Star
+    values: Values
     fit: Quadratic
     nfev: int
-    inner: Rounds | None = None  # of the star of half the radius, if the fit is extrapolated
+    inner: Values | None = None  # of the star of half the radius, if the fit is extrapolated
     bias: float = 0.0  # squared error of the relative curvatures (k, k), summed, beyond noise
     widening: float = 1.0  # factor of the variances that includes the bias
     plain_lack: float = 0.0  # largest change of a curvature with the radius before extrapolation, if relevant
@@ -187,9 +153,8 @@ class Probe:
         return self._scatter(*self.fit.odd)
 
     def _scatter(self, squares: float, dof: int) -> float:
-        rounding = max(
-            0.0 if self.baseline.is_noisy else self.baseline.resolution, 2.0 * self.delta * self.frame.rounding
-        )
+        of_f = 0.0 if self.baseline.is_noisy else self.baseline.resolution
+        rounding = max(of_f, 2.0 * self.delta * self.frame.rounding)
         return max(squares / max(dof, 1), np.square(rounding))
 
     @property
@@ -216,7 +181,7 @@ class Probe:
     @property
     def _rises(self) -> Array:
         """Rise of f along the axes with inner points and the couples (n,), at least delta/band."""
-        star = self.rounds.star
+        star = self.star
         rises = np.maximum(0.5 * np.abs(np.diagonal(self.fit.matrix)), self.delta / self.tuning.band)
         i, j = star.couples
         return np.concatenate([rises[: star.checks], *([0.5 * (rises[i] + rises[j])] if star.both else [])])
@@ -227,9 +192,7 @@ class Probe:
         if not np.isfinite(self.fit.matrix).all():
             return 0.0
         sizes = np.abs(np.linalg.eigvalsh(self.fit.matrix))
-        smallest = max(
-            float(np.min(sizes)), self.tuning.roundness_for_noise * float(np.max(sizes))
-        )  # no frame is rounder than this
+        smallest = max(float(np.min(sizes)), self.tuning.roundness_for_noise * float(np.max(sizes)))
         return 2.0 * np.sqrt(self.frame.size * self.variance * self.fit.errors.couple) / smallest
 
     @property
@@ -238,7 +201,7 @@ class Probe:
         return -(np.linalg.pinv(self.fit.matrix) @ self.fit.gradient).astype(np.float64)
 
 
-def measure_baseline(objective: Objective, frame: Frame, known: float, noise: float | None) -> Baseline:
+def measure_baseline(objective: CountedObjective, frame: Frame, known: float, noise: float | None) -> Baseline:
     """Evaluate the centre and estimate the noise: 0 if the `known` value or the first new one is reproduced."""
     tuning, values = objective.tuning, objective.centre(frame)
     if noise is None and values[0] != known:
@@ -250,19 +213,16 @@ def measure_baseline(objective: Objective, frame: Frame, known: float, noise: fl
     rounding = EPS * float(np.max(np.abs(values)))
     if noise:
         return Baseline(values, noise, max(noise, rounding), tuning)
-    return Baseline(
-        values[:1], 0.0, max(rounding, abs(float(values[0]) - known) if np.isfinite(known) else 0.0), tuning
-    )
+    difference = abs(float(values[0]) - known) if np.isfinite(known) else 0.0
+    return Baseline(values[:1], 0.0, max(rounding, difference), tuning)
 
 
 def estimate_curvature(
-    objective: Objective, frame: Frame, baseline: Baseline, rise: float | None, guess: float
+    objective: CountedObjective, frame: Frame, baseline: Baseline, rise: float | None, guess: float
 ) -> float:
     """Estimate f″ in the whitened frame from a pair of points; `rise` and a guess at f″ give the first distance."""
-    tuning, direction = (
-        baseline.tuning,
-        np.cos(1.0 + np.arange(frame.size)),
-    )  # any direction with components along all axes and no symmetry
+    # Any direction with components along all axes and no symmetry
+    tuning, direction = baseline.tuning, np.cos(1.0 + np.arange(frame.size))
     row = direction[None] / np.linalg.norm(direction)
     clear, reach = tuning.clear * baseline.resolution, float(np.min(frame.reach(tuning.axis_rounding)))
     step = np.sqrt(2.0 * (rise or tuning.signal * baseline.resolution) / guess) if guess > 0 else 0.0
@@ -293,7 +253,7 @@ def informative_radius(frame: Frame, tuning: Tuning) -> float:
     return tuning.argument_signal * EPS * float(np.linalg.norm(frame.inverse * frame.magnitudes))
 
 
-def scale_axes(objective: Objective, frame: Frame, baseline: Baseline, delta: float, checks: int) -> Axes:
+def scale_axes(objective: CountedObjective, frame: Frame, baseline: Baseline, delta: float, checks: int) -> Axes:
     """Scale every axis such that f rises by delta, as far as the box and `max_growth` allow."""
     tuning = baseline.tuning
     rows, grown, most = np.eye(frame.size), np.ones(frame.size), np.full(frame.size, np.inf)
@@ -303,23 +263,20 @@ def scale_axes(objective: Objective, frame: Frame, baseline: Baseline, delta: fl
     clear = max(tuning.clear * EPS * abs(baseline.value), tuning.clear_of_noise * baseline.noise)
     band = tuning.band_for_noise if baseline.is_noisy else tuning.band
     for turn in range(tuning.max_rescalings):
-        factor = _stretch_factors(0.5 * (values[0] + values[1]) - baseline.value, aim, clear, tuning, band) ** (
-            tuning.damping if turn else 1.0
-        )
+        rises = 0.5 * (values[0] + values[1]) - baseline.value
+        factor = _stretch_factors(rises, aim, clear, tuning, band) ** (tuning.damping if turn else 1.0)
         most = np.where(np.isnan(values[0] + values[1]), 0.5 * grown, most)  # avoid points where f is not finite
-        factor = np.minimum.reduce(
-            [factor, np.maximum(tuning.max_growth / grown, 1.0), frame.reach(tuning.axis_rounding), most / grown]
-        )
+        growth = np.minimum(np.maximum(tuning.max_growth / grown, 1.0), most / grown)
+        factor = np.minimum.reduce([factor, growth, frame.reach(tuning.axis_rounding)])
         if np.all(np.abs(factor - 1.0) < 0.01) or not objective.can_spare(2 * frame.size, frame.size):
             break
         frame, grown = frame.transform(np.diag(factor)), grown * factor
         values = objective.pairs(frame, rows)
     if aim > delta and objective.can_spare(2 * frame.size, frame.size):
-        frame, aim = frame.transform(np.sqrt(delta / aim) * np.eye(frame.size)), delta
+        frame, aim = frame.scale(np.sqrt(delta / aim)), delta
         values = objective.pairs(frame, rows)
-    star = Star(
-        frame.size, checks, both=baseline.is_noisy and objective.can_spare(frame.size * (frame.size - 1), frame.size)
-    )
+    both = baseline.is_noisy and objective.can_spare(frame.size * (frame.size - 1), frame.size)
+    star = Star(frame.size, checks, both)
     inner = objective.pairs(frame, star.axis_rows[frame.size :])
     return Axes(frame, aim, star, (np.append(values[0], inner[0]), np.append(values[1], inner[1])))
 
@@ -333,15 +290,12 @@ def _stretch_factors(rises: Array, delta: float, clear: float, tuning: Tuning, b
     return np.where(np.isfinite(size), factor, 1.0 / tuning.stride)
 
 
-def choose_scale(objective: Objective, axes: Axes, baseline: Baseline) -> Axes:
+def choose_scale(objective: CountedObjective, axes: Axes, baseline: Baseline) -> Axes:
     """The axes at the scale where f is closest to quadratic; narrower ones are tried first, then wider ones."""
     best, size, tuning = axes, axes.frame.size, baseline.tuning
     for _ in range(tuning.max_narrower):
-        if (
-            best.lack(baseline)[1] < tuning.max_lack
-            or best.delta < tuning.clear * tuning.stride**2 * baseline.resolution
-            or not objective.can_spare(8 * size, size)
-        ):
+        is_narrowest = best.delta < tuning.clear * tuning.stride**2 * baseline.resolution
+        if best.lack(baseline)[1] < tuning.max_lack or is_narrowest or not objective.can_spare(8 * size, size):
             break
         tried = _rescale_axes(objective, best, baseline, 1.0 / tuning.stride)
         if not _is_more_quadratic(tried, best, baseline):
@@ -356,9 +310,8 @@ def choose_scale(objective: Objective, axes: Axes, baseline: Baseline) -> Axes:
     return best
 
 
-def _rescale_axes(objective: Objective, axes: Axes, baseline: Baseline, factor: float) -> Axes:
-    frame = axes.frame.transform(factor * np.eye(axes.frame.size))
-    return scale_axes(objective, frame, baseline, axes.delta * factor**2, axes.star.checks)
+def _rescale_axes(objective: CountedObjective, axes: Axes, baseline: Baseline, factor: float) -> Axes:
+    return scale_axes(objective, axes.frame.scale(factor), baseline, axes.delta * factor**2, axes.star.checks)
 
 
 def _is_more_quadratic(one: Axes, other: Axes, baseline: Baseline) -> bool:
@@ -367,14 +320,9 @@ def _is_more_quadratic(one: Axes, other: Axes, baseline: Baseline) -> bool:
     return flat < others_flat or (flat == others_flat and lack < 0.5 * others_lack)
 
 
-def fit_star(objective: Objective, axes: Axes, baseline: Baseline) -> Probe:
+def fit_star(objective: CountedObjective, axes: Axes, baseline: Baseline) -> Probe:
     """Evaluate the star once and fit the quadratic."""
-    rounds = Rounds(axes.star, baseline.values, axes.values, objective.pairs(axes.frame, axes.star.couple_rows))
-    return Probe(
-        axes.frame,
-        axes.delta,
-        baseline,
-        rounds,
-        fit_quadratic(axes.star, rounds.values, exact=not baseline.is_noisy),
-        objective.nfev,
-    )
+    couples = objective.pairs(axes.frame, axes.star.couple_rows)
+    values = Values.of_one_round(baseline.values, axes.values, couples)
+    fit = fit_quadratic(axes.star, values, exact=not baseline.is_noisy)
+    return Probe(axes.frame, axes.delta, baseline, axes.star, values, fit, objective.nfev)

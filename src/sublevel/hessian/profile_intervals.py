@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +13,24 @@ from sublevel.engine.arrays import Array
 from sublevel.evaluation.evaluators import Evaluator, evaluate_all
 from sublevel.evaluation.failures import Failures
 from sublevel.hessian.calls import ObjectiveCalls, failure_findings
+from sublevel.hessian.estimate import Estimate
 from sublevel.hessian.frame import in_search_units
 from sublevel.hessian.profile_path import Chart, End, Line, Target, climb
 from sublevel.hessian.report import problem_lines
 from sublevel.hessian.tuning import ProfileTuning
 from sublevel.plots import curvature
+from sublevel.run.arguments import FileName
 from sublevel.run.diagnosis import Finding
 from sublevel.summaries import aligned, counted
 from sublevel.validation import short_repr
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 K = TypeVar("K")
+R = TypeVar("R")
+Variables = str | int | Iterable[str | int] | None
+"""Names or indices of variables; None for all."""
 HARMLESS = frozenset({"at_bound", "failures"})
 """Findings that do not affect the intervals."""
 
@@ -70,7 +77,7 @@ class ProfileIntervals:
         """Whether every end was found (possibly a bound), and no point below the minimum."""
         return not {problem.name for problem in self.problems} - HARMLESS
 
-    def plot(self, file: str | Path | None = None) -> Any:
+    def plot(self, file: FileName | None = None) -> Figure:
         """Draw each profile and the parabola of the Hessian, save the figure to `file` if given, and return it."""
         return curvature.profiles(self, file)
 
@@ -91,47 +98,47 @@ class ProfileIntervals:
 
 
 def profile_intervals(
-    found: Any,
+    found: Estimate,
     quantile: float,
     level: float,
     calls: ObjectiveCalls,
-    variables: Any,
+    variables: Variables,
     maxfevals: float,
     tuning: ProfileTuning | None = None,
 ) -> ProfileIntervals:
     """Compute the intervals of a curvature for a normal or Student's t quantile."""
-    wanted, unit = _variable_indices(variables, found), found.unit_rise
-    chart = _chart(found, tuning or ProfileTuning())
+    wanted, chart = _variable_indices(variables, found), _chart(found, tuning or ProfileTuning())
     target = _target(found, quantile, chart.tuning)
-    failures = Failures()
-    with calls.open(failures) as evaluate:
-        values = _Values(evaluate, chart, found.fun, unit, _repeats(found, target), maxfevals)
+    with calls.open(failures := Failures()) as evaluate:
+        values = _Values(evaluate, chart, found.fun, found.unit_rise, target.repeats, maxfevals)
         root = _root(found, chart, values)
-        lines = {
-            (i, side): _line(chart, root, found.free, i, side) for i in wanted for side in (0, 1) if i in chart.moving
-        }
-        ends = _run_in_lockstep({key: climb(line, target) for key, line in lines.items() if line.limit > 1e-6}, values)
+        sides = [(i, side) for i in wanted for side in (0, 1) if i in chart.moving]
+        lines = {(i, side): _line(chart, root, found.free, i, side) for i, side in sides}
+        climbs = {key: climb(line, target) for key, line in lines.items() if line.limit > 1e-6}
+        ends, unpaid = _run_together(climbs, values)
+    for key, offsets in unpaid.items():
+        ends[key] = End(np.nan, "failed", offsets, np.nan, f"`maxfevals` = {maxfevals:g} was too small")
     for key, line in lines.items():
         if key not in ends:
             ends[key] = End(line.limit, "bound", line.offsets(line.limit, np.zeros(line.others.size)), 0.0)
-    return _assemble(found, chart, lines, ends, target, level, values, failure_findings(failures))
+    intervals = _assemble(found, {key: (line, ends[key]) for key, line in lines.items()}, target, level, values)
+    return replace(intervals, problems=intervals.problems + failure_findings(failures))
 
 
-def _variable_indices(variables: Any, found: Any) -> list[int]:
+def _variable_indices(variables: Variables, found: Estimate) -> list[int]:
     """Indices of the requested variables, given by name or index; all if None."""
     if variables is None:
         return list(range(found.x.size))
-    given: list[Any] = [variables] if isinstance(variables, str | int) else list(variables)
+    given = [variables] if isinstance(variables, str | int) else list(variables)
     names, d = list(found.names), found.x.size
     indices = [names.index(one) if one in names else one for one in given]
     if not all(isinstance(i, int | np.integer) and not isinstance(i, bool) and -d <= i < d for i in indices):
-        raise ValueError(
-            f"`variables` must be names ({', '.join(names[:8])}) or indices below {d}, got {short_repr(variables)}."
-        )
+        known = f"names ({', '.join(names[:8])}) or indices below {d}"
+        raise ValueError(f"`variables` must be {known}, got {short_repr(variables)}.")
     return sorted({int(i) % d for i in indices})
 
 
-def _target(found: Any, quantile: float, tuning: ProfileTuning) -> Target:
+def _target(found: Estimate, quantile: float, tuning: ProfileTuning) -> Target:
     """The rise to find, in units of that of one standard deviation, and the noise after averaging."""
     rise, noise = quantile**2, (found.noise if found.is_noisy else 0.0) / found.unit_rise
     repeats = int(np.ceil(max((noise / (tuning.precision * rise)) ** 2, 1.0)))
@@ -142,43 +149,32 @@ def _target(found: Any, quantile: float, tuning: ProfileTuning) -> Target:
             'method="hessian".'
         )
     noise = noise / np.sqrt(repeats)
-    return Target(
-        rise, tuning.step_for_noise if noise else tuning.step, noise, max(tuning.accuracy * rise, 2.0 * noise)
-    )
+    step = tuning.step_for_noise if noise else tuning.step
+    return Target(rise, step, noise, max(tuning.accuracy * rise, 2.0 * noise), repeats)
 
 
-def _repeats(found: Any, target: Target) -> int:
-    """Number of evaluations of each point."""
-    return round((found.noise / found.unit_rise / target.noise) ** 2) if target.noise else 1
-
-
-def _chart(found: Any, tuning: ProfileTuning) -> Chart:
+def _chart(found: Estimate, tuning: ProfileTuning) -> Chart:
     """Offsets of the variables that are not fixed."""
-    box: tuple[Array, Array] = found.box
-    moving = np.flatnonzero(box[0] < box[1])
-    lower, x, upper = in_search_units(found.is_log, box[0], found.x, box[1])
-    return Chart(found.x, found.is_log, box, moving, (lower - x)[moving], (upper - x)[moving], tuning)
+    moving = np.flatnonzero(found.box[0] < found.box[1])
+    lower, x, upper = in_search_units(found.is_log, found.box[0], found.x, found.box[1])
+    return Chart(found.x, found.is_log, found.box, moving, (lower - x)[moving], (upper - x)[moving], tuning)
 
 
-def _root(found: Any, chart: Chart, values: _Values) -> Array:
+def _root(found: Estimate, chart: Chart, values: _Values) -> Array:
     """A root (m, m) of the covariance in offsets; for variables at a bound, the scale at which f rises."""
     free = found.free[chart.moving]
     inverse = found.hess_inv[np.ix_(chart.moving[free], chart.moving[free])]
     if not np.isfinite(inverse).all() or not np.all(np.diagonal(inverse) > 0):
         reasons = "; ".join(str(problem) for problem in found.problems) or "unknown reason"
-        raise ValueError(
-            f"profile intervals need an inverse Hessian of all free variables, which is not available: {reasons}"
-        )
+        raise ValueError(f"profile intervals need the inverse Hessian of all free variables: {reasons}")
     root = np.zeros((chart.moving.size, chart.moving.size))
     slopes = np.where(found.is_log, found.x, 1.0)[chart.moving[free]]
     directions = found.directions[chart.moving[free]] / np.sqrt(found.curvatures)
     root[np.ix_(free, free)] = np.sqrt(2.0 * found.unit_rise) * directions / slopes[:, None]
     held = np.flatnonzero(~free)
-    scales = _run_in_lockstep({int(i): _probe_scale(chart, int(i)) for i in held}, values)
+    scales, _ = _run_together({int(i): _probe_scale(chart, int(i)) for i in held}, values)
     for i in held:
-        root[i, i] = (
-            scale if isinstance(scale := scales[int(i)], float) else 1.0
-        )  # without evaluations left there is none
+        root[i, i] = scales.get(int(i), 1.0)  # 1 without evaluations left
     return root
 
 
@@ -200,7 +196,7 @@ def _probe_scale(chart: Chart, index: int) -> Generator[Array, Array, float]:
 
 
 def _size(chart: Chart, index: int) -> float:
-    """About how large a variable is: 1 for logarithms, and that of the others if it is next to nothing."""
+    """The magnitude of a variable: 1 for logarithms, and the largest of all if it is negligible."""
     moving = np.abs(chart.x[chart.moving])
     if chart.is_log[chart.moving[index]]:
         return 1.0
@@ -217,7 +213,7 @@ def _line(chart: Chart, root: Array, free: NDArray[np.bool_], variable: int, sid
     given = np.linalg.qr((root[others] @ complement).T)[1].T if others.size else np.zeros((0, 0))
     limit = float(chart.high[index] if side else -chart.low[index]) / deviation
     is_guess = not free[chart.moving[others]].all()
-    return Line(chart, sign * (root @ row) / deviation, others, given, max(limit, 0.0), is_guess)
+    return Line(chart, index, side, sign * (root @ row) / deviation, others, given, max(limit, 0.0), is_guess)
 
 
 class _Values:
@@ -226,14 +222,8 @@ class _Values:
     def __init__(
         self, evaluate: Evaluator, chart: Chart, fun: float, unit: float, repeats: int, maxfevals: float
     ) -> None:
-        self.evaluate, self.chart, self.fun, self.unit, self.repeats, self.maxfevals = (
-            evaluate,
-            chart,
-            fun,
-            unit,
-            repeats,
-            maxfevals,
-        )
+        self.evaluate, self.chart, self.fun, self.unit = evaluate, chart, fun, unit
+        self.repeats, self.maxfevals = repeats, maxfevals
         self.nfev, self.lowest, self.lowest_x = 0, 0.0, chart.x
 
     def can_pay(self, points: int) -> bool:
@@ -254,120 +244,77 @@ class _Values:
         return rises
 
 
-def _run_in_lockstep(climbs: dict[K, Generator[Array, Array, Any]], values: _Values) -> dict[K, Any]:
-    """Run generators of offsets together and return their results; those beyond the budget are closed."""
-    ends, requests = dict[K, Any](), {key: next(one) for key, one in climbs.items()}
+def _run_together(searches: dict[K, Generator[Array, Array, R]], values: _Values) -> tuple[dict[K, R], dict[K, Array]]:
+    """Run generators of offsets with common evaluations: their results, and the last offsets of those not paid for."""
+    results, unpaid, requests = dict[K, R](), dict[K, Array](), {key: next(one) for key, one in searches.items()}
     while requests:
         paid = dict[K, Array]()
         for key, offsets in requests.items():
             if values.can_pay(len(offsets) + sum(map(len, paid.values()))):
                 paid[key] = offsets
             else:
-                climbs[key].close()
-                ends[key] = End(
-                    np.nan, "failed", offsets[0], np.nan, f"`maxfevals` = {values.maxfevals:g} was too small"
-                )
+                searches[key].close()
+                unpaid[key] = offsets[0]
+        requests = {}
         if not paid:
             break
-        rises = np.split(
-            values(np.concatenate(list(paid.values()))), np.cumsum([len(offsets) for offsets in paid.values()])[:-1]
-        )
-        requests = {}
-        for key, its in zip(paid, rises, strict=True):
+        ends = np.cumsum([len(offsets) for offsets in paid.values()])[:-1]
+        for key, rises in zip(paid, np.split(values(np.concatenate(list(paid.values()))), ends), strict=True):
             try:
-                requests[key] = climbs[key].send(its)
+                requests[key] = searches[key].send(rises)
             except StopIteration as stop:
-                ends[key] = stop.value
-    return ends
+                results[key] = stop.value
+    return results, unpaid
 
 
 def _assemble(
-    found: Any,
-    chart: Chart,
-    lines: dict[tuple[int, int], Line],
-    ends: dict[tuple[int, int], End],
-    target: Target,
-    level: float,
-    values: _Values,
-    failed: tuple[Finding, ...],
+    found: Estimate, ends: dict[tuple[int, int], tuple[Line, End]], target: Target, level: float, values: _Values
 ) -> ProfileIntervals:
-    """The ends in user coordinates."""
-    d: int = found.x.size
-    intervals, points, at_bound = np.full((d, 2), np.nan), np.full((d, 2, d), np.nan), np.zeros((d, 2), dtype=np.bool_)
-    deviations, paths, problems = np.full(d, np.nan), [np.empty((0, 2))] * d, list[Finding]()
-    fixed = np.setdiff1d(np.arange(d), chart.moving)
-    intervals[fixed] = found.x[fixed, None]
-    for i in sorted({i for i, _ in ends}):
-        deviations[i] = _scale_of_variable(lines[i, 1], i) * (found.x[i] if found.is_log[i] else 1.0)
-        paths[i] = _path(chart, lines, ends, i, values.unit)
-        for side in (0, 1):
-            end, line = ends[i, side], lines[i, side]
-            intervals[i, side] = _end_value(found, line, end, i, side)
-            points[i, side], at_bound[i, side] = chart.points(end.offsets), end.status == "bound"
-            problems += _end_problems(found, chart, end, i, side, target.rise * values.unit, values.unit)
+    """The ends, by variable and side, in user coordinates."""
+    d, rise = found.x.size, target.rise * values.unit
+    points, at_bound, deviations = np.full((d, 2, d), np.nan), np.zeros((d, 2), dtype=np.bool_), np.full(d, np.nan)
+    is_fixed = found.box[0] == found.box[1]
+    intervals = np.repeat(np.where(is_fixed, found.x, np.nan)[:, None], 2, axis=1)
+    paths, problems = [np.empty((0, 2))] * d, list[Finding]()
+    for key in sorted(ends):
+        i, (line, end) = key[0], ends[key]
+        intervals[key], at_bound[key] = _end_value(line, end), end.status == "bound"
+        points[key] = line.chart.points(end.offsets)
+        deviations[i] = abs(line.scale) * (found.x[i] if found.is_log[i] else 1.0)
+        trail = np.array(end.trail).reshape(-1, 2)
+        path = np.concatenate([paths[i], np.column_stack([line.values_at(trail[:, 0]), values.unit * trail[:, 1]])])
+        paths[i] = path[np.unique(path[:, 0], return_index=True)[1]]
+        problems += _end_problems(line, end, found.names[i], rise, values.unit)
     problems += _lower_point(values, target)
-    rise = target.rise * values.unit
-    findings = tuple(problems) + failed
-    seen = tuple(paths), deviations, values.unit, found.is_log
-    return ProfileIntervals(
-        found.x, intervals, at_bound, points, *seen, level, rise, values.nfev, findings, found.names
-    )
+    seen = tuple(paths), deviations, values.unit, found.is_log, level, rise, values.nfev, tuple(problems)
+    return ProfileIntervals(found.x, intervals, at_bound, points, *seen, found.names)
 
 
-def _scale_of_variable(line: Line, variable: int) -> float:
-    """Offset of the variable itself at t = 1."""
-    return float(line.direction[np.flatnonzero(line.chart.moving == variable)[0]])
-
-
-def _variable_at(chart: Chart, line: Line, variable: int, t: Array) -> Array:
-    """Values (n,) of a variable at t (n,)."""
-    offsets = np.zeros((t.size, chart.moving.size))
-    offsets[:, chart.moving == variable] = (t * _scale_of_variable(line, variable))[:, None]
-    return chart.points(offsets)[:, variable]
-
-
-def _end_value(found: Any, line: Line, end: End, variable: int, side: int) -> float:
+def _end_value(line: Line, end: End) -> float:
     """An end in the user's units."""
     if end.status == "bound":
-        return float(line.chart.box[side][variable])
+        return float(line.chart.box[line.side][line.variable])
+    if end.status == "open" and line.side == 0:
+        return 0.0 if line.chart.is_log[line.variable] else -np.inf
     if end.status == "open":
-        return (0.0 if found.is_log[variable] else -np.inf) if side == 0 else np.inf
-    return float(_variable_at(line.chart, line, variable, np.array([end.t]))[0]) if np.isfinite(end.t) else np.nan
+        return np.inf
+    return float(line.values_at(np.array([end.t]))[0]) if np.isfinite(end.t) else np.nan
 
 
-def _path(
-    chart: Chart, lines: dict[tuple[int, int], Line], ends: dict[tuple[int, int], End], variable: int, unit: float
-) -> Array:
-    """Values of a variable and rises of its profile (n, 2), ascending."""
-    parts = list[Array]()
-    for side in (0, 1):
-        seen = np.array(ends[variable, side].trail).reshape(-1, 2)
-        parts.append(
-            np.column_stack([_variable_at(chart, lines[variable, side], variable, seen[:, 0]), unit * seen[:, 1]])
-        )
-    whole = np.concatenate(parts)
-    return whole[np.unique(whole[:, 0], return_index=True)[1]]
-
-
-def _end_problems(
-    found: Any, chart: Chart, end: End, variable: int, side: int, rise: float, unit: float
-) -> list[Finding]:
+def _end_problems(line: Line, end: End, name: str, rise: float, unit: float) -> list[Finding]:
     """A finding if an end is not a crossing."""
-    name, which = found.names[variable], ("lower", "upper")[side]
-    where = f"{chart.points(end.offsets)[variable]:.6g}"
+    which, where = ("lower", "upper")[line.side], f"{line.chart.points(end.offsets)[line.variable]:.6g}"
+    rises = f"f rises by {unit * end.rise:.3g}"
     sentences = {
-        "bound": (
-            f"the {which} end of {name} is its bound, {where}: f rises by {unit * end.rise:.3g} there, less than "
-            f"{rise:.3g}"
-        ),
-        "open": f"{name} has no {which} end: f rises by {unit * end.rise:.3g} up to {where}, less than {rise:.3g}",
+        "bound": f"the {which} end of {name} is its bound, {where}: {rises} there, less than {rise:.3g}",
+        "open": f"{name} has no {which} end: {rises} up to {where}, less than {rise:.3g}",
         "jump": f"the {which} end of {name} is a jump of f at {where}",
         "failed": f"the {which} end of {name} was not found: near {name} = {where} {end.reason}",
     }
-    names = {"bound": "at_bound", "open": "open", "jump": "jump", "failed": "failed"}
-    if end.status not in names:
+    if end.status not in sentences:
         return []
-    return [Finding(names[end.status], sentences[end.status], {"variable": float(variable), "side": float(side)})]
+    numbers = {"variable": float(line.variable), "side": float(line.side)}
+    return [Finding("at_bound" if end.status == "bound" else end.status, sentences[end.status], numbers)]
 
 
 def _lower_point(values: _Values, target: Target) -> list[Finding]:

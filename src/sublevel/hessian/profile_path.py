@@ -45,11 +45,29 @@ class Line:
     """The path of one variable to one side: o = t·direction, plus A·w for the others."""
 
     chart: Chart
+    index: int  # of the variable among those that are not fixed
+    side: int  # 0 or 1
     direction: Array  # (m,), where the quadratic has its minimum for t = 1
     others: NDArray[np.intp]  # (m − 1,)
     root: Array  # (m − 1, m − 1), A: of the covariance of the others given the variable
     limit: float  # t at the bound of the variable
     is_guess: bool = False  # whether the curvature is unknown for one of the others, which lies at its bound
+
+    @property
+    def variable(self) -> int:
+        """The index of the variable among all."""
+        return int(self.chart.moving[self.index])
+
+    @property
+    def scale(self) -> float:
+        """Offset of the variable at t = 1."""
+        return float(self.direction[self.index])
+
+    def values_at(self, t: Array) -> Array:
+        """Values (n,) of the variable at t (n,)."""
+        offsets = np.zeros((t.size, self.chart.moving.size))
+        offsets[:, self.index] = t * self.scale
+        return self.chart.points(offsets)[:, self.variable]
 
     def offsets(self, t: float, w: Array) -> Array:
         """Offsets (m,), within the bounds."""
@@ -66,9 +84,8 @@ class Line:
         """Whether the curvature at a spot is unknown because another variable has reached or left its bound."""
         if not self.is_guess or before is None:
             return self.is_guess
-        return bool(
-            np.any(self.at_bounds(self.offsets(before.t, before.w)) != self.at_bounds(self.offsets(spot.t, spot.w)))
-        )
+        then, now = (self.at_bounds(self.offsets(at.t, at.w)) for at in (before, spot))
+        return bool(np.any(then != now))
 
     def whiten(self, t: float, offsets: Array) -> Array:
         """w (m − 1,) of offsets (m,)."""
@@ -83,6 +100,7 @@ class Target:
     step: float  # of differences, in standard deviations
     noise: float  # standard deviation of F
     tolerance: float  # by which F may miss the target for the secant to be used
+    repeats: int = 1  # evaluations of each point, which are averaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +126,10 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class InnerModel:
-    """A model of F as a function of w: a Hessian, and the gradient at a spot.
+    """A model of F as a function of w: a Hessian, initially that of the quadratic, and the gradient at a spot.
 
-    Gradients are one-sided differences; the Hessian, initially that of the quadratic, is updated from them. Where f
-    does not decrease as predicted, a `careful` model uses central differences and measures the Hessian by differences
-    too.
+    Gradients are one-sided differences, which update the Hessian. Where f does not decrease as predicted, a `careful`
+    model uses central differences and measures the Hessian too.
     """
 
     model: Array  # (m − 1, m − 1)
@@ -136,6 +153,8 @@ class InnerModel:
 
 Climb = Generator[Array, Array, End]
 """Yields offsets (n, m), is sent their F (n,)."""
+OthersAt = tuple[float, Array, bool]
+"""t, w, and whether w is a minimum."""
 
 
 @dataclass(slots=True)
@@ -145,9 +164,7 @@ class Trail:
     root: float
     tuning: ProfileTuning
     points: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, 0.0)])  # t and √F
-    others: list[tuple[float, Array, bool]] = field(
-        default_factory=list[tuple[float, Array, bool]]
-    )  # t, w, and whether w is a minimum
+    others: list[OthersAt] = field(default_factory=list["OthersAt"])
     low: float = 0.0  # the largest t below the crossing
     high: float = np.inf  # the smallest t above
     wall: float = np.inf  # the smallest t at which F is not finite
@@ -184,11 +201,9 @@ class Trail:
             self.wall, self.is_undefined = spot.t, bool(np.isnan(spot.value))
 
     def predict_others(self, t: float) -> Array:
-        """Predict the others (m − 1,) at t: proportional to t² at first, then along the line from a point about as far
-        back as t is ahead.
+        """Predict the others (m − 1,) at t: first proportional to t², then from a point as far back as t is ahead.
 
-        The minimum, t = 0, is used only if no other point is far enough back: it is not on the line of a valley that
-        becomes straight.
+        The minimum, t = 0, is the last choice: it is not on the line of a valley that becomes straight.
         """
         (at, w, _), before = self.others[-1], self.others[:-1]
         if not before:
@@ -267,11 +282,8 @@ def _move_on(
     tuning = trail.tuning
     if t is None:
         inner, t = inner.careful(), trail.reset(line.limit)
-    is_steady = (
-        abs(t / spot.t - 1.0) < tuning.near
-        and not inner.is_careful
-        and not line.at_bounds(line.offsets(spot.t, spot.w)).any()
-    )
+    is_inside = not line.at_bounds(line.offsets(spot.t, spot.w)).any()
+    is_steady = abs(t / spot.t - 1.0) < tuning.near and not inner.is_careful and is_inside
     there = yield from _evaluate(line, t, trail.predict_others(t))
     is_surprise = there.value > trail.predict_value(t) + max(gain, tuning.large * target.rise)
     inner = inner.careful() if is_surprise else inner if is_steady else replace(inner, is_other_t=True)
@@ -288,11 +300,8 @@ def _evaluate(line: Line, t: float, w: Array) -> Generator[Array, Array, Spot]:
 def _check_end(line: Line, trail: Trail, target: Target, spot: Spot, gain: float) -> End | None:
     """The end, if the search is finished."""
     tuning, rise = trail.tuning, spot.value - gain
-    if (
-        gain <= tuning.accuracy * target.rise
-        and abs(rise - target.rise) <= target.tolerance
-        and trail.crossing <= line.limit
-    ):
+    is_accurate = gain <= tuning.accuracy * target.rise and abs(rise - target.rise) <= target.tolerance
+    if is_accurate and trail.crossing <= line.limit:
         return _end_at_crossing(line, trail, spot)
     if spot.t == line.limit and rise < target.rise:
         return _make_end(line, trail, spot, spot.t, "bound")
@@ -353,10 +362,9 @@ def _measure_gradient(line: Line, spot: Spot, inner: InnerModel) -> Generator[Ar
     points[:, others] += (lengths * columns[:, indices]).T[usable]
     rises = np.zeros(lengths.size)
     rises[usable] = (yield np.clip(points, chart.low, chart.high)) - spot.value
-    known = rises.reshape(2, -1), lengths.reshape(2, -1)
-    couples = (
-        (yield from _couples(line, spot, columns, *known)) if inner.is_fresh else np.zeros((first.size, first.size))
-    )
+    known, couples = (rises.reshape(2, -1), lengths.reshape(2, -1)), np.zeros((first.size, first.size))
+    if inner.is_fresh:
+        couples = yield from _couples(line, spot, columns, *known)
     return _update_inner(inner, spot, solve(line.root, columns), *known, couples)
 
 
@@ -366,9 +374,8 @@ def _couples(line: Line, spot: Spot, columns: Array, rises: Array, lengths: Arra
     i, j = np.triu_indices(lengths.shape[1], 1)
     points = np.repeat(o[None], i.size, axis=0)
     points[:, line.others] += (steps[:, i] + steps[:, j]).T
-    inside = np.all((points >= line.chart.low) & (points <= line.chart.high), axis=1) & (
-        lengths[0, i] * lengths[0, j] != 0
-    )
+    inside = np.all((points >= line.chart.low) & (points <= line.chart.high), axis=1)
+    inside &= lengths[0, i] * lengths[0, j] != 0
     i, j = i[inside], j[inside]
     values = yield points[inside]
     mixed = np.zeros(columns.shape)
@@ -379,8 +386,7 @@ def _couples(line: Line, spot: Spot, columns: Array, rises: Array, lengths: Arra
 def _update_inner(
     inner: InnerModel, spot: Spot, directions: Array, rises: Array, lengths: Array, couples: Array
 ) -> InnerModel:
-    """The model and the gradient from rises (2, k) at signed lengths (2, k), 0 for none, along directions (columns of
-    k, k).
+    """The model and the gradient from rises (2, k) at signed lengths (2, k), 0 for none, along directions (k, k).
 
     `couples` (k, k) are mixed second differences along them, for a fresh model.
     """
@@ -394,14 +400,12 @@ def _update_inner(
     one_sided: Array = rises[0] / safe - 0.5 * lengths[0] * curvatures
     slopes = np.where(is_central, 0.5 * (rises[0] - rises[1]) / safe, one_sided)
     gradient = directions @ np.where(lengths[0] == 0, 0.0, slopes)
-    model = (
-        _fresh_model(directions, couples + np.diag(curvatures), inner.tuning.flattest)
-        if inner.is_fresh
-        else _update_model(inner, spot, gradient)
-    )
-    return replace(
-        inner, model=model, gradient=gradient, spot=spot, is_fresh=False, is_measured=inner.is_fresh, is_other_t=False
-    )
+    if inner.is_fresh:
+        model = _fresh_model(directions, couples + np.diag(curvatures), inner.tuning.flattest)
+    else:
+        model = _update_model(inner, spot, gradient)
+    updated = replace(inner, model=model, gradient=gradient, spot=spot)
+    return replace(updated, is_fresh=False, is_measured=inner.is_fresh, is_other_t=False)
 
 
 def _fresh_model(directions: Array, hessian: Array, flattest: float) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from sublevel.hessian import report
 from sublevel.hessian.calls import resolve_calls
 from sublevel.hessian.estimate import Estimate
 from sublevel.hessian.profile import STEPS, Profile, evaluate_profile
-from sublevel.hessian.profile_intervals import ProfileIntervals, profile_intervals
+from sublevel.hessian.profile_intervals import ProfileIntervals, Variables, profile_intervals
 from sublevel.plots import curvature
 from sublevel.run.arguments import FileName, Workers
 from sublevel.validation import as_budget, short_repr
@@ -106,7 +106,7 @@ class Curvature(Estimate):
         level: float = 0.95,
         fun: Callable[..., object] | None = None,
         *,
-        variables: str | int | Iterable[str | int] | None = None,
+        variables: Variables = None,
         maxfevals: float | None = None,
         args: object = None,
         vectorized: bool | None = None,
@@ -140,11 +140,9 @@ class Curvature(Estimate):
         ValueError
             If f has no `kind`, the objective is not available, the Hessian has no inverse, or noise is too large.
         """
-        quantile = self._quantile(level)
-        if not self._variance > 0:
-            raise ValueError(
-                f"profile intervals need a residual variance above 0, got {self._variance!r}: the fit is perfect."
-            )
+        quantile, variance = self._quantile(level), self._variance
+        if not variance > 0:
+            raise ValueError(f"profile intervals need a residual variance above 0, got {variance!r}: a perfect fit.")
         calls = resolve_calls(
             self.calls, fun, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error
         )

@@ -16,7 +16,6 @@ class Tuning:
     """Floating-point spacings above the best value from which a rise in the history is more than rounding."""
     history_clear_of_noise: float = 10.0
     """The same in standard deviations of noise: the best of 1e4 values is 4 of them too low."""
-
     # The region
     nll_rise: float = 0.5
     """Rise of a negative log-likelihood over the region: one standard deviation."""
@@ -38,7 +37,6 @@ class Tuning:
     """Factor by which the distance to the minimum is exceeded when the region is widened to include it."""
     noisy_budget: int = 500
     """Default budget under noise, in addition to 10·(d + 1)(d + 2) evaluations."""
-
     # The axes
     band: float = 5.0
     """An axis is well scaled if f rises along it by the requested amount within this factor."""
@@ -74,7 +72,6 @@ class Tuning:
     """Evaluations of the centre from which noise is estimated."""
     max_probes: int = 12
     """Pairs of points evaluated at most to estimate how steep f is."""
-
     # Radii and repetitions under noise
     precision: float = 0.07
     """Relative error of a whitened curvature at which repetitions end."""
@@ -98,7 +95,6 @@ class Tuning:
     """How often the centre is moved to the minimum at most."""
     min_rounds_left: int = 4
     """Rounds left for which another radius is tried: that one, a pair around the minimum, and one more."""
-
     # Findings
     sure: float = 3.0
     """A curvature differs from 0 if it exceeds so many standard errors, and 2√k (eigenvalues of noise, Wigner 1955)."""
@@ -141,7 +137,6 @@ class ProfileTuning:
     """Evaluations at most to find the scale of a variable that lies at its bound."""
     probe_factor: float = 100.0
     """Factor of that scale between two of them."""
-
     # The path
     max_steps: int = 40
     """Gradients of one end at most."""
