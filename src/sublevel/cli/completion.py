@@ -1,18 +1,12 @@
-"""`sublevel completion`: completion scripts for shells, generated from the arguments of the commands."""
+"""Completion scripts for shells, generated from the arguments of the commands."""
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterable, Sequence
 
 from sublevel.cli.common import Argument, Command, argument
 
-EXAMPLES = """examples:
-  sublevel completion bash > ~/.local/share/bash-completion/completions/sublevel
-  sublevel completion zsh > ~/.zfunc/_sublevel        # with fpath+=(~/.zfunc) before compinit in ~/.zshrc
-  sublevel completion fish > ~/.config/fish/completions/sublevel.fish
-"""
 BASH = """# bash completion of sublevel
 _sublevel() {
     local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}" command="${COMP_WORDS[1]}"
@@ -152,15 +146,3 @@ def _fish(text: str) -> str:
 
 
 SCRIPTS = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
-
-
-def run_completion(given: argparse.Namespace) -> int:
-    """Print the script."""
-    from sublevel.cli.main import COMMANDS
-
-    print(SCRIPTS[given.shell](COMMANDS), end="")
-    return 0
-
-
-SHELL = argument("shell", "shell to write the script for", choices=[*SCRIPTS])
-COMMAND = Command("completion", "print a completion script for bash, zsh or fish", run_completion, (SHELL,), EXAMPLES)

@@ -11,16 +11,12 @@ import sys
 from collections.abc import Sequence
 
 import sublevel
-from sublevel.cli import completion, export, minimize, report, reproduce, resume, runs, show, study, verify, watch
-from sublevel.cli.common import CommandError, join_negative_values
+from sublevel.cli import export, minimize, report, reproduce, resume, runs, show, study, verify, watch
+from sublevel.cli.common import Command, CommandError, argument, join_negative_values
+from sublevel.cli.completion import SCRIPTS
 from sublevel.cli.streams import tolerant_streams
 from sublevel.store.errors import StoreError
 
-COMMANDS = (
-    *(minimize.COMMAND, resume.COMMAND, runs.COMMAND, show.COMMAND, watch.COMMAND, report.COMMAND, export.COMMAND),
-    *(reproduce.COMMAND, study.COMMAND, verify.COMMAND, completion.COMMAND),
-)
-"""All commands. To add one, write its module and add it here."""
 DESCRIPTION = (
     "Derivative-free optimization of a Python function or an external program. Runs can be stored in files and resumed."
 )
@@ -31,6 +27,11 @@ EXAMPLES = """examples:
   sublevel report run.db
 
 Run `sublevel COMMAND --help` for the options of a command.
+"""
+COMPLETION_EXAMPLES = """examples:
+  sublevel completion bash > ~/.local/share/bash-completion/completions/sublevel
+  sublevel completion zsh > ~/.zfunc/_sublevel        # with fpath+=(~/.zfunc) before compinit in ~/.zshrc
+  sublevel completion fish > ~/.config/fish/completions/sublevel.fish
 """
 
 
@@ -63,3 +64,19 @@ def _main(arguments: Sequence[str]) -> int:
     except (CommandError, StoreError) as error:
         print(f"sublevel: {error}", file=sys.stderr)
         return error.status if isinstance(error, CommandError) else 2
+
+
+def run_completion(given: argparse.Namespace) -> int:
+    """Print the script."""
+    print(SCRIPTS[given.shell](COMMANDS), end="")
+    return 0
+
+
+SHELL = argument("shell", "shell to write the script for", choices=[*SCRIPTS])
+SUMMARY = "print a completion script for bash, zsh or fish"
+COMPLETION = Command("completion", SUMMARY, run_completion, (SHELL,), COMPLETION_EXAMPLES)
+COMMANDS = (
+    *(minimize.COMMAND, resume.COMMAND, runs.COMMAND, show.COMMAND, watch.COMMAND, report.COMMAND, export.COMMAND),
+    *(reproduce.COMMAND, study.COMMAND, verify.COMMAND, COMPLETION),
+)
+"""All commands. To add one, write its module and add it here."""

@@ -17,7 +17,7 @@ import sys
 import time
 from functools import partial
 from math import inf
-from typing import IO, NoReturn, TypedDict
+from typing import IO, NoReturn, TypedDict, cast
 
 REQUESTS, ANSWERS = 0, 1
 """File descriptors of stdin and stdout."""
@@ -72,16 +72,14 @@ class RunningProgram:
     """A running program with its input and output."""
 
     def __init__(self, process: subprocess.Popen[bytes], request: Request, child_ended: int) -> None:
-        assert process.stdin
-        assert process.stdout
-        assert process.stderr
         self.process, self.request = process, request
         self.input = memoryview(request["input"].encode())
-        self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
+        pipes = cast(tuple[IO[bytes], ...], (process.stdin, process.stdout, process.stderr))
+        self.stdin, self.stdout, self.stderr = pipes
         self.output = StreamBuffer(request["limit"], request["tail"])
         self.errors = StreamBuffer(STDERR_LIMIT, tail=True)
         self.buffers = {self.stdout: self.output, self.stderr: self.errors}
-        for stream in (self.stdin, self.stdout, self.stderr):
+        for stream in pipes:
             os.set_blocking(stream.fileno(), False)
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.stdin, selectors.EVENT_WRITE, self._write_input)
