@@ -26,7 +26,7 @@ from scipy.optimize import rosen_hess
 import sublevel as sl
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the problems are defined among the tests
-from functions import rosenbrock
+from helpers.functions import rosenbrock
 from test_curvature import (
     TRUTH,
     bowl,

@@ -41,8 +41,8 @@ from sublevel.engine.constants import default_popsize
 sys.path.insert(
     0, str(Path(__file__).parents[1] / "tests")
 )  # the functions and the tutorial's algorithm stand among the tests
-import cma_oracle
-from functions import UNIMODAL, rastrigin, sphere
+from helpers import cma_oracle
+from helpers.functions import UNIMODAL, rastrigin, sphere
 
 SIGMA0, TARGET = 0.5, 1e-10
 BUDGET = 20_000

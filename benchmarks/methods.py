@@ -34,7 +34,7 @@ import numpy as np
 import sublevel as sl
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the functions stand among the tests
-from functions import ellipsoid, rastrigin, rosenbrock, sphere
+from helpers.functions import ellipsoid, rastrigin, rosenbrock, sphere
 
 NOISY = "noisy sphere: f(mean)"
 TARGET, NOISY_BUDGET, DIMENSIONS = 1e-8, 30_000, (5, 20, 100, 500)

@@ -32,7 +32,7 @@ import numpy as np
 import sublevel as sl
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the functions are defined among the tests
-from functions import different_powers, ellipsoid, sphere
+from helpers.functions import different_powers, ellipsoid, sphere
 
 FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "sphere": sphere,

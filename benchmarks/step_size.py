@@ -23,7 +23,7 @@ import sublevel as sl
 from sublevel.engine.transforms.step_size import STEP_SIZES
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the test functions
-from functions import ellipsoid, rosenbrock, sphere
+from helpers.functions import ellipsoid, rosenbrock, sphere
 
 TARGET, SIGMA0, BUDGET, DIMENSIONS = 1e-10, 0.5, 20_000, (5, 20)
 FUNCTIONS = {

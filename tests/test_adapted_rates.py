@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cases import GAUSSIANS, distance, ellipsoid
-from functions import rastrigin, sphere
+from helpers.cases import GAUSSIANS, distance, ellipsoid
+from helpers.functions import rastrigin, sphere
 from sublevel import FullGaussian, Optimizer, cma, minimize, ngd, rank_mu, with_adapted_rates, xnes
 from sublevel.engine.ordering.ranks import ranking
 from sublevel.engine.tangent import natural_gradient

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 import sublevel
-from paper_results import paper_results
+from helpers.paper_results import paper_results
 from sublevel.cli.common import join_negative_values
 from sublevel.cli.main import COMMANDS, main, make_parser
 from sublevel.paper import figures, runner

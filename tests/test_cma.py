@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-import cma_oracle
 import sublevel as sl
-from cases import GAUSSIANS, distance, member
-from functions import UNIMODAL
+from helpers import cma_oracle
+from helpers.cases import GAUSSIANS, distance, member
+from helpers.functions import UNIMODAL
 from sublevel import DiagonalGaussian, FullGaussian, IsotropicGaussian, cma
 from sublevel.engine.arrays import Streams
 from sublevel.engine.constants import cma_constants, default_popsize

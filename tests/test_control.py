@@ -13,7 +13,7 @@ import pytest
 import scipy.optimize
 
 import sublevel as sl
-from functions import ellipsoid, rastrigin, sphere
+from helpers.functions import ellipsoid, rastrigin, sphere
 from sublevel.store.reader import fingerprint
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from objectives import Once, Slow, sphere
+from helpers.objectives import Once, Slow, sphere
 from sublevel.evaluation import dask_backend
 from sublevel.evaluation.failures import Failure
 

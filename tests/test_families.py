@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from cases import FAMILIES, GAUSSIANS, member, same_bits, trial
+from helpers.cases import FAMILIES, GAUSSIANS, member, same_bits, trial
 from sublevel.engine import linalg
 from sublevel.engine.families import Bernoulli, FullGaussian
 from sublevel.engine.method import Method, Outcome

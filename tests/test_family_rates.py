@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from functions import different_powers, discus, ellipsoid, sphere
+from helpers.functions import different_powers, discus, ellipsoid, sphere
 from sublevel import DiagonalGaussian, FullGaussian, IsotropicGaussian, Outcome
 from sublevel.engine.arrays import ONE, ZERO, Streams
 from sublevel.engine.constants import (

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from runs import GAUSSIAN, METHODS, cube, started, told
+from helpers.runs import GAUSSIAN, METHODS, cube, started, told
 
 
 class Opaque:

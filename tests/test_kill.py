@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import store_driver
 import sublevel as sl
+from helpers import store_driver
 from sublevel.store.reader import fingerprint
 
 WORKERS = 2
@@ -29,7 +29,7 @@ class Forked:
 
     def __init__(self, *arguments):
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["store_driver"])
+        context.set_forkserver_preload(["helpers.store_driver"])
         self.process = context.Process(target=store_driver.drive_with_forks, args=arguments)
         self.process.start()
 

@@ -11,7 +11,20 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import ortho_group, rankdata
 
-from cases import BITS, METHODS, SEARCHES, Case, distance, ellipsoid, of_family, parts, path, same_bits, terraces, trial
+from helpers.cases import (
+    BITS,
+    METHODS,
+    SEARCHES,
+    Case,
+    distance,
+    ellipsoid,
+    of_family,
+    parts,
+    path,
+    same_bits,
+    terraces,
+    trial,
+)
 from sublevel import FullGaussian, IsotropicGaussian, Optimizer, ngd
 from sublevel.engine.arrays import Streams
 from sublevel.engine.families import DiagonalGaussian

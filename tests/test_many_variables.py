@@ -16,7 +16,7 @@ from sublevel.cli.main import main
 from sublevel.store import reader
 from sublevel.store.errors import StoreError
 
-SCRIPT = Path(__file__).parent / "many_variables.py"
+SCRIPT = Path(__file__).parent / "helpers" / "many_variables.py"
 ROUTES = [
     "each_method",
     "kept_by_callbacks",

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import OptimizeResult
 
 import sublevel as sl
-from runs import METHODS, cube, started, told
+from helpers.runs import METHODS, cube, started, told
 from sublevel.run import termination
 
 NAN, INF = float("nan"), float("inf")

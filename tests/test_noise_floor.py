@@ -12,7 +12,7 @@ from scipy.integrate import odeint
 from scipy.stats import mannwhitneyu
 
 import sublevel as sl
-from functions import ellipsoid, rastrigin, sphere
+from helpers.functions import ellipsoid, rastrigin, sphere
 from sublevel.cli.main import main
 from sublevel.engine.ordering import ranking
 from sublevel.run.noise_floor import fall_score, is_falling, rank_scores, rank_signal

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from runs import GAUSSIAN, METHODS, assert_sound, bits, cube, started, told
+from helpers.runs import GAUSSIAN, METHODS, assert_sound, bits, cube, started, told
 
 each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-import oracle
-from cases import distance
+from helpers import oracle
+from helpers.cases import distance
 from sublevel import Outcome, ngd, rank_mu
 from sublevel.engine.families import FullGaussian
 

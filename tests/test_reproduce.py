@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from paper_results import made_up, ngd, paper_results, rank_mu
+from helpers.paper_results import made_up, ngd, paper_results, rank_mu
 from sublevel.paper import cache, runner
 from sublevel.paper.figures import Plan, compute, reproduce
 from sublevel.paper.figures.compute import Chunk, chunks

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sublevel as sl
-from functions import rastrigin, sphere
+from helpers.functions import rastrigin, sphere
 from sublevel.run.restarts import STRATEGIES, FinishedRuns, Once, Restarts, Run
 
 

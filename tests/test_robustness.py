@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sublevel as sl
-from runs import GAUSSIAN, METHODS, assert_sound, bits, cube, started, told
+from helpers.runs import GAUSSIAN, METHODS, assert_sound, bits, cube, started, told
 from sublevel.engine.families.protocol import SCALE_RANGE
 from sublevel.run import termination
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from objectives import sphere
+from helpers.objectives import sphere
 from sublevel import validation
 from sublevel.evaluation import sharded
 from sublevel.evaluation.failures import Failures

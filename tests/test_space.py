@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds
 
 import sublevel as sl
-from functions import ellipsoid, sphere
+from helpers.functions import ellipsoid, sphere
 from sublevel.run.search_space import MARGIN, REACH, WIDEST, bounded_space
 
 INF = float("inf")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from cases import GAUSSIANS
-from functions import sphere
+from helpers.cases import GAUSSIANS
+from helpers.functions import sphere
 from sublevel.engine.arrays import Streams
 from sublevel.engine.ordering import ranking
 from sublevel.engine.tangent import natural_gradient

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from functions import ellipsoid, sphere
+from helpers.functions import ellipsoid, sphere
 from sublevel.engine.constants import longest_run
 from sublevel.run import termination
 from sublevel.run.restarts import Restarts, Run

@@ -17,7 +17,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-import cases
+from helpers import cases
 from sublevel.engine.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.engine.recipes import ngd, pbil, rank_mu
 from sublevel.engine.transforms import FixedRates, SpectralRates, Transform

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from objectives import Deadly, HangingFloat, Once, hanging_error, hanging_float, number, sphere
+from helpers.objectives import Deadly, HangingFloat, Once, hanging_error, hanging_float, number, sphere
 from sublevel.evaluation import processes, worker
 from sublevel.evaluation.evaluators import make_evaluator
 from sublevel.evaluation.failures import KEPT, Failure, Failures
@@ -184,7 +184,7 @@ def test_workers_killed_from_outside_at_any_time_change_no_bit(tmp_path):
         from pathlib import Path
         import sublevel as sl
         from sublevel.evaluation import processes
-        from objectives import Slow
+        from helpers.objectives import Slow
         if __name__ == "__main__":
             processes.MAX_DEATHS = 10
             start = {"x0": [1.0, 1.0, 1.0], "sigma0": 0.5, "popsize": 6, "rng": 1, "evaluate_x0": False}
@@ -362,7 +362,7 @@ def test_an_objective_that_closes_all_files_loses_its_process_and_writes_nothing
 FORKS = """
     import os, signal, sys
     import sublevel as sl
-    from objectives import IS_COPY, Once, fork, memory_score
+    from helpers.objectives import IS_COPY, Once, fork, memory_score
     if __name__ == "__main__":
         start = {"x0": [1.0, 1.0, 1.0], "sigma0": 0.5, "popsize": 6, "rng": 1}
         only_samples = start | {"evaluate_x0": False}
@@ -389,7 +389,7 @@ def test_copies_of_a_process_that_the_objective_forks_end_and_deaths_are_seen_wi
 LIMITED = """
     import os, resource, sys
     import sublevel as sl
-    from objectives import sphere
+    from helpers.objectives import sphere
     from sublevel.evaluation.processes import WorkerLost
     if __name__ == "__main__":
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -650,7 +650,7 @@ SCRIPT = """
     import sys, time
     from pathlib import Path
     import sublevel as sl
-    from objectives import Once, Slow, sphere
+    from helpers.objectives import Once, Slow, sphere
     if __name__ == "__main__":
         def callback(r):
             if r.nit == 2:
@@ -760,7 +760,7 @@ DAEMON = """
     import sys, threading
     from pathlib import Path
     import sublevel as sl
-    from objectives import Endless, Slow
+    from helpers.objectives import Endless, Slow
     if __name__ == "__main__":
         runs = threading.Event()
         how = {"workers": 2, "callback": lambda r: runs.set(), "maxfevals": float("inf"), "rng": 1}

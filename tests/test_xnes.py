@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from cases import distance
+from helpers.cases import distance
 from sublevel import FullGaussian, Outcome, minimize, xnes
 from sublevel.engine.constants import default_popsize
 from sublevel.engine.families import DiagonalGaussian, IsotropicGaussian

@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 
-import cases
 import sublevel as sl
+from helpers import cases
 
 
 def _by_name(table):

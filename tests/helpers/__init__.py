@@ -1,0 +1,1 @@
+"""Cases, objectives, oracles and scripts that several test files use."""
