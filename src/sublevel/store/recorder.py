@@ -84,8 +84,8 @@ Places = int | slice | NDArray[np.intp]
 class TimeBudget:
     """A share of some time, which may be spent on something."""
 
-    def __init__(self, share: float) -> None:
-        self.share, self.left = share, SAVINGS
+    def __init__(self, share: float, left: float) -> None:
+        self.share, self.left = share, left
 
     def earn(self, seconds: float) -> None:
         """Add the share of this time."""
@@ -243,14 +243,9 @@ class Generation:
         values = self.values[piece]
         return self.iteration, piece.start, self.run, len(values), points, _bytes(values)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes that wait to be written."""
+    def count_bytes(self) -> int:
+        """Bytes of its points."""
         return self.points.nbytes
-
-    def is_alone(self) -> bool:
-        """Whether no other generation shares its row."""
-        return self.is_whole or self.sample is not None or self.points.nbytes >= SMALL_GENERATION
 
     def generation_row(self) -> Row:
         """Its row of the table `generations`."""
@@ -267,33 +262,28 @@ class SharedRow:
 
     sample, has_sample = None, False
 
-    def __init__(self, first: Generation) -> None:
-        most = min(LARGEST_SHARED_ROW // max(first.nbytes, 1) + 1, MOST_GENERATIONS)
-        self.points, self.values = np.empty((most, *first.points.shape)), np.empty((most, *first.values.shape))
-        self.begin(first)
+    def __init__(self, points: Array) -> None:
+        most = min(LARGEST_SHARED_ROW // max(points.nbytes, 1) + 1, MOST_GENERATIONS)
+        self.points, self.values = np.empty((most, *points.shape)), np.empty((most, len(points)))
 
-    def begin(self, first: Generation) -> SharedRow:
-        """Empty the row, for other generations of the same shape."""
+    def begin(self, first: Generation) -> None:
+        """Empty the row and add a generation."""
         self.run, self.iteration, self.popsize, self.size = first.run, first.iteration, first.popsize, len(first.values)
         self.numbers = list[tuple[float, ...]]()  # a tuple per generation
-        self.is_closed = False  # it was written, or is being written
-        return self
+        self.add(first)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes that wait to be written."""
-        return len(self.numbers) * self.points[:1].nbytes
-
-    def has_room(self, generation: Generation) -> bool:
-        """Whether a generation can be added."""
-        is_similar = generation.run == self.run and len(generation.values) == self.size
-        return is_similar and not self.is_closed and len(self.numbers) < len(self.values)
-
-    def add(self, generation: Generation) -> None:
-        """Add the next generation."""
+    def add(self, generation: Generation) -> bool:
+        """Add the next generation if it fits."""
         place = len(self.numbers)
+        if place == len(self.values) or generation.run != self.run or len(generation.values) != self.size:
+            return False
         self.points[place], self.values[place] = generation.points, generation.values
         self.numbers.append((*generation.numbers, 0.0, generation.ended))
+        return True
+
+    def count_bytes(self) -> int:
+        """Bytes of their points."""
+        return self.points[: len(self.numbers)].nbytes
 
     def generation_row(self) -> Row:
         """The row of the table `generations`."""
@@ -347,14 +337,15 @@ class Recorder:
         self._file, self._lock = file, lock
         self._guard, self._disk, self._closed = threading.Lock(), threading.RLock(), threading.Event()
         self._finished, self._failures = list[Generation | SharedRow](), list[Row]()  # to be written
+        self._row: SharedRow | None = None  # the last one, unless it is being written
         self._spare: SharedRow | None = None
         self._stale = list[int]()  # finished generations with rows of single values in the file
-        self._bytes, self._since = 0, 0.0  # of them, and the time of the first one
+        self._bytes, self._since = 0, np.inf  # of them, and the time of the first one
         self._open: Generation | None = None
         self._stored, self._restarts, self._awaited = stored.generations, stored.restarts, stored.awaited
         self._recalled: dict[int, list[Stretch]] = {}
         self._snapshots = {snapshot.nfev for snapshot in history.snapshots}
-        self._writing, self._syncing = TimeBudget(WRITING), TimeBudget(SYNCING)
+        self._writing, self._syncing = TimeBudget(WRITING, SAVINGS), TimeBudget(SYNCING, 0.0)
         self._synced_at = time.perf_counter()
         self._pace = 0.01  # average seconds of the objective between two arrivals
         self._popsize, self._is_large = 0, False  # of the next sample
@@ -419,8 +410,9 @@ class Recorder:
         self._writing.earn(now - self._left)
         self._pace += 0.2 * (now - self._left - self._pace)
         with self._guard:
-            self._raise_error()
-            self._begin_wait(now)
+            if self._error is not None:
+                raise self._error
+            self._since = min(self._since, now)
             generation.waiting.append(places)
             if failure is not None:
                 self._failures += failure_rows(generation, places, failure)
@@ -432,39 +424,38 @@ class Recorder:
         now = time.perf_counter()
         self._own += now - self._left
         with self._guard:
-            self._raise_error()
+            if self._error is not None:
+                raise self._error
             if done.nit > self._stored:
-                self._add_generation(now, done, history)
+                self._since = min(self._since, now)
+                self._add_generation(history)
+                self._stored = done.nit
         if self._own > max(REPLAY, self._cost) or now - self._kept_at > max(SELDOM, self._cost):
             self._keep(done, history)
         else:
             self._write_if_due(now)
         self._left = time.perf_counter()
 
-    def _begin_wait(self, now: float) -> None:
-        if not (self._finished or self._failures or (self._open is not None and self._open.waiting)):
-            self._since = now
-
-    def _add_generation(self, now: float, done: Optimizer, history: History) -> None:
-        self._begin_wait(now)
+    def _add_generation(self, history: History) -> None:
         generation, self._open = self._open, None
         if generation is None:
             raise RuntimeError("a generation ended before it began")
-        generation.waiting, generation.numbers, generation.ended = [], history.last, time.time()
-        self._bytes += generation.nbytes
-        if generation.in_file and not generation.is_whole:
-            self._stale.append(generation.iteration)
-        if generation.is_alone():
+        size = generation.points.nbytes
+        self._bytes += size
+        generation.numbers, generation.ended = history.last, time.time()
+        if generation.in_file:
+            generation.waiting = []
+            if not generation.is_whole:
+                self._stale.append(generation.iteration)
+        if size >= SMALL_GENERATION or generation.is_whole or generation.sample is not None:
             self._finished.append(generation)
-        else:
-            row = self._finished[-1] if self._finished else None
-            if not isinstance(row, SharedRow) or not row.has_room(generation):
-                spare, self._spare = self._spare, None
-                is_fit = spare is not None and spare.points.shape[1:] == generation.points.shape
-                row = spare.begin(generation) if spare is not None and is_fit else SharedRow(generation)
-                self._finished.append(row)
-            row.add(generation)
-        self._stored = done.nit
+        elif self._row is None or not self._row.add(generation):
+            row, self._spare = self._spare, None
+            if row is None or row.points.shape[1:] != generation.points.shape:
+                row = SharedRow(generation.points)
+            row.begin(generation)
+            self._finished.append(row)
+            self._row = row
 
     def _keep(self, done: Optimizer, history: History, ending: Sequence[Row] = ()) -> None:
         """Write the state with all that waits."""
@@ -509,9 +500,7 @@ class Recorder:
         """Write what waits, then remove it."""
         with self._guard:
             finished, failures, generation = self._finished[:], self._failures[:], self._open
-            stale = self._stale[:]
-            if finished and isinstance(finished[-1], SharedRow):
-                finished[-1].is_closed = True
+            stale, self._row = self._stale[:], None
             places = [] if generation is None else generation.waiting[:]
             parts = [] if generation is None or not places else as_stretches(places, len(generation.values))
             if generation is not None and parts:
@@ -521,13 +510,13 @@ class Recorder:
         if changes and not self._is_lost:
             self._file.write(changes, sync)
         with self._guard:
-            self._since = time.perf_counter()
-            self._bytes -= sum(done.nbytes for done in finished)
+            self._bytes -= sum(done.count_bytes() for done in finished)
             self._spare = next((done for done in finished if isinstance(done, SharedRow)), self._spare)
             del self._finished[: len(finished)], self._stale[: len(stale)], self._failures[: len(failures)]
             if generation is not None:
                 del generation.waiting[: len(places)]
                 generation.has_sample = generation.has_sample or bool(places)
+            self._since = time.perf_counter() if self._waits() else np.inf
 
     def _changes(
         self,
@@ -550,21 +539,19 @@ class Recorder:
             if content:
                 yield self._insertion(table, content)
 
+    def _waits(self) -> bool:
+        return bool(self._finished or self._failures or (self._open is not None and self._open.waiting))
+
     def _write_periodically(self) -> None:
         """In a thread of its own: write what has waited for `LONGEST_WAIT`, because the objective takes longer."""
         while not self._closed.wait(LONGEST_WAIT / 2):
             with self._guard:
-                waits = bool(self._finished or self._failures or (self._open is not None and self._open.waiting))
-                is_due = waits and time.perf_counter() - self._since > LONGEST_WAIT * 3 / 4
+                is_due = time.perf_counter() - self._since > LONGEST_WAIT * 3 / 4
             if is_due and self._error is None:
                 try:
                     self._write()
                 except StoreError as error:
                     self._error = error
-
-    def _raise_error(self) -> None:
-        if self._error is not None:
-            raise self._error
 
     def _check_files(self) -> None:
         """Tell if the file or its log was deleted or replaced. If only its log was, its contents are saved, and another
