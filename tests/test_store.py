@@ -25,7 +25,7 @@ from sublevel.engine.transforms import Transform
 from sublevel.evaluation.failures import EvaluationFailed
 from sublevel.run.history import Generations, History
 from sublevel.run.restarts import STRATEGIES, Restarts, Run
-from sublevel.store import environment, reader, recorder, samples, serialize
+from sublevel.store import environment, export, reader, recorder, samples, serialize
 from sublevel.store.errors import store_error
 from sublevel.store.file import File, with_checksum
 from sublevel.store.reader import fingerprint
@@ -608,6 +608,26 @@ def test_a_custom_generator_is_refused_before_the_first_evaluation(tmp_path):
     with pytest.raises(sl.StoreError, match="NumPy's own generators"):
         sl.minimize(terraces, np.ones(2), 0.3, rng=np.random.Generator(Own(1)), store=tmp_path / "run.db")
     assert os.listdir(tmp_path) == []
+
+
+def test_many_variables_are_one_column_in_parquet(tmp_path, monkeypatch):
+    import pyarrow.parquet as parquet
+
+    monkeypatch.setattr(export, "ROW_GROUP", 2**16)
+    monkeypatch.setattr(reader, "MOST_KEPT", 0)
+    sl.minimize(terraces_of_many, np.ones(1001), 0.3, rng=1, method="sep-cma", maxiter=3, store=tmp_path / "run.db")
+    run = sl.load(tmp_path / "run.db")
+    run.export(tmp_path / "run.parquet")
+    table = parquet.read_table(tmp_path / "run.parquet")
+    assert parquet.ParquetFile(tmp_path / "run.parquet").num_row_groups > 1
+    assert table.column_names == ["run", "iteration", "index", "value", "x"]
+    assert table["value"].to_numpy().tobytes() == run.values.tobytes()
+    points = table["x"].combine_chunks().flatten().to_numpy().reshape(-1, 1001)
+    assert points.tobytes() == run.points.tobytes()
+
+
+def terraces_of_many(x):
+    return float(np.floor(np.sum(x**2)))
 
 
 def test_parquet_says_what_it_needs(tmp_path, monkeypatch):

@@ -16,8 +16,10 @@ from sublevel.store.errors import StoreError
 from sublevel.store.output import write_output
 from sublevel.store.reader import Evaluations
 
-ROW_GROUP = 2**27
+ROW_GROUP = 2**26
 """Least bytes of points in a row group of a Parquet file."""
+MOST_COLUMNS = 1000
+"""Most variables that have a column each in a Parquet file; more are one column of lists."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First characters of a formula in spreadsheet programs."""
 
@@ -56,11 +58,11 @@ def column_names(evaluations: Evaluations, names: Sequence[str] | None) -> list[
 def write_csv(evaluations: Evaluations, file: Path, columns: Sequence[str]) -> None:
     """Write CSV. Numbers have the shortest form that gives the same float."""
     with file.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(map(plain_cell, columns))
+        csv.writer(stream).writerow(map(plain_cell, columns))
         for rows, points in evaluations.parts():
             keys = [column[rows].tolist() for column in _keys(evaluations)]
-            writer.writerows([*row, *point.tolist()] for *row, point in zip(*keys, points, strict=True))
+            for *row, point in zip(*keys, points, strict=True):
+                stream.write(",".join(map(repr, row + point.tolist())) + "\r\n")
 
 
 def _keys(evaluations: Evaluations) -> tuple[NDArray[Any], ...]:
@@ -69,7 +71,7 @@ def _keys(evaluations: Evaluations) -> tuple[NDArray[Any], ...]:
 
 
 def write_parquet(evaluations: Evaluations, file: Path, names: Sequence[str]) -> None:
-    """Write Parquet with pyarrow."""
+    """Write Parquet with pyarrow. More than `MOST_COLUMNS` variables are one column ``x`` of lists of equal length."""
     try:
         import pyarrow
         import pyarrow.parquet as parquet
@@ -78,13 +80,20 @@ def write_parquet(evaluations: Evaluations, file: Path, names: Sequence[str]) ->
             "Parquet needs pyarrow, which is not installed: pip install 'sublevel[parquet]'. CSV needs no further "
             "package."
         ) from error
-    arrow: Any = pyarrow
-    kinds = [arrow.int64()] * 3 + [arrow.float64()] * (1 + evaluations.dimension)
-    schema = arrow.schema(list(zip(names, kinds, strict=True)))
-    with cast(Any, parquet).ParquetWriter(file, schema) as writer:
+    arrow, d = cast(Any, pyarrow), evaluations.dimension
+    is_wide = d > MOST_COLUMNS
+    kinds = [arrow.int64()] * 3 + [arrow.float64()]
+    kinds += [arrow.list_(arrow.float64(), d)] if is_wide else [arrow.float64()] * d
+    schema = arrow.schema(list(zip([*names[:4], "x"] if is_wide else names, kinds, strict=True)))
+    options = {"compression": "none", "use_dictionary": False, "write_statistics": False} if is_wide else {}
+    with cast(Any, parquet).ParquetWriter(file, schema, **options) as writer:
         for rows, points in _groups(evaluations):
-            columns = [*(column[rows] for column in _keys(evaluations)), *points.T]
-            writer.write_table(arrow.table([arrow.array(column) for column in columns], schema=schema))
+            columns = [arrow.array(column[rows]) for column in _keys(evaluations)]
+            if is_wide:
+                columns.append(arrow.FixedSizeListArray.from_arrays(arrow.array(points.ravel()), d))
+            else:
+                columns += map(arrow.array, points.T)
+            writer.write_table(arrow.table(columns, schema=schema))
 
 
 def _groups(evaluations: Evaluations) -> Iterator[tuple[slice, Array]]:
