@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from functools import cache
 from numbers import Real
-from typing import Any, ParamSpec, SupportsIndex, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, SupportsIndex, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,12 @@ from sublevel.engine.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates,
 from sublevel.evaluation.dask_backend import is_client, validate_client
 from sublevel.evaluation.failures import ATTEMPTS, OnError
 from sublevel.evaluation.values import as_float64, plain_array
-from sublevel.run.arguments import Seed
+from sublevel.run.arguments import Seed, Workers
 from sublevel.run.restarts import IPOP, STRATEGIES, Once, Restarts
 from sublevel.summaries import short_repr
 
-Workers = Any
-"""A number of processes, an Executor, a Dask client, or a function like `map`."""
+if TYPE_CHECKING:
+    from scipy.optimize import Bounds
 
 
 def _named(recipe: Callable[..., Method], family: type[Family], adapted: bool) -> Callable[[], Method]:
@@ -169,7 +169,7 @@ def validate_callable(name: str, function: object) -> None:
         raise TypeError(f"`{name}` must be a function, got {short_repr(function)}. {hint}")
 
 
-def as_callback(callback: Callable[..., object] | None) -> Callable[[Any], object] | None:
+def as_callback(callback: Callable[..., object] | None) -> Callable[[object], object] | None:
     """A function of the intermediate result; as in SciPy, that may be the keyword-only `intermediate_result`."""
     if callback is None:
         return None
@@ -209,9 +209,9 @@ def as_workers(workers: object) -> Workers:
     """A number of processes ≥ 1, −1 for one per core, an executor, a Dask client, or a function like `map`."""
     if is_client(workers):
         validate_client(workers)
-        return workers
+        return cast(Workers, workers)
     if callable(workers) or isinstance(workers, Executor) or (type(workers) is int and workers == -1):
-        return workers
+        return cast(Workers, workers)
     try:
         return as_count("workers", workers)
     except (TypeError, ValueError) as error:
@@ -388,12 +388,13 @@ def as_bounds(bounds: object, d: int) -> tuple[Array, Array]:
     return np.where(lower < -far, -np.inf, lower), np.where(upper > far, np.inf, upper)
 
 
-def _lower_and_upper(bounds: Any, d: int) -> list[Array]:
+def _lower_and_upper(bounds: object, d: int) -> list[Array]:
     """Lower and upper bounds (d,), which are not compared yet. Raises an error for a wrong type or shape."""
     scipy_optimize = sys.modules.get("scipy.optimize")  # if it was never imported, `bounds` is no `Bounds`
     if scipy_optimize is not None and isinstance(bounds, scipy_optimize.Bounds):
-        return [np.broadcast_to(np.asarray(end, dtype=np.float64), (d,)) for end in (bounds.lb, bounds.ub)]
-    pairs: list[Any] = list(bounds)
+        ends = cast("Bounds", bounds)
+        return [np.broadcast_to(np.asarray(end, dtype=np.float64), (d,)) for end in (ends.lb, ends.ub)]
+    pairs: list[Any] = list(cast(Iterable[object], bounds))
     if len(pairs) == 2 and all(np.ndim(end) == 0 for end in pairs):
         pairs = [pairs] * d
     if len(pairs) != d or not all(np.size(pair) == 2 for pair in pairs):

@@ -33,7 +33,7 @@ def scipy_method(
     constraints: object = (),
     callback: Callable[..., object] | None = None,
     tol: float | None = None,
-    **options: Any,
+    **options: object,
 ) -> Result:
     """`sublevel.minimize` for `scipy.optimize.minimize(fun, x0, method=sublevel.scipy_method, options={...})`.
 

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Protocol, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Array = NDArray[np.float64]
 """Float array; docstrings give its shape, e.g. (..., n, d)."""
@@ -82,9 +85,7 @@ class MirroredFrames:
         *batch, n, d = size
         shape = (*batch, -(-n // (2 * d)))
         q, r = np.linalg.qr(self.generator.standard_normal((*shape, d, d)))
-        signs = np.where(
-            np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0
-        )  # makes Q uniform over all rotations and reflections
+        signs = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)  # makes Q uniform on the orthogonal group
         half = q * signs[..., None, :] * np.sqrt(self.generator.chisquare(d, shape))[..., None, None]
         return np.concatenate([half, -half], axis=-2).reshape(*batch, -1, d)[..., :n, :]
 
@@ -99,21 +100,17 @@ def read_only(array: Array) -> Array:
     return array
 
 
-def expand_trailing(per_trial: PerTrial, axes: int) -> Any:
-    """Append `axes` axes of length 1 to numbers per trial (...,), to broadcast over arrays; a single number is returned
-    unchanged.
-    """
+def expand_trailing(per_trial: PerTrial, axes: int) -> Array:
+    """Append `axes` axes of length 1 to numbers per trial (...,), to broadcast over arrays; one number is unchanged."""
     return per_trial if per_trial.ndim == 0 else per_trial.reshape(per_trial.shape + (1,) * axes)
 
 
 def total(numbers: Array) -> PerTrial:
-    """Sum over the last axis (..., n); a single run uses a dot product, which has a third of the overhead of a
-    reduction.
-    """
+    """Sum over the last axis (..., n); for a single run a dot product, which has a third of a reduction's overhead."""
     return numbers.dot(ones(numbers.size)) if numbers.ndim == 1 else np.add.reduce(numbers, axis=-1)
 
 
-def all_finite(numbers: Array) -> Any:
+def all_finite(numbers: Array) -> Mask:
     """Whether all numbers along the last axis (..., n) are finite, shape (...)."""
     if numbers.ndim > 1:
         return np.isfinite(np.add.reduce(numbers, axis=-1))
@@ -152,45 +149,58 @@ def minimum(a: PerTrial, b: float) -> PerTrial:
     return min(a, b) if a.ndim == 0 else np.minimum(a, b)
 
 
-def as_number(mask: Any) -> PerTrial:
+def as_number(mask: Mask) -> PerTrial:
     """1.0 where the mask (...) is true and 0.0 elsewhere."""
     return np.float64(mask) if mask.ndim else ONE if mask else ZERO
 
 
-def all_trials(mask: Any) -> bool:
+def all_trials(mask: Mask) -> bool:
     """Whether the mask is true in every trial."""
     return mask is np.True_ or (mask.ndim > 0 and bool(mask.all()))
 
 
-def any_trial(mask: Any) -> bool:
+def any_trial(mask: Mask) -> bool:
     """Whether the mask is true in at least one trial."""
     return bool(mask) if mask.ndim == 0 else bool(mask.any())
 
 
 @lru_cache(maxsize=64)
-def _field_readers(cls: type[Any]) -> tuple[Callable[[Any], Any], ...]:
+def _field_readers(cls: type[DataclassInstance]) -> tuple[Callable[[object], object], ...]:
     """One function per field of a dataclass that returns the field of an instance."""
     return tuple(attrgetter(field.name) for field in fields(cls))
 
 
+def _map_arrays(function: Callable[..., object], tree: T, *others: object) -> T:
+    """Apply a function to each array of nested tuples and dataclasses, together with those at the same place in
+    others.
+    """
+    if isinstance(tree, np.ndarray | np.generic):
+        result = function(tree, *others)
+    elif isinstance(tree, tuple):
+        trees = cast("tuple[tuple[object, ...], ...]", (tree, *others))
+        result = tuple(_map_arrays(function, *parts) for parts in zip(*trees, strict=True))
+    elif is_dataclass(tree) and not isinstance(tree, type):
+        create: Callable[..., object] = type(tree)
+        trees = (tree, *others)
+        result = create(*(_map_arrays(function, *map(read, trees)) for read in _field_readers(type(tree))))
+    else:
+        return tree
+    return cast(T, result)
+
+
 def select_trials(mask: NDArray[np.bool_], tree: T) -> T:
     """Select the trials of a batch where the mask (k,) is true, in all arrays of nested tuples and dataclasses."""
-    if isinstance(tree, np.ndarray):
-        return cast(Any, tree)[mask]
-    if isinstance(tree, tuple):
-        return cast(T, tuple(select_trials(mask, part) for part in cast(Any, tree)))
-    if is_dataclass(tree):
-        return type(tree)(*(select_trials(mask, read(tree)) for read in _field_readers(type(tree))))
-    return tree
+
+    def keep(array: Array) -> Array:
+        return array[mask] if array.ndim else array
+
+    return _map_arrays(keep, tree)
 
 
-def select(mask: Mask, new: Any, old: Any) -> Any:
+def select(mask: Mask, new: T, old: T) -> T:
     """Take `new` where the mask (...) is true and `old` elsewhere, in all arrays of nested tuples and dataclasses."""
-    if isinstance(new, np.ndarray | np.generic):
-        array = cast(Array, new)
-        return np.where(mask.reshape(mask.shape + (1,) * (array.ndim - mask.ndim)), array, old)[()]
-    if isinstance(new, tuple):
-        return tuple(select(mask, *pair) for pair in zip(cast(Any, new), old, strict=True))
-    if is_dataclass(new):
-        return type(cast(Any, new))(*(select(mask, read(new), read(old)) for read in _field_readers(type(new))))
-    return new
+
+    def choose(new: Array, old: Array) -> Array:
+        return np.where(mask.reshape(mask.shape + (1,) * (new.ndim - mask.ndim)), new, old)[()]
+
+    return _map_arrays(choose, new, old)

@@ -7,12 +7,14 @@ computation. Options are passed by position, which takes half the time of keywor
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar, cast
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
 from sublevel.engine.arrays import Array, Mask, PerTrial, all_trials, expand_trailing, ones
+
+Factors = TypeVar("Factors", bound=tuple[Array | Mask, ...])
 
 
 def product(a: Array, b: Array) -> Array:
@@ -141,10 +143,8 @@ def semidefinite_root(matrix: Array) -> Array:
     return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 
-def apply_to_each(factor: Callable[[Array], tuple[Any, ...]], matrix: Array) -> Any:
-    """Apply `factor` to each matrix of a batch and stack the results; used if the factorization of some matrix
-    fails.
-    """
+def apply_to_each(factor: Callable[[Array], Factors], matrix: Array) -> Factors:
+    """Apply `factor` to each matrix of a batch and stack the results; used if one of the factorizations fails."""
     batch = matrix.shape[:-2]
     results = [factor(single) for single in matrix.reshape(-1, *matrix.shape[-2:])]
-    return tuple(np.reshape(part, batch + np.shape(part[0])) for part in zip(*results, strict=True))
+    return cast(Factors, tuple(np.reshape(part, batch + np.shape(part[0])) for part in zip(*results, strict=True)))

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.engine.arrays import Array, Noise, all_trials, any_trial, select, value_class
+from sublevel.engine.arrays import Array, Mask, Noise, all_trials, any_trial, select, value_class
 from sublevel.engine.families.full import FullGaussian
 from sublevel.engine.families.protocol import Family, Sample
 from sublevel.engine.memory import NO_MEMORY, Memory
@@ -100,7 +99,7 @@ class Method:
     weights: Weights
     transforms: tuple[Transform, ...]
     popsize: int | None = None
-    family: type[Any] = FullGaussian
+    family: type[Family] = FullGaussian
     ordering: Ordering = BY_VALUE
     _adds_points: bool = field(init=False, repr=False, compare=False)
 
@@ -140,8 +139,13 @@ class Method:
         return state, Info(MOVED if all_trials(taken) else _outcome(ranks, attracts, taken), ranks)
 
     def step(
-        self, state: State, generation: Generation, tangent: Tangent, mask: Any = np.True_, ordering: Memory = NO_MEMORY
-    ) -> tuple[State, Any]:
+        self,
+        state: State,
+        generation: Generation,
+        tangent: Tangent,
+        mask: Mask = np.True_,
+        ordering: Memory = NO_MEMORY,
+    ) -> tuple[State, Mask]:
         """The state after a step along a tangent, and whether it was taken (...): the mask is true and the step stays
         in the family.
         """
@@ -157,7 +161,7 @@ class Method:
         return (after if all_trials(taken) else select(taken, after, state)), taken
 
 
-def _outcome(ranks: Ranking, attracts: Any, taken: Any) -> Any:
+def _outcome(ranks: Ranking, attracts: Mask, taken: Mask) -> Outcome | NDArray[np.int_]:
     """The outcome of each trial (...), given where the best point has a positive weight and where a step was taken."""
     code = np.select(
         [taken, ~(ranks.best < np.inf), ranks.is_flat, ~attracts],

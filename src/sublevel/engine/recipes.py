@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from sublevel.engine.families import Bernoulli, FullGaussian
+from sublevel.engine.families import Bernoulli, Family, FullGaussian
 from sublevel.engine.method import Method
 from sublevel.engine.transforms import (
     STEP_SIZES,
@@ -26,7 +25,7 @@ from sublevel.engine.weights.quantile import Scheme
 
 
 def cma(
-    *, c_mean: float = 1.0, step_size: str = "csa", popsize: int | None = None, family: type[Any] = FullGaussian
+    *, c_mean: float = 1.0, step_size: str = "csa", popsize: int | None = None, family: type[Family] = FullGaussian
 ) -> Method:
     """CMA-ES: covariance matrix adaptation evolution strategy.
 
@@ -64,7 +63,11 @@ def cma(
 
 
 def xnes(
-    *, c_mean: float = 1.0, step_size: str | None = None, popsize: int | None = None, family: type[Any] = FullGaussian
+    *,
+    c_mean: float = 1.0,
+    step_size: str | None = None,
+    popsize: int | None = None,
+    family: type[Family] = FullGaussian,
 ) -> Method:
     """Exponential natural evolution strategy; separable NES for a diagonal or isotropic family.
 
@@ -112,7 +115,7 @@ def with_adapted_rates(method: Method) -> Method:
     Parameters
     ----------
     method : Method
-        Any method.
+        The method to extend.
 
     Returns
     -------
@@ -138,7 +141,7 @@ def ngd(
     exponent: float | None = None,
     step_size: str | None = None,
     popsize: int | None = None,
-    family: type[Any] = FullGaussian,
+    family: type[Family] = FullGaussian,
 ) -> Method:
     """Stochastic natural gradient descent on the volume of sublevel sets.
 
@@ -183,7 +186,7 @@ def rank_mu(
     c_cov: float | None = None,
     step_size: str | None = None,
     popsize: int | None = None,
-    family: type[Any] = FullGaussian,
+    family: type[Family] = FullGaussian,
 ) -> Method:
     """Pure rank-µ update CMA-ES, an instance of information-geometric optimization (IGO).
 

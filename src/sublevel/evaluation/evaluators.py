@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cmp_to_key
 from itertools import pairwise
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -78,7 +78,7 @@ def make_evaluator(
     if dask_backend.is_client(workers):
         return DaskEvaluator(objective, workers, failures)
     if not isinstance(workers, int):
-        return MapEvaluator(objective, workers, failures)
+        return MapEvaluator(objective, cast("Callable[..., Iterable[Any]]", workers), failures)
     if workers == 1 and timeout is None:
         return SerialEvaluator(objective, failures)
     pool = ProcessPool(objective, available_cores() if workers == -1 else workers, timeout, ATTEMPTS[on_error])

@@ -1,6 +1,4 @@
-"""Types of what users give to `minimize`, `Optimizer` and `resume`. What is wrong with a value is found in
-`door.py`.
-"""
+"""Types of the arguments of `minimize`, `Optimizer` and `resume`. `validation.py` checks the values."""
 
 from __future__ import annotations
 
@@ -17,17 +15,19 @@ from sublevel.run.restarts import Restarts
 if TYPE_CHECKING:
     from scipy.optimize import Bounds
 
-Value = float | np.floating[Any] | np.integer[Any] | NDArray[Any]
+Value = float | np.floating | np.integer | NDArray[np.generic]
 """What an objective returns: a number, or an array with one number for each point."""
 Objective = Callable[[Array], Value] | Callable[Concatenate[Array, ...], Value]
 """f(x) of a point (d,), with further arguments if there are `args`; of (n, d) to (n,) if `vectorized`."""
-StartingPoint = ArrayLike | Callable[[np.random.Generator], ArrayLike]
+DrawPoint = Callable[[np.random.Generator], ArrayLike]
+"""A function that draws a starting point (d,)."""
+StartingPoint = ArrayLike | DrawPoint
 """A point (d,), or a function that draws one."""
-Box: TypeAlias = "Bounds | Sequence[float | None] | Sequence[Sequence[float | None]] | NDArray[Any]"
+Box: TypeAlias = "Bounds | Sequence[float | None] | Sequence[Sequence[float | None]] | NDArray[np.generic]"
 """A (low, high) pair for all variables or for each of them, None where there is no bound."""
 RestartRule = int | Literal["ipop", "bipop"] | Restarts
 """A number of restarts, the name of a strategy, or a strategy."""
-Seed = int | np.integer[Any] | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator
+Seed = int | np.integer | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator
 """What `numpy.random.default_rng` takes."""
 FileName = str | os.PathLike[str]
 
@@ -35,8 +35,9 @@ FileName = str | os.PathLike[str]
 class Submits(Protocol):
     """An Executor of concurrent.futures, or a Client of dask.distributed."""
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any: ...
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> object: ...
 
 
-Workers = int | Submits | Callable[[Callable[..., Any], Iterable[Any]], Iterable[Any]]
-"""Who evaluates: a number of processes, an executor, a Dask client, or a function like `map`."""
+MapFunction = Callable[[Callable[..., Any], Iterable[Any]], Iterable[object]]
+Workers = int | Submits | MapFunction
+"""What evaluates points: a number of processes, an executor, a Dask client, or a function like `map`."""

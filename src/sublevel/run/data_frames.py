@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
 
 
-def data_frame(columns: Mapping[str, Any], block: Array | None = None, names: Sequence[str] = ()) -> Any:
+def data_frame(
+    columns: Mapping[str, NDArray[np.generic]], block: Array | None = None, names: Sequence[str] = ()
+) -> Any:
     """A table of columns (n,) by name, and of the columns of a block (n, d), which have names of their own.
 
     Returns
@@ -29,7 +32,9 @@ def data_frame(columns: Mapping[str, Any], block: Array | None = None, names: Se
     )
 
 
-def structured(columns: Mapping[str, Any], block: Array | None, names: Sequence[str]) -> Any:
+def structured(
+    columns: Mapping[str, NDArray[np.generic]], block: Array | None, names: Sequence[str]
+) -> NDArray[np.void]:
     """The table as an array of NumPy's with named fields."""
     parts = {name: np.asarray(column) for name, column in columns.items()}
     if block is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ MANY, EVALUATIONS_PER_AXIS = 300, 10
 """With more variables than this, the principal axes of a full covariance, O(d³), are looked at after so many
 evaluations per variable.
 """
-PREFIXES: dict[type[Any], str] = {family: prefix for prefix, family in FAMILIES.items()}
+PREFIXES: dict[type[Family], str] = {family: prefix for prefix, family in FAMILIES.items()}
 """How names of methods on a family begin."""
 ENDS = termination.SUCCESSES | {"flat", "stagnation", "abandoned"}
 """Reasons of runs that ended somewhere, not somehow."""

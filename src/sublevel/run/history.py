@@ -195,7 +195,7 @@ class History:
             frozen._frozen = Frozen(len(self._numbers), self._numbers[-width:], len(self._begins), len(self._endings))
         return frozen
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """What there is to pickle or copy: numbers of its own."""
         own = {"_numbers": array("d", self._table().tobytes()), "_begins": self._begins[: self._run_count]}
         own |= {"_popsizes": self._popsizes[: self._run_count], "_endings": self._endings[: self._ending_count]}
@@ -395,7 +395,7 @@ def adapts_rates(method: Method) -> bool:
     return any(transform.reduces_rates for transform in method.transforms)
 
 
-def axis_ratio(axes: NDArray[np.floating[Any]]) -> Array:
+def axis_ratio(axes: Array) -> Array:
     """Longest over shortest (...,) of principal axes (..., k) that are sorted so; its square is the condition number of
     the covariance.
     """

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import Family
 from sublevel.evaluation.failures import annotate_exception
+from sublevel.run.arguments import Box, DrawPoint, StartingPoint
 from sublevel.run.search_space import Space, bounded_space
 from sublevel.validation import (
     as_bounds,
@@ -28,11 +29,11 @@ from sublevel.validation import (
 class Start:
     """The distribution a run begins with, in the space that is searched."""
 
-    family: type[Any]
+    family: type[Family]
     x0: Array  # (d,)
-    another: Callable[[np.random.Generator], Any] | None  # a further starting point, if the user gave a way to make one
-    sigma0: Any
-    cov0: Any
+    another: DrawPoint | None  # draws a further starting point, if the user gave such a function
+    sigma0: ArrayLike | None
+    cov0: ArrayLike | None
     space: Space | None
     names: tuple[str, ...] | None = None  # d of them, if the user gave some
 
@@ -102,7 +103,7 @@ def covariance_of(theta: Family, space: Space | None) -> Array:
     return full
 
 
-def drawn(x0: Callable[[np.random.Generator], Any], rng: np.random.Generator) -> Array:
+def drawn(x0: DrawPoint, rng: np.random.Generator) -> Array:
     """The starting point (d,) that a function makes. What it raises says who called it, and with what."""
     try:
         point = x0(rng)
@@ -129,13 +130,13 @@ def check_inside(x0: Array, lower: Array, upper: Array, names: tuple[str, ...] |
 
 
 def checked_beginning(
-    family: type[Any],
-    x0: Any,
-    sigma0: Any,
-    cov0: Any,
-    bounds: Any,
-    log_scaled: Any,
-    names: Any,
+    family: type[Family],
+    x0: StartingPoint,
+    sigma0: ArrayLike | None,
+    cov0: ArrayLike | None,
+    bounds: Box | None,
+    log_scaled: ArrayLike,
+    names: Sequence[str] | None,
     rng: np.random.Generator,
 ) -> Start:
     """The start, with everything the user gave checked."""

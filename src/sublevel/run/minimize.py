@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,7 +63,7 @@ def minimize(
     x0: StartingPoint,
     sigma0: ArrayLike | None,
     *,
-    args: Any = (),
+    args: object = (),
     method: str | Method = "cma",
     popsize: int | None = None,
     cov0: ArrayLike | None = None,
@@ -179,9 +179,21 @@ def minimize(
     True
     """
     validate_callable("fun", fun)
-    shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled, "names": names}
-    shape |= {"tolfun": tolfun, "tolx": tolx, "noise_floor": noise_floor}
-    optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
+    optimizer = Optimizer(
+        x0,
+        sigma0,
+        method=method,
+        popsize=popsize,
+        cov0=cov0,
+        bounds=bounds,
+        log_scaled=log_scaled,
+        restarts=restarts,
+        rng=rng,
+        tolfun=tolfun,
+        tolx=tolx,
+        noise_floor=noise_floor,
+        names=names,
+    )
     validate_memory(optimizer.popsize, optimizer.theta.dimension)
     wants_curvature = _checked_curvature(curvature, optimizer)
     limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime)
@@ -207,7 +219,7 @@ def minimize(
         return result
 
 
-def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
+def _checked_curvature(curvature: object, optimizer: Optimizer) -> bool:
     wanted = as_flag("curvature", curvature)
     if wanted and not optimizer.theta.continuous:
         raise ValueError("binary methods have no curvature, got curvature=True.")
@@ -218,7 +230,7 @@ def _checked_curvature(curvature: Any, optimizer: Optimizer) -> bool:
     return wanted
 
 
-def _checked_start(evaluate_x0: Any, optimizer: Optimizer, limits: Limits, batch: int | None) -> Array | None:
+def _checked_start(evaluate_x0: object, optimizer: Optimizer, limits: Limits, batch: int | None) -> Array | None:
     """The start (d,), if it is to be evaluated with the first generation; there is no room for it if `fun` takes a
     `batch` of points.
     """
@@ -250,7 +262,9 @@ class Limits:
     deadline: float = np.inf  # when they are over, by the monotonic clock
 
     @classmethod
-    def checked(cls, optimizer: Optimizer, maxfevals: Any, maxiter: Any, ftarget: Any, maxtime: Any = None) -> Limits:
+    def checked(
+        cls, optimizer: Optimizer, maxfevals: object, maxiter: object, ftarget: object, maxtime: object = None
+    ) -> Limits:
         """The limits, with room for one generation at least. The time begins now."""
         seconds = np.inf if maxtime is None else as_seconds("maxtime", maxtime)
         default = max(EVALUATIONS_PER_DIMENSION * optimizer.theta.dimension, GENERATIONS * optimizer.popsize)
@@ -305,7 +319,7 @@ class Search:
     recorder: Recorder | None = None
     x0: Array | None = None  # (d,), the start, if it is evaluated with the first generation
 
-    def stored(self, store: Any, given: RunRequest) -> Search:
+    def stored(self, store: FileName | Target, given: RunRequest) -> Search:
         """The search with a recorder into a new file."""
         try:
             from sublevel.store.recorder import configuration_row, record_new

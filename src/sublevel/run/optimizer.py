@@ -6,10 +6,9 @@ import copy
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.constants import longest_run
@@ -17,6 +16,7 @@ from sublevel.engine.families import Family, Sample
 from sublevel.engine.method import Info, Method, State
 from sublevel.engine.ordering import ranking
 from sublevel.evaluation.values import as_values, plain_array
+from sublevel.run.arguments import Box, RestartRule, Seed, StartingPoint
 from sublevel.run.initial import checked_beginning
 from sublevel.run.restarts import FinishedRuns, Once, Run
 from sublevel.run.search_space import Space
@@ -66,16 +66,16 @@ class Optimizer:
     @explain_keywords
     def __init__(
         self,
-        x0: Any,
-        sigma0: Any,
+        x0: StartingPoint,
+        sigma0: ArrayLike | None,
         *,
         method: str | Method = "cma",
         popsize: int | None = None,
-        cov0: Any = None,
-        bounds: Any = None,
-        log_scaled: Any = False,
-        restarts: Any = None,
-        rng: Any = None,
+        cov0: ArrayLike | None = None,
+        bounds: Box | None = None,
+        log_scaled: ArrayLike = False,
+        restarts: RestartRule | None = None,
+        rng: Seed | None = None,
         tolfun: float | None = None,
         tolx: float | None = None,
         noise_floor: bool = True,
@@ -212,7 +212,7 @@ class Optimizer:
         self._asked = read_only(sample.x if space is None else space.points(sample.x))
         return self._asked
 
-    def tell(self, X: Any, values: Any) -> None:
+    def tell(self, X: ArrayLike, values: ArrayLike) -> None:
         """Values (popsize,) of the points that were asked, in any order; `X` assigns them. After an error the call can
         be repeated.
         """
@@ -356,7 +356,7 @@ class Optimizer:
         return copy.deepcopy(self)
 
 
-def _positions(X: Any, asked: Array) -> NDArray[np.intp] | slice:
+def _positions(X: ArrayLike, asked: Array) -> NDArray[np.intp] | slice:
     """For each asked point the row of X it is told in; the rows of X must be the asked ones, in any order."""
     told = plain_array("X", X)
     if told.shape != asked.shape:

@@ -8,15 +8,18 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Never, TextIO, TypeVar
 
 import numpy as np
 
 from sublevel.run.history import axis_ratio
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
     from sublevel.run.optimizer import Optimizer
 
+T = TypeVar("T")
 LOGGER = logging.getLogger(__name__)
 EVERY = 0.1
 """Seconds between two updates of a line on a terminal."""
@@ -35,7 +38,7 @@ class Progress:
         self.maxfevals, self.clock = maxfevals, clock
         self.stream = stream or sys.stderr or io.StringIO()  # stderr may be closed
         self.is_over = False  # the stream took no more
-        self.bar: Any = None
+        self.bar: tqdm[Never] | None = None
         self.is_live = bool(self._try(self.stream.isatty)) or _is_notebook()
         if self.is_live:
             self.bar = self._try(lambda: _bar(maxfevals, self.stream))
@@ -57,7 +60,7 @@ class Progress:
             text = state_line(done)
             self._try(lambda: self._finish(text, done.nfev))
 
-    def _try(self, write: Callable[[], Any]) -> Any:
+    def _try(self, write: Callable[[], T]) -> T | None:
         """Do something with the stream. It may be closed, broken or somebody's own: if it raises, nothing is shown any
         more.
         """
@@ -111,7 +114,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
 
 
-def _bar(maxfevals: float | None, stream: TextIO) -> Any:
+def _bar(maxfevals: float | None, stream: TextIO) -> tqdm[Never] | None:
     """A tqdm bar, if tqdm is installed; it knows about widths and about other bars."""
     try:
         from tqdm import tqdm

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 from scipy.optimize import OptimizeResult
@@ -23,10 +23,13 @@ from sublevel.run.optimizer import Optimizer
 from sublevel.summaries import Summary, listed, short_array
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from matplotlib.figure import Figure
+
     from sublevel.hessian.result import Curvature
 
-PLAIN: Any = dict
-"""What a result is at run time; type stubs of SciPy know it as a Mapping only."""
+PLAIN = dict[str, object]
+R = TypeVar("R", bound="Result")
 LARGEST_DIAGNOSED = 500
 """Variables up to which `repr` reads the diagnosis, which may take an SVD."""
 JSON_ENTRIES = ("x", "fun", "success", "status", "message", "reasons", "nfev", "nit", "restarts", "mean", "std")
@@ -41,11 +44,11 @@ SHOWN = frozenset(
 class Deferred:
     """An entry of a result that is computed when it is first read, from values that do not change."""
 
-    compute: Callable[..., Any]  # a function of a module, so that it can be pickled
-    arguments: tuple[Any, ...]
+    compute: Callable[..., object]  # a function of a module, so that it can be pickled
+    arguments: tuple[object, ...]
     size: tuple[int, ...]  # of the array it makes, or () if it is none
 
-    def __call__(self) -> Any:
+    def __call__(self) -> object:
         """The value."""
         return self.compute(*self.arguments)
 
@@ -115,7 +118,7 @@ class Result(OptimizeResult):
     curvature: Curvature | None
     hess_inv: Array | None
 
-    def plot(self, file: str | Path | None = None) -> Any:
+    def plot(self, file: str | Path | None = None) -> Figure:
         """Draw the four panels of `sublevel.plots.convergence`, into `file` if there is one. Returns the matplotlib
         Figure.
         """
@@ -123,25 +126,25 @@ class Result(OptimizeResult):
 
         return plots.convergence(self, file)
 
-    def entries(self) -> dict[str, Any]:
+    def entries(self) -> dict[str, object]:
         """All entries as they are: those that were not read yet as `Deferred`."""
-        return dict(PLAIN.items(self))
+        return dict(PLAIN.items(_plain(self)))
 
     def __getitem__(self, name: str, /) -> Any:
         """The entry of that name, computed if it was not read before."""
-        found = PLAIN.__getitem__(self, name)
+        found = PLAIN.__getitem__(_plain(self), name)
         if isinstance(found, Deferred):
             found = found()
-            PLAIN.__setitem__(self, name, found)
+            PLAIN.__setitem__(_plain(self), name, found)
         return found
 
     def __iter__(self) -> Iterator[str]:
         """Names of the entries. Defined here so that ``dict(result)`` reads entries one by one and finds no
         `Deferred`.
         """
-        return iter(PLAIN.keys(self))
+        return iter(PLAIN.keys(_plain(self)))
 
-    def get(self, name: str, default: Any = None, /) -> Any:
+    def get(self, name: str, default: object = None, /) -> Any:
         """The entry of that name, or the default if there is none."""
         try:
             return self[name]
@@ -156,35 +159,35 @@ class Result(OptimizeResult):
         """Names and values of all entries."""
         return ItemsView(self)
 
-    def pop(self, name: str, /, *default: Any) -> Any:
+    def pop(self, name: str, /, *default: object) -> Any:
         """Remove the entry of that name and return it, or the default if there is none."""
         if name in self:
             self[name]  # computes it
-        return PLAIN.pop(self, name, *default)
+        return PLAIN.pop(_plain(self), name, *default)
 
-    def popitem(self) -> tuple[str, Any]:
+    def popitem(self) -> tuple[str, object]:
         """Remove the last entry and return its name and value."""
         name = list(self)[-1]
         return name, self.pop(name)
 
-    def setdefault(self, name: str, default: Any = None, /) -> Any:
+    def setdefault(self, name: str, default: object = None, /) -> Any:
         """The entry of that name, which becomes the default if there is none."""
-        PLAIN.setdefault(self, name, default)
+        PLAIN.setdefault(_plain(self), name, default)
         return self[name]
 
     def copy(self) -> Self:
         """A result with the same entries."""
         return restored_result(type(self), self.entries())
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: dict[str, object]) -> dict[str, object]:
         """A dict with the entries of both."""
         return dict(self) | other
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other: dict[str, object]) -> dict[str, object]:
         """A dict with the entries of both."""
         return other | dict(self)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickled with what was not read yet still deferred."""
         return restored_result, (type(self), self.entries())
 
@@ -260,22 +263,27 @@ class Result(OptimizeResult):
         return [*super().__dir__(), "plot", "to_json"]
 
 
-def restored_result(kind: type[Any], entries: dict[str, Any]) -> Any:
+def _plain(result: Result) -> PLAIN:
+    """A result as the dict that it is at run time; the type stubs of SciPy know it as a Mapping only."""
+    return cast(PLAIN, result)
+
+
+def restored_result(kind: type[R], entries: Mapping[str, object]) -> R:
     """A result from its entries."""
     result = kind()
     result.update(entries)
     return result
 
 
-def finite(value: Any) -> Any:
+def finite(value: object) -> object:
     """The value as JSON can have it: lists for arrays, and None for numbers that are not finite."""
     if isinstance(value, np.ndarray | np.generic):
-        return finite(cast(Any, value).tolist())
+        return finite(cast(Array, value).tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: finite(part) for key, part in cast(dict[str, Any], value).items()}
-    return [finite(part) for part in cast(list[Any], value)] if isinstance(value, list | tuple) else value
+        return {key: finite(part) for key, part in cast(dict[str, object], value).items()}
+    return [finite(part) for part in cast(list[object], value)] if isinstance(value, list | tuple) else value
 
 
 def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, float], failures: Failures) -> Result:
@@ -319,7 +327,7 @@ def deferred_diagnosis(x: Array, history: History, failures: Failures) -> Deferr
 
 def _lock(theta: Family) -> None:
     """Make the arrays of a distribution read-only: the search goes on from them."""
-    for field in fields(cast(Any, theta)):
+    for field in fields(cast("DataclassInstance", theta)):
         part = getattr(theta, field.name)
         if isinstance(part, np.ndarray):
             read_only(cast(Array, part))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import numpy as np
 
@@ -308,7 +308,7 @@ class Standing:
         was_informed = self.was_informed or (signal >= INFORMATIVE and self.is_narrow(theta))
         standstill, standing_for = self.standstill, self.standing_for
         if info.outcome or standstill >= 0:
-            standstill = _standstill(info.outcome, points) if info.outcome else -1
+            standstill = _standstill(Outcome(info.outcome), points) if info.outcome else -1
             standing_for = standing_for + 1 if standstill == self.standstill else 1
         spread = values.item(order.item(-1)) - best if best > -np.inf else np.inf
         return Standing(
@@ -372,7 +372,7 @@ def converged(mean: Array, deviations: Array, initial_deviations: Array, tolx: f
     return Reason(("too_narrow" if width >= 1 else "no_effect") if wide.any() else "tolx", width)
 
 
-def _standstill(outcome: Any, points: Array) -> int:
+def _standstill(outcome: Outcome, points: Array) -> int:
     """Status of the reason why a sample (n, k) led to no step. Equal values say nothing of f where all points are equal
     too.
     """

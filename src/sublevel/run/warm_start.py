@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sublevel.engine.arrays import Array
 from sublevel.evaluation.values import as_values
@@ -24,12 +25,12 @@ class Beginning(NamedTuple):
 
 
 def warm_start(
-    points: Any,
-    values: Any,
+    points: ArrayLike,
+    values: ArrayLike,
     *,
     gamma: float = 0.1,
     alpha: float = 0.1,
-    log_scaled: Any = False,
+    log_scaled: ArrayLike = False,
     correlations: bool = True,
 ) -> Beginning:
     """The distribution of the best `gamma` of points (n, d) by their values (n,), widened by `alpha` of the range of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from sublevel.engine.arrays import (
     ONE,
     ZERO,
     Array,
+    Mask,
     Noise,
     PerTrial,
     all_finite,
@@ -31,7 +32,7 @@ from sublevel.engine.families.protocol import (
 )
 from sublevel.engine.families.roots import exponential_root, thick_root, thin_root
 from sublevel.engine.linalg import add_to_diagonal, cholesky, image, product, solve
-from sublevel.engine.tangent import Tangent, is_thin
+from sublevel.engine.tangent import Cloud, Tangent, is_thin
 
 CHECK_EVERY = 16
 """Steps of a single run between two range checks of all rows of its root; no row can leave the range of floats in fewer
@@ -251,8 +252,13 @@ class FullGaussian:
 
         The root becomes A·M^{1/2} exactly: through k×k matrices for few vectors, else by Cholesky.
         """
-        move_root = exponential_root if tangent.exponential else thin_root if tangent.cloud.is_thin else thick_root
-        root, growth, definite, transport = move_root(self.root, tangent.cloud, tangent.rate)
+        cloud, rate = tangent.cloud, tangent.rate
+        if tangent.exponential:
+            root, growth, definite, transport = exponential_root(self.root, cloud, rate)
+        elif cloud.is_thin and isinstance(cloud, Cloud):
+            root, growth, definite, transport = thin_root(self.root, cloud, rate)
+        else:
+            root, growth, definite, transport = thick_root(self.root, cloud, rate)
         mean = expand_trailing(self.scale, 1) * (
             image(self.root, tangent.mean) if tangent.mean_image is None else tangent.mean_image
         )
@@ -282,7 +288,7 @@ def balance(root: Array, scale: PerTrial) -> tuple[Array, PerTrial]:
     return root / shift[..., None, None], scale * shift
 
 
-def rows_in_range(root: Array, scale: PerTrial) -> Any:
+def rows_in_range(root: Array, scale: PerTrial) -> Mask:
     """Whether all standard deviations and all squared rows of the root are well within the range of floats (...)."""
     squares = np.vecdot(root, root)
     low, high = np.minimum.reduce(squares, axis=-1), np.maximum.reduce(squares, axis=-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log, pi, sqrt
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,11 +72,11 @@ class Move:
     frame.
     """
 
-    theta: Any
+    theta: Family
     usable: Mask
     transport: Transport
     stretch: PerTrial = (
-        ONE  # (...,), growth of the units of images: the image of a transported vector is the old image divided by it
+        ONE  # (...,), growth of the unit of images: a transported vector has its old image divided by it
     )
 
 
@@ -86,9 +86,7 @@ class Family(Protocol):
     These members are used by the search; `paper.theory.manifold.Manifold` lists those used by theory and tests only.
     """
 
-    continuous: ClassVar[
-        bool
-    ]  # whether points are real vectors; if not, there are no bounds, no sigma0 and no curvature
+    continuous: ClassVar[bool]  # whether points are real vectors; if not, bounds, sigma0 and curvature do not apply
     coordinate_axes: ClassVar[bool]  # whether the principal axes are always the coordinate axes
 
     @classmethod
@@ -104,9 +102,7 @@ class Family(Protocol):
     @property
     def deviations(self) -> Array: ...  # (..., d)
     def deviation(self, index: int) -> float: ...  # of a single run's coordinate
-    def principal_axes(
-        self, units: Array | None = None
-    ) -> Array: ...  # (..., d), standard deviations, the longest first
+    def principal_axes(self, units: Array | None = None) -> Array: ...  # (..., d), deviations, the longest first
     def shortest_axis(self) -> Axis | None: ...  # of a single run; None if `coordinate_axes`
     @property
     def log_size(self) -> float: ...  # ln of the geometric mean of a single run's principal axes
@@ -126,9 +122,7 @@ class Family(Protocol):
     def covariance_change_size(self) -> int: ...
     def covariance_change(self, tangent: Tangent) -> Array: ...  # (..., change_size), orthonormal in the Fisher metric
     def move(self, tangent: Tangent) -> Move: ...
-    def rescale(
-        self, factors: Array
-    ) -> Self: ...  # coordinates of a single run multiplied by factors (d,) about the mean
+    def rescale(self, factors: Array) -> Self: ...  # a single run, stretched by factors (d,) about the mean
 
 
 @value_class
@@ -140,7 +134,7 @@ class Axis:
     condition: float  # of the covariance: (longest/shortest)²
 
 
-def in_range(scale: PerTrial) -> Any:
+def in_range(scale: PerTrial) -> Mask:
     """Whether a standard deviation is within `SCALE_RANGE`."""
     low, high = SCALE_RANGE
     return low < scale < high if scale.ndim == 0 else (scale > low) & (scale < high)
@@ -209,6 +203,6 @@ class IndependentCoordinates:
         """None: these families do not use images."""
 
 
-def format_distribution(theta: Any) -> str:
+def format_distribution(theta: MeanAndDeviations) -> str:
     """Format a distribution in one line."""
     return f"{type(theta).__name__}(mean={short_array(theta.mean)}, std={short_array(theta.deviations)})"

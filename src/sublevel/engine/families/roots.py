@@ -7,7 +7,6 @@ M^{-1/2}v. For few vectors only k×k matrices are decomposed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from scipy.special import binom
@@ -26,6 +25,7 @@ from sublevel.engine.linalg import (
     product,
     solve_lower,
 )
+from sublevel.engine.tangent import Cloud, Dense
 
 LARGE_STEP = 1e6
 """Growth of a variance in one step above which the k×k formulas are less accurate than the d×d ones."""
@@ -44,7 +44,7 @@ RootStep = tuple[Array, PerTrial, Mask, Transport]
 """
 
 
-def thick_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
+def thick_root(root: Array, cloud: Cloud | Dense, rate: PerTrial) -> RootStep:
     """A·L with LLᵀ = M = I + rate·(moment − decay·I) (..., d, d), the growth of the scale, and where M is definite."""
     matrix = cloud.new_moment() if rate is ONE else expand_trailing(rate, 2) * cloud.moment
     add_to_diagonal(matrix, 1.0 - rate * cloud.decay)
@@ -52,9 +52,9 @@ def thick_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
     return product(root, factor), ONE, definite, lambda vector: solve_lower(factor, vector)
 
 
-def exponential_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
+def exponential_root(root: Array, cloud: Cloud | Dense, rate: PerTrial) -> RootStep:
     """A·exp(½·rate·moment), the growth exp(−½·rate·decay) of the scale; such a step always stays in the family."""
-    if cloud.is_thin and all_trials(_is_small(cloud.eigen[0], rate)):
+    if isinstance(cloud, Cloud) and cloud.is_thin and all_trials(_is_small(cloud.eigen[0], rate)):
         return _thin_exponential_root(root, cloud, rate)
     values, vectors = eigh(cloud.moment)
     half, usable = _clip_exponents(expand_trailing(0.5 * rate, 1) * values)
@@ -68,7 +68,7 @@ def exponential_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
     return moved, growth, usable, transport
 
 
-def _thin_exponential_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
+def _thin_exponential_root(root: Array, cloud: Cloud, rate: PerTrial) -> RootStep:
     """The same for few vectors: exp(½VᵀDV) = I + ½VᵀDV + VᵀDRU·ψ(Λ/2)/4·UᵀRᵀDV, ψ(t) = (exp(t) − 1 − t)/t²."""
     values, vectors = cloud.eigen
     half = expand_trailing(0.5 * rate, 1) * values
@@ -87,7 +87,7 @@ def _thin_exponential_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
     return moved, growth, all_finite(half), transport
 
 
-def _is_small(values: Array, rate: PerTrial) -> Any:
+def _is_small(values: Array, rate: PerTrial) -> Mask:
     """Whether all exponents ½·rate·values (..., k) are small enough for the k×k formula not to cancel (...)."""
     return np.logical_and.reduce(np.abs(expand_trailing(rate, 1) * values) < 4.0, axis=-1)
 
@@ -104,7 +104,7 @@ def _remainder(t: Array) -> Array:
     return np.where(small, 0.125, (np.expm1(t) - t) / np.square(2.0 * np.where(small, 1.0, t)))
 
 
-def thin_root(root: Array, cloud: Any, rate: PerTrial) -> RootStep:
+def thin_root(root: Array, cloud: Cloud, rate: PerTrial) -> RootStep:
     """A(I + VᵀSV) with (I + VᵀSV)² = I + VᵀDV, D = diag(w)·rate/α, with the scale √α separate, and where the result is
     definite.
     """
@@ -147,7 +147,7 @@ def _middle_of_small_step(weights: Array, step: Array) -> Middle:
     return middle, np.ones(weights.shape[:-1], dtype=np.bool_)[()], lambda u: image(inverse, u)
 
 
-def _middle_of_step(cloud: Any, weights: Array, values: Array) -> Middle:
+def _middle_of_step(cloud: Cloud, weights: Array, values: Array) -> Middle:
     """By the eigenvalues Λ of RᵀDR = UΛUᵀ with RRᵀ = VVᵀ: S = ½(D − DBBᵀD), B = R·U·(1 + s)⁻¹, s = √(1 + Λ).
 
     No inverse of R is needed, so V may be rank deficient. T = −½D + DRU·(s + 2)/(2s(1 + s)²)·UᵀRᵀD.

@@ -7,7 +7,7 @@ from typing import Any
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families.protocol import Family
-from sublevel.engine.memory import NO_MEMORY
+from sublevel.engine.memory import NO_MEMORY, Memory
 from sublevel.engine.ordering.ranks import Ranking, ranking
 
 
@@ -16,11 +16,11 @@ class Ordering:
 
     __slots__ = ()
 
-    def init(self, theta: Family, sample_size: int) -> Any:
-        """The memory at the start of a run, a `Memory`."""
+    def init(self, theta: Family, sample_size: int) -> Memory:
+        """The memory at the start of a run."""
         return NO_MEMORY
 
-    def __call__(self, values: Array, constraints: Array | None, memory: Any, /) -> tuple[Ranking, Any]:
+    def __call__(self, values: Array, constraints: Array | None, memory: Any, /) -> tuple[Ranking, Memory]:
         """The ranking of points with values (..., n) and constraint values (..., n, m), and the new memory."""
         raise NotImplementedError
 
@@ -29,7 +29,7 @@ class Ordering:
 class ByValue(Ordering):
     """Rank by value, the lowest first and NaN last. Constraint values are ignored."""
 
-    def __call__(self, values: Array, constraints: Array | None, memory: Any, /) -> tuple[Ranking, Any]:
+    def __call__(self, values: Array, constraints: Array | None, memory: Memory, /) -> tuple[Ranking, Memory]:
         """The ranking of the values."""
         return ranking(values), memory
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from sublevel.engine.arrays import Array, value_class
 from sublevel.engine.constants import CmaConstants, cma_constants
 from sublevel.engine.families.protocol import Family, Sample
-from sublevel.engine.memory import NO_MEMORY
+from sublevel.engine.memory import NO_MEMORY, Memory
 from sublevel.engine.ordering.ranks import Ranking
 from sublevel.engine.tangent import Tangent, Weighting
 
@@ -50,14 +50,14 @@ class Transform:
     reduces_rates: ClassVar[bool] = False
     """Whether the transform reduces learning rates, so that slow progress does not end a run."""
 
-    def init(self, theta: Family, sample_size: int) -> Any:
-        """The memory at the start of a run, a `Memory`."""
+    def init(self, theta: Family, sample_size: int) -> Memory:
+        """The memory at the start of a run."""
         return NO_MEMORY
 
     def add_points(self, memory: Any, z: Array) -> Array:
         """The whitened points (..., n, d) of a sample, with some of them replaced."""
         return z
 
-    def __call__(self, tangent: Tangent, memory: Any, generation: Generation, /) -> tuple[Tangent, Any]:
+    def __call__(self, tangent: Tangent, memory: Any, generation: Generation, /) -> tuple[Tangent, Memory]:
         """The new tangent and the new memory."""
         raise NotImplementedError
