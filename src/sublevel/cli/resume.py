@@ -27,9 +27,9 @@ Options that are not given keep their stored values. Pass a larger budget to con
 def run_resume(given: argparse.Namespace) -> int:
     """Resume and print the result."""
     from sublevel.cli.execute import run_and_print
-    from sublevel.cli.run_status import open_reader
+    from sublevel.store.reader import open_run
 
-    with open_reader(given.file) as reading:
+    with open_run(given.file) as reading:
         d, names, started = reading.problem.x0.size, reading.settings.names, describe_objective(reading.settings)
     if given.function is None and given.command is None:  # the stored command line is never executed by itself
         command = f"sublevel resume {shlex.quote(str(given.file))} ..."
@@ -39,10 +39,10 @@ def run_resume(given: argparse.Namespace) -> int:
 
 
 def _resume(fun: Objective, given: argparse.Namespace, workers: Workers) -> Result:
-    from sublevel.cli.run_status import open_reader
+    from sublevel.store.reader import open_run
     from sublevel.store.resume import resume
 
-    with open_reader(given.file) as reading:
+    with open_run(given.file) as reading:
         before = reading.settings.command
     if before and before != objective_label(given):
         print(f"note: the run was started with {describe_objective(reading.settings)}", file=sys.stderr)

@@ -8,7 +8,6 @@ read into templates of known layout.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sqlite3
 import stat
@@ -17,11 +16,12 @@ import sys
 import zlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
-from sublevel.store.errors import StoreError, store_error
+from sublevel.store.errors import StoreError, format_errors, store_error
 from sublevel.store.lock import validate_locks_available
+from sublevel.store.serialize import as_dict, parse_json
 
 APPLICATION = int.from_bytes(b"subl")
 VERSION = 7
@@ -80,16 +80,16 @@ Change = tuple[str, Sequence[Row]]
 """A statement and its rows of parameters."""
 
 
-def with_checksum(*columns: Any) -> Row:
+def with_checksum(*columns: int | str | bytes | memoryview) -> Row:
     """Append the checksum to a row: the CRC-32 of all integers and of the lengths of the other columns, followed by
     their contents.
     """
     crc = zlib.crc32(
-        struct.pack(f"<{len(columns)}q", *[column if type(column) is int else len(column) for column in columns])
+        struct.pack(f"<{len(columns)}q", *[column if isinstance(column, int) else len(column) for column in columns])
     )
     for column in columns:
-        if type(column) is not int:
-            crc = zlib.crc32(column.encode() if type(column) is str else column, crc)
+        if not isinstance(column, int):
+            crc = zlib.crc32(column.encode() if isinstance(column, str) else column, crc)
     return (*columns, crc)
 
 
@@ -184,7 +184,7 @@ class File:
         if verdict != "ok":
             raise StoreError(f"{self.path} is damaged: {str(verdict)[:200]}")
 
-    def rows(self, table: str, condition: str = "", arguments: Sequence[Any] = ()) -> Iterator[Row]:
+    def rows(self, table: str, condition: str = "", arguments: Sequence[int | str] = ()) -> Iterator[Row]:
         """The rows of a table that meet a condition, without their checksums, which are verified."""
         types = COLUMNS[table]
         with self.translate_errors():
@@ -202,14 +202,15 @@ class File:
                     )
                 yield columns
 
-    def part(self, name: str) -> tuple[dict[str, Any], str, bytes]:
+    def part(self, name: str) -> tuple[dict[str, object], str, bytes]:
         """Facts, layout and bytes of a part."""
         with self.translate_errors():
             sizes = self._fetch_one(f"SELECT length(facts) + length(layout) FROM parts WHERE name = '{name}'")
         if sizes is None or not isinstance(sizes[0], int) or sizes[0] > LONGEST_FACTS:
             raise StoreError(f"{self.path} is damaged: its {name} is missing or too long.")
         for _, facts, layout, data in self.rows("parts", "WHERE name = ?", (name,)):
-            return parse_json(facts, self.path, name), layout, data
+            with format_errors(self.path):
+                return as_dict(parse_json(facts, refusal := f"its {name} cannot be read"), refusal), layout, data
         raise StoreError(f"{self.path} is damaged: its {name} is missing.")
 
     def count_generations(self) -> tuple[int, int]:
@@ -377,14 +378,3 @@ def _connect(path: Path, writing: bool) -> sqlite3.Connection:
     ):
         connection.execute(f"PRAGMA {setting}")
     return connection
-
-
-def parse_json(text: str, path: Path, name: str) -> dict[str, Any]:
-    """JSON text as a dict."""
-    try:
-        facts: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        facts = None
-    if not isinstance(facts, dict):
-        raise StoreError(f"{path} is damaged: its {name} cannot be read.")
-    return cast(dict[str, Any], facts)

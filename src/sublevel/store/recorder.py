@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
+from sublevel.engine.memory import Memory
 from sublevel.engine.method import State
 from sublevel.evaluation.failures import Failure
 from sublevel.run.history import History
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.state import RunState
 from sublevel.store.environment import environment
-from sublevel.store.errors import StoreError
+from sublevel.store.errors import FormatError, StoreError
 from sublevel.store.file import (
     LARGEST_BLOB,
     LONGEST_FACTS,
@@ -40,8 +41,8 @@ from sublevel.store.file import (
 )
 from sublevel.store.lock import Lock
 from sublevel.store.rng_state import KINDS, plain_state
-from sublevel.store.samples import ROUNDING, Sample, SampleForm, StoredPoints, Stretch, is_redrawn
-from sublevel.store.serialize import FormatError, packed, size_of
+from sublevel.store.samples import ROUNDING, Sample, SampleForm, StoredPoints, Stretch, is_redrawn, relative_difference
+from sublevel.store.serialize import pack, size_of
 from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings
 
 WRITING = 0.1
@@ -108,7 +109,7 @@ def without_memory(state: RunState) -> RunState:
     return replace(state, search=State(state.search.theta, ()))
 
 
-def memory_of(state: RunState) -> tuple[object, ...]:
+def memory_of(state: RunState) -> tuple[tuple[Memory, ...], Memory]:
     """The memories of its method."""
     return state.search.memory, state.search.ordering
 
@@ -125,7 +126,7 @@ def restart_rows(optimizer: Optimizer, since: int) -> list[Row]:
 
 def part(name: str, facts: Mapping[str, object], arrays: object = ()) -> Row:
     """A part of a file; StoreError if it is too long to be read again."""
-    text, (layout, data) = json.dumps(facts), packed(arrays)
+    text, (layout, data) = json.dumps(facts), pack(arrays)
     if (size := len(text) + len(layout)) > LONGEST_FACTS:
         raise StoreError(f"the {name} of this run cannot be stored: it takes {size} characters, of {LONGEST_FACTS}.")
     return name, text, layout, data
@@ -199,7 +200,7 @@ def largest_row(optimizer: Optimizer) -> int:
 
 def snapshot_rows(history: History, known: set[int]) -> list[Row]:
     """The snapshots of a history, but for those that are known by their evaluations."""
-    return [(s.nfev, s.run, *packed(s.theta)) for s in history.snapshots if s.nfev not in known]
+    return [(s.nfev, s.run, *pack(s.theta)) for s in history.snapshots if s.nfev not in known]
 
 
 @dataclass(frozen=True, slots=True)
@@ -615,8 +616,7 @@ def _check_same(path: Path, iteration: int, made: Array, stored: Array) -> None:
     """The points (k, d) that are made again are those that were evaluated, but for rounding on another machine."""
     if made.tobytes() == stored.tobytes():
         return
-    apart = np.max(np.abs(made - stored) / np.maximum(np.max(np.abs(stored), axis=0), np.finfo(np.float64).tiny))
-    if not apart <= ROUNDING:
+    if not relative_difference(made, stored, stored) <= ROUNDING:
         raise StoreError(
             f"{path}: generation {iteration} does not reproduce the stored points; `x0`, `restarts` or `method` differ "
             "from the original run, or this machine rounds differently."
