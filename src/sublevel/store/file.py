@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 import stat
 import struct
@@ -30,50 +31,41 @@ LONGEST_FACTS = 2**24
 LARGEST_BLOB = 10**9
 """Most bytes of a value in SQLite by default."""
 PAGE_SIZES = {2**18: 65536, 2**12: 16384, 0: 4096}
-"""Bytes of a page by the least bytes of a generation. Large pages are written faster, but waste space with small rows.
-"""
+"""Bytes of a page by the least bytes of a generation. Large pages are faster, but waste space with small rows."""
 LONGEST_LOG = 2**25
 """Bytes of the write-ahead log from which SQLite moves it into the file, which waits for the disk twice."""
 SIDE_FILES = ("-wal", "-shm", "-journal")
 """Suffixes of the files that SQLite keeps next to its own."""
 NUMBERS = 6
-"""Numbers of a generation: evaluations, best value so far and of the generation, largest standard deviation, median
-value, and time.
-"""
+"""Numbers of a generation: evaluations, best value so far, best value, largest deviation, median value, time."""
 BUSY = 5000
 """Milliseconds to wait for a reader."""
 
-SCHEMA = {
-    "parts": "CREATE TABLE parts (name TEXT PRIMARY KEY, facts TEXT NOT NULL, layout TEXT NOT NULL, data BLOB NOT "
-    "NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    "restarts": "CREATE TABLE restarts (number INTEGER PRIMARY KEY, spent INTEGER NOT NULL, reasons TEXT NOT NULL, "
-    "run TEXT NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    "snapshots": "CREATE TABLE snapshots (nfev INTEGER PRIMARY KEY, run INTEGER NOT NULL, layout TEXT NOT NULL, data "
-    "BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    "generations": "CREATE TABLE generations (iteration INTEGER PRIMARY KEY, run INTEGER NOT NULL, popsize INTEGER "
-    "NOT NULL, numbers BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    "evaluations": "CREATE TABLE evaluations (iteration INTEGER NOT NULL, place INTEGER NOT NULL, run INTEGER NOT "
-    "NULL, size INTEGER NOT NULL, points BLOB NOT NULL, vals BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT "
-    "NULL, PRIMARY KEY (iteration, place))",
-    "samples": "CREATE TABLE samples (iteration INTEGER PRIMARY KEY, place INTEGER NOT NULL, size INTEGER NOT NULL, "
-    "state TEXT NOT NULL, layout TEXT NOT NULL, data BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    "failures": "CREATE TABLE failures (iteration INTEGER NOT NULL, place INTEGER NOT NULL, size INTEGER NOT NULL, "
-    "kind TEXT NOT NULL, what TEXT NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (iteration, "
-    "place))",
+TABLES = {
+    "parts": "name TEXT, facts TEXT, layout TEXT, data BLOB",
+    "restarts": "number INTEGER, spent INTEGER, reasons TEXT, run TEXT",
+    "snapshots": "nfev INTEGER, run INTEGER, layout TEXT, data BLOB",
+    "generations": "iteration INTEGER, run INTEGER, popsize INTEGER, numbers BLOB",
+    "evaluations": "iteration INTEGER, place INTEGER, run INTEGER, size INTEGER, points BLOB, vals BLOB",
+    "samples": "iteration INTEGER, place INTEGER, size INTEGER, state TEXT, layout TEXT, data BLOB",
+    "failures": "iteration INTEGER, place INTEGER, size INTEGER, kind TEXT, what TEXT",
 }
-"""The tables. Arrays are bytes of little-endian float64; `origin` identifies the run, and `crc` is the checksum of all
-other columns.
+"""The tables. Arrays are bytes of little-endian float64. Every row also has the columns `origin`, which identifies the
+run, and `crc`, the checksum of all other columns. The key is the first column, or (iteration, place).
 """
-COLUMNS = {
-    "parts": (str, str, str, bytes),
-    "restarts": (int, int, str, str),
-    "snapshots": (int, int, str, bytes),
-    "generations": (int, int, int, bytes),
-    "evaluations": (int, int, int, int, bytes, bytes),
-    "samples": (int, int, int, str, str, bytes),
-    "failures": (int, int, int, str, str),
-}
+CLASSES = {"INTEGER": int, "TEXT": str, "BLOB": bytes}
+COLUMNS = {table: tuple(CLASSES[word] for word in re.findall("[A-Z]+", text)) for table, text in TABLES.items()}
 """Types of the columns except `origin` and `crc`; SQLite does not enforce them."""
+
+
+def _create_statement(table: str) -> str:
+    key, *others = [*TABLES[table].split(", "), "origin INTEGER", "crc INTEGER"]
+    if table in ("evaluations", "failures"):
+        return f"CREATE TABLE {table} ({' NOT NULL, '.join([key, *others])} NOT NULL, PRIMARY KEY (iteration, place))"
+    return f"CREATE TABLE {table} ({key} PRIMARY KEY, {' NOT NULL, '.join(others)} NOT NULL)"
+
+
+SCHEMA = {table: _create_statement(table) for table in TABLES}
 
 Row = tuple[Any, ...]
 Change = tuple[str, Sequence[Row]]
@@ -81,9 +73,7 @@ Change = tuple[str, Sequence[Row]]
 
 
 def with_checksum(*columns: int | str | bytes | memoryview) -> Row:
-    """Append the checksum to a row: the CRC-32 of all integers and of the lengths of the other columns, followed by
-    their contents.
-    """
+    """Append the CRC-32 of all integers and of the lengths of the other columns, followed by their contents."""
     crc = zlib.crc32(
         struct.pack(f"<{len(columns)}q", *[column if isinstance(column, int) else len(column) for column in columns])
     )
@@ -260,9 +250,7 @@ class File:
                 self._connection.execute("PRAGMA busy_timeout = 200")
                 self._connection.execute("PRAGMA synchronous = NORMAL")
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                self._connection.execute(
-                    "PRAGMA synchronous = OFF"
-                )  # everything is on the disk; only the header changes
+                self._connection.execute("PRAGMA synchronous = OFF")  # all data are on the disk
                 self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
 

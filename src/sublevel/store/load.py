@@ -109,9 +109,7 @@ def load(store: str | Path) -> StoredRun:
 
 
 def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, failures: Failures) -> Result:
-    """The result at the last checkpoint, with the best of the later evaluations. The state of the optimizer, from
-    `sketch_optimizer`, is set to that checkpoint.
-    """
+    """The result at the last checkpoint, with the best of later evaluations; sets the optimizer to that checkpoint."""
     history = restore_state(reading, optimizer, whole=False)
     reasons = ending(reading.file)
     history.end(optimizer, reasons)

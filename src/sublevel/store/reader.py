@@ -77,9 +77,7 @@ class Reading:
         return self.file.path
 
     def run_state(self, optimizer: Optimizer, memory: bool = True) -> RunState:
-        """The stored state of an optimizer with this configuration, which is decoded by the type and the shapes of its
-        first state.
-        """
+        """The stored state, decoded by the type and the shapes of the first state of an optimizer."""
         template = optimizer.run_state
         theta = template.search.theta
         best = replace(template.best, theta=theta if self.facts.get("has_theta_of_best") is True else None)
@@ -100,15 +98,6 @@ class Reading:
                 raise FormatError(INVALID_RESTARTS)
         return runs, endings
 
-    def rng_state(self, optimizer: Optimizer) -> dict[str, object]:
-        """The state of the generator."""
-        return state_like(optimizer.rng.bit_generator.state, self.facts.get("rng"))
-
-    def snapshot_pace(self) -> tuple[int, int]:
-        """Number of evaluations at the next snapshot, and between two snapshots."""
-        upcoming, stride = as_list(self.facts.get("pace"), 2, INVALID_CHECKPOINT)
-        return _count(upcoming), _count(stride)
-
     def generations(self, until: int | None = None) -> StoredGenerations:
         """All generations, or those up to number `until`."""
         count, last = self.file.count_generations()
@@ -126,9 +115,7 @@ class Reading:
         return StoredGenerations(Generations(table[:, :4].copy(), runs, popsizes), table[:, 4], table[:, 5], sizes)
 
     def last_generation(self) -> tuple[tuple[Array, int], int]:
-        """The numbers and the run of the last generation (0, NaN, … and 0 if there is none), and the number of values
-        after it.
-        """
+        """The numbers (0, NaN, … if there are none) and the run of the last generation; the number of later values."""
         count, last = self.file.count_generations()
         loose = self.file.evaluations_after(last)
         for _, run, _, numbers in self.file.rows("generations", "ORDER BY iteration DESC LIMIT 1"):
@@ -148,7 +135,8 @@ class Reading:
             snapshots.append(Snapshot(nfev, run, theta))
         if not 0 < len(snapshots) <= MOST_SNAPSHOTS:
             raise StoreError(f"{self.path} is damaged: its snapshots are missing.")
-        history = History.restored(optimizer.start, snapshots, self.snapshot_pace(), stored.generations, endings)
+        upcoming, stride = map(_count, as_list(self.facts.get("pace"), 2, INVALID_CHECKPOINT))
+        history = History.restored(optimizer.start, snapshots, (upcoming, stride), stored.generations, endings)
         history.theta_of_best = optimizer.theta_of_best
         history.adapts_rates = AdaptiveRates.__name__ in self.settings.parts
         return history
@@ -162,20 +150,16 @@ def open_run(path: Path) -> Generator[Reading]:
 
 
 def restore_state(reading: Reading, optimizer: Optimizer, whole: bool = True) -> History:
-    """Set an optimizer at its start to the stored state and return its history. Unless `whole`, the memories of the
-    method are left out, which only further generations need.
-    """
+    """Set an optimizer to the stored state, without the memories of its method unless `whole`; return the history."""
     state = reading.run_state(optimizer, memory=whole)
     runs, endings = reading.finished_runs()
     if len(runs) != state.restarts:
         raise FormatError(INVALID_CHECKPOINT)
-    rng_state = reading.rng_state(optimizer)
+    rng_state = state_like(optimizer.rng.bit_generator.state, reading.facts.get("rng"))
     stored = reading.generations(state.nit if whole else None)
     sizes, mine = stored.sizes, stored.generations.runs == state.restarts
     if state.nit > len(sizes) or int(np.sum(sizes[: state.nit])) != state.nfev:
-        raise StoreError(
-            f"{reading.path} is damaged: the numbers of evaluations of its generations contradict its checkpoint."
-        )
+        raise StoreError(f"{reading.path} is damaged: its generations and its checkpoint contradict each other.")
     optimizer.resume_from(state, runs, endings, stored.generations.table[mine, 2], stored.medians[mine])
     optimizer.rng.bit_generator.state = rng_state
     return reading.history(optimizer, stored, endings)
@@ -239,9 +223,7 @@ def ending(file: File) -> dict[str, float]:
 
 
 def fingerprint(path: Path) -> str:
-    """SHA-256 of the outcome of a run: state, generator, generations, snapshots and evaluations, but not times,
-    settings and the division into rows.
-    """
+    """SHA-256 of the outcome of a run. Times, settings and the division into rows do not count."""
     digest, keys, points, values = sha256(), sha256(), sha256(), sha256()
     with closing(File(path)) as file:
         for name in ("checkpoint", "memory"):
@@ -268,9 +250,7 @@ def fingerprint(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Evaluations:
-    """All evaluations in a file when it was read, in the order of the search. If there are many, the points stay in the
-    file.
-    """
+    """All evaluations in the order of the search. If there are many, their points stay in the file."""
 
     path: Path
     form: SampleForm

@@ -47,9 +47,7 @@ class SampleArrays:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The points (n, d) of a generation, preceded by `place` others, and the distribution and generator state that they
-    were drawn with.
-    """
+    """The points of a generation with the distribution and the generator state that they were drawn with."""
 
     theta: Family
     state: Mapping[str, object]  # of the bit generator, before they were drawn
@@ -164,15 +162,11 @@ class StoredPoints:
         return self._points_of_sample[begin - self._place : end - self._place]
 
     def _draw(self, iteration: int, end: int) -> tuple[int, Array]:
-        """The index of the first point of a sample in its generation, and its points (n, d), at least up to the index
-        `end`.
-        """
+        """The points (n, d) of a sample, at least up to the index `end`, preceded by the index of the first one."""
         path, form = self._file.path, self._form
         for _, place, size, state, layout, data in self._file.rows("samples", "WHERE iteration = ?", (iteration,)):
             if not 2 <= size <= LARGEST_GENERATION // (8 * form.dimension) or place not in (0, 1):
-                raise StoreError(
-                    f"{path} is damaged: the sample of generation {iteration} has an impossible size of {size}."
-                )
+                raise StoreError(f"{path} is damaged: the sample of generation {iteration} has {size} points.")
             if place + size < end:
                 raise self._missing_points_error(iteration)
             first = np.empty(min(form.dimension, WITNESSES))
@@ -200,9 +194,7 @@ class StoredPoints:
         return generator
 
     def _check_rounding(self, iteration: int, points: Array, first: Array) -> None:
-        """Warn if the points (n, d) differ from the evaluated ones by rounding; raise StoreError if they differ by
-        more.
-        """
+        """Warn of points (n, d) that differ from the original ones by rounding; StoreError if they differ by more."""
         if not relative_difference(points[0, : first.size], first, points[:, : first.size]) <= ROUNDING:
             raise StoreError(
                 f"{self._file.path}: the points of generation {iteration} cannot be drawn again: NumPy "

@@ -15,6 +15,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import sublevel
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import FAMILIES, Bernoulli, Family, FullGaussian
 from sublevel.engine.method import Method
@@ -56,9 +57,7 @@ def as_path(store: object) -> Path:
         raise ValueError(f"`store` must be the name of a file, got {text!r}.")
     for end in SIDE_FILES:
         if text.endswith(end):
-            raise ValueError(
-                f"`store` must not end with {end}, which SQLite adds to the names of its own files, got {text!r}."
-            )
+            raise ValueError(f"`store` must not end with {end}, which names a file of SQLite, got {text!r}.")
     return Path(text)
 
 
@@ -117,9 +116,8 @@ class RunRequest:
         """All arguments that can be stored, except arrays."""
         family = optimizer.method.family.__name__
         if FAMILY_TYPES.get(family) is not optimizer.method.family:
-            raise StoreError(
-                f"runs with a user-defined family cannot be stored, got {describe(optimizer.method.family)}."
-            )
+            found = describe(optimizer.method.family)
+            raise StoreError(f"runs with a user-defined family cannot be stored, got {found}.")
         return Settings(
             method=self.method if isinstance(self.method, str) else None,
             parts=describe(optimizer.method),
@@ -138,7 +136,7 @@ class RunRequest:
             takes_args=bool(self.args),
             objective=describe(getattr(self.fun, "__qualname__", type(self.fun).__qualname__)),
             command={} if command is None else dict(command),
-            version=sublevel_version(),
+            version=sublevel.__version__,
             began=time.time(),
         )
 
@@ -153,13 +151,6 @@ class RunRequest:
             bounds=None if start.space is None else np.array(start.space.box),
             log_scaled=None if start.space is None else log_scaled.copy(),
         )
-
-
-def sublevel_version() -> str:
-    """The version of this package, imported late to avoid a cycle."""
-    import sublevel
-
-    return sublevel.__version__
 
 
 def strategy_facts(strategy: Restarts) -> str | list[str | int | float] | None:
@@ -235,10 +226,8 @@ def check_size(settings: Settings, problem: Problem, state_bytes: int) -> None:
         if 8 * free * free > state_bytes:
             raise FormatError(f"it has {free} free variables and a state of {state_bytes} bytes")
     if not settings.popsize >= 2 or 8 * settings.popsize * d > LARGEST_GENERATION:
-        raise FormatError(
-            f"a generation of {settings.popsize} points with {d} variables exceeds the limit of {LARGEST_GENERATION} "
-            "bytes"
-        )
+        size = f"{settings.popsize} points with {d} variables"
+        raise FormatError(f"a generation of {size} exceeds the limit of {LARGEST_GENERATION} bytes")
 
 
 def stored_strategy(facts: list[str | int | float] | None) -> Restarts:
@@ -270,15 +259,12 @@ class Overrides:
         if settings.method is not None and self.method is None:
             return as_method(settings.method)
         if self.method is None:
-            raise TypeError(
-                "`method` must be given again, because the run began with a Method and not with a name: "
-                f"{settings.parts}"
-            )
+            reason = "the run began with a Method and not with a name"
+            raise TypeError(f"`method` must be given again, because {reason}: {settings.parts}")
         method = as_method(self.method)
         if self.checked and describe(method) != settings.parts:
-            raise ValueError(
-                f"`method` must be the one that the run began with, {settings.parts}, got {describe(method)}."
-            )
+            expected = f"the one that the run began with, {settings.parts}"
+            raise ValueError(f"`method` must be {expected}, got {describe(method)}.")
         return method
 
     def as_restarts(self, settings: Settings) -> Restarts:
@@ -286,16 +272,12 @@ class Overrides:
         if self.restarts is None:
             if not isinstance(settings.restarts, str):
                 return stored_strategy(settings.restarts)
-            raise TypeError(
-                "`restarts` must be given again, because the run began with a user-defined strategy: "
-                f"{settings.restarts}"
-            )
+            reason = "the run began with a user-defined strategy"
+            raise TypeError(f"`restarts` must be given again, because {reason}: {settings.restarts}")
         strategy = as_restarts(self.restarts)
         if strategy_facts(strategy) != settings.restarts:
-            raise ValueError(
-                f"`restarts` must be the strategy that the run began with, {short_repr(settings.restarts)}, got "
-                f"{describe(strategy)}."
-            )
+            expected = f"the strategy that the run began with, {short_repr(settings.restarts)}"
+            raise ValueError(f"`restarts` must be {expected}, got {describe(strategy)}.")
         return strategy
 
     def as_tolerances(self, settings: Settings) -> Tolerances:
