@@ -527,7 +527,7 @@ def test_arrays_come_back_with_their_order_in_memory(rng):
         "c": np.float64(2.5),
         "d": 3,
     }
-    again = serialize.unpacked(tree, *serialize.packed(tree))
+    again = serialize.unpack(tree, *serialize.pack(tree))
     assert again["a"].flags.c_contiguous
     assert again["b"][0].flags.f_contiguous
     np.testing.assert_array_equal(again["b"][0], tree["b"][0])
@@ -1058,9 +1058,9 @@ def change_sample(file, change):
         *columns, layout, data, origin, _ = connection.execute(
             "SELECT * FROM samples ORDER BY iteration DESC"
         ).fetchone()
-        arrays = serialize.unpacked({"theta": theta, "first": np.empty(3), "checksum": np.int64(0)}, layout, data)
+        arrays = serialize.unpack({"theta": theta, "first": np.empty(3), "checksum": np.int64(0)}, layout, data)
         change(columns, arrays)
-        row = with_checksum(*columns, *serialize.packed(arrays), origin)
+        row = with_checksum(*columns, *serialize.pack(arrays), origin)
         connection.execute("INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     connection.close()
 

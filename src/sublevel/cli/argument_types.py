@@ -16,22 +16,18 @@ def budget(text: str) -> float:
 
 def workers(text: str) -> int:
     """A whole number ≥ 1, or -1 for all cores."""
-    if text != "-1" and (not text.isdecimal() or int(text) < 1):
-        raise _expected("a whole number of at least 1, or -1 for one per core", text)
-    return int(text)
-
-
-def count(text: str) -> int:
-    """A whole number ≥ 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise _expected("a whole number of at least 1", text)
-    return int(text)
+    return -1 if text == "-1" else count(text, alternative=", or -1 for one per core")
 
 
 def seed(text: str) -> int:
     """A whole number ≥ 0."""
-    if not text.isdecimal():
-        raise _expected("a whole number of at least 0", text)
+    return count(text, least=0)
+
+
+def count(text: str, least: int = 1, alternative: str = "") -> int:
+    """A whole number of at least `least`."""
+    if not text.isdecimal() or int(text) < least:
+        raise _expected(f"a whole number of at least {least}{alternative}", text)
     return int(text)
 
 
@@ -46,16 +42,13 @@ def numbers(text: str) -> list[float]:
 def bounds(text: str) -> list[tuple[float | None, float | None]]:
     """Bounds from "-1:2,0:none"."""
     try:
-        ends = [[_bound(end) for end in pair.split(":")] for pair in text.split(",")]
+        pairs = [pair.split(":") for pair in text.lower().split(",")]
+        ends = [[None if end in ("", "none") else float(end) for end in pair] for pair in pairs]
     except ValueError:
         ends = []
     if not ends or any(len(pair) != 2 for pair in ends):
         raise _expected('low:high for each variable, such as "-1:2,0:none"', text)
     return [(low, high) for low, high in ends]
-
-
-def _bound(text: str) -> float | None:
-    return None if text.lower() in ("", "none") else float(text)
 
 
 def indices(text: str) -> list[int] | None:

@@ -69,7 +69,8 @@ def _words(command: Command) -> list[str]:
 
 def zsh_script(commands: Sequence[Command]) -> str:
     """A function of zsh's completion system."""
-    names = "\n".join(f"        {_zsh(command.name + ':' + _colons(command.summary))}" for command in commands)
+    summaries = {command.name: command.summary.replace(":", r"\:") for command in commands}
+    names = "\n".join(f"        {_zsh(f'{name}:{summary}')}" for name, summary in summaries.items())
     cases = "\n".join(
         f"        {command.name}) _arguments {' '.join(_zsh_arguments(command))} ;;" for command in commands
     )
@@ -109,10 +110,6 @@ def _zsh_arguments(command: Command) -> Iterable[str]:
 
 def _zsh_values(argument: Argument) -> str:
     return f"({' '.join(argument.choices)})" if argument.choices else "_files"
-
-
-def _colons(text: str) -> str:
-    return text.replace(":", r"\:")
 
 
 def _zsh(text: str) -> str:

@@ -14,7 +14,6 @@ from sublevel.cli.run_options import FUNCTION, RUN_ARGUMENTS, Options, run_optio
 if TYPE_CHECKING:
     from sublevel.cli.execute import Workers
     from sublevel.run.result import Result
-    from sublevel.store.settings import Target
 
 EXAMPLES = """examples:
   sublevel minimize mymodule.py:cost --x0 0,0,0 --sigma0 0.5
@@ -59,6 +58,7 @@ def run_minimize(given: argparse.Namespace) -> int:
 
 def _minimize(fun: Objective, given: argparse.Namespace, workers: Workers) -> Result:
     from sublevel.run.minimize import minimize
+    from sublevel.store.settings import Target
 
     d = len(given.x0)
     settings: Options = {
@@ -69,18 +69,10 @@ def _minimize(fun: Objective, given: argparse.Namespace, workers: Workers) -> Re
         "restarts": given.restarts,
         "log_scaled": _log_scaled(given.log_scaled, d),
         "rng": given.seed,
-        "store": _store_target(given),
+        "store": None if given.store is None else Target(given.store, objective_label(given)),
     }
     sigma0 = None if given.method == "pbil" else given.sigma0[0] if len(given.sigma0) == 1 else given.sigma0
     return minimize(fun, given.x0, sigma0, workers=workers, **settings, **run_options(fun, given))
-
-
-def _store_target(given: argparse.Namespace) -> Target | None:
-    if given.store is None:
-        return None
-    from sublevel.store.settings import Target
-
-    return Target(given.store, objective_label(given))
 
 
 def _log_scaled(chosen: list[int] | None, d: int) -> list[bool]:

@@ -105,7 +105,8 @@ def _import_module(name: str, path: Path | None) -> ModuleType:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
             top = name.partition(".")[0]
-            if path is not None or error.name != top or not _is_in_working_directory(top):
+            is_here = Path(f"{top}.py").is_file() or Path(top).is_dir()
+            if path is not None or error.name != top or not is_here:
                 raise
             sys.path.append(str(Path.cwd()))
             importlib.invalidate_caches()
@@ -115,11 +116,6 @@ def _import_module(name: str, path: Path | None) -> ModuleType:
         raise CommandError(f"cannot import {name}: {error}.{hint}") from error
     except Exception as error:
         raise CommandError(f"importing {name} failed: {type(error).__name__}: {error}") from error
-
-
-def _is_in_working_directory(top: str) -> bool:
-    """Whether the working directory has a module or package of this name."""
-    return Path(f"{top}.py").is_file() or Path(top).is_dir()
 
 
 def _get_function(module: ModuleType, name: str, called: str) -> Objective:

@@ -69,9 +69,10 @@ def report_page(run: StoredRun) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{name}</title><style>{HTML_STYLE}{PAGE_STYLE}</style>"
     )
+    state = termination.message(run.result.reasons) if run.result.reasons else "The run has not ended."
     body = [
         f"<h1>{name}</h1>",
-        f'<p class="lead">{escape(_state(run))}</p>',
+        f'<p class="lead">{escape(state)}</p>',
         *_facts(run),
         *_findings(run),
         *_pictures(run),
@@ -79,10 +80,6 @@ def report_page(run: StoredRun) -> str:
         *_restarts(run),
     ]
     return "\n".join(["<!doctype html>", f'<html lang="en"><head>{head}</head><body>', *body, "</body></html>\n"])
-
-
-def _state(run: StoredRun) -> str:
-    return termination.message(run.result.reasons) if run.result.reasons else "The run has not ended."
 
 
 def _facts(run: StoredRun) -> Iterable[str]:

@@ -6,7 +6,7 @@ import math
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from sublevel.engine.arrays import Array
@@ -47,7 +47,7 @@ def result_as_json(result: Result, seconds: float, raised: Exception | None) -> 
         "error_bars": None if result.curvature is None else _error_bars_as_json(result.curvature),
         "error": None if raised is None else "".join(traceback.format_exception_only(raised)).strip(),
     }
-    return replace_nonfinite(facts)
+    return {name: replace_nonfinite(value) for name, value in facts.items()}
 
 
 def _findings_as_json(findings: Iterable[Finding]) -> list[object]:
@@ -60,13 +60,13 @@ def _error_bars_as_json(found: Curvature) -> dict[str, object]:
     return {**lists, "level": 0.95, "nfev": found.nfev, "problems": _findings_as_json(found.problems)}
 
 
-def replace_nonfinite(value: Any) -> Any:
+def replace_nonfinite(value: object) -> object:
     """The value with None in place of NaN and inf, which JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: replace_nonfinite(part) for key, part in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    return [replace_nonfinite(part) for part in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
+        return {key: replace_nonfinite(part) for key, part in cast("dict[str, object]", value).items()}
+    return [replace_nonfinite(part) for part in cast("list[object]", value)] if isinstance(value, list) else value
 
 
 def user_deviations(result: Result) -> Array:

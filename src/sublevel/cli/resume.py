@@ -27,25 +27,24 @@ Options that are not given keep their stored values. Pass a larger budget to con
 def run_resume(given: argparse.Namespace) -> int:
     """Resume and print the result."""
     from sublevel.cli.execute import run_and_print
-    from sublevel.cli.run_status import open_reader
+    from sublevel.store.reader import open_run
 
-    with open_reader(given.file) as reading:
-        d, names, started = reading.problem.x0.size, reading.settings.names, describe_objective(reading.settings)
+    with open_run(given.file) as reading:
+        settings, d = reading.settings, reading.problem.x0.size
+    started = describe_objective(settings)
     if given.function is None and given.command is None:  # the stored command line is never executed by itself
         command = f"sublevel resume {shlex.quote(str(given.file))} ..."
         raise CommandError(f"give the function or program again: {command} The run was started with: {started}")
     given.file = given.file.absolute()
-    return run_and_print(objective(given, d, names), given, _resume)
+    fun = objective(given, d, settings.names)
+    if settings.command and settings.command != objective_label(given):
+        print(f"note: the run was started with {started}", file=sys.stderr)
+    return run_and_print(fun, given, _resume)
 
 
 def _resume(fun: Objective, given: argparse.Namespace, workers: Workers) -> Result:
-    from sublevel.cli.run_status import open_reader
     from sublevel.store.resume import resume
 
-    with open_reader(given.file) as reading:
-        before = reading.settings.command
-    if before and before != objective_label(given):
-        print(f"note: the run was started with {describe_objective(reading.settings)}", file=sys.stderr)
     return resume(given.file, fun, workers=workers, check=not given.no_check, **run_options(fun, given))
 
 

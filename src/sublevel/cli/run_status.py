@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Generator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +10,7 @@ import numpy as np
 from sublevel.run.progress import duration
 from sublevel.store.file import File
 from sublevel.store.lock import is_locked
-from sublevel.store.reader import Reading, ending
+from sublevel.store.reader import ending, open_run
 from sublevel.store.settings import Settings
 
 
@@ -36,20 +34,10 @@ def state_name(reasons: dict[str, float], is_running: bool) -> str:
     return "running" if is_running else next(iter(reasons), "killed")
 
 
-@contextlib.contextmanager
-def open_reader(path: Path) -> Generator[Reading]:
-    """A stored run, open for reading."""
-    file = File(path)
-    try:
-        yield Reading.of(file)
-    finally:
-        file.close()
-
-
 def read_status(path: Path) -> RunStatus:
     """Read the status of a run. This is cheap: no points are read."""
     is_running = is_run_active(path)
-    with open_reader(path) as reading:
+    with open_run(path) as reading:
         (numbers, run), loose = reading.last_generation()
         last = numbers[5] if reading.file.count_generations()[0] else reading.settings.began
         return RunStatus(

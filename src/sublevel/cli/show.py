@@ -32,7 +32,7 @@ def run_show(given: argparse.Namespace) -> int:
 
 def run_as_json(run: StoredRun, is_running: bool) -> dict[str, object]:
     """The result as `minimize --json` prints it, and the settings of the run."""
-    from sublevel.cli.result_output import replace_nonfinite, result_as_json
+    from sublevel.cli.result_output import result_as_json
     from sublevel.cli.run_status import read_status, state_name
     from sublevel.store.reader import fingerprint
 
@@ -48,7 +48,7 @@ def run_as_json(run: StoredRun, is_running: bool) -> dict[str, object]:
         "state": state_name(run.result.reasons, is_running),
         "sha256": fingerprint(run.path),
     }
-    return replace_nonfinite(facts)
+    return facts
 
 
 def run_as_lines(run: StoredRun, is_running: bool) -> Iterator[str]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Generator
-from typing import Any, TextIO
+from typing import TextIO
 
 
 class TolerantStream:
@@ -39,7 +39,7 @@ class TolerantStream:
             os.close(handle)
             self._stream.flush()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         """Other attributes of the stream."""
         return getattr(self._stream, name)
 

@@ -199,10 +199,6 @@ def send(message: Answer | dict[str, int]) -> None:
         raise SystemExit from None
 
 
-def _ignore(*_: object) -> None:
-    """Do nothing: the signal is written to the wakeup descriptor."""
-
-
 def _exit(*_: object) -> NoReturn:
     raise SystemExit
 
@@ -212,7 +208,7 @@ def serve() -> None:
     child_ended, wake = os.pipe()
     for end in (child_ended, wake):
         os.set_blocking(end, False)
-    signal.signal(signal.SIGCHLD, _ignore)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)  # it is written to the wakeup descriptor
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, _exit)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, cast
+from typing import TypedDict, cast
 
 import numpy as np
 
@@ -23,6 +23,13 @@ HOST = "host"
 """The entry that does not influence results."""
 LONGEST = 500
 """Most characters of an entry."""
+
+BuildConfig = TypedDict(
+    "BuildConfig",
+    {"Build Dependencies": dict[str, dict[str, str]], "SIMD Extensions": dict[str, list[str]]},
+    total=False,
+)
+"""What `numpy.show_config(mode="dicts")` returns."""
 
 
 @cache
@@ -63,11 +70,9 @@ def blas_threads() -> int:
         import threadpoolctl
     except ModuleNotFoundError:
         return _threads_from_environment()
-    pools = cast(list[dict[str, Any]], cast(Any, threadpoolctl).threadpool_info())
-    return max(
-        (int(pool["num_threads"]) for pool in pools if pool.get("user_api") == "blas"),
-        default=_threads_from_environment(),
-    )
+    pools = cast("list[dict[str, str | int]]", threadpoolctl.threadpool_info())  # pyright: ignore[reportUnknownMemberType]
+    numbers = [int(pool["num_threads"]) for pool in pools if pool.get("user_api") == "blas"]
+    return max(numbers, default=_threads_from_environment())
 
 
 def _threads_from_environment() -> int:
@@ -79,18 +84,18 @@ def _threads_from_environment() -> int:
     return cores
 
 
-def _read_config(show_config: Any) -> Any:
+def _read_config(show_config: Callable[..., object]) -> BuildConfig:
     """The build configuration of a library."""
-    return show_config(mode="dicts")
+    return cast(BuildConfig, show_config(mode="dicts"))
 
 
-def _blas(config: Any) -> str:
-    blas: dict[str, Any] = config.get("Build Dependencies", {}).get("blas", {})
+def _blas(config: BuildConfig) -> str:
+    blas = config.get("Build Dependencies", {}).get("blas", {})
     return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
 
 
-def _processor(config: Any) -> str:
-    """The processor and its instruction sets that NumPy uses; OpenBLAS chooses its kernels by the same."""
+def _processor(config: BuildConfig) -> str:
+    """The processor and the instruction sets that NumPy uses, by which OpenBLAS chooses its kernels as well."""
     found = config.get("SIMD Extensions", {}).get("found", [])
     chosen = os.environ.get("OPENBLAS_CORETYPE")
     return " ".join([platform.machine(), *map(str, found), *([f"OPENBLAS_CORETYPE={chosen}"] if chosen else [])])

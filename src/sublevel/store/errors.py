@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 
 class StoreError(RuntimeError):
-    """A file that cannot be used: damaged, forged, of another version, in use by another process, or not a stored
-    run.
-    """
+    """A file that cannot be used: damaged, forged, of another version, in use, or not a stored run."""
+
+
+class FormatError(ValueError):
+    """Stored data that do not have the expected form. The message continues a sentence about the file."""
+
+
+@contextmanager
+def format_errors(path: Path) -> Generator[None]:
+    """Raise a FormatError as a StoreError that names the file."""
+    try:
+        yield
+    except FormatError as error:
+        raise StoreError(f"{path} is damaged or forged: {error}.") from None
 
 
 FULL = "the disk is full: {path} could not be written. Free some space, then resume the run; earlier data are intact."

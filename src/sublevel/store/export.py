@@ -65,7 +65,7 @@ def write_csv(evaluations: Evaluations, file: Path, columns: Sequence[str]) -> N
                 stream.write(",".join(map(repr, row + point.tolist())) + "\r\n")
 
 
-def _keys(evaluations: Evaluations) -> tuple[NDArray[Any], ...]:
+def _keys(evaluations: Evaluations) -> tuple[NDArray[np.int64 | np.float64], ...]:
     """The columns before the variables (n,)."""
     return evaluations.run, evaluations.iteration, evaluations.place, evaluations.values
 
@@ -110,9 +110,7 @@ def _groups(evaluations: Evaluations) -> Iterator[tuple[slice, Array]]:
 
 
 def write_npz(evaluations: Evaluations, file: Path, names: Sequence[str]) -> None:
-    """Write arrays for `numpy.load`: run, iteration, index, value, the points x (n, d), and the names of the
-    variables.
-    """
+    """Write arrays for `numpy.load`: run, iteration, index, value, points x (n, d), and names of the variables."""
     with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
         for name, column in zip(("run", "iteration", "index", "value"), _keys(evaluations), strict=True):
             with archive.open(f"{name}.npy", "w") as stream:

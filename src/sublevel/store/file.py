@@ -8,8 +8,8 @@ read into templates of known layout.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import re
 import sqlite3
 import stat
 import struct
@@ -17,11 +17,12 @@ import sys
 import zlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
-from sublevel.store.errors import StoreError, store_error
+from sublevel.store.errors import StoreError, format_errors, store_error
 from sublevel.store.lock import validate_locks_available
+from sublevel.store.serialize import as_dict, parse_json
 
 APPLICATION = int.from_bytes(b"subl")
 VERSION = 7
@@ -30,66 +31,55 @@ LONGEST_FACTS = 2**24
 LARGEST_BLOB = 10**9
 """Most bytes of a value in SQLite by default."""
 PAGE_SIZES = {2**18: 65536, 2**12: 16384, 0: 4096}
-"""Bytes of a page by the least bytes of a generation. Large pages are written faster, but waste space with small rows.
-"""
+"""Bytes of a page by the least bytes of a generation. Large pages are faster, but waste space with small rows."""
 LONGEST_LOG = 2**25
 """Bytes of the write-ahead log from which SQLite moves it into the file, which waits for the disk twice."""
 SIDE_FILES = ("-wal", "-shm", "-journal")
 """Suffixes of the files that SQLite keeps next to its own."""
 NUMBERS = 6
-"""Numbers of a generation: evaluations, best value so far and of the generation, largest standard deviation, median
-value, and time.
-"""
+"""Numbers of a generation: evaluations, best value so far, best value, largest deviation, median value, time."""
 BUSY = 5000
 """Milliseconds to wait for a reader."""
 
-SCHEMA = {
-    "parts": "CREATE TABLE parts (name TEXT PRIMARY KEY, facts TEXT NOT NULL, layout TEXT NOT NULL, data BLOB NOT "
-    "NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    "restarts": "CREATE TABLE restarts (number INTEGER PRIMARY KEY, spent INTEGER NOT NULL, reasons TEXT NOT NULL, "
-    "run TEXT NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    "snapshots": "CREATE TABLE snapshots (nfev INTEGER PRIMARY KEY, run INTEGER NOT NULL, layout TEXT NOT NULL, data "
-    "BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    "generations": "CREATE TABLE generations (iteration INTEGER PRIMARY KEY, run INTEGER NOT NULL, popsize INTEGER "
-    "NOT NULL, numbers BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    "evaluations": "CREATE TABLE evaluations (iteration INTEGER NOT NULL, place INTEGER NOT NULL, run INTEGER NOT "
-    "NULL, size INTEGER NOT NULL, points BLOB NOT NULL, vals BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT "
-    "NULL, PRIMARY KEY (iteration, place))",
-    "samples": "CREATE TABLE samples (iteration INTEGER PRIMARY KEY, place INTEGER NOT NULL, size INTEGER NOT NULL, "
-    "state TEXT NOT NULL, layout TEXT NOT NULL, data BLOB NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL)",
-    "failures": "CREATE TABLE failures (iteration INTEGER NOT NULL, place INTEGER NOT NULL, size INTEGER NOT NULL, "
-    "kind TEXT NOT NULL, what TEXT NOT NULL, origin INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (iteration, "
-    "place))",
+TABLES = {
+    "parts": "name TEXT, facts TEXT, layout TEXT, data BLOB",
+    "restarts": "number INTEGER, spent INTEGER, reasons TEXT, run TEXT",
+    "snapshots": "nfev INTEGER, run INTEGER, layout TEXT, data BLOB",
+    "generations": "iteration INTEGER, run INTEGER, popsize INTEGER, numbers BLOB",
+    "evaluations": "iteration INTEGER, place INTEGER, run INTEGER, size INTEGER, points BLOB, vals BLOB",
+    "samples": "iteration INTEGER, place INTEGER, size INTEGER, state TEXT, layout TEXT, data BLOB",
+    "failures": "iteration INTEGER, place INTEGER, size INTEGER, kind TEXT, what TEXT",
 }
-"""The tables. Arrays are bytes of little-endian float64; `origin` identifies the run, and `crc` is the checksum of all
-other columns.
+"""The tables. Arrays are bytes of little-endian float64. Every row also has the columns `origin`, which identifies the
+run, and `crc`, the checksum of all other columns. The key is the first column, or (iteration, place).
 """
-COLUMNS = {
-    "parts": (str, str, str, bytes),
-    "restarts": (int, int, str, str),
-    "snapshots": (int, int, str, bytes),
-    "generations": (int, int, int, bytes),
-    "evaluations": (int, int, int, int, bytes, bytes),
-    "samples": (int, int, int, str, str, bytes),
-    "failures": (int, int, int, str, str),
-}
+CLASSES = {"INTEGER": int, "TEXT": str, "BLOB": bytes}
+COLUMNS = {table: tuple(CLASSES[word] for word in re.findall("[A-Z]+", text)) for table, text in TABLES.items()}
 """Types of the columns except `origin` and `crc`; SQLite does not enforce them."""
+
+
+def _create_statement(table: str) -> str:
+    key, *others = [*TABLES[table].split(", "), "origin INTEGER", "crc INTEGER"]
+    if table in ("evaluations", "failures"):
+        return f"CREATE TABLE {table} ({' NOT NULL, '.join([key, *others])} NOT NULL, PRIMARY KEY (iteration, place))"
+    return f"CREATE TABLE {table} ({key} PRIMARY KEY, {' NOT NULL, '.join(others)} NOT NULL)"
+
+
+SCHEMA = {table: _create_statement(table) for table in TABLES}
 
 Row = tuple[Any, ...]
 Change = tuple[str, Sequence[Row]]
 """A statement and its rows of parameters."""
 
 
-def with_checksum(*columns: Any) -> Row:
-    """Append the checksum to a row: the CRC-32 of all integers and of the lengths of the other columns, followed by
-    their contents.
-    """
+def with_checksum(*columns: int | str | bytes | memoryview) -> Row:
+    """Append the CRC-32 of all integers and of the lengths of the other columns, followed by their contents."""
     crc = zlib.crc32(
-        struct.pack(f"<{len(columns)}q", *[column if type(column) is int else len(column) for column in columns])
+        struct.pack(f"<{len(columns)}q", *[column if isinstance(column, int) else len(column) for column in columns])
     )
     for column in columns:
-        if type(column) is not int:
-            crc = zlib.crc32(column.encode() if type(column) is str else column, crc)
+        if not isinstance(column, int):
+            crc = zlib.crc32(column.encode() if isinstance(column, str) else column, crc)
     return (*columns, crc)
 
 
@@ -184,7 +174,7 @@ class File:
         if verdict != "ok":
             raise StoreError(f"{self.path} is damaged: {str(verdict)[:200]}")
 
-    def rows(self, table: str, condition: str = "", arguments: Sequence[Any] = ()) -> Iterator[Row]:
+    def rows(self, table: str, condition: str = "", arguments: Sequence[int | str] = ()) -> Iterator[Row]:
         """The rows of a table that meet a condition, without their checksums, which are verified."""
         types = COLUMNS[table]
         with self.translate_errors():
@@ -202,14 +192,15 @@ class File:
                     )
                 yield columns
 
-    def part(self, name: str) -> tuple[dict[str, Any], str, bytes]:
+    def part(self, name: str) -> tuple[dict[str, object], str, bytes]:
         """Facts, layout and bytes of a part."""
         with self.translate_errors():
             sizes = self._fetch_one(f"SELECT length(facts) + length(layout) FROM parts WHERE name = '{name}'")
         if sizes is None or not isinstance(sizes[0], int) or sizes[0] > LONGEST_FACTS:
             raise StoreError(f"{self.path} is damaged: its {name} is missing or too long.")
         for _, facts, layout, data in self.rows("parts", "WHERE name = ?", (name,)):
-            return parse_json(facts, self.path, name), layout, data
+            with format_errors(self.path):
+                return as_dict(parse_json(facts, refusal := f"its {name} cannot be read"), refusal), layout, data
         raise StoreError(f"{self.path} is damaged: its {name} is missing.")
 
     def count_generations(self) -> tuple[int, int]:
@@ -259,9 +250,7 @@ class File:
                 self._connection.execute("PRAGMA busy_timeout = 200")
                 self._connection.execute("PRAGMA synchronous = NORMAL")
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                self._connection.execute(
-                    "PRAGMA synchronous = OFF"
-                )  # everything is on the disk; only the header changes
+                self._connection.execute("PRAGMA synchronous = OFF")  # all data are on the disk
                 self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
 
@@ -377,14 +366,3 @@ def _connect(path: Path, writing: bool) -> sqlite3.Connection:
     ):
         connection.execute(f"PRAGMA {setting}")
     return connection
-
-
-def parse_json(text: str, path: Path, name: str) -> dict[str, Any]:
-    """JSON text as a dict."""
-    try:
-        facts: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        facts = None
-    if not isinstance(facts, dict):
-        raise StoreError(f"{path} is damaged: its {name} cannot be read.")
-    return cast(dict[str, Any], facts)

@@ -1,12 +1,13 @@
-"""A stored run to look at: while another process drives it, after it was killed, or when it is over."""
+"""Loading a stored run while another process runs it, after it was killed, or when it has ended."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.method import Method
@@ -18,34 +19,30 @@ from sublevel.run.result import Result, deferred_diagnosis, result_of
 from sublevel.run.termination import message
 from sublevel.run.warm_start import Beginning, warm_start
 from sublevel.store.export import column_names, export
-from sublevel.store.file import File
-from sublevel.store.reader import Evaluations, Reading, ending, evaluations, first_row, restored, unfit
+from sublevel.store.reader import Evaluations, Reading, ending, evaluations, first_row, open_run, restore_state
 from sublevel.store.samples import SampleForm
-from sublevel.store.serialize import FormatError
-from sublevel.store.settings import FAMILY_TYPES, Overrides, Settings, checked_path, rebuilt
+from sublevel.store.settings import FAMILY_TYPES, Overrides, Settings, as_path, rebuild_optimizer
 from sublevel.summaries import Summary, counted, short_array
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """What a file holds: the settings, every evaluation, and the result so far, with its history."""
+    """The contents of a file: the settings, all evaluations, and the result so far with its history."""
 
     path: Path
     settings: Settings
     evaluations: Evaluations
     result: Result
-    log_scaled: Any
+    log_scaled: NDArray[np.bool_] | None  # (d,)
 
     @property
     def points(self) -> Array:
-        """All points that were evaluated (n, d), in the order of the search. Those of a large run are read from its
-        file when asked for.
-        """
+        """All points (n, d) in the order of the search; those of a large run are read when they are first used."""
         return self.evaluations.points
 
     @property
     def values(self) -> Array:
-        """Their values (n,)."""
+        """The values (n,) of the points."""
         return self.evaluations.values
 
     def to_frame(self) -> Any:
@@ -54,19 +51,19 @@ class StoredRun:
         Returns
         -------
         pandas.DataFrame or structured numpy.ndarray
-            A row for each evaluation, with the columns ``run``, ``iteration``, ``index`` (in its generation),
-            ``value``, and the variables by their names, x0, x1 and so on if they have none.
+            One row per evaluation with the columns ``run``, ``iteration``, ``index`` (in its generation), ``value``,
+            and one column per variable with its name, or x0, x1, … if there are no names.
         """
         found = self.evaluations
         keys = {"run": found.run, "iteration": found.iteration, "index": found.place, "value": found.values}
         return data_frame(keys, found.points, column_names(found, self.settings.names)[len(keys) :])
 
     def __repr__(self) -> str:
-        """What the file holds, in a few lines."""
+        """A summary in a few lines."""
         return self._summary().text()
 
     def _repr_html_(self) -> str:
-        """What the file holds, for notebooks."""
+        """The summary for notebooks."""
         return self._summary().html()
 
     def _summary(self) -> Summary:
@@ -78,17 +75,15 @@ class StoredRun:
             "state": result.message if result.reasons else "not ended",
             "spent": f"nfev {result.nfev}, nit {result.nit}, restarts {result.restarts}",
         }
-        return Summary(
-            f"StoredRun: {self.path}, {counted(result.x.size, 'variable')}, {counted(len(self.values), 'evaluation')}",
-            facts,
-        )
+        sizes = f"{counted(result.x.size, 'variable')}, {counted(len(self.values), 'evaluation')}"
+        return Summary(f"StoredRun: {self.path}, {sizes}", facts)
 
     def export(self, file: str | Path) -> None:
         """Write all evaluations to a .csv, .parquet or .npz file; .npz suits many variables."""
         export(self.evaluations, Path(file), self.settings.names)
 
     def warm_start(self, *, gamma: float = 0.1, alpha: float = 0.1, correlations: bool = True) -> Beginning:
-        """Where to begin another search, by `sublevel.warm_start` from the evaluations of this one."""
+        """The start of another search, from the evaluations of this one by `sublevel.warm_start`."""
         log_scaled = False if self.log_scaled is None else self.log_scaled
         return warm_start(
             self.points, self.values, gamma=gamma, alpha=alpha, log_scaled=log_scaled, correlations=correlations
@@ -106,33 +101,24 @@ def load(store: str | Path) -> StoredRun:
     True
     >>> x0, sigma0, cov0 = run.warm_start()  # for a similar problem
     """
-    file = File(checked_path(store))
-    try:
-        reading = Reading.of(file)
-        optimizer = sketch(reading)
+    with open_run(as_path(store)) as reading:
+        optimizer = sketch_optimizer(reading)
         found, failures = evaluations(reading, SampleForm.of(optimizer))
         result = result_so_far(reading, optimizer, found, failures)
-        return StoredRun(file.path, reading.settings, found, result, reading.problem.log_scaled)
-    finally:
-        file.close()
+        return StoredRun(reading.path, reading.settings, found, result, reading.problem.log_scaled)
 
 
 def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, failures: Failures) -> Result:
-    """The result as `minimize` would return it now: as of the last checkpoint, and with the best of what was evaluated
-    since.
-
-    `optimizer` is the `sketch` of the run, which is brought to that state.
-    """
-    history = restored(reading, optimizer, whole=False)
+    """The result at the last checkpoint, with the best of later evaluations; sets the optimizer to that checkpoint."""
+    history = restore_state(reading, optimizer, whole=False)
     reasons = ending(reading.file)
     history.end(optimizer, reasons)
     result = result_of(optimizer, history, reasons, failures)
     first = first_row(found.iteration, optimizer.nit + 1)  # evaluated after the checkpoint
     since = found.values[first:]
     if since.size:
-        result.update(
-            nfev=result.nfev + since.size, nit=int(found.iteration[-1]) - (1 if _is_open(reading, found) else 0)
-        )
+        is_open = int(found.iteration[-1]) > reading.file.count_generations()[1]  # the last generation is unfinished
+        result.update(nfev=result.nfev + since.size, nit=int(found.iteration[-1]) - is_open)
         if np.any(~np.isnan(since)) and not result.fun <= (best := np.nanmin(since)):
             x = found.point(first + int(np.nanargmin(since)))
             result.update(fun=float(best), x=x, success=False, message=message(reasons))
@@ -140,18 +126,8 @@ def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, fa
     return result
 
 
-def _is_open(reading: Reading, found: Evaluations) -> bool:
-    """Whether the last generation of which there is a value is not finished."""
-    return int(found.iteration[-1]) > reading.file.count_generations()[1]
-
-
-def sketch(reading: Reading) -> Optimizer:
+def sketch_optimizer(reading: Reading) -> Optimizer:
     """An optimizer with the distribution and the space of a stored one, whatever its method is."""
-    settings = reading.settings
-    method = Method("stored", Active(), (), None, FAMILY_TYPES[settings.family])
-    plain: dict[str, Any] = {name: getattr(settings, name) for name in settings.__slots__}
-    plain |= {"method": None, "parts": "", "restarts": None, "draws_x0": False}
-    try:
-        return rebuilt(Settings(**plain), reading.problem, reading.facts.get("rng"), Overrides(method, checked=False))
-    except FormatError as misfit:
-        raise unfit(reading.path, misfit) from None
+    method = Method("stored", Active(), (), None, FAMILY_TYPES[reading.settings.family])
+    settings = replace(reading.settings, method=None, parts="", restarts=None, draws_x0=False)
+    return rebuild_optimizer(settings, reading.problem, reading.facts.get("rng"), Overrides(method, checked=False))

@@ -8,7 +8,6 @@ import re
 import sys
 import time
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from sublevel.store.errors import StoreError
@@ -32,7 +31,7 @@ class Lock:
                     "shows its progress."
                 )
             time.sleep(0.005)
-        os.register_at_fork(after_in_child=partial(_close_in_child, self))
+        os.register_at_fork(after_in_child=self.close)  # a forked child would keep the lock after its parent ends
         try:
             _validate_single_name(path, self._file)
         except BaseException:
@@ -54,15 +53,8 @@ class Lock:
                 os.close(file)
 
 
-def _close_in_child(lock: Lock) -> None:
-    """Close the lock in a forked child, which would otherwise keep it after its parent ends."""
-    lock.close()
-
-
 def _validate_single_name(path: Path, file: int) -> None:
-    """Raise StoreError if the file has hard links: SQLite keeps one log per name, and each would miss the data of the
-    other.
-    """
+    """Raise StoreError if the file has hard links: SQLite keeps a separate log for each name."""
     if os.fstat(file).st_nlink > 1:
         _remove_temporary_name(path.resolve(), file)
     if (names := os.fstat(file).st_nlink) > 1:

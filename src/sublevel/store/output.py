@@ -31,7 +31,8 @@ def check_output(path: Path, force: bool) -> None:
     """Raise StoreError if a file must not be written; `force` allows an ordinary file to be overwritten."""
     if path.is_symlink():
         raise StoreError(f"{path} is a symbolic link, which is not followed. Choose another name, or remove the link.")
-    if is_stored_run(path) or any(path.name.endswith(end) and is_stored_run(_owner(path, end)) for end in SIDE_FILES):
+    owners = [path.with_name(path.name.removesuffix(end) or path.name) for end in SIDE_FILES]
+    if any(map(is_stored_run, owners)):
         raise StoreError(f"{path} belongs to a stored run, which is never overwritten. Choose another name.")
     if os.path.lexists(path) and not path.is_file():
         raise StoreError(f"{path} is not a regular file. Choose another name.")
@@ -39,10 +40,6 @@ def check_output(path: Path, force: bool) -> None:
         raise StoreError(f"{path} exists already. Choose another name, or overwrite it with --force.")
     if not path.absolute().parent.is_dir():
         raise StoreError(f"cannot write {path}: there is no directory {path.absolute().parent}.")
-
-
-def _owner(path: Path, end: str) -> Path:
-    return path.with_name(path.name.removesuffix(end)) if path.name != end else path
 
 
 def write_output(path: Path, write: Callable[[Path], object], force: bool = False) -> None:

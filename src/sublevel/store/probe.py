@@ -9,7 +9,7 @@ generation limits the difference.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,9 +25,7 @@ from sublevel.store.samples import SampleForm, StoredPoints, Stretch
 SAME = 1e-6
 """Relative difference that another machine or batch size may cause."""
 CANCELLED = 1e-3
-"""Difference, relative to the spread of a generation, that does not matter to the search: values near 0 may suffer from
-cancellation.
-"""
+"""Difference, relative to the spread of a generation, that cancellation may cause in values near 0."""
 ROUNDED = 1e-12
 """Difference, relative to the values of the first generation, that rounding may cause."""
 TOO_FAR = 100.0
@@ -72,15 +70,13 @@ def _stored_generation(stored: StoredPoints, iteration: int) -> tuple[list[Stret
 
 @dataclass(slots=True)
 class ProbingEvaluator:
-    """An evaluator that first evaluates the stored point again and raises StoreError if the objective is another
-    one.
-    """
+    """An evaluator that first compares the objective with a stored value; StoreError if it is another objective."""
 
     inner: Evaluator
     probe: Probe
     failures: Failures
     path: Path
-    is_done: bool = field(default=False)
+    is_done: bool = False
 
     def __call__(self, points: Array) -> Arrivals:
         """The values of points (n, d), in any order."""

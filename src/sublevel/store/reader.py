@@ -1,15 +1,15 @@
-"""A run from its file: what was asked, what was evaluated, where the search is."""
+"""Reading a run from its file."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,29 +26,25 @@ from sublevel.run.restarts import Run
 from sublevel.run.state import RunState
 from sublevel.run.termination import KINDS, NAMES, PATIENCE
 from sublevel.store.environment import LONGEST
-from sublevel.store.errors import StoreError
+from sublevel.store.errors import FormatError, StoreError, format_errors
 from sublevel.store.file import NUMBERS, File
 from sublevel.store.recorder import memory_of, without_memory
 from sublevel.store.rng_state import state_like
 from sublevel.store.samples import SampleForm, StoredPoints, Stretch, row_parts
-from sublevel.store.serialize import FormatError, unpacked
-from sublevel.store.settings import (
-    LARGEST_GENERATION,
-    Problem,
-    Settings,
-    check_size,
-    checked_settings,
-    unpacked_problem,
-)
+from sublevel.store.serialize import as_dict, as_list, parse_json, unpack
+from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings, as_settings, check_size, unpack_problem
 
 LARGEST_PART = 2**23
-"""Bytes of points that are given at a time, at least one point."""
+"""Most bytes of points that are read at a time, at least one point."""
 MOST_KEPT = 2**26
-"""Bytes of points that are read with the rest of a file; of more, they stay there until they are asked for."""
+"""Most bytes of points that are kept in memory; more are read from the file when they are used."""
+MOST_SNAPSHOTS = 10_000
+INVALID_RESTARTS = "its restarts are invalid"
+INVALID_CHECKPOINT = "its checkpoint is inconsistent"
 
 
 class StoredGenerations(NamedTuple):
-    """What is stored of all generations (g,)."""
+    """The stored numbers of all generations (g,)."""
 
     generations: Generations
     medians: Array
@@ -58,79 +54,52 @@ class StoredGenerations(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The parts of a file that everything else is made from."""
+    """An open file with its settings, problem and checkpoint. Methods raise FormatError if the file is inconsistent."""
 
     file: File
     settings: Settings
     problem: Problem
-    facts: dict[str, Any]  # of the checkpoint
+    facts: Mapping[str, object]  # of the checkpoint
     layout: str
     data: bytes
 
     @classmethod
     def of(cls, file: File) -> Reading:
-        """The settings, the problem and the checkpoint; an error if they do not fit each other."""
+        """Read and validate the settings, the problem and the checkpoint."""
         settings, layout, data = file.part("configuration")
-        facts, form, arrays = file.part("checkpoint")
-        try:
-            problem = unpacked_problem(layout, data)
-            reading = cls(file, checked_settings(settings), problem, facts, form, arrays)
-            check_size(reading.settings, problem, len(reading.data))
-        except FormatError as misfit:
-            raise unfit(file.path, misfit) from None
+        reading = cls(file, as_settings(settings), unpack_problem(layout, data), *file.part("checkpoint"))
+        check_size(reading.settings, reading.problem, len(reading.data))
         return reading
 
     @property
     def path(self) -> Path:
-        """Of the file."""
+        """The path of the file."""
         return self.file.path
 
     def run_state(self, optimizer: Optimizer, memory: bool = True) -> RunState:
-        """The stored state of an optimizer with this configuration, decoded by the type and the shapes of its first
-        state.
-        """
+        """The stored state, decoded by the type and the shapes of the first state of an optimizer."""
         template = optimizer.run_state
         theta = template.search.theta
         best = replace(template.best, theta=theta if self.facts.get("has_theta_of_best") is True else None)
-        try:
-            state: RunState = unpacked(without_memory(replace(template, best=best)), self.layout, self.data)
-            search = State(state.search.theta, ())
-            if memory:
-                search = State(state.search.theta, *unpacked(memory_of(template), *self.file.part("memory")[1:]))
-            check_run_state(state, optimizer.best_x.size)
-        except FormatError as misfit:
-            raise unfit(self.path, misfit) from None
+        state = unpack(without_memory(replace(template, best=best)), self.layout, self.data)
+        search = State(state.search.theta, ())
+        if memory:
+            search = State(state.search.theta, *unpack(memory_of(template), *self.file.part("memory")[1:]))
+        check_run_state(state, optimizer.best_x.size)
         return replace(state, search=search)
 
     def finished_runs(self) -> tuple[list[tuple[Run, int]], list[dict[str, float]]]:
-        """The runs that ended with the evaluations each took, and why they ended."""
+        """The finished runs with their numbers of evaluations, and the reason of each to stop."""
         runs, endings = list[tuple[Run, int]](), list[dict[str, float]]()
         for number, nfev, reasons, asked in self.file.rows("restarts", "ORDER BY number"):
-            if number != len(runs) or nfev < 0:
-                raise FormatError("its restarts are not as they should be")
-            runs.append((_run(_loaded(asked)), nfev))
-            endings.append(_reasons(_loaded(reasons)))
-            if len(endings[-1]) != 1:
-                raise FormatError("its restarts are not as they should be")
+            runs.append((_run(parse_json(asked, INVALID_RESTARTS)), nfev))
+            endings.append(_reasons(parse_json(reasons, INVALID_RESTARTS)))
+            if number != len(runs) - 1 or nfev < 0 or len(endings[-1]) != 1:
+                raise FormatError(INVALID_RESTARTS)
         return runs, endings
 
-    def rng_state(self, optimizer: Optimizer) -> Any:
-        """The state of the generator."""
-        return state_like(optimizer.rng.bit_generator.state, self.facts.get("rng"))
-
-    def snapshot_pace(self) -> tuple[int, int]:
-        """Evaluations after which the next snapshot is taken, and between two."""
-        pace = self.facts.get("pace")
-        if (
-            not isinstance(pace, list)
-            or len(cast(list[Any], pace)) != 2
-            or not all(type(n) is int and n >= 0 for n in cast(list[Any], pace))
-        ):
-            raise FormatError("its checkpoint contradicts itself")
-        return cast(tuple[int, int], tuple(cast(list[Any], pace)))
-
     def generations(self, until: int | None = None) -> StoredGenerations:
-        """The generations, all of them or the first ones."""
+        """All generations, or those up to number `until`."""
         count, last = self.file.count_generations()
         until = last if until is None else until
         rows = list(self.file.rows("generations", "WHERE iteration <= ? ORDER BY iteration", (until,)))
@@ -146,9 +115,7 @@ class Reading:
         return StoredGenerations(Generations(table[:, :4].copy(), runs, popsizes), table[:, 4], table[:, 5], sizes)
 
     def last_generation(self) -> tuple[tuple[Array, int], int]:
-        """The numbers and the run of the last generation, all NaN and 0 if there is none; and the number of values
-        since.
-        """
+        """The numbers (0, NaN, … if there are none) and the run of the last generation; the number of later values."""
         count, last = self.file.count_generations()
         loose = self.file.evaluations_after(last)
         for _, run, _, numbers in self.file.rows("generations", "ORDER BY iteration DESC LIMIT 1"):
@@ -157,140 +124,108 @@ class Reading:
             raise StoreError(f"{self.path} is damaged: generations are missing.")
         return (np.array([0.0, *[np.nan] * (NUMBERS - 1)]), 0), loose
 
-    def snapshots(self, theta: Family) -> list[Snapshot]:
-        """The search distribution now and then, like θ."""
-        try:
-            return [
-                Snapshot(nfev, run, _check_theta(unpacked(theta, layout, data)))
-                for nfev, run, layout, data in self.file.rows("snapshots", "ORDER BY nfev")
-            ]
-        except FormatError as misfit:
-            raise unfit(self.path, misfit) from None
-
-    def history(self, optimizer: Optimizer, stored: StoredGenerations, endings: list[Any]) -> History:
+    def history(
+        self, optimizer: Optimizer, stored: StoredGenerations, endings: Sequence[Mapping[str, float]]
+    ) -> History:
         """The history of these generations."""
-        snapshots = self.snapshots(optimizer.theta)
-        if not snapshots or len(snapshots) > 10_000:
+        snapshots = list[Snapshot]()
+        for nfev, run, layout, data in self.file.rows("snapshots", "ORDER BY nfev"):
+            theta = unpack(optimizer.theta, layout, data)
+            _check_theta(theta)
+            snapshots.append(Snapshot(nfev, run, theta))
+        if not 0 < len(snapshots) <= MOST_SNAPSHOTS:
             raise StoreError(f"{self.path} is damaged: its snapshots are missing.")
-        try:
-            pace = self.snapshot_pace()
-        except FormatError as misfit:
-            raise unfit(self.path, misfit) from None
-        history = History.restored(optimizer.start, snapshots, pace, stored.generations, endings)
-        history.theta_of_best, history.adapts_rates = (
-            optimizer.theta_of_best,
-            AdaptiveRates.__name__ in self.settings.parts,
-        )
+        upcoming, stride = map(_count, as_list(self.facts.get("pace"), 2, INVALID_CHECKPOINT))
+        history = History.restored(optimizer.start, snapshots, (upcoming, stride), stored.generations, endings)
+        history.theta_of_best = optimizer.theta_of_best
+        history.adapts_rates = AdaptiveRates.__name__ in self.settings.parts
         return history
 
 
-def unfit(path: Path, misfit: FormatError) -> StoreError:
-    """A file whose parts do not have the form they must have."""
-    return StoreError(f"{path} is damaged or forged: {misfit}.")
+@contextmanager
+def open_run(path: Path) -> Generator[Reading]:
+    """Open a stored run for reading. A FormatError becomes a StoreError."""
+    with closing(File(path)) as file, format_errors(file.path):
+        yield Reading.of(file)
 
 
-def restored(reading: Reading, optimizer: Optimizer, whole: bool = True) -> History:
-    """Bring an optimizer that begins to where the stored one was, and its history; without what only driving needs
-    unless `whole`.
-    """
+def restore_state(reading: Reading, optimizer: Optimizer, whole: bool = True) -> History:
+    """Set an optimizer to the stored state, without the memories of its method unless `whole`; return the history."""
     state = reading.run_state(optimizer, memory=whole)
-    try:
-        runs, endings = reading.finished_runs()
-        if len(runs) != state.restarts:
-            raise FormatError("its checkpoint contradicts itself")
-        rng_state = reading.rng_state(optimizer)
-    except FormatError as misfit:
-        raise unfit(reading.path, misfit) from None
+    runs, endings = reading.finished_runs()
+    if len(runs) != state.restarts:
+        raise FormatError(INVALID_CHECKPOINT)
+    rng_state = state_like(optimizer.rng.bit_generator.state, reading.facts.get("rng"))
     stored = reading.generations(state.nit if whole else None)
     sizes, mine = stored.sizes, stored.generations.runs == state.restarts
     if state.nit > len(sizes) or int(np.sum(sizes[: state.nit])) != state.nfev:
-        raise StoreError(
-            f"{reading.path} is damaged: its generations have not as many evaluations as its checkpoint says."
-        )
+        raise StoreError(f"{reading.path} is damaged: its generations and its checkpoint contradict each other.")
     optimizer.resume_from(state, runs, endings, stored.generations.table[mine, 2], stored.medians[mine])
     optimizer.rng.bit_generator.state = rng_state
     return reading.history(optimizer, stored, endings)
 
 
 def check_run_state(state: RunState, d: int) -> None:
-    """Raise an error for numbers that no run of d variables can have."""
-    standing, size = state.standing, state.run.popsize
-    counts = (
-        state.began,
-        state.nfev,
-        state.nit,
-        state.restarts,
-        state.best.run,
-        standing.generations,
-        standing.standing_for,
-    )
+    """Raise FormatError if a run of d variables cannot have these numbers."""
+    best, standing, size = state.best, state.standing, state.run.popsize
+    counts = state.began, state.nfev, state.nit, state.restarts, best.run, standing.generations, standing.standing_for
     if min(counts) < 0 or max(counts) >= 2**53 or state.began > state.nfev or standing.generations > state.nit:
         raise FormatError("its checkpoint has counts out of range")
     if size < 2 or 8 * size * d > LARGEST_GENERATION:
         raise FormatError(f"its run has an impossible sample size of {size}")
-    has_ended = state.best.theta is not None
-    if state.best.run > state.restarts or has_ended != (state.best.run < state.restarts):
-        raise FormatError("its checkpoint contradicts itself")
+    if best.run > state.restarts or (best.theta is not None) != (best.run < state.restarts):
+        raise FormatError(INVALID_CHECKPOINT)
     if standing.standstill != -1 and NAMES.get(standing.standstill) not in PATIENCE:
-        raise FormatError("its checkpoint has parts of another kind")
-    for theta in (state.search.theta, state.best.theta):
+        raise FormatError(INVALID_CHECKPOINT)
+    for theta in (state.search.theta, best.theta):
         if theta is not None:
             _check_theta(theta)
 
 
-def _loaded(text: str) -> Any:
-    """JSON text as what it says."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise FormatError("its restarts cannot be read") from None
+def _reasons(given: object) -> dict[str, float]:
+    reasons = as_dict(given, "its reasons to stop are invalid")
+    if not reasons.keys() <= KINDS.keys():
+        raise FormatError("its reasons to stop are unknown")
+    return {name: _number(number) for name, number in reasons.items()}
 
 
-def _reasons(given: Any) -> dict[str, float]:
-    if not isinstance(given, dict) or not cast(dict[str, Any], given).keys() <= KINDS.keys():
-        raise FormatError("its reasons to stop are not ours")
-    return {name: _real(number) for name, number in cast(dict[str, Any], given).items()}
+def _number(given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise FormatError(INVALID_CHECKPOINT)
+    return float(given)
 
 
-def _real(number: Any) -> float:
-    if type(number) not in (int, float):
-        raise FormatError("its checkpoint has parts of another kind")
-    return float(number)
+def _count(given: object, least: int = 0) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or not least <= given < 2**53:
+        raise FormatError(INVALID_CHECKPOINT)
+    return given
 
 
-def _run(asked: Any) -> Run:
-    """A run from its numbers."""
-    if not isinstance(asked, list) or len(cast(list[Any], asked)) != 4:
-        raise FormatError("its restarts are not as they should be")
-    popsize, factor, budget, spares_leaders = cast(list[Any], asked)
-    if type(popsize) is not int or not 2 <= popsize < 2**53 or type(spares_leaders) is not bool:
-        raise FormatError("its restarts are not as they should be")
-    return Run(popsize, _real(factor), _real(budget), spares_leaders)
+def _run(asked: object) -> Run:
+    """A run from its stored numbers."""
+    popsize, factor, budget, spares_leaders = as_list(asked, 4, INVALID_RESTARTS)
+    if not isinstance(spares_leaders, bool):
+        raise FormatError(INVALID_RESTARTS)
+    return Run(_count(popsize, 2), _number(factor), _number(budget), spares_leaders)
 
 
-def _check_theta(theta: Any) -> Any:
-    """A distribution, if its numbers can be that."""
+def _check_theta(theta: Family) -> None:
+    """Raise FormatError unless the mean is finite and the deviations are finite and positive."""
     with np.errstate(all="ignore"):
         deviations = theta.deviations
         if not (np.all(np.isfinite(theta.mean)) and np.all(np.isfinite(deviations)) and np.all(deviations > 0)):
-            raise FormatError("its search distribution is none")
-    return theta
+            raise FormatError("its search distribution is invalid")
 
 
 def ending(file: File) -> dict[str, float]:
-    """Why the last driver ended; empty if it did not, or not by itself."""
-    try:
-        return _reasons(file.part("ending")[0].get("reasons"))
-    except FormatError as misfit:
-        raise unfit(file.path, misfit) from None
+    """The reason why the last process ended the run; empty if it is running or was killed."""
+    return _reasons(file.part("ending")[0].get("reasons"))
 
 
 def fingerprint(path: Path) -> str:
-    """SHA-256 of the outcome of a run: state, generator, generations, snapshots and evaluations. Times, settings and
-    the division into rows do not count.
-    """
-    digest, file = sha256(), File(path)
-    try:
+    """SHA-256 of the outcome of a run. Times, settings and the division into rows do not count."""
+    digest, keys, points, values = sha256(), sha256(), sha256(), sha256()
+    with closing(File(path)) as file:
         for name in ("checkpoint", "memory"):
             facts, layout, data = file.part(name)
             digest.update(repr(sorted(facts.items())).encode() + layout.encode() + data)
@@ -299,10 +234,8 @@ def fingerprint(path: Path) -> str:
                 digest.update(repr((iteration + k, run, popsize)).encode() + numbers[begin : begin + 8 * (NUMBERS - 1)])
         for table, order in (("restarts", "number"), ("snapshots", "nfev"), ("samples", "iteration")):
             for row in file.rows(table, f"ORDER BY {order}"):
-                digest.update(
-                    repr([sha256(column).digest() if type(column) is bytes else column for column in row]).encode()
-                )
-        keys, points, values = sha256(), sha256(), sha256()
+                columns = [sha256(column).digest() if type(column) is bytes else column for column in row]
+                digest.update(repr(columns).encode())
         for part in row_parts(file):
             table = np.empty((len(part.values) // 8, 4), dtype=np.int64)
             table[:] = part.run, part.iteration, bool(part.points), part.place
@@ -310,8 +243,6 @@ def fingerprint(path: Path) -> str:
             keys.update(table.tobytes())
             points.update(part.points)
             values.update(part.values)
-    finally:
-        file.close()
     for part in (keys, points, values):
         digest.update(part.digest())
     return digest.hexdigest()
@@ -319,9 +250,7 @@ def fingerprint(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Evaluations:
-    """All evaluations that were stored when a file was read, in the order of the search. Of many, the points stay in
-    the file.
-    """
+    """All evaluations in the order of the search. If there are many, their points stay in the file."""
 
     path: Path
     form: SampleForm
@@ -329,11 +258,11 @@ class Evaluations:
     iteration: NDArray[np.int64]  # (n,)
     place: NDArray[np.int64]  # (n,), index in its generation
     values: Array  # (n,)
-    kept: Array | None  # (n, d), None if they are read from the file when they are asked for
+    kept: Array | None  # (n, d), None if they stay in the file
 
     @property
     def dimension(self) -> int:
-        """d."""
+        """The number of variables."""
         return self.form.dimension
 
     @cached_property
@@ -347,33 +276,29 @@ class Evaluations:
         return points
 
     def point(self, row: int) -> Array:
-        """The point (d,) of one of them."""
+        """The point (d,) of a row."""
         if self.kept is not None:
             return self.kept[row].copy()
         rows, part = next((rows, part) for rows, part in self.parts(row) if rows.start <= row < rows.stop)
         return part[row - rows.start].copy()
 
     def parts(self, since: int = 0) -> Iterator[tuple[slice, Array]]:
-        """Rows and their points (m, d), a few megabytes at a time, from the generation of the row `since` on."""
+        """Rows and their points (m, d), at most `LARGEST_PART` at a time, from the generation of the row `since` on."""
         if self.kept is not None:
             yield slice(0, self.values.size), self.kept
             return
-        file, begin = File(self.path), first_row(self.iteration, int(self.iteration[since]))
-        try:
+        with closing(File(self.path)) as file:
+            begin = first_row(self.iteration, int(self.iteration[since]))
             span = int(self.iteration[begin]), int(self.iteration[-1])
             for stretch in StoredPoints(file, self.form).stretches(*span):
                 for part in self._known_parts(stretch, begin):
                     yield slice(begin, begin + len(part)), part
                     begin += len(part)
-        finally:
-            file.close()
         if begin != self.values.size:
             raise StoreError(f"{self.path} has changed since it was read: evaluations are missing.")
 
     def _known_parts(self, part: Stretch, begin: int) -> Iterator[Array]:
-        """Those of the points (m, d) that were there when the file was read, the next ones from `begin` on, piece by
-        piece.
-        """
+        """The points of a stretch that were in the file when it was read, the first of which is in row `begin`."""
         known = self.place[begin : first_row(self.iteration, part.iteration + 1)] - part.place
         known = known[(known >= 0) & (known < len(part.values))]
         most = max(LARGEST_PART // (8 * self.dimension), 1)
@@ -383,11 +308,11 @@ class Evaluations:
 
 def first_row(iterations: NDArray[np.int64], iteration: int) -> int:
     """The first row of an iteration or of a later one, among sorted iterations (n,)."""
-    return int(cast(Any, iterations.searchsorted(iteration)))
+    return int(np.searchsorted(iterations, iteration))
 
 
 def stretches(reading: Reading, sizes: NDArray[np.int_], form: SampleForm) -> Iterator[Stretch]:
-    """All evaluations in the order of the search; those of finished generations, of these sizes, are complete."""
+    """All evaluations in the order of the search. StoreError if a finished generation does not have its size."""
     last, end = 0, 0
     for part in StoredPoints(reading.file, form).stretches():
         if part.iteration != last:
@@ -401,7 +326,7 @@ def stretches(reading: Reading, sizes: NDArray[np.int_], form: SampleForm) -> It
 
 
 def _check_complete(path: Path, iteration: int, count: int, sizes: NDArray[np.int_], following: int) -> None:
-    """A told generation has as many evaluations as it must have, and no other one is missing before the following."""
+    """Raise StoreError if evaluations of a finished generation, or all before the following one, are missing."""
     is_short = 0 < iteration <= len(sizes) and count != sizes[iteration - 1]
     if is_short or (following != iteration + 1 and iteration < len(sizes)):
         raise StoreError(
@@ -410,7 +335,7 @@ def _check_complete(path: Path, iteration: int, count: int, sizes: NDArray[np.in
 
 
 def evaluations(reading: Reading, form: SampleForm) -> tuple[Evaluations, Failures]:
-    """Every evaluation, those of a generation that is not finished included, and how some of them failed."""
+    """All evaluations, including those of an unfinished generation, and the failures among them."""
     failures, notes = Failures(), failure_notes(reading)
     keys, values, points, size = list[tuple[int, int, int]](), [np.empty(0)], list[Array](), 0
     for part in stretches(reading, reading.generations().sizes, form):
@@ -423,31 +348,22 @@ def evaluations(reading: Reading, form: SampleForm) -> tuple[Evaluations, Failur
         else:
             points.clear()
     kept = np.concatenate([np.empty((0, form.dimension)), *points]) if size <= MOST_KEPT else None
-    return _joined(reading.path.resolve(), form, keys, values, kept), failures
-
-
-def _joined(
-    path: Path, form: SampleForm, keys: list[tuple[int, int, int]], values: list[Array], points: Array | None
-) -> Evaluations:
-    """Evaluations from the keys (run, iteration, place) and values of stretches, the first of the values empty, and
-    points (n, d).
-    """
     sizes = np.array([len(part) for part in values[1:]], dtype=np.int64)
-    table = np.array(keys, dtype=np.int64).reshape(-1, 3)
-    begins = np.cumsum(sizes) - sizes
-    return Evaluations(
-        path=path,
+    runs, iterations, places = np.array(keys, dtype=np.int64).reshape(-1, 3).T
+    found = Evaluations(
+        path=reading.path.resolve(),
         form=form,
-        run=np.repeat(table[:, 0], sizes),
-        iteration=np.repeat(table[:, 1], sizes),
-        place=np.arange(np.sum(sizes)) + np.repeat(table[:, 2] - begins, sizes),
+        run=np.repeat(runs, sizes),
+        iteration=np.repeat(iterations, sizes),
+        place=np.arange(np.sum(sizes)) + np.repeat(places - np.cumsum(sizes) + sizes, sizes),
         values=np.concatenate(values),
-        kept=points,
+        kept=kept,
     )
+    return found, failures
 
 
 class Note(NamedTuple):
-    """How those evaluations failed whose value is NaN: of a generation, from some place on."""
+    """The failure of those evaluations of a generation from some place on whose value is NaN."""
 
     place: int
     size: int
@@ -456,19 +372,19 @@ class Note(NamedTuple):
 
 
 def failure_notes(reading: Reading) -> dict[int, list[Note]]:
-    """Notes by generation. What the objective returned as NaN has none."""
+    """Notes by generation. There are none for values that the objective returned as NaN."""
     notes: dict[int, list[Note]] = {}
     for iteration, *note in reading.file.rows("failures", "ORDER BY iteration, place"):
         found = Note(*note)
         is_text = all(text == printable(text) for text in (found.kind, found.what))
         if not found.size > 0 <= found.place or not is_text:
-            raise StoreError(f"{reading.path} is damaged: its failures are not as they should be.")
+            raise StoreError(f"{reading.path} is damaged: its failures are invalid.")
         notes.setdefault(iteration, []).append(found)
     return notes
 
 
 def add_failures(failures: Failures, part: Stretch, notes: Sequence[Note]) -> None:
-    """Take note of those values of a stretch that are NaN."""
+    """Add the values of a stretch that are NaN."""
     missing = np.flatnonzero(np.isnan(part.values))
     if missing.size == 0:
         return
@@ -484,7 +400,7 @@ def add_failures(failures: Failures, part: Stretch, notes: Sequence[Note]) -> No
 
 
 def stored_failures(reading: Reading, sizes: NDArray[np.int_], form: SampleForm) -> Failures:
-    """How evaluations failed, from a file of which every row is looked at."""
+    """The failures among all evaluations. Every row of the file is validated."""
     failures, notes = Failures(), failure_notes(reading)
     for part in stretches(reading, sizes, form):
         add_failures(failures, part, notes.get(part.iteration, ()))
@@ -492,11 +408,10 @@ def stored_failures(reading: Reading, sizes: NDArray[np.int_], form: SampleForm)
 
 
 def driver(file: File) -> dict[str, str]:
-    """On what the run was driven last, as text by name."""
+    """The environment of the last process that ran the run."""
     facts = file.part("driver")[0]
-    if (
-        not all(isinstance(text, str) and text.isprintable() and len(text) <= LONGEST for text in facts.values())
-        or len(facts) > 100
-    ):
-        raise StoreError(f"{file.path} is damaged: what it says of its driver is not as it should be.")
-    return facts
+    texts = {name: text for name, text in facts.items() if isinstance(text, str)}
+    is_valid = all(text.isprintable() and len(text) <= LONGEST for text in texts.values())
+    if not is_valid or len(texts) < len(facts) or len(facts) > 100:
+        raise StoreError(f"{file.path} is damaged: the environment of its last process is invalid.")
+    return texts

@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
+from sublevel.engine.memory import Memory
 from sublevel.engine.method import State
 from sublevel.evaluation.failures import Failure
 from sublevel.run.history import History
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.state import RunState
 from sublevel.store.environment import environment
-from sublevel.store.errors import StoreError
+from sublevel.store.errors import FormatError, StoreError
 from sublevel.store.file import (
     LARGEST_BLOB,
     LONGEST_FACTS,
@@ -40,8 +41,8 @@ from sublevel.store.file import (
 )
 from sublevel.store.lock import Lock
 from sublevel.store.rng_state import KINDS, plain_state
-from sublevel.store.samples import ROUNDING, Sample, SampleForm, StoredPoints, Stretch, is_redrawn
-from sublevel.store.serialize import FormatError, packed, size_of
+from sublevel.store.samples import ROUNDING, Sample, SampleForm, StoredPoints, Stretch, is_redrawn, relative_difference
+from sublevel.store.serialize import pack, size_of
 from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings
 
 WRITING = 0.1
@@ -55,11 +56,9 @@ CHEAPEST_WRITE = 5e-5
 LONGEST_WAIT = 0.05
 """Most seconds that a value waits to be written."""
 REPLAY = 0.25
-"""Seconds of own work after which the state is written: a resume repeats at most as much."""
+"""Seconds of own work after which the state is written: resuming repeats at most as much."""
 SELDOM = 1.0
-"""Seconds after which the state is written in any case, for `sublevel watch` and for a resume on another machine, which
-rounds differently.
-"""
+"""Seconds after which the state is written in any case, for `sublevel watch` and for resuming on other machines."""
 CHEAP = 0.05
 """Share of the own work for writing the state."""
 
@@ -72,7 +71,7 @@ LARGEST_SHARED_ROW = 2**20
 MOST_GENERATIONS = 1000
 """Most generations of such a row."""
 MOST_WAITING = 2**28
-"""Most bytes that wait to be written; beyond, the search waits for the disk."""
+"""Most bytes that wait to be written; then the search waits for the disk."""
 
 DELETE_GENERATION = "DELETE FROM evaluations WHERE iteration = ?"
 DELETE_SNAPSHOT = "DELETE FROM snapshots WHERE nfev = ?"
@@ -93,7 +92,7 @@ class TimeBudget:
 
 
 def checkpoint_rows(optimizer: Optimizer, history: History) -> list[Row]:
-    """The state of a run between two generations, as parts of its file. `restart_rows` has the runs before."""
+    """The state of a run between two generations, as parts of its file."""
     state = optimizer.run_state
     facts = {
         "rng": plain_state(optimizer.rng.bit_generator.state),
@@ -104,18 +103,18 @@ def checkpoint_rows(optimizer: Optimizer, history: History) -> list[Row]:
 
 
 def without_memory(state: RunState) -> RunState:
-    """The state without the memories of its method, which can be read without knowing the method."""
+    """The state without the memories of the method, which can be read without the method."""
     return replace(state, search=State(state.search.theta, ()))
 
 
-def memory_of(state: RunState) -> tuple[object, ...]:
-    """The memories of its method."""
+def memory_of(state: RunState) -> tuple[tuple[Memory, ...], Memory]:
+    """The memories of the method."""
     return state.search.memory, state.search.ordering
 
 
 def restart_rows(optimizer: Optimizer, since: int) -> list[Row]:
     """The finished runs from number `since` on: evaluations, reason, and settings of each."""
-    rows: list[Row] = []
+    rows = list[Row]()
     for number in range(since, len(optimizer.finished)):
         run, nfev = optimizer.finished[number]
         asked = [run.popsize, run.sigma_factor, run.maxfevals, run.spares_leaders]
@@ -125,9 +124,9 @@ def restart_rows(optimizer: Optimizer, since: int) -> list[Row]:
 
 def part(name: str, facts: Mapping[str, object], arrays: object = ()) -> Row:
     """A part of a file; StoreError if it is too long to be read again."""
-    text, (layout, data) = json.dumps(facts), packed(arrays)
+    text, (layout, data) = json.dumps(facts), pack(arrays)
     if (size := len(text) + len(layout)) > LONGEST_FACTS:
-        raise StoreError(f"the {name} of this run cannot be stored: it takes {size} characters, of {LONGEST_FACTS}.")
+        raise StoreError(f"the {name} of this run cannot be stored: it takes {size} characters of {LONGEST_FACTS}.")
     return name, text, layout, data
 
 
@@ -147,34 +146,34 @@ def ending_row(reasons: Mapping[str, float]) -> Row:
 
 
 def check_storable(optimizer: Optimizer) -> None:
-    """A generator and a memory that plain numbers can hold, in sizes that can be read again."""
+    """Raise StoreError if the generator or the state of the method cannot be stored."""
     kind = type(optimizer.rng.bit_generator).__name__
     if kind not in KINDS:
-        raise StoreError(f"`rng` must be one of NumPy's own generators to be stored, {', '.join(KINDS)}, got {kind}.")
+        raise StoreError(f"stored runs need one of NumPy's own generators as `rng`, {', '.join(KINDS)}, got {kind}.")
     try:
         size = size_of(optimizer.state)
     except FormatError as misfit:
         raise StoreError(f"the method {optimizer.method.name} cannot be stored: {misfit}.") from None
     if 2 * size > LARGEST_BLOB:
         raise StoreError(
-            f"a state of {size:.2g} bytes cannot be stored, {LARGEST_BLOB // 2:.2g} is the most. Use a method that "
-            "begins with `sep-` or `iso-`, whose state is smaller."
+            f"a state of {size:.2g} bytes cannot be stored; the limit is {LARGEST_BLOB // 2:.2g} bytes. Use a method "
+            "that begins with `sep-` or `iso-`, whose state is smaller."
         )
     check_generation(optimizer)
 
 
 def check_generation(optimizer: Optimizer) -> None:
-    """A sample that can be read again."""
+    """Raise StoreError if the sample is too large to be read again."""
     if (size := 8 * optimizer.popsize * optimizer.best_x.size) > LARGEST_GENERATION:
         raise StoreError(
             f"a generation of {optimizer.popsize} points with {optimizer.best_x.size} variables takes {size:.2g} bytes "
-            f"and cannot be stored, {LARGEST_GENERATION:.2g} is the most. Give a smaller `popsize`, or fewer restarts "
-            "if these increase it."
+            f"and cannot be stored; the limit is {LARGEST_GENERATION:.2g} bytes. Use a smaller `popsize`, or fewer "
+            "restarts if they increase it."
         )
 
 
 def record_new(path: Path, configuration: Row, optimizer: Optimizer, history: History) -> Recorder:
-    """A recorder of a run that begins, into a new file."""
+    """The recorder of a new run into a new file."""
     check_storable(optimizer)
     tables = {
         "parts": [configuration, *checkpoint_rows(optimizer, history), driver_row(), ending_row({})],
@@ -191,20 +190,20 @@ def record_new(path: Path, configuration: Row, optimizer: Optimizer, history: Hi
 
 
 def largest_row(optimizer: Optimizer) -> int:
-    """Bytes of the largest row that a run writes again and again: a distribution, values, or points with them."""
+    """Bytes of the largest row that a run writes repeatedly: a distribution, values, or values with points."""
     popsize, d = optimizer.popsize, optimizer.best_x.size
     is_drawn = is_redrawn(optimizer.method, optimizer.theta, popsize, d)
     return max(size_of(optimizer.theta), 8 * popsize * (1 if is_drawn else d))
 
 
 def snapshot_rows(history: History, known: set[int]) -> list[Row]:
-    """The snapshots of a history, but for those that are known by their evaluations."""
-    return [(s.nfev, s.run, *packed(s.theta)) for s in history.snapshots if s.nfev not in known]
+    """The snapshots of a history except those whose numbers of evaluations are known."""
+    return [(s.nfev, s.run, *pack(s.theta)) for s in history.snapshots if s.nfev not in known]
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """How much of a run is in its file."""
+    """The part of a run that is in its file."""
 
     generations: int = 0
     awaited: int = 0  # the last generation that has a value
@@ -213,13 +212,13 @@ class Stored:
 
 @dataclass(slots=True)
 class Generation:
-    """A generation: its values, which of them are still to be written, and the numbers of its row when it is over."""
+    """A generation: its values, which of them are not yet written, and its numbers when it has ended."""
 
     run: int
     iteration: int
     points: Array  # (n, d)
     values: Array  # (n,)
-    popsize: int  # the last points are those of the sample; the start may precede them
+    popsize: int  # size of the sample, which the start may precede
     sample: Sample | None = None  # if its points are not stored
     has_sample: bool = False  # in the file
     waiting: list[Places] = field(default_factory=list[Places])
@@ -229,9 +228,7 @@ class Generation:
     ended: float = 0.0  # seconds since 1970
 
     def rows(self, parts: Sequence[tuple[int, int]] | None = None) -> Iterator[Row]:
-        """A row for each stretch of indices, or for all points; several for a large one, and no points that are drawn
-        again.
-        """
+        """Rows for stretches of indices, or for all points, without the points that are drawn again."""
         drawn = len(self.values) if self.sample is None else self.sample.place
         for begin, end in [(0, len(self.values))] if parts is None else parts:
             for piece in _pieces(begin, min(end, drawn), LARGEST_ROW // max(self.points[:1].nbytes, 1)):
@@ -258,7 +255,7 @@ class Generation:
 
 
 class SharedRow:
-    """Finished generations of one run and size that share a row of both tables, in memory that is used again."""
+    """Finished generations of one run and size that share a row of both tables. The memory is reused."""
 
     sample, has_sample = None, False
 
@@ -304,14 +301,13 @@ def _with_medians(table: Array, values: Array, popsize: int) -> bytes:
 
 
 def _pieces(begin: int, end: int, most: int) -> Iterator[slice]:
-    """The indices from `begin` to `end`, at most so many at a time."""
+    """The indices from `begin` to `end`, at most `most` at a time."""
     step = max(most, 1)
-    for place in range(begin, end, step):
-        yield slice(place, min(place + step, end))
+    return (slice(place, min(place + step, end)) for place in range(begin, end, step))
 
 
 def as_stretches(places: Sequence[Places], n: int) -> list[tuple[int, int]]:
-    """Begins and ends of stretches without gaps of indices below n."""
+    """Beginnings and ends of contiguous stretches of indices below n."""
     indices = [np.atleast_1d(part) for part in places if not isinstance(part, slice)]
     if len(indices) < len(places):
         return [(0, n)]
@@ -369,9 +365,7 @@ class Recorder:
         self._rng_state = done.rng.bit_generator.state if self._is_large else None
 
     def recall_values(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> bool:
-        """Fill in the stored values (n,) of the next points (n, d) and mark them as known; return whether there are
-        any.
-        """
+        """Fill in stored values (n,) of the next points (n, d) and mark them as known; return whether there are any."""
         state, iteration = self._rng_state, done.nit + 1
         sample = None if state is None else Sample(done.theta, state, points, len(points) - done.popsize)
         self._open = Generation(done.restarts, iteration, points, values, done.popsize, sample)
@@ -380,9 +374,8 @@ class Recorder:
             for part in self._stored_parts(done, iteration):
                 piece = slice(part.place, part.place + len(part.values))
                 if piece.stop > len(points):
-                    raise StoreError(
-                        f"{self._file.path} is damaged: generation {iteration} should have {len(points)} points."
-                    )
+                    path, count = self._file.path, len(points)
+                    raise StoreError(f"{path} is damaged: generation {iteration} has more than {count} points.")
                 stored[piece], values[piece], known[piece] = part.points, part.values, True
             self._open.in_file = bool(known.any())
             _check_same(self._file.path, iteration, points[known], stored[known])
@@ -402,7 +395,7 @@ class Recorder:
         return self._recalled.pop(iteration, [])
 
     def add_values(self, places: Places, failure: Failure | None = None) -> None:
-        """Keep the values with these indices; those that are NaN failed as `failure` says."""
+        """Add the values with these indices; `failure` is the reason for those that are NaN."""
         now = time.perf_counter()
         generation = self._open
         if generation is None:
@@ -420,7 +413,7 @@ class Recorder:
         self._left = time.perf_counter()
 
     def end_generation(self, done: Optimizer, history: History) -> None:
-        """Keep the last generation, and the state if it is due."""
+        """Add the last generation, and write the state if it is due."""
         now = time.perf_counter()
         self._own += now - self._left
         with self._guard:
@@ -458,7 +451,7 @@ class Recorder:
             self._row = row
 
     def _keep(self, done: Optimizer, history: History, ending: Sequence[Row] = ()) -> None:
-        """Write the state with all that waits."""
+        """Write the state and everything that waits."""
         began = time.perf_counter()
         self._check_files()
         known = {snapshot.nfev for snapshot in history.snapshots}
@@ -479,7 +472,7 @@ class Recorder:
         return insert_rows(table, rows, self._file.origin)
 
     def _write(self, more: Sequence[Change] = ()) -> float:
-        """Write all that waits in one transaction; return the seconds it took, 0 if it waited for the disk."""
+        """Write everything that waits in one transaction; return the seconds it took, 0 if it was synced."""
         with self._disk:
             began = time.perf_counter()
             self._syncing.earn(began - self._synced_at)
@@ -490,14 +483,14 @@ class Recorder:
             return 0.0 if sync else took
 
     def _write_if_due(self, now: float) -> None:
-        """Write what waits if there is time for it, if it has waited for long, or if it is much."""
+        """Write what waits if the time budget allows it, or if it has waited for long or is large."""
         if self._writing.left > 0 and WRITING * self._pace > CHEAPEST_WRITE:
             self._writing.left -= self._write()
         elif self._bytes > MOST_WAITING or now - self._since > LONGEST_WAIT / 2:
             self._write()
 
     def _commit(self, more: Sequence[Change], sync: bool) -> None:
-        """Write what waits, then remove it."""
+        """Write what waits and remove it afterwards."""
         with self._guard:
             finished, failures, generation = self._finished[:], self._failures[:], self._open
             stale, self._row = self._stale[:], None
@@ -516,7 +509,8 @@ class Recorder:
             if generation is not None:
                 del generation.waiting[: len(places)]
                 generation.has_sample = generation.has_sample or bool(places)
-            self._since = time.perf_counter() if self._waits() else np.inf
+            waits = self._finished or self._failures or (self._open is not None and self._open.waiting)
+            self._since = time.perf_counter() if waits else np.inf
 
     def _changes(
         self,
@@ -526,7 +520,7 @@ class Recorder:
         generation: Generation | None,
         parts: Sequence[tuple[int, int]],
     ) -> Iterator[Change]:
-        """What waits, as statements. A finished generation replaces the rows of its single values."""
+        """The statements for what waits. A finished generation replaces the rows of its single values."""
         if stale:
             yield DELETE_GENERATION, [(iteration,) for iteration in stale]
         rows = [row for done in finished for row in done.evaluation_rows()]
@@ -539,11 +533,8 @@ class Recorder:
             if content:
                 yield self._insertion(table, content)
 
-    def _waits(self) -> bool:
-        return bool(self._finished or self._failures or (self._open is not None and self._open.waiting))
-
     def _write_periodically(self) -> None:
-        """In a thread of its own: write what has waited for `LONGEST_WAIT`, because the objective takes longer."""
+        """In a separate thread, write what has waited for `LONGEST_WAIT` during a longer call of the objective."""
         while not self._closed.wait(LONGEST_WAIT / 2):
             with self._guard:
                 is_due = time.perf_counter() - self._since > LONGEST_WAIT * 3 / 4
@@ -554,17 +545,14 @@ class Recorder:
                     self._error = error
 
     def _check_files(self) -> None:
-        """Tell if the file or its log was deleted or replaced. If only its log was, its contents are saved, and another
-        one is begun.
-        """
+        """Warn if the file or its log was deleted or replaced. A deleted log is saved, and a new one is started."""
         if self._is_lost:
             return
         path = self._file.path
         if not self._lock.is_of(path):
             self._is_lost = True
             warnings.warn(
-                f"{path} was deleted or replaced while the run goes on: nothing is stored any more, and the run "
-                "cannot be resumed.",
+                f"{path} was deleted or replaced during the run, which is no longer stored and cannot be resumed.",
                 stacklevel=2,
             )
         elif self._file.has_lost_log():
@@ -572,22 +560,20 @@ class Recorder:
                 if not self._file.reopen():
                     return
             warnings.warn(
-                f"{side_file(path, '-wal')} was deleted while the run goes on. Nothing is lost, because this process "
-                f"still had it open; do not delete files beside {path}.",
+                f"{side_file(path, '-wal')} was deleted during the run. No data are lost, because this process had it "
+                f"open; do not delete files next to {path}.",
                 stacklevel=2,
             )
 
     def abandon(self) -> None:
-        """Close the file as it is, for a run that cannot begin."""
+        """Close the file of a run that cannot be resumed, without changes."""
         self._closed.set()
         self._thread.join()
         self._over = True
         self._file.close()
 
     def close(self, reasons: Mapping[str, float], done: Optimizer | None, history: History) -> None:
-        """Write what waits and how it ended, and the state of what is `done` with its last generation; let others
-        drive.
-        """
+        """Write what waits, the reasons, and the state unless `done` is None, then release the file."""
         if self._over:
             return
         self._closed.set()
@@ -606,22 +592,21 @@ class Recorder:
 
 
 def failure_rows(generation: Generation, places: Places, failure: Failure) -> list[Row]:
-    """A row for each stretch of places: those of their values that are NaN failed in this way."""
+    """A row for each stretch of places; their values that are NaN failed in this way."""
     parts = as_stretches([places], len(generation.values))
     return [(generation.iteration, begin, end - begin, failure.kind, failure.detail) for begin, end in parts]
 
 
 def _check_same(path: Path, iteration: int, made: Array, stored: Array) -> None:
-    """The points (k, d) that are made again are those that were evaluated, but for rounding on another machine."""
+    """Compare points (k, d) with the stored ones: warn of rounding, raise StoreError if they differ by more."""
     if made.tobytes() == stored.tobytes():
         return
-    apart = np.max(np.abs(made - stored) / np.maximum(np.max(np.abs(stored), axis=0), np.finfo(np.float64).tiny))
-    if not apart <= ROUNDING:
+    if not relative_difference(made, stored, stored) <= ROUNDING:
         raise StoreError(
             f"{path}: generation {iteration} does not reproduce the stored points; `x0`, `restarts` or `method` differ "
             "from the original run, or this machine rounds differently."
         )
     warnings.warn(
-        f"{path}: this machine or NumPy rounds differently from the one before; the run goes on, but not bit for bit.",
+        f"{path}: this machine or NumPy rounds differently, so results may differ in the last digits.",
         stacklevel=2,
     )

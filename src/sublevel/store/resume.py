@@ -1,4 +1,4 @@
-"""Go on with a stored run."""
+"""Resuming a stored run."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from sublevel.engine.method import Method
 from sublevel.evaluation.evaluators import make_evaluator
 from sublevel.evaluation.failures import Failures, OnError
 from sublevel.evaluation.objective import bind_args
 from sublevel.evaluation.processes import SigtermAsInterrupt
+from sublevel.run.arguments import FileName, Objective, RestartRule, Workers
 from sublevel.run.history import History
-from sublevel.run.minimize import Limits, Search
+from sublevel.run.minimize import Callback, Limits, Search
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.progress import Progress
 from sublevel.store.environment import HOST, describe_differences, environment
 from sublevel.store.file import File
 from sublevel.store.lock import Lock
 from sublevel.store.probe import Probe, ProbingEvaluator, choose_probe
-from sublevel.store.reader import Reading, driver, ending, restored, stored_failures, unfit
+from sublevel.store.reader import Reading, driver, ending, open_run, restore_state, stored_failures
 from sublevel.store.recorder import Recorder, Stored
 from sublevel.store.samples import SampleForm
-from sublevel.store.serialize import FormatError
-from sublevel.store.settings import Overrides, Settings, checked_path, rebuilt
+from sublevel.store.settings import Overrides, Settings, as_path, rebuild_optimizer
 from sublevel.validation import (
-    Workers,
     as_callback,
     as_flag,
     as_on_error,
@@ -40,8 +41,6 @@ from sublevel.validation import (
 )
 
 if TYPE_CHECKING:
-    from scipy.optimize import OptimizeResult
-
     from sublevel.run.result import Result
 
 LOGGER = logging.getLogger(__name__)
@@ -49,13 +48,13 @@ LOGGER = logging.getLogger(__name__)
 
 @explain_keywords
 def resume(
-    store: str | Path,
-    fun: Callable[..., Any],
+    store: FileName,
+    fun: Objective,
     *,
-    args: tuple[Any, ...] = (),
-    x0: Callable[[np.random.Generator], Any] | None = None,
-    method: Any = None,
-    restarts: Any = None,
+    args: tuple[object, ...] = (),
+    x0: Callable[[np.random.Generator], ArrayLike] | None = None,
+    method: str | Method | None = None,
+    restarts: RestartRule | None = None,
     maxfevals: float | None = None,
     maxiter: float | None = None,
     maxtime: float | None = None,
@@ -64,10 +63,10 @@ def resume(
     tolx: float | None = None,
     noise_floor: bool | None = None,
     vectorized: bool | None = None,
-    workers: Any = None,
+    workers: Workers | None = None,
     timeout: float | None = None,
     on_error: OnError | None = None,
-    callback: Callable[[OptimizeResult], Any] | None = None,
+    callback: Callback | None = None,
     progress: bool = False,
     check: bool = True,
 ) -> Result:
@@ -120,18 +119,26 @@ def resume(
     """
     validate_callable("fun", fun)
     observer = as_callback(callback)
-    path, check = checked_path(store), as_flag("check", check)
-    File(path).close()  # whatever is not ours is refused here, and stays as it was
+    path, check = as_path(store), as_flag("check", check)
+    File(path).close()  # refuses other files, and leaves them as they are
     with ExitStack() as opened:
         lock = Lock(path)
         opened.callback(lock.close)
-        found = _found(path, Overrides(method, restarts, x0, tolerances=(tolfun, tolx, noise_floor)))
-        if found.settings.takes_args and not args:
+        found = _read_run(path, Overrides(method, restarts, x0, tolerances=(tolfun, tolx, noise_floor)))
+        stored = found.settings
+        if stored.takes_args and not args:
             raise TypeError("`args` must be given again, because the run began with some.")
-        limits = _limits(found.settings, found.optimizer, (maxfevals, maxiter, ftarget, maxtime))
+        pairs = zip((maxfevals, maxiter, ftarget, maxtime), stored.limits, strict=True)
+        limits = Limits.checked(found.optimizer, *(old if new is None else new for new, old in pairs))
         show = Progress(limits.maxfevals) if as_flag("progress", progress) else None
-        how = _how(found.settings, vectorized, workers, timeout, on_error)
-        evaluate = make_evaluator(bind_args(fun, args), *how, found.failures)
+        evaluate = make_evaluator(
+            bind_args(fun, args),
+            as_flag("vectorized", stored.vectorized if vectorized is None else vectorized),
+            as_workers((stored.workers or 1) if workers is None else workers),
+            as_timeout(stored.timeout if timeout is None else timeout),
+            as_on_error(stored.on_error if on_error is None else on_error),
+            found.failures,
+        )
         opened.callback(evaluate.close)
         recorder = Recorder(File(path, writing=True), lock, found.history, found.stored)
         opened.callback(recorder.abandon)
@@ -141,24 +148,14 @@ def resume(
         evaluate = ProbingEvaluator(evaluate, found.probe, found.failures, path)
     counts = found.optimizer.nit, found.optimizer.nfev
     LOGGER.info("resume %s at generation %d, after %d evaluations", ascii(str(path))[1:-1], *counts)
+    start = found.optimizer.start.x0 if stored.evaluate_x0 else None
+    parts = found.optimizer, evaluate, limits, observer, show, found.history, found.failures
     with SigtermAsInterrupt():
-        start = found.optimizer.start.x0 if found.settings.evaluate_x0 else None
-        search = Search(
-            found.optimizer,
-            evaluate,
-            limits,
-            observer,
-            show,
-            found.history,
-            found.failures,
-            recorder=recorder,
-            x0=start,
-        )
-        return search.run_to_the_end()
+        return Search(*parts, recorder=recorder, x0=start).run_to_the_end()
 
 
 class ResumedRun(NamedTuple):
-    """What a file has of a run that goes on."""
+    """A run at its last checkpoint."""
 
     settings: Settings
     optimizer: Optimizer
@@ -168,63 +165,32 @@ class ResumedRun(NamedTuple):
     probe: Probe | None
 
 
-def _found(path: Path, again: Overrides) -> ResumedRun:
-    """The run of a file, as it was at its last checkpoint."""
-    file = File(path)
-    try:
+def _read_run(path: Path, again: Overrides) -> ResumedRun:
+    """Read a run."""
+    with open_run(path) as reading:
+        file = reading.file
         file.check_structure()
-        reading = Reading.of(file)
-        try:
-            optimizer = rebuilt(reading.settings, reading.problem, reading.facts.get("rng"), again)
-        except FormatError as misfit:
-            raise unfit(path, misfit) from None
-        history = restored(reading, optimizer)
-        failures = stored_failures(reading, reading.generations().sizes, SampleForm.of(optimizer))
-        generations, awaited = file.count_generations()[1], file.last_evaluated()
-        stored = Stored(generations, awaited, restarts=optimizer.restarts)
+        optimizer = rebuild_optimizer(reading.settings, reading.problem, reading.facts.get("rng"), again)
+        history, form = restore_state(reading, optimizer), SampleForm.of(optimizer)
+        failures = stored_failures(reading, reading.generations().sizes, form)
+        stored = Stored(file.count_generations()[1], file.last_evaluated(), optimizer.restarts)
         _warn_of_differences(reading)
-        return ResumedRun(
-            reading.settings,
-            optimizer,
-            history,
-            failures,
-            stored,
-            choose_probe(file, awaited, SampleForm.of(optimizer)),
-        )
-    finally:
-        file.close()
+        probe = choose_probe(file, stored.awaited, form)
+        return ResumedRun(reading.settings, optimizer, history, failures, stored, probe)
 
 
 def _warn_of_differences(reading: Reading) -> None:
-    """Tell if the bits may come out differently, and if another host may still drive the run."""
+    """Warn if results may differ by rounding, or if another host may still run the run."""
     before, now = driver(reading.file), environment()
     if apart := describe_differences(before, now):
         warnings.warn(
-            f"{reading.path}: the run goes on in another environment, so its results may differ in the last digits "
-            f"from those of a run that was not stopped ({'; '.join(apart)}).",
+            f"{reading.path}: the run is resumed in another environment, so its results may differ in the last digits "
+            f"from those of an uninterrupted run ({'; '.join(apart)}).",
             stacklevel=4,
         )
     if before.get(HOST) != now[HOST] and not ending(reading.file):
         warnings.warn(
-            f"{reading.path}: the run was driven on the host {before.get(HOST)!r} and did not end there. Make sure "
-            "that no process on that host still drives it: the lock of a file does not reach other hosts.",
+            f"{reading.path}: the run was started on the host {before.get(HOST)!r} and did not end there. Make sure "
+            "that no process on that host still runs it: the lock of a file does not extend to other hosts.",
             stacklevel=4,
         )
-
-
-def _how(
-    settings: Settings, vectorized: Any, workers: Any, timeout: Any, on_error: Any
-) -> tuple[bool, Workers, float | None, OnError]:
-    """How to evaluate: as is given, else as it was."""
-    return (
-        as_flag("vectorized", settings.vectorized if vectorized is None else vectorized),
-        as_workers((settings.workers or 1) if workers is None else workers),
-        as_timeout(settings.timeout if timeout is None else timeout),
-        as_on_error(settings.on_error if on_error is None else on_error),
-    )
-
-
-def _limits(settings: Settings, optimizer: Optimizer, given: tuple[Any, Any, Any, Any]) -> Limits:
-    """The limits that are given, else those that were."""
-    limits = [stored if new is None else new for new, stored in zip(given, settings.limits, strict=True)]
-    return Limits.checked(optimizer, *limits)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,10 +20,10 @@ from sublevel.engine.families import Family
 from sublevel.engine.method import Method
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.search_space import Space
-from sublevel.store.errors import StoreError
+from sublevel.store.errors import StoreError, format_errors
 from sublevel.store.file import File, Row
 from sublevel.store.rng_state import generator_like, plain_state, state_like
-from sublevel.store.serialize import FormatError, packed, size_of, unpacked
+from sublevel.store.serialize import pack, parse_json, size_of, unpack
 from sublevel.store.settings import LARGEST_GENERATION
 
 SMALLEST = 2**16
@@ -37,21 +37,28 @@ ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """The distribution and generator state of the points (n, d) of a generation; `points` may begin with other
-    points.
-    """
+class SampleArrays:
+    """The arrays that are stored instead of points (n, d)."""
 
     theta: Family
-    state: Any  # of the bit generator, before they were drawn
+    first: Array  # the first coordinates of the first point
+    checksum: np.int64  # of all points
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The points of a generation with the distribution and the generator state that they were drawn with."""
+
+    theta: Family
+    state: Mapping[str, object]  # of the bit generator, before they were drawn
     points: Array  # (place + n, d)
     place: int  # index of the first one
 
     def row(self, iteration: int) -> Row:
         """The row of the table `samples`."""
         drawn = self.points[self.place :]
-        arrays = {"theta": self.theta, "first": drawn[0, :WITNESSES], "checksum": checksum(drawn)}
-        return iteration, self.place, len(drawn), json.dumps(plain_state(self.state)), *packed(arrays)
+        arrays = SampleArrays(self.theta, drawn[0, :WITNESSES], checksum(drawn))
+        return iteration, self.place, len(drawn), json.dumps(plain_state(self.state)), *pack(arrays)
 
 
 def is_redrawn(method: Method, theta: Family, popsize: int, d: int) -> bool:
@@ -60,6 +67,12 @@ def is_redrawn(method: Method, theta: Family, popsize: int, d: int) -> bool:
     if size < SMALLEST or size < LEAST_GAIN * size_of(theta):
         return False
     return not any(transform.adds_points for transform in method.transforms)
+
+
+def relative_difference(points: Array, others: Array, scale: Array) -> float:
+    """The largest difference of points (..., d), relative to the largest coordinates in `scale` (n, d)."""
+    sizes = np.maximum(np.max(np.abs(scale), axis=0), np.finfo(np.float64).tiny)
+    return float(np.max(np.abs(points - others) / sizes))
 
 
 def checksum(points: Array) -> np.int64:
@@ -73,7 +86,7 @@ class SampleForm:
 
     theta: Family
     space: Space | None
-    state: Any
+    state: Mapping[str, object]
     dimension: int  # d
 
     @classmethod
@@ -149,25 +162,19 @@ class StoredPoints:
         return self._points_of_sample[begin - self._place : end - self._place]
 
     def _draw(self, iteration: int, end: int) -> tuple[int, Array]:
-        """The index of the first point of a sample in its generation, and its points (n, d), at least up to the index
-        `end`.
-        """
+        """The points (n, d) of a sample, at least up to the index `end`, preceded by the index of the first one."""
         path, form = self._file.path, self._form
         for _, place, size, state, layout, data in self._file.rows("samples", "WHERE iteration = ?", (iteration,)):
             if not 2 <= size <= LARGEST_GENERATION // (8 * form.dimension) or place not in (0, 1):
-                raise StoreError(
-                    f"{path} is damaged: the sample of generation {iteration} has an impossible size of {size}."
-                )
+                raise StoreError(f"{path} is damaged: the sample of generation {iteration} has {size} points.")
             if place + size < end:
                 raise self._missing_points_error(iteration)
-            first, number = np.empty(min(form.dimension, WITNESSES)), np.int64(0)
-            try:
-                found = unpacked({"theta": form.theta, "first": first, "checksum": number}, layout, data)
-                points = self._points(found["theta"], self._generator(state), size)
-            except FormatError as misfit:
-                raise StoreError(f"{path} is damaged or forged: {misfit}.") from None
-            if checksum(points) != found["checksum"]:
-                self._check_rounding(iteration, points, found["first"])
+            first = np.empty(min(form.dimension, WITNESSES))
+            with format_errors(path):
+                found = unpack(SampleArrays(form.theta, first, np.int64(0)), layout, data)
+                points = self._points(found.theta, self._generator(state), size)
+            if checksum(points) != found.checksum:
+                self._check_rounding(iteration, points, found.first)
             return place, points
         raise StoreError(f"{path} is damaged: the sample of generation {iteration} is missing.")
 
@@ -181,22 +188,14 @@ class StoredPoints:
             return searched if self._form.space is None else self._form.space.points(searched)
 
     def _generator(self, text: str) -> np.random.Generator:
-        try:
-            facts: Any = json.loads(text)
-        except (ValueError, RecursionError):
-            raise FormatError("the state of its random generator cannot be read") from None
-        state = state_like(self._form.state, facts)
+        state = state_like(self._form.state, parse_json(text, "the state of its random generator cannot be read"))
         generator = generator_like(state)
         generator.bit_generator.state = state
         return generator
 
     def _check_rounding(self, iteration: int, points: Array, first: Array) -> None:
-        """Warn if the points (n, d) differ from the evaluated ones by rounding; raise StoreError if they differ by
-        more.
-        """
-        scale = np.max(np.abs(points[:, : first.size]), axis=0)
-        apart = np.max(np.abs(points[0, : first.size] - first) / np.maximum(scale, np.finfo(np.float64).tiny))
-        if not apart <= ROUNDING:
+        """Warn of points (n, d) that differ from the original ones by rounding; StoreError if they differ by more."""
+        if not relative_difference(points[0, : first.size], first, points[:, : first.size]) <= ROUNDING:
             raise StoreError(
                 f"{self._file.path}: the points of generation {iteration} cannot be drawn again: NumPy "
                 f"{np.__version__} draws different random numbers than the version that wrote the file. Use that "

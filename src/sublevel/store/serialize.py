@@ -1,115 +1,133 @@
-"""Trees of arrays as plain bytes: dataclasses, tuples and dicts whose leaves are numbers.
+"""Trees of arrays as bytes: dataclasses, tuples and dicts whose leaves are numbers.
 
-A file never says what to build. It holds a layout and bytes, and these are poured into a template of the same layout or
+A file never determines what is built. It has a layout and bytes, which are read into a template of the same layout, or
 refused.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import Literal, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.store.errors import FormatError
 
 DTYPES = {np.dtype(name): name for name in ("float64", "int64", "bool")}
-"""The types that leaves may have, and their names, which NumPy would make up each time."""
+"""The types that leaves may have, and their names, which NumPy would compute each time."""
 
-Form = tuple[str, str, tuple[int, ...], str]
-"""Path, type, shape and order in memory (C or F) of a leaf."""
+T = TypeVar("T")
+Leaf = NDArray[np.generic]
+Order = Literal["C", "F"]
+Form = tuple[str, str, tuple[int, ...], Order]
+"""Path, type, shape and memory order of a leaf."""
 
 
-class FormatError(ValueError):
-    """What was stored does not have the form that is expected."""
+def parse_json(text: str, refusal: str) -> object:
+    """The value of a JSON text; FormatError with the message `refusal` if there is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise FormatError(refusal) from None
 
 
-def packed(tree: Any) -> tuple[str, bytes]:
+def as_list(value: object, length: int | None, refusal: str) -> list[object]:
+    """A list of some length, or of any if it is None; otherwise FormatError."""
+    if not isinstance(value, list) or length not in (None, len(cast("list[object]", value))):
+        raise FormatError(refusal)
+    return cast("list[object]", value)
+
+
+def as_dict(value: object, refusal: str) -> dict[str, object]:
+    """A dict; otherwise FormatError."""
+    if not isinstance(value, dict):
+        raise FormatError(refusal)
+    return cast("dict[str, object]", value)
+
+
+def pack(tree: object) -> tuple[str, bytes]:
     """Layout (JSON: path, dtype, shape and order of each leaf) and bytes of a tree."""
     pairs = list(_leaves(tree))
-    parts = [np.asarray(leaf).tobytes("A") for _, leaf in pairs]
-    return _layout_text(tuple(_form(path, leaf) for path, leaf in pairs)), b"".join(parts)
+    return _layout_text(tuple(_form(*pair) for pair in pairs)), b"".join(leaf.tobytes("A") for _, leaf in pairs)
 
 
 @lru_cache(maxsize=16)
 def _layout_text(layout: tuple[Form, ...]) -> str:
-    """A layout as JSON; the same few are asked for again and again."""
+    """A layout as JSON. A run uses only a few."""
     return json.dumps(layout)
 
 
-def unpacked(template: Any, layout: str, data: bytes) -> Any:
-    """The tree of that layout and those bytes, if it has the form of the template: the same paths, types and shapes."""
-    try:
-        given: Any = json.loads(layout)
-    except (ValueError, RecursionError):
-        raise FormatError("its layout cannot be read") from None
+def unpack(template: T, layout: str, data: bytes) -> T:
+    """The tree of a layout and bytes, which must have the paths, types and shapes of the template."""
     expected = [_form(path, leaf) for path, leaf in _leaves(template)]
-    if not isinstance(given, list) or len(cast(list[Any], given)) != len(expected):
-        raise FormatError(f"it must hold {len(expected)} arrays")
-    orders = [_order(form, wanted) for form, wanted in zip(cast(list[Any], given), expected, strict=True)]
-    size = sum(int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize for _, dtype, shape, _ in expected)
+    given = parse_json(layout, "its layout cannot be read")
+    forms = as_list(given, len(expected), f"it must hold {len(expected)} arrays")
+    orders: list[Order] = [_order(form, wanted) for form, wanted in zip(forms, expected, strict=True)]
+    size = size_of(template)
     if len(data) != size:
         raise FormatError(f"its arrays must be {size} bytes, it holds {len(data)}")
-    return _poured(template, _arrays(expected, orders, data))
+    return cast(T, _fill(template, _arrays(expected, orders, data)))
 
 
-def size_of(tree: Any) -> int:
-    """Bytes that a tree takes."""
-    return sum(np.asarray(leaf).nbytes for _, leaf in _leaves(tree))
+def size_of(tree: object) -> int:
+    """Bytes of a tree."""
+    return sum(leaf.nbytes for _, leaf in _leaves(tree))
 
 
-def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(tree: object, path: str = "") -> Iterator[tuple[str, Leaf]]:
     """Paths and leaves of a tree; None is no leaf."""
     if is_dataclass(tree):
         for field in fields(tree):
             yield from _leaves(getattr(tree, field.name), f"{path}.{field.name}")
     elif isinstance(tree, tuple | list):
-        for place, part in enumerate(cast(tuple[Any, ...], tree)):
+        for place, part in enumerate(cast("tuple[object, ...]", tree)):
             yield from _leaves(part, f"{path}[{place}]")
     elif isinstance(tree, Mapping):
-        for name, part in cast(Mapping[str, Any], tree).items():
+        for name, part in cast("Mapping[str, object]", tree).items():
             yield from _leaves(part, f"{path}.{name}")
     elif tree is not None:
-        if np.asarray(tree).dtype not in DTYPES:
+        leaf = np.asarray(tree)
+        if leaf.dtype not in DTYPES:
             raise FormatError(f"{path.lstrip('.')} is a {type(tree).__name__}, and only numbers can be stored")
-        yield path.lstrip("."), tree
+        yield path.lstrip("."), leaf
 
 
-def _form(path: str, leaf: Any) -> Form:
-    array = np.asarray(leaf)
-    fortran = array.ndim > 1 and array.flags.f_contiguous and not array.flags.c_contiguous
-    return path, DTYPES[array.dtype], array.shape, "F" if fortran else "C"
+def _form(path: str, leaf: Leaf) -> Form:
+    fortran = leaf.ndim > 1 and leaf.flags.f_contiguous and not leaf.flags.c_contiguous
+    return path, DTYPES[leaf.dtype], leaf.shape, "F" if fortran else "C"
 
 
-def _order(given: Any, expected: Form) -> str:
-    """The order in memory of a leaf, which may be either; all else must be as expected."""
+def _order(given: object, expected: Form) -> Order:
+    """The memory order of a leaf, which may be either; all else must be as expected."""
     path, dtype, shape, _ = expected
-    if not isinstance(given, list) or given not in ([path, dtype, list(shape), "C"], [path, dtype, list(shape), "F"]):
-        raise FormatError(f"it must hold {path} of shape {shape} and type {dtype}")
-    return cast(str, given[3])
+    if given == [path, dtype, list(shape), "C"]:
+        return "C"
+    if given == [path, dtype, list(shape), "F"]:
+        return "F"
+    raise FormatError(f"it must hold {path} of shape {shape} and type {dtype}")
 
 
-def _arrays(expected: list[Form], orders: list[str], data: bytes) -> Iterator[Any]:
-    """One array after the other, in memory of its own and in the order it had: BLAS may round another order
-    otherwise.
-    """
+def _arrays(expected: list[Form], orders: Iterable[Order], data: bytes) -> Iterator[Leaf]:
+    """New arrays in their original memory order, because BLAS may round differently in another one."""
     begin = 0
     for (_, dtype, shape, _), order in zip(expected, orders, strict=True):
-        count = int(np.prod(shape, dtype=np.int64))
-        flat = np.frombuffer(data, dtype, count, begin)
+        flat = np.frombuffer(data, dtype, int(np.prod(shape, dtype=np.int64)), begin)
         begin += flat.nbytes
-        yield flat.reshape(shape, order=cast(Any, order)).copy(order="K")
+        yield flat.reshape(shape, order=order).copy(order="K")
 
 
-def _poured(template: Any, arrays: Iterator[Any]) -> Any:
+def _fill(template: object, arrays: Iterator[Leaf]) -> object:
     """A tree like the template with the next arrays as its leaves."""
     if is_dataclass(template) and not isinstance(template, type):
-        return type(template)(*[_poured(getattr(template, field.name), arrays) for field in fields(template)])
+        return type(template)(*[_fill(getattr(template, field.name), arrays) for field in fields(template)])
     if isinstance(template, tuple | list):
-        return tuple(_poured(part, arrays) for part in cast(tuple[Any, ...], template))
+        return tuple(_fill(part, arrays) for part in cast("tuple[object, ...]", template))
     if isinstance(template, Mapping):
-        return {name: _poured(part, arrays) for name, part in cast(Mapping[str, Any], template).items()}
+        return {name: _fill(part, arrays) for name, part in cast("Mapping[str, object]", template).items()}
     if template is None:
         return None
     array = next(arrays)

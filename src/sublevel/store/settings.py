@@ -1,85 +1,86 @@
-"""What a run was asked to do, as numbers and text: all but functions, which have to be given again."""
+"""The arguments of a run as numbers and text. Functions cannot be stored and must be given again."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields, is_dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import Any, cast
+from types import UnionType
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+import sublevel
 from sublevel.engine.arrays import Array
-from sublevel.engine.families import FAMILIES, Bernoulli, FullGaussian
+from sublevel.engine.families import FAMILIES, Bernoulli, Family, FullGaussian
 from sublevel.engine.method import Method
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.restarts import STRATEGIES, Once, Restarts
-from sublevel.store.errors import StoreError
+from sublevel.run.termination import Tolerances
+from sublevel.store.errors import FormatError, StoreError
 from sublevel.store.file import SIDE_FILES
 from sublevel.store.rng_state import generator_like
-from sublevel.store.serialize import FormatError, unpacked
+from sublevel.store.serialize import Form, as_list, parse_json, unpack
 from sublevel.validation import RECIPES, as_flag, as_method, as_names, as_restarts, as_tolerance, short_repr
 
-FAMILY_TYPES: dict[str, Any] = {family.__name__: family for family in (*FAMILIES.values(), Bernoulli)}
-STRATEGIES_BY_CLASS: dict[str, Any] = {strategy.__name__: strategy for strategy in STRATEGIES.values()}
+FAMILY_TYPES: Mapping[str, type[Family]] = {family.__name__: family for family in (*FAMILIES.values(), Bernoulli)}
+STRATEGIES_BY_CLASS = {strategy.__name__: strategy for strategy in STRATEGIES.values()}
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 LARGEST_GENERATION = 2**33
-"""Bytes that the points of one generation may take."""
+"""Most bytes of the points of a generation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A file to store a run in, with what the command line was told, for people to read."""
+    """A file to store a run in, and the arguments of the command line, which are stored for information."""
 
     path: Path
-    command: Mapping[str, Any] | None = None
+    command: Mapping[str, object] | None = None
 
     @classmethod
-    def of(cls, store: Any) -> Target:
-        """From a path, or a target itself."""
-        return store if isinstance(store, Target) else cls(checked_path(store))
+    def of(cls, store: object) -> Target:
+        """From a path or a target."""
+        return store if isinstance(store, Target) else cls(as_path(store))
 
 
-def checked_path(store: Any) -> Path:
-    """The path of a file that can be a stored run."""
+def as_path(store: object) -> Path:
+    """The path of a stored run."""
     if not isinstance(store, str | os.PathLike):
         raise TypeError(f"`store` must be the name of a file, got {short_repr(store)}.")
-    text = os.fsdecode(cast(str, store))
+    text = os.fsdecode(cast("str | os.PathLike[str]", store))
     if "\0" in text or Path(text).name in ("", ".."):
         raise ValueError(f"`store` must be the name of a file, got {text!r}.")
     for end in SIDE_FILES:
         if text.endswith(end):
-            raise ValueError(
-                f"`store` must not end with {end}, which SQLite adds to the names of its own files, got {text!r}."
-            )
+            raise ValueError(f"`store` must not end with {end}, which names a file of SQLite, got {text!r}.")
     return Path(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Where the search begins, in arrays; None is what was not given."""
+    """The start of the search as arrays; None for arguments that were not given."""
 
     x0: Array  # (d,)
-    sigma0: Any  # () or (d,)
-    cov0: Any  # (d, d)
-    bounds: Any  # (2, d)
-    log_scaled: Any  # (d,)
+    sigma0: Array | None  # () or (d,)
+    cov0: Array | None  # (d, d)
+    bounds: Array | None  # (2, d)
+    log_scaled: NDArray[np.bool_] | None  # (d,)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `minimize` was given besides: numbers and names."""
+    """The other arguments of `minimize`: numbers and names."""
 
     method: str | None  # None if it was a Method
-    parts: str  # the method, as it shows itself
+    parts: str  # `repr` of the method
     family: str
     popsize: int
-    restarts: Any  # None, [name, restarts, factor], or text if it was another strategy
+    restarts: str | list[str | int | float] | None  # [class, fields...] if it is registered, else its `repr`
     limits: list[float | None]  # maxfevals, maxiter, ftarget, maxtime
     tolerances: list[float | bool]  # tolfun, tolx, noise_floor
     names: list[str] | None  # of the variables
@@ -90,37 +91,36 @@ class Settings:
     on_error: str
     draws_x0: bool  # x0 was a function
     takes_args: bool
-    objective: str  # what the objective was called, for people
-    command: dict[str, Any]  # what the command line was given, for people; empty if it was not used
+    objective: str  # its name, for information
+    command: dict[str, object]  # arguments of the command line, for information; empty if it was not used
     version: str
     began: float  # seconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What `minimize` was given and an optimizer does not know."""
+    """Arguments of `minimize` that an optimizer does not have."""
 
-    method: Any
-    fun: Any
-    args: tuple[Any, ...]
-    limits: tuple[Any, Any, Any, Any]  # maxfevals, maxiter, ftarget, maxtime
+    method: str | Method
+    fun: Callable[..., object]
+    args: tuple[object, ...]
+    limits: tuple[float | None, float | None, float | None, float | None]  # maxfevals, maxiter, ftarget, maxtime
     vectorized: bool
-    workers: Any
+    workers: object
     timeout: float | None
     on_error: str
-    log_scaled: Any
+    log_scaled: object
     evaluate_x0: bool
 
-    def settings(self, optimizer: Optimizer, command: Mapping[str, Any] | None) -> Settings:
-        """All that can be stored of what was given but arrays."""
+    def settings(self, optimizer: Optimizer, command: Mapping[str, object] | None) -> Settings:
+        """All arguments that can be stored, except arrays."""
         family = optimizer.method.family.__name__
         if FAMILY_TYPES.get(family) is not optimizer.method.family:
-            raise StoreError(
-                f"a run on a family of your own cannot be stored, got {described(optimizer.method.family)}."
-            )
+            found = describe(optimizer.method.family)
+            raise StoreError(f"runs with a user-defined family cannot be stored, got {found}.")
         return Settings(
             method=self.method if isinstance(self.method, str) else None,
-            parts=described(optimizer.method),
+            parts=describe(optimizer.method),
             family=family,
             popsize=optimizer.popsize,
             restarts=strategy_facts(optimizer.strategy),
@@ -134,238 +134,180 @@ class RunRequest:
             on_error=self.on_error,
             draws_x0=optimizer.start.another is not None,
             takes_args=bool(self.args),
-            objective=described(getattr(self.fun, "__qualname__", type(self.fun).__qualname__)),
+            objective=describe(getattr(self.fun, "__qualname__", type(self.fun).__qualname__)),
             command={} if command is None else dict(command),
-            version=sublevel_version(),
+            version=sublevel.__version__,
             began=time.time(),
         )
 
     def problem(self, optimizer: Optimizer) -> Problem:
         """The arrays."""
         start = optimizer.start
-        space, d = start.space, start.x0.size
+        log_scaled = np.broadcast_to(np.asarray(self.log_scaled, dtype=np.bool_), start.x0.shape)
         return Problem(
             x0=start.x0,
             sigma0=None if start.sigma0 is None else np.asarray(start.sigma0, dtype=np.float64),
             cov0=None if start.cov0 is None else np.asarray(start.cov0, dtype=np.float64),
-            bounds=None if space is None else np.array(space.box),
-            log_scaled=None
-            if space is None
-            else np.broadcast_to(np.asarray(self.log_scaled, dtype=np.bool_), (d,)).copy(),
+            bounds=None if start.space is None else np.array(start.space.box),
+            log_scaled=None if start.space is None else log_scaled.copy(),
         )
 
 
-def sublevel_version() -> str:
-    """Of this package, as its metadata has it when it is running."""
-    import sublevel
-
-    return sublevel.__version__
-
-
-def strategy_facts(strategy: Restarts) -> Any:
-    """The class name and the fields of a registered strategy; the text of another one."""
+def strategy_facts(strategy: Restarts) -> str | list[str | int | float] | None:
+    """The class name and the fields of a registered strategy; the `repr` of another one."""
     if isinstance(strategy, Once):
         return None
     name = type(strategy).__name__
-    if STRATEGIES_BY_CLASS.get(name) is not type(strategy):
-        return described(strategy)
-    registered = cast(Any, strategy)
-    return [
-        name,
-        *(type(field.default)(number) for field, number in zip(fields(registered), astuple(registered), strict=True)),
-    ]
+    if not is_dataclass(strategy) or STRATEGIES_BY_CLASS.get(name) is not type(strategy):
+        return describe(strategy)
+    pairs = zip(fields(strategy), astuple(strategy), strict=True)
+    return [name, *(int(number) if isinstance(field.default, int) else float(number) for field, number in pairs)]
 
 
-def described(thing: object) -> str:
-    """What a value of the user's shows of itself, without its place in memory."""
+def describe(thing: object) -> str:
+    """The `repr` of an object without its address in memory."""
     return ADDRESS.sub("", repr(thing))[:2000]
 
 
-def problem_like(layout: Any, size: int) -> Problem:
-    """Empty arrays like those of a stored problem, if they fit each other and together have the size (bytes) that the
-    file holds.
-    """
+def unpack_problem(layout: str, data: bytes) -> Problem:
+    """The stored problem. The shapes must fit each other and the size of the data, before memory is allocated."""
     try:
-        sizes: dict[str, tuple[int, ...]] = {path: tuple(map(int, shape)) for path, _, shape, _ in layout}
+        forms = cast("list[Form]", parse_json(layout, "its problem cannot be read"))
+        sizes = {path: tuple(map(int, shape)) for path, _, shape, _ in forms}
         (d,) = sizes["x0"]
     except (TypeError, ValueError, KeyError):
         raise FormatError("its problem cannot be read") from None
-    allowed: dict[str, list[tuple[int, ...]]] = {
-        "x0": [(d,)],
-        "sigma0": [(), (1,), (d,)],
-        "cov0": [(d, d)],
-        "bounds": [(2, d)],
-        "log_scaled": [(d,)],
-    }
+    allowed = {"x0": [(d,)], "sigma0": [(), (1,), (d,)], "cov0": [(d, d)], "bounds": [(2, d)], "log_scaled": [(d,)]}
     if d < 1 or any(shape not in allowed.get(name, []) for name, shape in sizes.items()):
-        raise FormatError("its problem has parts that do not belong together")
-    if sum((1 if name == "log_scaled" else 8) * prod(shape) for name, shape in sizes.items()) != size:
-        raise FormatError(f"its problem declares other sizes than the {size} bytes it holds")
-    arrays = {name: np.empty(shape, np.bool_ if name == "log_scaled" else np.float64) for name, shape in sizes.items()}
-    return Problem(*(cast(Any, arrays.get(name)) for name in allowed))
+        raise FormatError("the arrays of its problem do not fit each other")
+    if sum((1 if name == "log_scaled" else 8) * prod(shape) for name, shape in sizes.items()) != len(data):
+        raise FormatError(f"its problem declares other sizes than the {len(data)} bytes it holds")
+    sigma0, cov0, bounds = (np.empty(sizes[name]) if name in sizes else None for name in ("sigma0", "cov0", "bounds"))
+    log_scaled = np.empty(d, np.bool_) if "log_scaled" in sizes else None
+    return unpack(Problem(np.empty(d), sigma0, cov0, bounds, log_scaled), layout, data)
 
 
-NOTHING = type(None)
-SETTINGS: dict[str, Any] = {
-    "method": (str, NOTHING),
-    "parts": str,
-    "family": str,
-    "popsize": int,
-    "restarts": (str, list, NOTHING),
-    "limits": list,
-    "tolerances": list,
-    "names": (list, NOTHING),
-    "evaluate_x0": bool,
-    "vectorized": bool,
-    "workers": (int, NOTHING),
-    "timeout": (float, NOTHING),
-    "on_error": str,
-    "draws_x0": bool,
-    "takes_args": bool,
-    "objective": str,
-    "command": dict,
-    "version": str,
-    "began": float,
-}
-"""The types of the settings."""
+def _classes(annotation: type | UnionType) -> tuple[type, ...]:
+    """The classes of an annotation, without the types of their elements."""
+    kinds: tuple[type, ...] = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    return tuple(get_origin(kind) or kind for kind in kinds)
 
 
-def checked_settings(facts: dict[str, Any]) -> Settings:
+SETTINGS = {name: _classes(annotation) for name, annotation in get_type_hints(Settings).items()}
+"""The classes that each setting may have."""
+
+
+def as_settings(facts: Mapping[str, object]) -> Settings:
     """Settings from a file, each of the type it must have."""
     if facts.keys() != SETTINGS.keys() or not all(isinstance(facts[name], kinds) for name, kinds in SETTINGS.items()):
         raise FormatError("its settings are not those of a run")
-    limits: list[Any] = facts["limits"]
-    if len(limits) != 4 or not all(limit is None or isinstance(limit, int | float) for limit in limits):
+    limits = as_list(facts["limits"], 4, "its limits are not four numbers")
+    if not all(isinstance(limit, int | float | None) for limit in limits):
         raise FormatError("its limits are not four numbers")
-    tolerances: list[Any] = facts["tolerances"]
-    if len(tolerances) != 3 or not all(
-        isinstance(tolerance, float) and 0 <= tolerance < np.inf for tolerance in tolerances[:2]
-    ):
-        raise FormatError("its tolerances are not two numbers of at least 0 and a flag")
-    if not isinstance(tolerances[2], bool):
-        raise FormatError("its flag for the noise floor is neither true nor false")
-    names: list[Any] = facts["names"] or []
-    if not all(isinstance(name, str) for name in names):
-        raise FormatError("its variables have names that are no text")
-    if not isinstance(facts["restarts"], str):
-        stored_strategy(facts["restarts"])
-    if facts["family"] not in FAMILY_TYPES or not (facts["method"] is None or facts["method"] in RECIPES):
-        raise FormatError(f"there is no method {short_repr(facts['method'])} or family {short_repr(facts['family'])}")
-    return Settings(**facts)
-
-
-def unpacked_problem(layout: str, data: bytes) -> Problem:
-    """The stored problem."""
-    try:
-        rows = json.loads(layout)
-    except (ValueError, RecursionError):
-        raise FormatError("its problem cannot be read") from None
-    return unpacked(problem_like(rows, len(data)), layout, data)
+    refusal = "its tolerances are not two numbers of at least 0 and a flag"
+    *numbers, flag = as_list(facts["tolerances"], 3, refusal)
+    if not all(isinstance(number, float) and 0 <= number < np.inf for number in numbers) or not isinstance(flag, bool):
+        raise FormatError(refusal)
+    if not all(isinstance(name, str) for name in as_list(facts["names"] or [], None, "its names are no list")):
+        raise FormatError("the names of its variables are not text")
+    settings = Settings(**cast(Any, facts))
+    if not isinstance(settings.restarts, str):
+        stored_strategy(settings.restarts)
+    if settings.family not in FAMILY_TYPES or not (settings.method is None or settings.method in RECIPES):
+        raise FormatError(f"there is no method {short_repr(settings.method)} or family {short_repr(settings.family)}")
+    return settings
 
 
 def check_size(settings: Settings, problem: Problem, state_bytes: int) -> None:
-    """What building this run would take is what the file holds of it: a small file cannot ask for much memory."""
+    """Raise FormatError if the run would take much more memory than the file has data."""
     d = problem.x0.size
     if settings.family == FullGaussian.__name__:
         free = d if problem.bounds is None else int(np.count_nonzero(problem.bounds[0] < problem.bounds[1]))
         if 8 * free * free > state_bytes:
             raise FormatError(f"it has {free} free variables and a state of {state_bytes} bytes")
     if not settings.popsize >= 2 or 8 * settings.popsize * d > LARGEST_GENERATION:
-        raise FormatError(
-            f"a generation of {settings.popsize} points with {d} variables is beyond the {LARGEST_GENERATION} bytes "
-            "it may have"
-        )
+        size = f"{settings.popsize} points with {d} variables"
+        raise FormatError(f"a generation of {size} exceeds the limit of {LARGEST_GENERATION} bytes")
 
 
-def stored_strategy(facts: Any) -> Restarts:
+def stored_strategy(facts: list[str | int | float] | None) -> Restarts:
     """A registered strategy from its class name and fields."""
     if facts is None:
         return Once()
-    if isinstance(facts, list) and facts:
-        name, *numbers = cast(list[Any], facts)
-        strategy = STRATEGIES_BY_CLASS.get(name) if isinstance(name, str) else None
-        if strategy is not None and [type(number) for number in numbers] == [
-            type(field.default) for field in fields(strategy)
-        ]:
-            is_valid = all(number >= 0 if type(number) is int else 1e-3 < number < 1e3 for number in numbers)
-            if is_valid:
-                return strategy(*numbers)
-    raise FormatError(f"there are no restarts {short_repr(cast(Any, facts))}")
+    name, *numbers = facts or [""]
+    strategy = STRATEGIES_BY_CLASS.get(name) if isinstance(name, str) else None
+    if is_dataclass(strategy) and list(map(type, numbers)) == [type(field.default) for field in fields(strategy)]:
+        counts = [number for number in numbers if isinstance(number, int)]
+        factors = [number for number in numbers if isinstance(number, float)]
+        if min(counts, default=0) >= 0 and all(1e-3 < factor < 1e3 for factor in factors):
+            return cast("Callable[..., Restarts]", strategy)(*numbers)
+    raise FormatError(f"there is no restart strategy {short_repr(facts)}")
 
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What cannot be stored and is given again."""
+    """Arguments that cannot be stored and are given again."""
 
-    method: Any = None
-    restarts: Any = None
-    x0: Callable[[np.random.Generator], Any] | None = None
-    checked: bool = True  # compared with what it was
-    tolerances: tuple[Any, Any, Any] = (None, None, None)  # tolfun, tolx, noise_floor, if there are to be others
+    method: object = None
+    restarts: object = None
+    x0: Callable[[np.random.Generator], ArrayLike] | None = None
+    checked: bool = True  # whether the method must be the original one
+    tolerances: tuple[float | None, float | None, bool | None] = (None, None, None)  # tolfun, tolx, noise_floor
 
     def as_method(self, settings: Settings) -> Method:
-        """The run's method: by its name, or the one that is given again if it shows itself as it did."""
+        """The method of the run, from its name or from a Method with the same `repr`."""
         if settings.method is not None and self.method is None:
             return as_method(settings.method)
         if self.method is None:
-            raise TypeError(
-                "`method` must be given again, because the run began with a Method and not with a name: "
-                f"{settings.parts}"
-            )
+            reason = "the run began with a Method and not with a name"
+            raise TypeError(f"`method` must be given again, because {reason}: {settings.parts}")
         method = as_method(self.method)
-        if self.checked and described(method) != settings.parts:
-            raise ValueError(
-                f"`method` must be the one that the run began with, {settings.parts}, got {described(method)}."
-            )
+        if self.checked and describe(method) != settings.parts:
+            expected = f"the one that the run began with, {settings.parts}"
+            raise ValueError(f"`method` must be {expected}, got {describe(method)}.")
         return method
 
     def as_restarts(self, settings: Settings) -> Restarts:
-        """The run's strategy, likewise."""
-        if not isinstance(settings.restarts, str) and self.restarts is None:
-            return stored_strategy(settings.restarts)
+        """The restart strategy of the run, likewise."""
         if self.restarts is None:
-            raise TypeError(
-                "`restarts` must be given again, because the run began with a strategy of your own: "
-                f"{settings.restarts}"
-            )
+            if not isinstance(settings.restarts, str):
+                return stored_strategy(settings.restarts)
+            reason = "the run began with a user-defined strategy"
+            raise TypeError(f"`restarts` must be given again, because {reason}: {settings.restarts}")
         strategy = as_restarts(self.restarts)
         if strategy_facts(strategy) != settings.restarts:
-            raise ValueError(
-                f"`restarts` must be those that the run began with, {short_repr(settings.restarts)}, got "
-                f"{described(strategy)}."
-            )
+            expected = f"the strategy that the run began with, {short_repr(settings.restarts)}"
+            raise ValueError(f"`restarts` must be {expected}, got {describe(strategy)}.")
         return strategy
 
-    def checked_tolerances(self, settings: Settings) -> dict[str, float | bool]:
-        """The run's own tolerances, or others if no run follows this one, since they decide where a run ends and the
-        next begins.
-        """
-        checks: dict[str, Callable[[str, Any], float | bool]]
-        checks = {"tolfun": as_tolerance, "tolx": as_tolerance, "noise_floor": as_flag}
-        given = zip(checks.items(), self.tolerances, settings.tolerances, strict=True)
-        chosen = {name: stored if new is None else check(name, new) for (name, check), new, stored in given}
-        if settings.restarts is not None and [*chosen.values()] != settings.tolerances:
+    def as_tolerances(self, settings: Settings) -> Tolerances:
+        """The tolerances of the run, or new ones if it has no restarts: tolerances decide when the next run begins."""
+        pairs = zip(self.tolerances, settings.tolerances, strict=True)
+        tolfun, tolx, noise_floor = (stored if new is None else new for new, stored in pairs)
+        chosen = Tolerances(
+            as_tolerance("tolfun", tolfun), as_tolerance("tolx", tolx), as_flag("noise_floor", noise_floor)
+        )
+        if settings.restarts is not None and list(chosen) != settings.tolerances:
             raise ValueError(
                 f"`tolfun`, `tolx` and `noise_floor` must be those that the run began with, {settings.tolerances}, "
-                f"because it has restarts, got {[*chosen.values()]}."
+                f"because it has restarts, got {list(chosen)}."
             )
         return chosen
 
 
-def _checked_names(names: list[str] | None, d: int) -> tuple[str, ...] | None:
-    """The stored names of d variables; None if there are none."""
+def _stored_names(names: list[str] | None, d: int) -> tuple[str, ...] | None:
+    """The names of d variables; None if there are none."""
     try:
         return None if names is None else as_names(names, d)
     except (TypeError, ValueError):
         raise FormatError(f"it has no names for its {d} variables") from None
 
 
-def rebuilt(settings: Settings, problem: Problem, rng_state: Any, again: Overrides) -> Optimizer:
-    """An optimizer as the run began with, apart from its generator's state."""
+def rebuild_optimizer(settings: Settings, problem: Problem, rng_state: object, again: Overrides) -> Optimizer:
+    """The optimizer at the start of the run, except for the state of its generator."""
     if settings.draws_x0 and again.x0 is None:
         raise TypeError("`x0` must be given again, because the run began with a function that draws starting points.")
-    method = again.as_method(settings)
-    tolerances: dict[str, Any] = again.checked_tolerances(settings)
+    method, tolerances = again.as_method(settings), again.as_tolerances(settings)
     if method.family is not FAMILY_TYPES[settings.family]:
         raise FormatError(f"its method does not search with a {settings.family}")
     bounds = None
@@ -383,8 +325,10 @@ def rebuilt(settings: Settings, problem: Problem, rng_state: Any, again: Overrid
         log_scaled=False if problem.log_scaled is None else problem.log_scaled,
         restarts=again.as_restarts(settings),
         rng=generator_like(rng_state),
-        names=_checked_names(settings.names, problem.x0.size),
-        **tolerances,
+        tolfun=tolerances.fun,
+        tolx=tolerances.x,
+        noise_floor=tolerances.noise_floor,
+        names=_stored_names(settings.names, problem.x0.size),
     )
     if again.x0 is not None:
         optimizer.start = replace(optimizer.start, another=again.x0)
