@@ -353,7 +353,7 @@ def test_a_result_has_its_own_deviations_and_bits_have_no_shape():
     found = sl.minimize(lambda x: x @ x, [1.0, 1.0], 0.5, rng=1)
     with pytest.raises(ValueError, match="Enlarge them with `scale`"):
         sl.shape_from_ranks(lambda x: x @ x, found, sigma0=1.0)
-    with pytest.raises(ValueError, match="bits"):
+    with pytest.raises(ValueError, match="binary methods"):
         sl.shape_from_ranks(lambda x: x.sum(), sl.Optimizer([0.5, 0.5], None, method="pbil"))
     with pytest.raises(ValueError, match="`level` must lie between 0 and 1"):
         sl.shape_from_ranks(lambda x: x @ x, found, iterations=8, rng=1).accuracy(1.0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from itertools import pairwise
 from queue import SimpleQueue
-from typing import Any, Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -20,7 +20,11 @@ from sublevel.evaluation.failures import ATTEMPTS, NAN, Failure, Failures, OnErr
 from sublevel.evaluation.objective import GuardedObjective, annotate_point, annotate_sample, call_objective
 from sublevel.evaluation.processes import ProcessPool, WorkerLost, available_cores
 from sublevel.evaluation.values import as_value, as_values
-from sublevel.validation import Workers, as_flag, short_repr, user_level
+from sublevel.run.arguments import Workers
+from sublevel.validation import as_flag, short_repr, user_level
+
+T = TypeVar("T")
+Map = Callable[[Callable[[Array], float | Failure], Iterable[Array]], Iterable[object]]
 
 EXECUTOR_BROKEN = (
     "the executor passed as `workers` lost a process and accepts no more work. The objective may have ended it, or "
@@ -51,7 +55,7 @@ class Evaluator(Protocol):
 
 
 def make_evaluator(
-    fun: Callable[..., Any],
+    fun: Callable[..., object],
     vectorized: bool,
     workers: Workers,
     timeout: float | None = None,
@@ -74,22 +78,22 @@ def make_evaluator(
         return VectorizedEvaluator(fun, on_error, failures)
     objective = GuardedObjective(fun, on_error)
     if isinstance(workers, Executor):
-        return ExecutorEvaluator(objective, workers, failures)
+        return ConcurrentEvaluator(lambda points: submit_all(workers, objective, zip(points)), failures)
     if dask_backend.is_client(workers):
-        return DaskEvaluator(objective, workers, failures)
+        return ConcurrentEvaluator(partial(dask_backend.evaluate_points, workers, objective), failures)
     if not isinstance(workers, int):
-        return MapEvaluator(objective, cast("Callable[..., Iterable[Any]]", workers), failures)
+        return MapEvaluator(objective, cast(Map, workers), failures)
     if workers == 1 and timeout is None:
         return SerialEvaluator(objective, failures)
     pool = ProcessPool(objective, available_cores() if workers == -1 else workers, timeout, ATTEMPTS[on_error])
-    return ProcessEvaluator(pool, failures)
+    return ConcurrentEvaluator(pool.evaluate, failures, pool.close)
 
 
 @dataclass(frozen=True, slots=True)
 class VectorizedEvaluator:
     """All points in one call. If it fails, all values are NaN."""
 
-    fun: Callable[..., Any]
+    fun: Callable[..., object]
     on_error: OnError
     failures: Failures
 
@@ -134,7 +138,7 @@ class MapEvaluator:
     """A function like `map`, passed by the user."""
 
     objective: GuardedObjective
-    map: Callable[..., Iterable[Any]]
+    map: Map
     failures: Failures
 
     def __call__(self, points: Array) -> Arrivals:
@@ -163,57 +167,23 @@ class MapEvaluator:
 
 
 @dataclass(frozen=True, slots=True)
-class ExecutorEvaluator:
-    """An executor passed by the user: threads, processes or MPI."""
+class ConcurrentEvaluator:
+    """Workers that complete the points in any order: processes, an executor or a Dask cluster."""
 
-    objective: GuardedObjective
-    executor: Executor
+    answers: Callable[[Array], Generator[tuple[int, object]]]  # (index, value, exception or failure) of each point
     failures: Failures
+    release: Callable[[], None] | None = None  # None if the workers belong to the user
 
     def __call__(self, points: Array) -> Arrivals:
         """The values of points (n, d), as they are completed."""
-        with contextlib.closing(submit_all(self.executor, self.objective, [(point,) for point in points])) as answers:
+        with contextlib.closing(self.answers(points)) as answers:
             for index, answer in answers:
                 yield index, _record_answer(answer, points[index], self.failures)
 
     def close(self) -> None:
-        """Nothing to release: the workers belong to the user."""
-
-
-@dataclass(frozen=True, slots=True)
-class DaskEvaluator:
-    """A Dask client passed by the user. Dask itself recovers from the death of a worker."""
-
-    objective: GuardedObjective
-    client: Any
-    failures: Failures
-
-    def __call__(self, points: Array) -> Arrivals:
-        """The values of points (n, d), as they are completed."""
-        with contextlib.closing(dask_backend.evaluate_points(self.client, self.objective, points)) as answers:
-            for index, answer in answers:
-                yield index, _record_answer(answer, points[index], self.failures)
-
-    def close(self) -> None:
-        """Nothing to release: the cluster belongs to the user."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessEvaluator:
-    """A pool of worker processes."""
-
-    pool: ProcessPool
-    failures: Failures
-
-    def __call__(self, points: Array) -> Arrivals:
-        """The values of points (n, d), as they are completed."""
-        with contextlib.closing(self.pool.evaluate(points)) as answers:
-            for index, answer in answers:
-                yield index, _record_answer(answer, points[index], self.failures)
-
-    def close(self) -> None:
-        """End the worker processes."""
-        self.pool.close()
+        """End the worker processes, if they are not the user's."""
+        if self.release is not None:
+            self.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +193,7 @@ class ComparisonEvaluator:
     Needs about n·log₂n comparisons. Points of which none is better share a rank.
     """
 
-    better: Callable[..., Any]
+    better: Callable[..., object]
 
     def __call__(self, points: Array) -> Arrivals:
         """The ranks (n,) of points (n, d)."""
@@ -245,14 +215,14 @@ class ComparisonEvaluator:
 
 
 def submit_all(
-    executor: Executor, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]
-) -> Generator[tuple[int, Any]]:
+    executor: Executor, function: Callable[..., T], calls: Iterable[tuple[object, ...]]
+) -> Generator[tuple[int, T]]:
     """Yield (index, result) of a function for each tuple of arguments as an executor completes them.
 
     If the executor is shut down, WorkerLost is raised after the calls that were not cancelled have returned.
     """
-    futures: dict[Future[Any], int] = {}
-    done, cancelled = SimpleQueue[Future[Any]](), 0
+    futures: dict[Future[T], int] = {}
+    done, cancelled = SimpleQueue[Future[T]](), 0
     try:
         for index, arguments in enumerate(calls):
             futures[_submit(executor, function, arguments)] = index
@@ -273,7 +243,7 @@ def submit_all(
             future.cancel()
 
 
-def _submit(executor: Executor, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Future[Any]:
+def _submit(executor: Executor, function: Callable[..., T], arguments: tuple[object, ...]) -> Future[T]:
     try:
         return executor.submit(function, *arguments)
     except BrokenExecutor:
@@ -284,7 +254,7 @@ def _submit(executor: Executor, function: Callable[..., Any], arguments: tuple[A
         ) from error
 
 
-def _record_answer(answer: Any, point: Array, failures: Failures) -> float:
+def _record_answer(answer: object, point: Array, failures: Failures) -> float:
     """The value of an answer. Failures are recorded and have the value NaN; exceptions are raised."""
     if isinstance(answer, float):
         return answer if answer == answer else failures.add(RETURNED_NAN, point)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from sublevel.engine.arrays import Array
 
 OnError = Literal["raise", "nan", "retry"]
-"""Effect of an exception in the objective: end the run, give the point the value NaN, or do so after a second attempt.
-"""
+"""Effect of an exception in the objective: end the run, give the point the value NaN, or try again before that."""
 ATTEMPTS: dict[OnError, int] = {"raise": 1, "nan": 1, "retry": 2}
 """Number of evaluations of a point that raises or takes too long."""
 ERROR, TIMEOUT, LOST, NAN = "error", "timeout", "worker lost", "nan"
@@ -99,7 +98,7 @@ class Failures:
         return ", ".join(f"{count} {kind}" for kind, count in self.counts.most_common()) or "none"
 
 
-def annotate_exception(error: BaseException, note: str | None = None, **facts: Any) -> None:
+def annotate_exception(error: BaseException, note: str | None = None, **facts: object) -> None:
     """Attach attributes and a note to an exception; ignored if the exception does not allow it."""
     with contextlib.suppress(Exception):
         vars(error).update(facts)

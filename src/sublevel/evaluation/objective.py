@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -18,11 +18,9 @@ from sublevel.evaluation.values import as_value
 
 @dataclass(frozen=True, slots=True)
 class GuardedObjective:
-    """The objective at one point: its value or, if `on_error` permits, its failure. An exception gets the point
-    attached.
-    """
+    """The objective at one point: its value or, if `on_error` permits, a failure. Exceptions get the point attached."""
 
-    fun: Callable[..., Any]
+    fun: Callable[..., object]
     on_error: OnError
 
     def __call__(self, point: Array) -> float | Failure:
@@ -40,7 +38,7 @@ class GuardedObjective:
         return cast(Failure, failure)
 
 
-def call_objective(fun: Callable[..., Any], *points: Array) -> Any:
+def call_objective(fun: Callable[..., object], *points: Array) -> object:
     """Call the objective. If it forks this process and the copy returns too, the copy ends here."""
     pid = os.getpid()
     try:
@@ -52,19 +50,19 @@ def call_objective(fun: Callable[..., Any], *points: Array) -> Any:
 
 def _exit_forked_copy() -> None:
     """End a copy of the process that the objective left behind; the run continues in the original."""
-    error = sys.exc_info()
-    if error[0] is not None:
-        sys.excepthook(*cast(Any, error))
-    os._exit(0 if error[0] is None else 1)
+    error = sys.exception()
+    if error is not None:
+        sys.excepthook(type(error), error, error.__traceback__)
+    os._exit(0 if error is None else 1)
 
 
-def bind_args(fun: Callable[..., Any], args: Any) -> Callable[..., Any]:
+def bind_args(fun: Callable[..., object], args: object) -> Callable[..., object]:
     """The objective as a function of the point alone; `args` is a tuple or, as in SciPy, a single argument."""
-    further = cast("tuple[Any, ...]", args) if isinstance(args, tuple) else (args,)
+    further = cast(tuple[object, ...], args) if isinstance(args, tuple) else (args,)
     return partial(_call_with_args, fun, further) if further else fun
 
 
-def _call_with_args(fun: Callable[..., Any], args: tuple[Any, ...], *points: Array) -> Any:
+def _call_with_args(fun: Callable[..., object], args: tuple[object, ...], *points: Array) -> object:
     return fun(*points, *args)
 
 

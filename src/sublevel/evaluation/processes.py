@@ -1,6 +1,4 @@
-"""A pool of worker processes. Each evaluates one point at a time, is replaced when it dies and killed when it takes too
-long.
-"""
+"""A pool of worker processes. Each evaluates one point at a time, is replaced if it dies and killed if it is late."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import time
@@ -23,7 +22,6 @@ from multiprocessing.connection import wait as wait_for
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from multiprocessing.util import Finalize
-from typing import Any, cast
 
 from sublevel.engine.arrays import Array
 from sublevel.evaluation.failures import LOST, TIMEOUT, Failure
@@ -41,8 +39,7 @@ START_TIMEOUT = 300.0
 MAX_DEATHS = 2
 """Number of workers that may die at a point before it counts as failed."""
 MAX_KILLED_STARTS = 20
-"""Number of workers in a row that may be killed by a signal while they start. If one exits by itself, none can start.
-"""
+"""Number of workers in a row that may be killed by a signal while they start. One that exits by itself is an error."""
 
 NOT_STARTED = (
     "a worker process ended before it was ready (exit code {code}). Define the objective in a module, or in a script "
@@ -85,7 +82,7 @@ class Worker:
     index: int | None = None  # of the point that it evaluates
 
     @classmethod
-    def start(cls, fun: Callable[..., Any]) -> Worker:
+    def start(cls, fun: Callable[..., object]) -> Worker:
         """Start a process; its first answer is True when it is ready."""
         context = multiprocessing.get_context("spawn")
         with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as always:
@@ -95,9 +92,8 @@ class Worker:
             worker_lifeline, lifeline = context.Pipe(duplex=False)
             on_failure.callback(lifeline.close)
             always.callback(worker_lifeline.close)
-            process = context.Process(
-                target=run_worker, args=(fun, worker_pipe, worker_lifeline), name="sublevel worker"
-            )
+            ends = fun, worker_pipe, worker_lifeline
+            process = context.Process(target=run_worker, args=ends, name="sublevel worker")
             process.start()
             on_failure.pop_all()
         return cls(process, pipe, lifeline, time.monotonic() + START_TIMEOUT)
@@ -114,10 +110,8 @@ class Worker:
         with contextlib.suppress(OSError):
             self.pipe.send(point)
 
-    def poll(self) -> Any:
-        """The value or exception of the objective, a failure, True if the worker became ready, or None if there is no
-        answer yet.
-        """
+    def poll(self) -> object:
+        """The value or exception of the objective, a failure, True if the worker became ready; None without answer."""
         is_alive = self.process.is_alive()  # checked first: a worker may answer and then die
         try:
             answer = self._receive() if self.pipe.poll() else None
@@ -132,8 +126,8 @@ class Worker:
             return Failure(TIMEOUT, "the evaluation took longer than `timeout`")
         return answer
 
-    def _receive(self) -> Any:
-        return cast(Any, ForkingPickler).loads(self.pipe.recv_bytes(MAX_MESSAGE))
+    def _receive(self) -> object:
+        return pickle.loads(self.pipe.recv_bytes(MAX_MESSAGE))
 
     def _receive_exception(self, raised: Raised) -> BaseException:
         """The exception that follows its traceback; a RuntimeError with the traceback if it cannot be unpickled."""
@@ -164,7 +158,7 @@ class ProcessPool:
     A point that takes longer than `timeout` seconds is tried `attempts` times.
     """
 
-    def __init__(self, fun: Callable[..., Any], count: int, timeout: float | None = None, attempts: int = 1) -> None:
+    def __init__(self, fun: Callable[..., object], count: int, timeout: float | None = None, attempts: int = 1) -> None:
         if multiprocessing.current_process().daemon:
             raise WorkerLost(DAEMONIC)
         _check_picklable(fun)
@@ -176,7 +170,7 @@ class ProcessPool:
         self._is_open = True
         Finalize(self, _kill_workers, (weakref.ref(self),), exitpriority=100)
 
-    def evaluate(self, points: Array) -> Generator[tuple[int, Any]]:
+    def evaluate(self, points: Array) -> Generator[tuple[int, object]]:
         """Yield (index, value, exception or failure) for each of the points (n, d) as the answers arrive."""
         waiting, failed, left = deque(range(len(points))), Counter[tuple[int, str]](), len(points)
         try:
@@ -186,13 +180,13 @@ class ProcessPool:
                     index, answer = worker.index, worker.poll()
                     if answer is None:
                         continue
-                    has_ended = isinstance(answer, Failure) and answer.kind in self._max_failures
-                    if has_ended:
-                        LOGGER.warning("worker process %d ends: %s", worker.process.pid, answer.detail)
+                    end = answer if isinstance(answer, Failure) and answer.kind in self._max_failures else None
+                    if end is not None:
+                        LOGGER.warning("worker process %d ends: %s", worker.process.pid, end.detail)
                         self._remove([worker])
                     if index is None:
                         self._handle_start(worker, answer)
-                    elif has_ended and not self._is_given_up(index, answer, failed):
+                    elif end is not None and not self._is_given_up(index, end, failed):
                         waiting.appendleft(index)
                     else:
                         worker.index, worker.deadline = None, inf
@@ -248,7 +242,7 @@ class ProcessPool:
         failed[index, failure.kind] += 1
         return failed[index, failure.kind] >= self._max_failures[failure.kind]
 
-    def _handle_start(self, worker: Worker, answer: Any) -> None:
+    def _handle_start(self, worker: Worker, answer: object) -> None:
         """Handle the answer of a worker without a point: it is ready, or it died."""
         if not isinstance(answer, Failure):
             worker.is_ready, worker.deadline, self._killed_starts = True, inf, 0
@@ -283,9 +277,7 @@ class ProcessPool:
 
 
 def _kill_workers(pool: weakref.ref[ProcessPool]) -> None:
-    """Kill workers that a daemon thread still uses when the interpreter exits, before multiprocessing waits for
-    them.
-    """
+    """Kill workers that a daemon thread still uses at interpreter exit, before multiprocessing waits for them."""
     if (alive := pool()) is not None:
         alive.kill()
 
@@ -311,23 +303,21 @@ def _describe_death(code: int | None) -> str:
 
 
 def _wait_for_exit(process: BaseProcess, seconds: float) -> None:
-    """Wait until a process has ended, at most `seconds`. `join` can hang if the process closed its sentinel or wrote to
-    it.
-    """
+    """Wait at most `seconds` for a process to end. `join` can hang if the process closed or wrote to its sentinel."""
     until = time.monotonic() + seconds
     while process.is_alive() and time.monotonic() < until:
         time.sleep(SLEEP)
 
 
-def kill_group(process: Any) -> None:
+def kill_group(process: BaseProcess) -> None:
     """Kill a process and the process group that it leads."""
-    if hasattr(os, "killpg"):
+    if hasattr(os, "killpg") and process.pid is not None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     process.kill()
 
 
-def _check_picklable(fun: Callable[..., Any]) -> None:
+def _check_picklable(fun: Callable[..., object]) -> None:
     """Raise TypeError if the objective cannot be sent to another process."""
     try:
         ForkingPickler.dumps(fun)
@@ -381,7 +371,6 @@ class SigtermAsInterrupt:
             signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     def __exit__(self, *_: object) -> None:
-        if (
-            self._is_ours and signal.getsignal(signal.SIGTERM) is signal.default_int_handler
-        ):  # unless the objective replaced it
+        is_installed = signal.getsignal(signal.SIGTERM) is signal.default_int_handler  # the objective may replace it
+        if self._is_ours and is_installed:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import Family
@@ -29,8 +29,9 @@ from sublevel.evaluation.failures import Failures, annotate_exception
 from sublevel.evaluation.objective import bind_args, call_objective
 from sublevel.evaluation.processes import SigtermAsInterrupt
 from sublevel.evaluation.values import as_values
+from sublevel.run.arguments import Box, Objective, RestartRule, Seed, StartingPoint, Workers
 from sublevel.run.history import History
-from sublevel.run.minimize import Limits, Search
+from sublevel.run.minimize import Callback, Limits, Search
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.progress import Progress
 from sublevel.run.result import Result
@@ -45,16 +46,21 @@ from sublevel.validation import (
     validate_callable,
 )
 
-if TYPE_CHECKING:
-    from scipy.optimize import OptimizeResult
-
 SHARD = 1 << 18
 """Most points of a shard if the number of shards is not given."""
 CACHE_BYTES = 1 << 30
 """Most bytes of points that a process keeps between evaluation and summation; other points are drawn again."""
 
-RunCalls = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]], Sequence[str], Sequence[str]], list[Any]]
-"""Calls a function with each tuple of arguments; the calls have task names and preferred workers."""
+T = TypeVar("T")
+Calls = Sequence[tuple[object, ...]]
+
+
+class RunCalls(Protocol):
+    """Calls a function with each tuple of arguments; the calls have task names and preferred workers."""
+
+    def __call__(
+        self, function: Callable[..., T], calls: Calls, names: Sequence[str], addresses: Sequence[str], /
+    ) -> list[T]: ...
 
 
 class Shard(NamedTuple):
@@ -120,7 +126,7 @@ CACHE = PointCache(CACHE_BYTES)
 
 
 def evaluate_shard(
-    fun: Callable[..., Any], space: Space | None, theta: Family, wants_squares: bool, shard: Shard
+    fun: Callable[..., object], space: Space | None, theta: Family, wants_squares: bool, shard: Shard
 ) -> ShardReport:
     """Draw and evaluate a shard."""
     z = shard.draw()
@@ -148,9 +154,7 @@ def evaluate_shard(
 
 
 def sum_shard(shard: Shard, mean_weights: Array, cov_weights: Array | None, wants_matrix: bool) -> ShardSums:
-    """Sum a shard with weights (size,) for the mean and for the covariance (None: the same). Points of weight 0 are
-    skipped.
-    """
+    """Sum a shard with weights (size,) for mean and covariance (None: the same). Points of weight 0 are skipped."""
     z, cov_weights = CACHE.points(shard), mean_weights if cov_weights is None else cov_weights
     matters = np.flatnonzero(cov_weights)
     if 2 * matters.size < shard.size:
@@ -185,7 +189,7 @@ class RemoteSample:
 class Sharding:
     """Makes generations from shards, with the runner of their calls."""
 
-    fun: Callable[..., Any]
+    fun: Callable[..., object]
     run_calls: RunCalls
     count: int
     seed: tuple[int, ...]
@@ -233,7 +237,7 @@ class Sharding:
         mean = np.split(weighting.mean, ends)
         cov: Sequence[Array | None] = [None] * len(shards) if same else np.split(weighting.cov, ends)
         calls = [(*call, wants_matrix) for call in zip(shards, mean, cov, strict=True)]
-        parts: list[ShardSums] = self.run_calls(sum_shard, calls, self._names("sum", shards), addresses)
+        parts = self.run_calls(sum_shard, calls, self._names("sum", shards), addresses)
         total, kind = np.sum([part.cov for part in parts], axis=0), Dense if wants_matrix else Diagonal
         return Tangent(np.sum([part.mean for part in parts], axis=0), kind(total, weighting.decay, weighting.cov.size))
 
@@ -253,20 +257,20 @@ def _stops(shards: Sequence[Shard]) -> NDArray[np.intp]:
 
 @explain_keywords
 def minimize_sharded(
-    fun: Callable[..., Any],
-    x0: Any,
-    sigma0: Any,
+    fun: Objective,
+    x0: StartingPoint,
+    sigma0: ArrayLike,
     *,
     popsize: int,
     shards: int | None = None,
-    workers: Any = 1,
-    args: tuple[Any, ...] = (),
+    workers: Workers = 1,
+    args: object = (),
     method: str | Method = "cma",
-    cov0: Any = None,
-    bounds: Any = None,
-    log_scaled: Any = False,
-    restarts: Any = None,
-    rng: Any = None,
+    cov0: ArrayLike | None = None,
+    bounds: Box | None = None,
+    log_scaled: ArrayLike = False,
+    restarts: RestartRule | None = None,
+    rng: Seed | None = None,
     maxfevals: float | None = None,
     maxiter: float | None = None,
     maxtime: float | None = None,
@@ -275,7 +279,7 @@ def minimize_sharded(
     tolx: float | None = None,
     noise_floor: bool = True,
     names: Sequence[str] | None = None,
-    callback: Callable[[OptimizeResult], Any] | None = None,
+    callback: Callback | None = None,
     progress: bool = False,
 ) -> Result:
     r"""Minimize a function with samples so large that they are drawn, evaluated and summed in parts, by workers if
@@ -315,9 +319,21 @@ def minimize_sharded(
     """
     validate_callable("fun", fun)
     observer = as_callback(callback)
-    shape: dict[str, Any] = {"cov0": cov0, "bounds": bounds, "log_scaled": log_scaled, "names": names}
-    shape |= {"tolfun": tolfun, "tolx": tolx, "noise_floor": noise_floor}
-    optimizer = Optimizer(x0, sigma0, method=method, popsize=popsize, restarts=restarts, rng=rng, **shape)
+    optimizer = Optimizer(
+        x0,
+        sigma0,
+        method=method,
+        popsize=popsize,
+        cov0=cov0,
+        bounds=bounds,
+        log_scaled=log_scaled,
+        restarts=restarts,
+        rng=rng,
+        tolfun=tolfun,
+        tolx=tolx,
+        noise_floor=noise_floor,
+        names=names,
+    )
     if not optimizer.theta.continuous:
         raise ValueError(f"`minimize_sharded` does not support binary methods, got {short_repr(method)}.")
     validate_shardable(optimizer.method)
@@ -345,7 +361,7 @@ def validate_shardable(method: Method) -> None:
             )
 
 
-def make_runner(workers: Any) -> RunCalls:
+def make_runner(workers: object) -> RunCalls:
     """The function that runs calls with `workers`."""
     workers = as_workers(workers)
     if dask_backend.is_client(workers):
@@ -359,18 +375,10 @@ def make_runner(workers: Any) -> RunCalls:
     )
 
 
-def _run_serially(
-    function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], names: Sequence[str], addresses: Sequence[str]
-) -> list[Any]:
+def _run_serially(function: Callable[..., T], calls: Calls, *_: Sequence[str]) -> list[T]:
     return [function(*call) for call in calls]
 
 
-def _run_in_executor(
-    executor: Executor,
-    function: Callable[..., Any],
-    calls: Sequence[tuple[Any, ...]],
-    names: Sequence[str],
-    addresses: Sequence[str],
-) -> list[Any]:
+def _run_in_executor(executor: Executor, function: Callable[..., T], calls: Calls, *_: Sequence[str]) -> list[T]:
     results = dict(submit_all(executor, function, calls))
     return [results[index] for index in range(len(calls))]

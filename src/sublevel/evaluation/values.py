@@ -12,22 +12,22 @@ from sublevel.engine.arrays import Array
 from sublevel.summaries import short_repr
 
 
-def plain_array(name: str, given: Any) -> NDArray[Any]:
+def plain_array(name: str, given: object) -> NDArray[Any]:
     """`given` as an array without a mask: masked elements become NaN."""
     try:
-        array: Any = np.asanyarray(given)
+        array: NDArray[Any] = np.asanyarray(given)
     except ValueError as error:  # ragged nesting
         raise ValueError(f"`{name}` must be an array of numbers, got {short_repr(given)}: {error}") from None
-    return array.astype(np.float64).filled(np.nan) if np.ma.is_masked(array) else np.asarray(array)
+    return np.ma.filled(array.astype(np.float64), np.nan) if np.ma.is_masked(array) else np.asarray(array)
 
 
-def as_float64(array: NDArray[Any]) -> Array:
+def as_float64(array: NDArray[np.generic]) -> Array:
     """Real numbers as float64; a long double outside its range becomes ±inf."""
     with np.errstate(over="ignore"):
         return array.astype(np.float64, copy=False)
 
 
-def as_values(values: Any, size: int) -> Array:
+def as_values(values: object, size: int) -> Array:
     """f-values (size,) as float64. NaN and ±inf are accepted; anything but real numbers is an error."""
     array = values if type(values) is np.ndarray else plain_array("values", values)
     if array.shape != (size,):
@@ -44,7 +44,7 @@ def as_values(values: Any, size: int) -> Array:
     return np.array([as_value(value) for value in array.tolist()])
 
 
-def as_value(value: Any) -> float:
+def as_value(value: object) -> float:
     """One f-value as a float, from any real number or an array with one element."""
     if isinstance(value, float):
         return float.__pos__(value)  # a plain float: `__float__` and `__reduce__` of a subclass can do anything
@@ -64,12 +64,12 @@ def _as_float(number: Any) -> float:
     raise TypeError(_wrong_value(number))
 
 
-def _wrong_value(value: Any) -> str:
+def _wrong_value(value: object) -> str:
     return (
         f"the objective must return one real number per point, got {short_repr(value)} of type "
         f"{type(value).__name__}.{_hint(value)}"
     )
 
 
-def _hint(value: Any) -> str:
+def _hint(value: object) -> str:
     return " Did you forget `return`?" if value is None else ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -19,7 +20,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from sublevel.engine.arrays import Array
 
@@ -43,7 +44,7 @@ class Raised(NamedTuple):
     text: str
 
 
-def run_worker(fun: Callable[..., Any], pipe: Connection, lifeline: Connection) -> None:
+def run_worker(fun: Callable[..., object], pipe: Connection, lifeline: Connection) -> None:
     """Evaluate points until the pipe is closed."""
     _start_process_group(lifeline)
     file = _file_id(pipe)
@@ -66,28 +67,23 @@ def _file_id(pipe: Connection) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _evaluate(fun: Callable[..., Any], point: Array) -> list[Any]:
+def _evaluate(fun: Callable[..., object], point: Array) -> list[memoryview]:
     """Messages with the value at a point; or with the traceback and the exception."""
     try:
         return [ForkingPickler.dumps(fun(point))]
     except BaseException as error:
-        return [
-            ForkingPickler.dumps(Raised(_shorten("".join(traceback.format_exception(error))))),
-            pickle_exception(error),
-        ]
+        raised = Raised(_shorten("".join(traceback.format_exception(error))))
+        return [ForkingPickler.dumps(raised), pickle_exception(error)]
 
 
 def _shorten(text: str) -> str:
     """A text without its middle, if it is too long to be sent."""
     half = MAX_TRACEBACK // 2
-    return (
-        text
-        if len(text) <= MAX_TRACEBACK
-        else f"{text[:half]}\n[... {len(text) - 2 * half} characters ...]\n{text[-half:]}"
-    )
+    short = f"{text[:half]}\n[... {len(text) - 2 * half} characters ...]\n{text[-half:]}"
+    return text if len(text) <= MAX_TRACEBACK else short
 
 
-def pickle_exception(error: BaseException) -> Any:
+def pickle_exception(error: BaseException) -> memoryview:
     """A pickled exception, or pickled None if it cannot be pickled or is too large.
 
     It is unpickled here first: if that hangs, the timeout of the evaluation applies, and the process of the run does
@@ -96,7 +92,7 @@ def pickle_exception(error: BaseException) -> Any:
     with contextlib.suppress(BaseException):
         data = ForkingPickler.dumps(error)
         if len(data) <= MAX_EXCEPTION:
-            cast(Any, ForkingPickler).loads(data)
+            pickle.loads(data)
             return data
     return ForkingPickler.dumps(None)
 
@@ -137,7 +133,7 @@ def _kill_own_group() -> None:
     os._exit(0)
 
 
-def exit_with_parent(pipe: Connection, end: Callable[[], Any] = lambda: os._exit(0)) -> None:
+def exit_with_parent(pipe: Connection, end: Callable[[], object] = lambda: os._exit(0)) -> None:
     """End this process when the pipe becomes readable or the parent process ends."""
     parent = multiprocessing.parent_process()
     signs = [pipe] if parent is None else [pipe, parent.sentinel]

@@ -8,11 +8,12 @@ C ∝ H⁻¹ no direction is preferred.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sublevel.engine.arrays import Array, MirroredFrames
 from sublevel.engine.families.full import FullGaussian, power_of_two_near
@@ -25,10 +26,10 @@ from sublevel.evaluation.objective import bind_args
 from sublevel.hessian.frame import Frame, Place, find_names, find_place, free_frame
 from sublevel.rank_shape.average import STRONGEST, ShapeAverage, average_shapes
 from sublevel.rank_shape.shape import RankShape
+from sublevel.run.arguments import Box, Seed, Workers
 from sublevel.run.diagnosis import Finding, rank_correlation
 from sublevel.run.optimizer import Optimizer
 from sublevel.validation import (
-    Workers,
     as_bounds,
     as_count,
     as_deviations,
@@ -49,12 +50,9 @@ and the averaged half covers at least SPAN·3/4 = 15 relaxation times for any nu
 FEWEST = 4
 """Least number of mirrored frames per iteration, so that points have several lengths in few dimensions too."""
 RISES, DOUBTFUL = 0.95, 0.8
-"""Fraction of rays along which f is higher further out: the scale is enlarged until it is RISES; below DOUBTFUL it is
-unchanged.
-"""
+"""Fractions of rays along which f is higher further out: from RISES a scale is large enough, below DOUBTFUL useless."""
 FURTHER = 1.1
-"""Ratio of the two distances: f then differs by a fifth of its rise, so that noise must be at most a tenth of the rise.
-"""
+"""Ratio of the two distances: f then differs by a fifth of its rise, so noise must be at most a tenth of the rise."""
 RAYS = 40
 """Least number of rays of a scale check; at least four per direction."""
 STRIDE, STRIDES, MARGIN = 4.0, 30, 4.0
@@ -67,22 +65,22 @@ number over the second half, rank correlation, accuracy."""
 
 
 def shape_from_ranks(
-    fun: Callable[..., Any],
-    result_or_optimizer: Any,
+    fun: Callable[..., object],
+    result_or_optimizer: object,
     *,
     comparison: bool = False,
-    sigma0: Any = None,
+    sigma0: ArrayLike | None = None,
     scale: float | None = None,
     iterations: int = 100,
     popsize: int | None = None,
-    args: tuple[Any, ...] = (),
-    bounds: Any = None,
-    names: Any = None,
+    args: object = (),
+    bounds: Box | None = None,
+    names: Sequence[str] | None = None,
     vectorized: bool = False,
-    workers: int | Callable[..., Any] = 1,
+    workers: Workers = 1,
     timeout: float | None = None,
     on_error: OnError = "raise",
-    rng: Any = None,
+    rng: Seed | None = None,
 ) -> RankShape:
     """Inverse Hessian up to a factor, from the order of values alone.
 
@@ -135,11 +133,8 @@ def shape_from_ranks(
     validate_callable("fun", fun)
     frame = _frame(result_or_optimizer, sigma0, bounds)
     enlarged = None if scale is None else as_positive("scale", scale)
-    count, size, variables = (
-        as_count("iterations", iterations, 8),
-        _sample_size(popsize, frame.size),
-        as_names(find_names(result_or_optimizer) if names is None else names, frame.free.size),
-    )
+    count, size = as_count("iterations", iterations, 8), _sample_size(popsize, frame.size)
+    variables = as_names(find_names(result_or_optimizer) if names is None else names, frame.free.size)
     if frame.size == 1:
         return _make_shape(frame, variables, np.zeros(1), np.eye(1))  # every shape of one dimension is the same
     comparisons = _Comparisons(bind_args(fun, args))
@@ -166,7 +161,7 @@ def _evaluator(
     return ComparisonEvaluator(comparisons)
 
 
-def _frame(found: Any, sigma0: Any, bounds: Any) -> Frame:
+def _frame(found: object, sigma0: object, bounds: object) -> Frame:
     """The initial frame: that of a result, or of a point with standard deviations."""
     if isinstance(found, Optimizer) or hasattr(found, "x"):
         if sigma0 is not None:
@@ -185,24 +180,21 @@ def _frame(found: Any, sigma0: Any, bounds: Any) -> Frame:
     return frame
 
 
-def _sample_size(popsize: Any, k: int) -> int:
-    """Sample size in whole mirrored frames: `popsize` rounded up, or by default k² points and at least FEWEST
-    frames.
-    """
-    if popsize is None:
-        popsize = max(k * k, 2 * k * FEWEST)
-    elif (given := as_count("popsize", popsize)) < 4 * k:
-        raise ValueError(f"`popsize` must be at least 4 points per free direction, {4 * k} here, got {given}.")
-    return -(-popsize // (2 * k)) * 2 * k
+def _sample_size(popsize: int | None, k: int) -> int:
+    """Points of whole mirrored frames: `popsize` rounded up, or by default k² and at least FEWEST frames."""
+    size = max(k * k, 2 * k * FEWEST) if popsize is None else as_count("popsize", popsize)
+    if size < 4 * k:
+        raise ValueError(f"`popsize` must be at least 4 points per free direction, {4 * k} here, got {size}.")
+    return -(-size // (2 * k)) * 2 * k
 
 
 class _Comparisons:
     """A comparison by the user, with a counter."""
 
-    def __init__(self, better: Callable[..., Any]) -> None:
+    def __init__(self, better: Callable[..., object]) -> None:
         self.better, self.count = better, 0
 
-    def __call__(self, x: Array, y: Array) -> Any:
+    def __call__(self, x: Array, y: Array) -> object:
         """Whether x is better than y."""
         self.count += 1
         return self.better(x, y)
@@ -229,7 +221,7 @@ class _Iterations:
     shapes: Array  # (t, k, k), of determinant 1
     means: Array  # (t, k), in the enlarged frame
     signals: Array  # (t,), rank correlation of f and distance: 1 in a round valley without noise
-    outcomes: list[Any]
+    stalls: int  # iterations without a step
 
 
 def _iterate(
@@ -240,7 +232,7 @@ def _iterate(
     state = method.init(FullGaussian.start(np.zeros(frame.size), np.ones(frame.size)), size)
     frame, enlarged = frame.transform((scale or 1.0) * np.eye(frame.size)), scale or 1.0
     checks = {part and count // part for part in SCALE_CHECKS} if scale is None else set[int]()
-    shapes, means, signals, outcomes = list[Array](), list[Array](), list[float](), list[Any]()
+    shapes, means, signals, stalls = list[Array](), list[Array](), list[float](), 0
     for t in range(count):
         if t in checks:
             theta = cast(FullGaussian, state.theta)
@@ -252,8 +244,8 @@ def _iterate(
         shapes.append(state.theta.cov)
         means.append(state.theta.mean)
         signals.append(rank_correlation(info.ranks.sort(sample.surprise)))
-        outcomes.append(info.outcome)
-    return _Iterations(frame, enlarged, np.array(shapes), np.array(means), np.array(signals), outcomes)
+        stalls += bool(info.outcome != Outcome.MOVED)
+    return _Iterations(frame, enlarged, np.array(shapes), np.array(means), np.array(signals), stalls)
 
 
 def _informative_scale(ranker: _Ranker, frame: Frame, theta: FullGaussian, rng: np.random.Generator) -> float:
@@ -330,11 +322,11 @@ def _problems(
             f"Cond(hess_inv·H) may be up to {bound:.3g} (95 % confidence); increase `iterations`",
             {"accuracy": bound},
         )
-    if (stalls := sum(outcome != Outcome.MOVED for outcome in record.outcomes)) > 0.1 * len(record.outcomes):
+    if record.stalls > 0.1 * len(record.shapes):
         yield Finding(
             "stalled",
-            f"{stalls} of {len(record.outcomes)} iterations were of no use: all their values were equal or not finite",
-            {"stalls": float(stalls)},
+            f"{record.stalls} of {len(record.shapes)} iterations had no effect: all values were equal or not finite",
+            {"stalls": float(record.stalls)},
         )
     if held := [names[i] for i in np.flatnonzero(~record.frame.free & (record.frame.box[0] < record.frame.box[1]))]:
         yield Finding(
