@@ -117,7 +117,7 @@ class Method:
         if self._adds_points:
             for transform, memory in zip(self.transforms, state.memory, strict=True):
                 if transform.adds_points:
-                    sample = state.theta.sample_at(transform.add_points(memory, sample.z))
+                    sample = state.theta.sample_at(transform.add_points(memory, sample.z), sample.choices)
         return sample
 
     def tell(self, state: State, sample: Sample, values: Array, constraints: Array | None = None) -> tuple[State, Info]:

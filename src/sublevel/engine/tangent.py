@@ -286,6 +286,7 @@ class Tangent:
     exponential: bool = False  # the new C is A·exp(covariance part)·Aᵀ instead of A(I + covariance part)Aᵀ
     mean_image: Array | None = None  # (..., d), θ's root times the mean step, if sampling has computed it
     path: PathReading | None = None  # of the step-size path, set by `Cumulation` for the parts after it
+    choices: Array | None = None  # (..., m, K), change of the probabilities of categories, set by `ChoiceRates`
 
     @property
     def spectral_norm(self) -> PerTrial:
@@ -303,19 +304,26 @@ class Tangent:
         """Multiply the mean part by a factor (...,) and replace the rate and the change of scale."""
         by = expand_trailing(factor, 1)
         image = None if self.mean_image is None else self.mean_image * by
-        return Tangent(self.mean * by, self.cloud, rate, log_scale, self.exponential, image, self.path)
+        return Tangent(self.mean * by, self.cloud, rate, log_scale, self.exponential, image, self.path, self.choices)
 
     def with_covariance(self, cloud: Cloud | Dense, rate: PerTrial) -> Tangent:
         """Replace the covariance part."""
-        return Tangent(self.mean, cloud, rate, self.log_scale, self.exponential, self.mean_image, self.path)
+        image, path = self.mean_image, self.path
+        return Tangent(self.mean, cloud, rate, self.log_scale, self.exponential, image, path, self.choices)
 
     def with_log_scale(self, log_scale: PerTrial) -> Tangent:
         """Replace the change of scale."""
-        return Tangent(self.mean, self.cloud, self.rate, log_scale, self.exponential, self.mean_image, self.path)
+        return self.with_path(self.path, log_scale)
 
-    def with_path(self, path: PathReading, log_scale: PerTrial) -> Tangent:
+    def with_path(self, path: PathReading | None, log_scale: PerTrial) -> Tangent:
         """Set the reading of the step-size path and the change of scale."""
-        return Tangent(self.mean, self.cloud, self.rate, log_scale, self.exponential, self.mean_image, path)
+        image = self.mean_image
+        return Tangent(self.mean, self.cloud, self.rate, log_scale, self.exponential, image, path, self.choices)
+
+    def with_choices(self, choices: Array) -> Tangent:
+        """Set the change of the probabilities of categories."""
+        image, path = self.mean_image, self.path
+        return Tangent(self.mean, self.cloud, self.rate, self.log_scale, self.exponential, image, path, choices)
 
     def damp(self, *, mean: PerTrial, cov: PerTrial, log_scale: PerTrial) -> Tangent:
         """Multiply the change of θ, including that of the scale, by rates: Δm ↦ mean·Δm, ΔC ↦ cov·ΔC; then add a change

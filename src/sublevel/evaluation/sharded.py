@@ -35,7 +35,7 @@ from sublevel.run.minimize import Callback, Limits, Search
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.progress import Progress
 from sublevel.run.result import Result
-from sublevel.run.search_space import Space
+from sublevel.run.search_space import SearchSpace
 from sublevel.validation import (
     as_callback,
     as_count,
@@ -126,7 +126,7 @@ CACHE = PointCache(CACHE_BYTES)
 
 
 def evaluate_shard(
-    fun: Callable[..., object], space: Space | None, theta: Family, wants_squares: bool, shard: Shard
+    fun: Callable[..., object], space: SearchSpace | None, theta: Family, wants_squares: bool, shard: Shard
 ) -> ShardReport:
     """Draw and evaluate a shard."""
     z = shard.draw()

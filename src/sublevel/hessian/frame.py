@@ -18,7 +18,7 @@ from sublevel.hessian.tuning import Tuning
 from sublevel.run.diagnosis import TOUCHING
 from sublevel.run.history import History, Snapshot
 from sublevel.run.optimizer import Optimizer
-from sublevel.run.search_space import MARGIN, Space, log_where, shift_where
+from sublevel.run.search_space import MARGIN, SearchSpace, log_where, shift_where
 from sublevel.validation import as_bounds, as_log_scaled, as_x0, short_repr
 
 EPS = float(np.finfo(np.float64).eps)
@@ -175,7 +175,7 @@ def _curvature_of_history(history: History, snapshots: list[Snapshot], least: fl
     return float(power_of_two_near(np.median((4.0 / last.dimension) * (rises * sizes)[usable])))
 
 
-def _place_of_search(x: Array, fun: float, theta: Family, space: Space | None, bounds: object) -> Place:
+def _place_of_search(x: Array, fun: float, theta: Family, space: SearchSpace | None, bounds: object) -> Place:
     if not theta.continuous:
         raise ValueError("binary methods have no curvature.")
     check_number_of_variables(theta.dimension)

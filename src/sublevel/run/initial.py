@@ -12,7 +12,7 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.families import Family
 from sublevel.evaluation.failures import annotate_exception
 from sublevel.run.arguments import Box, DrawPoint, StartingPoint
-from sublevel.run.search_space import Space, bounded_space
+from sublevel.run.search_space import SearchSpace, bounded_space
 from sublevel.validation import (
     as_bounds,
     as_covariance_root,
@@ -34,7 +34,7 @@ class Start:
     another: DrawPoint | None  # draws a further starting point, if the user gave such a function
     sigma0: ArrayLike | None
     cov0: ArrayLike | None
-    space: Space | None
+    space: SearchSpace | None
     names: tuple[str, ...] | None = None  # d of them, if the user gave some
 
     def theta(self, point: Array, sigma_factor: float = 1.0) -> Family:
@@ -78,12 +78,12 @@ class Start:
         return (point if self.space is None else self.space.points(point))[0]
 
 
-def mean_of(theta: Family, space: Space | None) -> Array:
+def mean_of(theta: Family, space: SearchSpace | None) -> Array:
     """Mean of a search distribution (d,), as a point of the user's space."""
     return theta.mean.copy() if space is None else space.points(theta.mean[None])[0]
 
 
-def deviations_of(theta: Family, space: Space | None) -> Array:
+def deviations_of(theta: Family, space: SearchSpace | None) -> Array:
     """Standard deviation of each variable (d,) in a search distribution, of ln x where one is log-scaled; 0 for fixed
     variables.
     """
@@ -94,7 +94,7 @@ def deviations_of(theta: Family, space: Space | None) -> Array:
     return full
 
 
-def covariance_of(theta: Family, space: Space | None) -> Array:
+def covariance_of(theta: Family, space: SearchSpace | None) -> Array:
     """Covariance of a search distribution (d, d), 0 for fixed variables."""
     if space is None or space.free.all():
         return theta.cov

@@ -19,7 +19,7 @@ from sublevel.evaluation.values import as_values, plain_array
 from sublevel.run.arguments import Box, RestartRule, Seed, StartingPoint
 from sublevel.run.initial import checked_beginning
 from sublevel.run.restarts import FinishedRuns, Once, Run
-from sublevel.run.search_space import Space
+from sublevel.run.search_space import SearchSpace
 from sublevel.run.state import RunState, first_state, next_state
 from sublevel.run.termination import SLOW, Endings, Reason, Tolerances, Window, as_dict, find_reason, lengths
 from sublevel.summaries import Summary, counted, short_array
@@ -167,7 +167,7 @@ class Optimizer:
         )
 
     @property
-    def space(self) -> Space | None:
+    def space(self) -> SearchSpace | None:
         """How a point of the searched space becomes the user's; None if they are the same."""
         return self.start.space
 

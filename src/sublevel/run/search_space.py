@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
-from sublevel.engine.families.protocol import SCALE_RANGE
+from sublevel.engine.families.categorical import Categorical, margin_of
+from sublevel.engine.families.mixed import Mixed
+from sublevel.engine.families.protocol import SCALE_RANGE, Family
+
+if TYPE_CHECKING:
+    from sublevel.run.integers import Grid
 
 MARGIN = 0.01
 """The part of a box in which a bound bends the space: wider, it disturbs a search that learns a turned valley near the
@@ -20,6 +25,11 @@ REACH = 6.0
 WIDEST = 0.2
 """Standard deviation of a search, as a part of the box, that is not exceeded: a wider one sees its points folded at
 random, and nothing would tell it to become narrower. That of points uniform in the box is 0.29."""
+
+
+def no_choices() -> NDArray[np.intp]:
+    """No variables."""
+    return np.zeros(0, dtype=np.intp)
 
 
 def log_where(is_log: NDArray[np.bool_], x: Array) -> Array:
@@ -120,31 +130,43 @@ def _parabola(distance: Array, turn: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
-    """How a search point u (..., k) becomes the user's x (..., d): folded into the bounds, and never outside of
-    them.
+class SearchSpace:
+    """How a search point u (..., k + m) becomes the user's x (..., d): k coordinates are folded into the bounds, and
+    those of integers rounded; m are numbers of categories. No x is outside of the bounds.
+
+    If there are only categories, one more coordinate is searched that has no effect.
     """
 
-    fold: Fold  # of the free variables, or their logarithms
+    fold: Fold  # of the free variables, or their logarithms; integers are not folded
     is_log: NDArray[np.bool_]  # (k,), x = exp(u)
-    free: NDArray[np.bool_]  # (d,), the variables that are searched
-    template: Array  # (d,), values of the fixed ones
+    free: NDArray[np.bool_]  # (d,), the variables that are searched by a coordinate
+    template: Array  # (d,), values of the others
     box: tuple[Array, Array]  # (d,) each, the user's bounds
+    grid: Grid | None = None  # of the integers
+    choices: NDArray[np.intp] = field(default_factory=no_choices)  # (m,), the variables that are categories
+    categories: NDArray[np.intp] = field(default_factory=no_choices)  # (m,), how many
 
     def points(self, u: Array) -> Array:
-        """The user's points x (..., d) of search points u (..., k)."""
-        return self._whole(self.fold(u))
+        """The user's points x (..., d) of search points u (..., k + m)."""
+        if self.choices.size == 0:
+            return self._whole(self.fold(u))
+        k = self.is_log.size
+        return self._whole(self.fold(u[..., :k]), u[..., k:])
 
-    def _whole(self, v: Array) -> Array:
+    def _whole(self, v: Array, categories: Array | None = None) -> Array:
         """The user's points x (..., d) of values v (..., k) of the free variables, logarithms where they are
-        log-scaled.
+        log-scaled, and of categories (..., m); those of the start if None.
         """
         x = exp_where(self.is_log, v) if self.is_log.any() else v
+        if self.grid is not None:
+            x = np.where(self.grid.is_integer, np.rint(x), x)
         if self.free.all():
             full = x
         else:
             full = np.broadcast_to(self.template, (*x.shape[:-1], self.template.size)).copy()
-            full[..., self.free] = x
+            full[..., self.free] = x[..., : np.count_nonzero(self.free)]
+            if categories is not None:
+                full[..., self.choices] = categories
         return np.clip(full, *self.box)  # rounding may not leave the box either
 
     def _inside(self, x: Array) -> Array:
@@ -160,23 +182,59 @@ class Space:
         full[self.free] = self.is_log
         return full
 
+    @property
+    def discrete(self) -> NDArray[np.bool_]:
+        """Which of the user's variables (d,) are integers or categories."""
+        full = np.zeros(self.free.shape, dtype=np.bool_)
+        full[self.choices] = True
+        if self.grid is not None:
+            full[self.free] = self.grid.is_integer
+        return full
+
+    @property
+    def judged(self) -> NDArray[np.bool_]:
+        """The coordinates (k,) whose width tells whether a search has converged: those that are real."""
+        if not self.free.any():
+            return np.zeros(1, dtype=np.bool_)
+        return np.ones(self.is_log.size, dtype=np.bool_) if self.grid is None else ~self.grid.is_integer
+
+    def combine(self, gaussian: Family) -> Family:
+        """The distribution of all variables, given that of the k coordinates: categories are equally probable."""
+        if self.grid is None and self.choices.size == 0:
+            return gaussian
+        k = self.is_log.size
+        leaving = np.zeros(k) if self.grid is None else np.where(self.grid.is_integer, 0.5, 0.0)
+        categorical = Categorical.uniform(self.categories) if self.choices.size else None
+        margin = margin_of(int(np.count_nonzero(self.discrete)))
+        return Mixed(gaussian, np.ones(k), leaving, categorical, np.float64(margin))
+
     def squeeze(self, deviations: Array) -> Array | None:
         """Factors (k,) that make standard deviations (k,) of a search no wider than the box; None if they are not."""
         widest = WIDEST * (self.fold.upper - self.fold.lower)
         return np.minimum(widest / deviations, 1.0) if np.any(deviations > widest) else None
 
     @property
+    def _ends(self) -> tuple[Array, Array]:
+        """Bounds of the coordinates (k,) each; those of an integer are half a unit beyond it."""
+        if self.grid is None:
+            return self.fold.lower, self.fold.upper
+        low, high = self.grid.position(self.grid.low - 0.5), self.grid.position(self.grid.high + 0.5)
+        whole = self.grid.is_integer
+        return np.where(whole, low, self.fold.lower), np.where(whole, high, self.fold.upper)
+
+    @property
     def is_finite(self) -> bool:
         """Whether every free variable, or its logarithm, has two bounds."""
-        return bool(np.all(np.isfinite(self.fold.lower) & np.isfinite(self.fold.upper)))
+        lower, upper = self._ends
+        return bool(np.all(np.isfinite(lower) & np.isfinite(upper)))
 
     def anywhere(self, rng: np.random.Generator) -> Array:
         """A point x (d,) uniform in a finite box, by the logarithm of variables that are log-scaled."""
-        return self._whole(rng.uniform(self.fold.lower, self.fold.upper))
+        return self._whole(rng.uniform(*self._ends))
 
     def searched(self, x: Array) -> Array:
         """A search point u (..., k) whose user's point is x (..., d), taken at the bounds if x lies outside."""
-        return self.fold.inverse(self._inside(x))
+        return self.fold.inverse(self._inside(x)) if self.free.any() else np.zeros((*x.shape[:-1], 1))
 
     def slopes(self, x: Array) -> Array:
         """dx/du (..., k) at the user's points x (..., d): how far the free variables move with the searched ones; 0 at
@@ -186,13 +244,51 @@ class Space:
         return self.fold.slopes(v) * np.where(self.is_log, exp_where(self.is_log, v), 1.0)
 
 
-def bounded_space(lower: Array, upper: Array, deviations: Array, is_log: NDArray[np.bool_], x0: Array) -> Space:
-    """The space of a box (d,) each, in which variables with equal bounds are fixed; `deviations` (d,) say how wide an
-    open one is.
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """The user's variables (d,): bounds, and which of them are log-scaled, integers and categories."""
+
+    lower: Array
+    upper: Array
+    is_log: NDArray[np.bool_]
+    is_integer: NDArray[np.bool_]
+    categories: NDArray[np.intp]  # how many; 0 for other variables
+
+
+def bounded_space(variables: Variables, deviations: Array, x0: Array) -> SearchSpace:
+    """The space of some variables, of which those with equal bounds are fixed; `deviations` (d,) say how wide an open
+    one is.
     """
-    free = lower < upper
+    lower, upper, is_choice = variables.lower, variables.upper, variables.categories > 0
+    free = (lower < upper) & ~is_choice
+    template = np.where(free | is_choice, x0, lower)
+    choices = np.flatnonzero(is_choice)
+    discrete = (template, (lower, upper), choices, variables.categories[choices])
+    if not free.any():
+        return _space_without_coordinates(free, *discrete)
+    is_log, is_integer = variables.is_log[free], variables.is_integer[free]
     with np.errstate(divide="ignore", invalid="ignore"):
-        low = np.where(is_log, np.log(np.maximum(lower, 0.0)), lower)[free]
-        high = np.where(is_log, np.log(np.maximum(upper, 0.0)), upper)[free]
-    width = MARGIN * np.minimum(high - low, REACH * deviations[free])
-    return Space(Fold(low, high, width), is_log[free], free, np.where(free, x0, lower), (lower, upper))
+        low = np.where(is_log, np.log(np.maximum(lower[free], 0.0)), lower[free])
+        high = np.where(is_log, np.log(np.maximum(upper[free], 0.0)), upper[free])
+    low, high = np.where(is_integer, -np.inf, low), np.where(is_integer, np.inf, high)
+    fold = Fold(low, high, MARGIN * np.minimum(high - low, REACH * deviations[free]))
+    grid = None
+    if is_integer.any():
+        from sublevel.run.integers import Grid
+
+        margin = margin_of(int(np.count_nonzero(is_integer)) + choices.size)
+        grid = Grid(is_integer, is_log, lower[free], upper[free], margin)
+    return SearchSpace(fold, is_log, free, template, (lower, upper), grid, choices, variables.categories[choices])
+
+
+def _space_without_coordinates(
+    free: NDArray[np.bool_],
+    template: Array,
+    box: tuple[Array, Array],
+    choices: NDArray[np.intp],
+    categories: NDArray[np.intp],
+) -> SearchSpace:
+    """The space of categories alone, with one coordinate that has no effect."""
+    open_end = np.full(1, np.inf)
+    fold = Fold(-open_end, open_end, np.ones(1))
+    return SearchSpace(fold, np.zeros(1, dtype=np.bool_), free, template, box, None, choices, categories)

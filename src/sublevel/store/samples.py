@@ -19,7 +19,7 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.families import Family
 from sublevel.engine.method import Method
 from sublevel.run.optimizer import Optimizer
-from sublevel.run.search_space import Space
+from sublevel.run.search_space import SearchSpace
 from sublevel.store.errors import StoreError, format_errors
 from sublevel.store.file import File, Row
 from sublevel.store.rng_state import generator_like, plain_state, state_like
@@ -85,7 +85,7 @@ class SampleForm:
     """Templates for the samples of a run: a distribution of the same family, the space, and a generator state."""
 
     theta: Family
-    space: Space | None
+    space: SearchSpace | None
     state: Mapping[str, object]
     dimension: int  # d
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array, Noise
 from sublevel.engine.families.protocol import IndependentCoordinates, Move, format_distribution
@@ -24,6 +25,7 @@ class BernoulliSample:
     surprise: Array  # (..., n), −log P(xᵢ)
     images: None = None
     degrees_of_freedom: int = 0
+    choices: None = None
 
     @property
     def squares(self) -> Array:
@@ -75,8 +77,8 @@ class Bernoulli(IndependentCoordinates):
         uniform = noise.random((*self.mean.shape[:-1], size, self.mean.shape[-1]))
         return self._sample_of((uniform < self.mean[..., None, :]).astype(np.float64))
 
-    def sample_at(self, z: Array) -> BernoulliSample:
-        """The sample whose whitened points are z (..., n, d)."""
+    def sample_at(self, z: Array, choices: NDArray[np.intp] | None = None) -> BernoulliSample:
+        """The sample whose whitened points are z (..., n, d); there are no categories."""
         return self._sample_of(np.rint(self.push(z)))
 
     def _sample_of(self, x: Array) -> BernoulliSample:
@@ -129,6 +131,14 @@ class Bernoulli(IndependentCoordinates):
     def rescale(self, factors: Array) -> Bernoulli:
         """The same distribution: bits have no scale."""
         return self
+
+    def widen(self, factors: Array) -> Bernoulli:
+        """The same distribution: bits have no scale."""
+        return self
+
+    def at_mean(self, mean: Array) -> Bernoulli:
+        """The distribution with other probabilities (..., d)."""
+        return Bernoulli(mean)
 
     def move(self, tangent: Tangent) -> Move:
         """The step to p + Σ wᵢ (xᵢ − p), usable where every probability is in [0, 1]."""

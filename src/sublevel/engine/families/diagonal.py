@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array, Noise, all_finite, expand_trailing, rows, value_class
 from sublevel.engine.families.protocol import (
@@ -62,8 +63,8 @@ class DiagonalGaussian(IndependentCoordinates):
         """Draw `size` points (..., size, d)."""
         return self.sample_at(noise.standard_normal((*self.mean.shape[:-1], size, self.mean.shape[-1])))
 
-    def sample_at(self, z: Array) -> GaussianSample:
-        """The sample whose whitened points are z (..., n, d)."""
+    def sample_at(self, z: Array, choices: NDArray[np.intp] | None = None) -> GaussianSample:
+        """The sample whose whitened points are z (..., n, d); there are no categories."""
         return GaussianSample(z, self.push(z), None, self.degrees_of_freedom)
 
     def push(self, z: Array) -> Array:
@@ -109,6 +110,14 @@ class DiagonalGaussian(IndependentCoordinates):
     def rescale(self, factors: Array) -> DiagonalGaussian:
         """Multiply the coordinates by factors (d,) about the mean."""
         return DiagonalGaussian(self.mean, factors * self.deviations)
+
+    def widen(self, factors: Array) -> DiagonalGaussian:
+        """Multiply the coordinates by factors (d,) about the mean."""
+        return self.rescale(factors)
+
+    def at_mean(self, mean: Array) -> DiagonalGaussian:
+        """The distribution with another mean (..., d)."""
+        return DiagonalGaussian(mean, self.deviations)
 
     @property
     def covariance_change_size(self) -> int:

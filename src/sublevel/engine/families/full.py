@@ -65,7 +65,6 @@ class FullGaussian:
     """
 
     continuous: ClassVar[bool] = True
-    coordinate_axes: ClassVar[bool] = False
 
     mean: Array  # (..., d)
     root: Array  # (..., d, d)
@@ -85,6 +84,24 @@ class FullGaussian:
     def __repr__(self) -> str:
         """The mean and the standard deviations; of many variables only the first and the last."""
         return format_distribution(self)
+
+    @property
+    def coordinate_axes(self) -> bool:
+        """False."""
+        return False
+
+    @property
+    def choices(self) -> None:
+        """None: there are no categories."""
+
+    @property
+    def discrete(self) -> None:
+        """None: all coordinates are real."""
+
+    @property
+    def center(self) -> Array:
+        """The mean (..., d)."""
+        return self.mean
 
     @property
     def dimension(self) -> int:
@@ -152,8 +169,8 @@ class FullGaussian:
             noise.standard_normal((size, d) if self.mean.ndim == 1 else (*self.mean.shape[:-1], size, d))
         )
 
-    def sample_at(self, z: Array) -> GaussianSample:
-        """The sample whose whitened points are z (..., n, d)."""
+    def sample_at(self, z: Array, choices: NDArray[np.intp] | None = None) -> GaussianSample:
+        """The sample whose whitened points are z (..., n, d); there are no categories."""
         images = product(z, self.root.mT)
         if is_thin(*z.shape[-2:]):
             return GaussianSample(z, self._place(images), images)
@@ -224,6 +241,14 @@ class FullGaussian:
     def rescale(self, factors: Array) -> FullGaussian:
         """Multiply the coordinates by factors (d,) about the mean."""
         return FullGaussian(self.mean, factors[:, None] * self.root, self.scale, self.unchecked)
+
+    def widen(self, factors: Array) -> FullGaussian:
+        """Multiply the coordinates by factors (d,) about the mean."""
+        return self.rescale(factors)
+
+    def at_mean(self, mean: Array) -> FullGaussian:
+        """The distribution with another mean (..., d)."""
+        return FullGaussian(mean, self.root, self.scale, self.unchecked)
 
     @property
     def covariance_change_size(self) -> int:

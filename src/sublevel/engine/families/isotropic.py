@@ -7,8 +7,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array, Noise, PerTrial, all_finite, expand_trailing, rows, value_class
+from sublevel.engine.families.diagonal import DiagonalGaussian
 from sublevel.engine.families.protocol import (
     LOG_2PI,
     GaussianSample,
@@ -72,8 +74,8 @@ class IsotropicGaussian(IndependentCoordinates):
         """Draw `size` points (..., size, d)."""
         return self.sample_at(noise.standard_normal((*self.mean.shape[:-1], size, self.mean.shape[-1])))
 
-    def sample_at(self, z: Array) -> GaussianSample:
-        """The sample whose whitened points are z (..., n, d)."""
+    def sample_at(self, z: Array, choices: NDArray[np.intp] | None = None) -> GaussianSample:
+        """The sample whose whitened points are z (..., n, d); there are no categories."""
         return GaussianSample(z, self.push(z), None, self.degrees_of_freedom)
 
     def push(self, z: Array) -> Array:
@@ -121,6 +123,14 @@ class IsotropicGaussian(IndependentCoordinates):
     def rescale(self, factors: Array) -> IsotropicGaussian:
         """Multiply the coordinates by the smallest of the factors (d,) about the mean."""
         return IsotropicGaussian(self.mean, self.scale * np.min(factors))
+
+    def widen(self, factors: Array) -> DiagonalGaussian:
+        """Multiply the coordinates by factors (d,) about the mean."""
+        return DiagonalGaussian(self.mean, factors * self.deviations)
+
+    def at_mean(self, mean: Array) -> IsotropicGaussian:
+        """The distribution with another mean (..., d)."""
+        return IsotropicGaussian(mean, self.scale)
 
     @property
     def covariance_change_size(self) -> int:

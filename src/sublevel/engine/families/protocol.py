@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log, pi, sqrt
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import ONE, Array, Mask, Noise, PerTrial, constant, value_class
+from sublevel.engine.families.categorical import Categorical
 from sublevel.engine.tangent import Tangent
 from sublevel.summaries import short_array
 
@@ -37,6 +38,8 @@ class Sample(Protocol):
     def surprise(self) -> Array: ...  # (..., n), −log p(xᵢ) up to a constant
     @property
     def degrees_of_freedom(self) -> int | None: ...  # of the covariance of the distribution, None for a full one
+    @property
+    def choices(self) -> NDArray[np.intp] | None: ...  # (..., n, m), categories, if there are any
 
 
 @value_class
@@ -48,6 +51,10 @@ class GaussianSample:
     images: Array | None = None
     degrees_of_freedom: int | None = None
     _squares: Array | None = None
+
+    @property
+    def choices(self) -> None:
+        """None: there are no categories."""
 
     @property
     def squares(self) -> Array:
@@ -87,12 +94,19 @@ class Family(Protocol):
     """
 
     continuous: ClassVar[bool]  # whether points are real vectors; if not, bounds, sigma0 and curvature do not apply
-    coordinate_axes: ClassVar[bool]  # whether the principal axes are always the coordinate axes
 
+    @property
+    def coordinate_axes(self) -> bool: ...  # whether the principal axes are always the coordinate axes
     @classmethod
     def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> Self: ...
     @property
     def mean(self) -> Array: ...  # (..., d)
+    @property
+    def center(self) -> Array: ...  # (..., d) or (..., d + m), the mean and the most probable categories
+    @property
+    def choices(self) -> Categorical | None: ...  # the categorical part of a product
+    @property
+    def discrete(self) -> Discrete | None: ...  # integers and categories of a single run; None if there are none
     @property
     def dimension(self) -> int: ...
     @property
@@ -112,7 +126,7 @@ class Family(Protocol):
     def dense_root(self) -> Array: ...  # (d, d) of a single run: dense_root @ dense_root.T is C
     def correlation(self, variables: NDArray[np.intp]) -> Array: ...  # (v, v), of a single run
     def sample(self, noise: Noise, size: int) -> Sample: ...
-    def sample_at(self, z: Array) -> Sample: ...
+    def sample_at(self, z: Array, choices: NDArray[np.intp] | None = None) -> Sample: ...
     def push(self, z: Array) -> Array: ...  # x (..., n, d) of whitened points
     def whiten(self, x: Array) -> Array: ...
     def pull(self, covectors: Array) -> Array: ...
@@ -123,6 +137,16 @@ class Family(Protocol):
     def covariance_change(self, tangent: Tangent) -> Array: ...  # (..., change_size), orthonormal in the Fisher metric
     def move(self, tangent: Tangent) -> Move: ...
     def rescale(self, factors: Array) -> Self: ...  # a single run, stretched by factors (d,) about the mean
+    def widen(self, factors: Array) -> Family: ...  # the same, in a family that can have any factors
+    def at_mean(self, mean: Array) -> Self: ...  # with another mean (..., d)
+
+
+class Discrete(NamedTuple):
+    """How far integers and categories have settled."""
+
+    variables: int
+    unsettled: int  # variables that often leave their most probable value
+    margin: float  # least probability of leaving it
 
 
 @value_class
@@ -154,7 +178,23 @@ class IndependentCoordinates:
 
     __slots__ = ()
 
-    coordinate_axes: ClassVar[bool] = True
+    @property
+    def coordinate_axes(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def choices(self) -> None:
+        """None: there are no categories."""
+
+    @property
+    def discrete(self) -> None:
+        """None: all coordinates are real, or all are bits."""
+
+    @property
+    def center(self: MeanAndDeviations) -> Array:
+        """The mean (..., d)."""
+        return self.mean
 
     @property
     def dimension(self: MeanAndDeviations) -> int:

@@ -1,0 +1,117 @@
+"""Integer coordinates: rounding, centring and a margin, so that none is stuck at one value.
+
+CMA-ES with Margin (Hamano et al., GECCO 2022) and CatCMA with Margin (Hamano et al., arXiv:2504.07884).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from sublevel.engine.arrays import Array
+from sublevel.engine.families.mixed import Mixed, MixedSample
+
+TINY = 1e-8
+"""Distance of probabilities from 0 and 1/2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The integers that coordinates of a search (k,) are rounded to, by themselves or by their exponential."""
+
+    is_integer: NDArray[np.bool_]  # (k,)
+    is_log: NDArray[np.bool_]  # (k,)
+    low: Array  # (k,), the smallest integer, −inf if there is none
+    high: Array  # (k,)
+    margin: float  # least probability of leaving an integer
+
+    def nearest(self, u: Array) -> Array:
+        """Integers (..., k) of search coordinates u (..., k)."""
+        with np.errstate(over="ignore"):
+            return np.clip(
+                np.rint(np.where(self.is_log, np.exp(np.where(self.is_log, u, 0.0)), u)), self.low, self.high
+            )
+
+    def position(self, integers: Array) -> Array:
+        """Search coordinates (..., k) of integers, or of numbers between them."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.is_log, np.log(np.where(self.is_log, integers, 1.0)), integers)
+
+    def center(
+        self, theta: Mixed, sample: MixedSample, order: NDArray[np.intp]
+    ) -> tuple[MixedSample, NDArray[np.bool_]]:
+        """The sample with the integers of its better half moved to their positions, and where one of them differs from
+        that of the mean (k,).
+
+        Moving the others in the opposite direction avoids a bias of the mean (integer centring).
+        """
+        k = theta.dimension
+        best = order[: len(order) // 2]
+        x = sample.x[best, :k]
+        nearest = self.nearest(x)
+        differs = self.is_integer & (nearest != self.nearest(theta.mean))
+        if not differs.any():
+            return sample, np.zeros(k, dtype=np.bool_)
+        gap = np.where(self.is_integer, self.position(nearest) - x, 0.0)
+        moved = np.where(differs, gap, 0.0)
+        bias = np.sum(moved, axis=0)
+        for side in (np.maximum(gap, 0.0), np.minimum(gap, 0.0)):
+            same = np.where(differs, 0.0, side)
+            total = np.sum(same, axis=0)
+            share = np.where(bias * total < 0.0, np.minimum(1.0, -bias / np.where(total == 0.0, 1.0, total)), 0.0)
+            moved = moved + share * same
+        z = sample.z.copy()
+        z[best] = theta.whiten(x + moved)
+        return theta.sample_at(z, sample.choices), np.any(differs, axis=0)
+
+    def correct(self, theta: Mixed, succeeded: NDArray[np.bool_]) -> Mixed:
+        """The distribution with a mean and factors that leave each integer with at least the margin's probability.
+
+        Without success the probability of leaving an integer does not grow.
+        """
+        mean, narrow = theta.mean, theta.gaussian.deviations
+        wide = theta.widening * narrow
+        here = self.nearest(mean)
+        has_lower, has_upper = self.is_integer & (here > self.low), self.is_integer & (here < self.high)
+        below, above = self.position(here - 0.5), self.position(here + 0.5)
+        p_lower = np.where(has_lower, ndtr((below - mean) / wide), 0.0)
+        p_upper = np.where(has_upper, ndtr((mean - above) / wide), 0.0)
+        most = np.where(succeeded, 1.0 - 0.5 * self.margin, theta.leaving)
+        inner = self._between(p_lower, p_upper, below, above, most)
+        edge = self._at_edge(p_lower + p_upper, has_lower, np.where(has_lower, below, above), here, wide, most)
+        is_inner, is_edge = has_lower & has_upper, has_lower ^ has_upper
+        new_mean, new_wide, leaving = (
+            np.where(is_inner, a, np.where(is_edge, b, c))
+            for a, b, c in zip(inner, edge, (mean, wide, theta.leaving), strict=True)
+        )
+        widening = np.where(is_inner | is_edge, new_wide / narrow, theta.widening)
+        return theta.with_margins(new_mean, widening, leaving)
+
+    def _between(
+        self, p_lower: Array, p_upper: Array, below: Array, above: Array, most: Array
+    ) -> tuple[Array, Array, Array]:
+        """Mean, deviation and probability of leaving (k,) of integers with a neighbour on each side."""
+        least = 0.5 * self.margin
+        stay = np.maximum(1.0 - p_lower - p_upper, 1.0 - most)
+        lower, upper = np.maximum(p_lower, least), np.maximum(p_upper, least)
+        room = lower + upper + stay - 2.0 * least - (1.0 - most)
+        share = np.where(room > 0.0, (1.0 - lower - upper - stay) / np.where(room > 0.0, room, 1.0), 0.0)
+        lower = np.clip(lower + share * (lower - least), TINY, 0.5 - TINY)
+        upper = np.clip(upper + share * (upper - least), TINY, 0.5 - TINY)
+        to_lower, to_upper = -ndtri(lower), -ndtri(upper)
+        with np.errstate(invalid="ignore"):
+            deviation = (above - below) / (to_lower + to_upper)
+            return below + to_lower * deviation, deviation, lower + upper
+
+    def _at_edge(
+        self, leaving: Array, has_lower: NDArray[np.bool_], threshold: Array, here: Array, wide: Array, most: Array
+    ) -> tuple[Array, Array, Array]:
+        """Mean, deviation and probability of leaving (k,) of integers with a neighbour on one side only."""
+        p = np.clip(np.minimum(np.maximum(leaving, self.margin), np.maximum(most, self.margin)), TINY, 0.5 - TINY)
+        with np.errstate(invalid="ignore"):
+            distance = np.abs(self.position(here) - threshold)
+            deviation = np.maximum(wide, distance / -ndtri(self.margin))
+            return threshold + np.where(has_lower, 1.0, -1.0) * -ndtri(p) * deviation, deviation, p
