@@ -27,8 +27,7 @@ from sublevel.engine.arrays import Array
 BLOCKED_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 """Signals that are blocked while a worker starts."""
 MAX_TRACEBACK, MAX_EXCEPTION, MAX_MESSAGE = 20_000, 1 << 23, 1 << 24
-"""Most characters of a traceback and bytes of a pickled exception that are sent, and most bytes of a message that is
-read.
+"""Most characters of a traceback and bytes of an exception that are sent, and most bytes of a message that is read.
 
 A longer message was not sent by a worker: something else wrote to the pipe.
 """
