@@ -427,7 +427,7 @@ def test_evaluations_that_fail_are_counted():
 def test_without_the_objective_it_is_asked_for():
     curved = found(skewed, [0.5, 0.5])
     again = pickle.loads(pickle.dumps(curved))
-    with pytest.raises(ValueError, match="Pass it again as `fun`"):
+    with pytest.raises(ValueError, match="pass it again as `fun`"):
         again.intervals(LEVEL, "profile")
     assert_array_equal(again.intervals(LEVEL, "profile", skewed), curved.intervals(LEVEL, "profile"))
 

@@ -1238,8 +1238,12 @@ def test_a_log_that_is_left_over_is_refused(end, tmp_path):
     assert left.read_bytes() == b"of a dead run"
 
 
-def test_rows_of_another_run_are_noticed(tmp_path, at_once):
-    """A log that is put beside another file is replayed by SQLite, checksums and all."""
+def test_rows_of_another_run_are_noticed(tmp_path, at_once, monkeypatch):
+    """A log that is put beside another file is replayed by SQLite, checksums and all.
+
+    Without a checkpoint in the log: one that has the first pages as well would replace the whole run by the other one.
+    """
+    keep_state(monkeypatch, always=False)
     first, second = tmp_path / "first.db", tmp_path / "second.db"
     killed = tmp_path / "killed.db"
     sl.minimize(

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from helpers import cases
+from helpers.theory import ProjectedRates, exact_curves, projected_mode_rates
 from sublevel.engine.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.engine.recipes import ngd, pbil, rank_mu
 from sublevel.engine.transforms import FixedRates, SpectralRates, Transform
@@ -127,25 +128,25 @@ def test_the_run_does_not_depend_on_where_the_optimum_is(rng):
     root, shift = quadratic.random_hessian_root(rng, 4, 100.0), np.array([4.0, -2.0, 8.0, 1.0])
     theta = cases.member(FullGaussian, 4, rng)
     moved = replace(theta, mean=theta.mean + shift)
-    here = curves.exact_curves(theta, root, SpectralRates(0.5), 30)
-    there = curves.exact_curves(moved, root, SpectralRates(0.5), 30, optimum=shift)
+    here = exact_curves(theta, root, SpectralRates(0.5), 30)
+    there = exact_curves(moved, root, SpectralRates(0.5), 30, optimum=shift)
     assert_allclose(there.condition, here.condition, rtol=TOLERANCE)
     assert_allclose(there.expected, here.expected, rtol=1e-6)  # ‖m − x*‖ loses the digits of ‖x*‖
 
 
 def test_spectral_rates_are_pseudo_rates_with_half_the_covariance_rate(rng):
     root, theta = quadratic.random_hessian_root(rng, 4, 100.0), cases.member(FullGaussian, 4, rng)
-    one = curves.exact_curves(theta, root, SpectralRates(0.6, 0.8), 20)
-    for same in (exact.PseudoRates(0.8, 0.3), exact.ProjectedRates(0.8, 0.3)):  # a full covariance keeps all of Z
-        assert_allclose(curves.exact_curves(theta, root, same, 20).expected, one.expected, rtol=1e-13)
+    one = exact_curves(theta, root, SpectralRates(0.6, 0.8), 20)
+    for same in (exact.PseudoRates(0.8, 0.3), ProjectedRates(0.8, 0.3)):  # a full covariance keeps all of Z
+        assert_allclose(exact_curves(theta, root, same, 20).expected, one.expected, rtol=1e-13)
 
 
 def test_a_batch_of_starts_runs_as_each_start_alone(rng):
     root = quadratic.random_hessian_root(rng, 4, 100.0)
     batch = cases.member(FullGaussian, 4, rng, batch=(3,))
-    together = curves.exact_curves(batch, root, SpectralRates(0.4), 10)
+    together = exact_curves(batch, root, SpectralRates(0.4), 10)
     for index in range(3):
-        alone = curves.exact_curves(cases.trial(batch, index), root, SpectralRates(0.4), 10)
+        alone = exact_curves(cases.trial(batch, index), root, SpectralRates(0.4), 10)
         assert_allclose(together.condition[:, index], alone.condition, rtol=TOLERANCE)
         assert_allclose(together.expected[:, index], alone.expected, rtol=TOLERANCE)
 
@@ -252,7 +253,7 @@ def test_the_condition_number_follows_the_equality_case(data, root, alpha):
 def test_predicted_curves_are_those_of_the_deterministic_algorithm(data, root, alpha, alpha_mean):
     theta = data.draw(gaussians(len(root)))
     predicted = curves.predicted_curves(theta, root, alpha=alpha, alpha_mean=alpha_mean, steps=60)
-    run = curves.exact_curves(theta, root, exact.PseudoRates(alpha_mean, alpha), 60)
+    run = exact_curves(theta, root, exact.PseudoRates(alpha_mean, alpha), 60)
     assert_allclose(predicted.condition, run.condition, rtol=TOLERANCE)
     # At α_m = 1 the first mode of m is 0 but for rounding, eps of it at each step, which the others' E f of the same
     # size hides.
@@ -452,17 +453,17 @@ def test_every_run_of_a_restricted_family_reaches_its_predicted_rate(rng):
 def test_projected_normalisation_fails_the_paragraph(root, alpha):
     spectrum = quadratic.hessian_spectrum(root)
     assume(spectrum[0] > 1.01 * spectrum[-1])
-    assert not checks.isotropic_rate(root, alpha, exact.ProjectedRates(alpha, alpha)).passed
+    assert not checks.isotropic_rate(root, alpha, ProjectedRates(alpha, alpha)).passed
     modes = checks.measured_mode_rates(
-        IsotropicGaussian.start(np.zeros(len(root)), np.ones(len(root))), root, exact.ProjectedRates(alpha, alpha)
+        IsotropicGaussian.start(np.zeros(len(root)), np.ones(len(root))), root, ProjectedRates(alpha, alpha)
     )
-    assert_allclose(modes, restricted.projected_mode_rates(IsotropicGaussian, root, alpha), rtol=1e-9, atol=1e-11)
+    assert_allclose(modes, projected_mode_rates(IsotropicGaussian, root, alpha), rtol=1e-9, atol=1e-11)
     assert modes[0] < 1 - alpha
 
 
 def test_projected_normalisation_gives_the_footnote_without_its_condition_number(rng):
     root, alpha = quadratic.random_hessian_root(rng, 4, 100.0), 0.3
-    rates = exact.ProjectedRates(alpha, alpha)
+    rates = ProjectedRates(alpha, alpha)
     settled = DiagonalGaussian(np.zeros(4), 1 / np.linalg.norm(root, axis=0))
     a = hessian_of(root)
     footnote = np.sort(np.linalg.eigvals(np.eye(4) - alpha * np.diag(1 / np.diag(a)) @ a).real)
@@ -474,7 +475,7 @@ def test_projected_normalisation_gives_the_footnote_without_its_condition_number
 def test_under_projected_normalisation_the_diagonal_learns_exactly_by_the_equality_case(rng):
     root = quadratic.random_hessian_root(rng, 4, 100.0)
     theta, target = DiagonalGaussian(np.zeros(4), np.array([1.0, 0.1, 3.0, 7.0])), quadratic.diagonal_root(root)
-    projected = condition_curve(theta, root, exact.ProjectedRates(1.0, 0.3), 80, measured_root=target)
+    projected = condition_curve(theta, root, ProjectedRates(1.0, 0.3), 80, measured_root=target)
     assert checks.condition_equality(projected, 0.3).passed
     unprojected = condition_curve(theta, root, exact.PseudoRates(1.0, 0.3), 80, measured_root=target)
     assert not checks.condition_equality(unprojected, 0.3).passed
@@ -487,7 +488,7 @@ def test_the_footnote_cannot_be_meant_literally():
     assert abs(1 - alpha * 73) > 1
     assert_allclose(restricted.rate_interval(DiagonalGaussian, root, alpha), [0.5, 1 - 0.5 / 73], rtol=1e-12)
     theta = DiagonalGaussian(np.ones(d), np.ones(d))
-    diverging = list(islice(exact.deterministic_ngd(theta, root, exact.ProjectedRates(alpha, alpha)), 21))
+    diverging = list(islice(exact.deterministic_ngd(theta, root, ProjectedRates(alpha, alpha)), 21))
     assert_allclose(
         measure.log_mean_distance(diverging[20]) - measure.log_mean_distance(diverging[0]),
         20 * np.log(alpha * 7.3 - 1),

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from helpers.theory import ProjectedRates
 from sublevel.paper.theory import checks, quadratic
-from sublevel.paper.theory.exact import ProjectedRates
 from sublevel.paper.theory.report import Report, judge
 from sublevel.paper.theory.verify import all_passed, render, run_checks, to_json
 

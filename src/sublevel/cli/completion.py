@@ -4,8 +4,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
-from sublevel.cli.common import Argument, Command, argument
+
+class Argument(Protocol):
+    """What a script needs to know of an argument."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def help(self) -> str: ...
+    @property
+    def is_option(self) -> bool: ...
+    @property
+    def takes_value(self) -> bool: ...
+    @property
+    def choices(self) -> Sequence[str]: ...
+
+
+class Command(Protocol):
+    """What a script needs to know of a command."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def arguments(self) -> Sequence[Argument]: ...
+
+
+class Help(NamedTuple):
+    """The option that every command has."""
+
+    name: str = "--help"
+    help: str = "show help"
+    is_option: bool = True
+    takes_value: bool = False
+    choices: Sequence[str] = ()
+
 
 BASH = """# bash completion of sublevel
 _sublevel() {
@@ -58,8 +94,7 @@ def bash_script(commands: Sequence[Command]) -> str:
 
 def _options(command: Command) -> list[Argument]:
     """The options, including --help."""
-    help_option = argument("--help", "show help", action="help")
-    return [*(one for one in command.arguments if one.is_option), help_option]
+    return [*(one for one in command.arguments if one.is_option), Help()]
 
 
 def _words(command: Command) -> list[str]:

@@ -165,18 +165,11 @@ def run_calls(
     """
 
     def submit(indices: Sequence[int], attempt: int) -> list[DaskFuture]:
-        return [
-            client.submit(function, *calls[k], key=f"{names[k]}-{attempt}", **_worker_preference(addresses[k]))
-            for k in indices
-        ]
+        preferred = [{"workers": [address], "allow_other_workers": True} if address else {} for address in addresses]
+        return [client.submit(function, *calls[k], key=f"{names[k]}-{attempt}", **preferred[k]) for k in indices]
 
     results = {index: _raise_or_return(answer) for index, answer in _submit_with_retry(client, submit, len(calls))}
     return [cast(T, results[index]) for index in range(len(calls))]
-
-
-def _worker_preference(address: str) -> dict[str, object]:
-    """Keyword arguments of `Client.submit` for a preferred worker."""
-    return {"workers": [address], "allow_other_workers": True} if address else {}
 
 
 def _raise_or_return(answer: object) -> object:

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import multiprocessing
 import os
-import pickle
 import signal
 import threading
 import time
@@ -25,7 +24,7 @@ from multiprocessing.util import Finalize
 
 from sublevel.engine.arrays import Array
 from sublevel.evaluation.failures import LOST, TIMEOUT, Failure
-from sublevel.evaluation.worker import BLOCKED_SIGNALS, MAX_MESSAGE, PIPE_CLOSED, Raised, run_worker
+from sublevel.evaluation.worker import BLOCKED_SIGNALS, MAX_MESSAGE, PICKLER, PIPE_CLOSED, Raised, run_worker
 
 LOGGER = logging.getLogger(__name__)
 POLL_INTERVAL = 0.5
@@ -127,7 +126,7 @@ class Worker:
         return answer
 
     def _receive(self) -> object:
-        return pickle.loads(self.pipe.recv_bytes(MAX_MESSAGE))
+        return PICKLER.loads(self.pipe.recv_bytes(MAX_MESSAGE))
 
     def _receive_exception(self, raised: Raised) -> BaseException:
         """The exception that follows its traceback; a RuntimeError with the traceback if it cannot be unpickled."""

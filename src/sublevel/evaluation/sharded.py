@@ -1,5 +1,4 @@
-"""Samples that are too large for one process. Each shard of a sample is drawn, evaluated and summed by a worker and
-never sent.
+"""Samples that are too large for one process: each shard is drawn, evaluated and summed by a worker and never sent.
 
 The points of a shard are a pure function of (seed, run, iteration, shard). A worker returns the values and ‖z‖² of a
 shard, then receives its weights and returns the sums Σ wz and Σ wzzᵀ: O(n + shards·d²) numbers are sent instead of n·d.
@@ -142,15 +141,8 @@ def evaluate_shard(
         raise
     CACHE.keep(shard, z)
     best = 0 if np.isnan(values).all() else int(np.nanargmin(values))
-    missing = x[np.isnan(values)][-1:].copy()
-    return ShardReport(
-        values,
-        np.vecdot(z, z) if wants_squares else None,
-        x[best].copy(),
-        u[[0, -1]],
-        missing,
-        dask_backend.worker_address(),
-    )
+    squares, missing = np.vecdot(z, z) if wants_squares else None, x[np.isnan(values)][-1:].copy()
+    return ShardReport(values, squares, x[best].copy(), u[[0, -1]], missing, dask_backend.worker_address())
 
 
 def sum_shard(shard: Shard, mean_weights: Array, cov_weights: Array | None, wants_matrix: bool) -> ShardSums:
@@ -282,8 +274,7 @@ def minimize_sharded(
     callback: Callback | None = None,
     progress: bool = False,
 ) -> Result:
-    r"""Minimize a function with samples so large that they are drawn, evaluated and summed in parts, by workers if
-    there are any.
+    r"""Minimise a function with large samples, which are drawn, evaluated and summed in parts, by workers if given.
 
     Parameters
     ----------

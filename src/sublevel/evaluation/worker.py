@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -20,15 +19,22 @@ from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, cast
 
 from sublevel.engine.arrays import Array
 
+
+class Pickler(Protocol):
+    """Reads what another process of the run has sent; its annotations lack `loads`."""
+
+    def loads(self, data: bytes | memoryview, /) -> object: ...
+
+
+PICKLER = cast(Pickler, ForkingPickler)
 BLOCKED_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 """Signals that are blocked while a worker starts."""
 MAX_TRACEBACK, MAX_EXCEPTION, MAX_MESSAGE = 20_000, 1 << 23, 1 << 24
-"""Most characters of a traceback and bytes of a pickled exception that are sent, and most bytes of a message that is
-read.
+"""Most characters of a traceback and bytes of an exception that are sent, and most bytes of a message that is read.
 
 A longer message was not sent by a worker: something else wrote to the pipe.
 """
@@ -92,7 +98,7 @@ def pickle_exception(error: BaseException) -> memoryview:
     with contextlib.suppress(BaseException):
         data = ForkingPickler.dumps(error)
         if len(data) <= MAX_EXCEPTION:
-            pickle.loads(data)
+            PICKLER.loads(data)
             return data
     return ForkingPickler.dumps(None)
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from sublevel.evaluation.evaluators import Evaluator, make_evaluator
 from sublevel.evaluation.failures import NAN, Failures, OnError
 from sublevel.evaluation.objective import bind_args
+from sublevel.run.arguments import Workers
 from sublevel.run.diagnosis import Finding
-from sublevel.validation import Workers, as_flag, as_on_error, as_timeout, as_workers, validate_callable
+from sublevel.validation import as_flag, as_on_error, as_timeout, as_workers, validate_callable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,17 +48,13 @@ class ObjectiveCalls:
         finally:
             evaluate.close()
 
-    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
         """Pickle as None."""
-        return _no_calls, ()
+        return type(None), ()
 
     def __deepcopy__(self, memo: object) -> ObjectiveCalls:
         """The same object, which is immutable."""
         return self
-
-
-def _no_calls() -> None:
-    return None
 
 
 def resolve_calls(default: ObjectiveCalls | None, fun: Callable[..., object] | None, **given: object) -> ObjectiveCalls:

@@ -155,8 +155,10 @@ def recentre(objective: CountedObjective, probe: Probe) -> Probe:
     """
     for _ in range(objective.tuning.max_moves):
         is_done = probe.inner is None or probe.centre_change < probe.tuning.precision
-        if is_done or not _is_inside(probe) or not _can_pay(objective, probe, 3):
+        if is_done or not _can_pay(objective, probe, 3):
             break
+        if not (np.linalg.norm(probe.newton) < 1.0 and np.min(np.linalg.eigvalsh(probe.fit.matrix)) > 0):
+            break  # no minimum, or one far outside the inner star
         there = replace(probe, frame=replace(probe.frame, centre=probe.frame.points(probe.newton)))
         outer = _probe_at_radius(objective, there, 1.0)
         inner = None if outer is None else _probe_at_radius(objective, outer, INNER)
@@ -165,11 +167,6 @@ def recentre(objective: CountedObjective, probe: Probe) -> Probe:
         pair = _extrapolate_pair(outer, inner.values)
         probe = replace(pair, centre_change=_relative_change(probe, pair), bias=probe.bias, nfev=objective.nfev)
     return probe
-
-
-def _is_inside(probe: Probe) -> bool:
-    """Whether the quadratic has a minimum not far outside the inner star."""
-    return bool(np.linalg.norm(probe.newton) < 1.0 and np.min(np.linalg.eigvalsh(probe.fit.matrix)) > 0)
 
 
 def _relative_change(before: Probe, after: Probe) -> float:

@@ -116,10 +116,13 @@ def find_place(
         raise TypeError(f"expected a result of `minimize` or an Optimizer, got {short_repr(found)}.")
     fun = float(getattr(found, "fun", np.nan))
     if history is not None:
-        run, least = _best_run(history), _least_rise(history, noise, tuning or Tuning())
-        snapshots = _informative_snapshots(history, run, least)
-        last, learned = (_place_of_search(x, fun, s[-1].theta, history.space, bounds) for s in (run, snapshots))
-        return replace(last, root=learned.root, curvature=_curvature_of_history(history, snapshots, least))
+        best = history.best_run
+        run = [snapshot for snapshot in history.snapshots if snapshot.run == best] or history.snapshots[-1:]
+        least = _least_rise(history, noise, tuning or Tuning())
+        is_clear = np.flatnonzero(_rises(history, run, least)[1])
+        informative = run[: is_clear[-1] + 1] if is_clear.size else run
+        last, learned = (_place_of_search(x, fun, s[-1].theta, history.space, bounds) for s in (run, informative))
+        return replace(last, root=learned.root, curvature=_curvature_of_history(history, informative, least))
     x = as_x0(x)
     box = _box(bounds, x.size)
     is_log = as_log_scaled(False if log_scaled is None else log_scaled, box[0], x)
@@ -131,18 +134,6 @@ def find_names(found: object) -> tuple[str, ...] | None:
     if isinstance(found, Optimizer):
         return found.start.names
     return getattr(getattr(found, "history", None), "given_names", None)
-
-
-def _best_run(history: History) -> list[Snapshot]:
-    """The snapshots of the run that found the best value."""
-    best = history.best_run
-    return [snapshot for snapshot in history.snapshots if snapshot.run == best] or history.snapshots[-1:]
-
-
-def _informative_snapshots(history: History, snapshots: list[Snapshot], least: float) -> list[Snapshot]:
-    """The snapshots up to the last one whose values differ by more than rounding or noise."""
-    is_clear = np.flatnonzero(_rises(history, snapshots, least)[1])
-    return snapshots[: is_clear[-1] + 1] if is_clear.size else snapshots
 
 
 def _rises(history: History, snapshots: list[Snapshot], least: float) -> tuple[Array, NDArray[np.bool_]]:
@@ -216,17 +207,16 @@ def _root_of_other_result(found: object, x: Array, is_log: NDArray[np.bool_]) ->
     return np.diag(1e-3 * np.where(is_log, 1.0, steps))
 
 
-def variables_at_bounds(x: Array, box: tuple[Array, Array], deviations: Array) -> NDArray[np.bool_]:
-    """Which variables (d,) lie at a bound, or are fixed; a lone bound is measured by standard deviations (d,), or x."""
-    width = np.where(np.isfinite(box[1] - box[0]), box[1] - box[0], np.maximum(deviations, np.abs(x)))
-    return np.minimum(x - box[0], box[1] - x) <= TOUCHING * width
-
-
 def free_frame(place: Place, centre: Array) -> Frame:
-    """The frame of the variables that are not at a bound: the learned covariance given the others."""
+    """The frame of the variables that are not at a bound: the learned covariance given the others.
+
+    Distances are relative to the width of the box or, with one bound, to the standard deviation or x.
+    """
     deviations = np.sqrt(np.vecdot(place.root, place.root))
-    lower, inside, upper = in_search_units(place.is_log, place.box[0], centre, place.box[1])
-    free = ~variables_at_bounds(inside, (lower, upper), np.maximum(deviations, place.span)) & (deviations > 0)
+    lower, x, upper = in_search_units(place.is_log, place.box[0], centre, place.box[1])
+    scale = np.maximum.reduce([deviations, np.broadcast_to(place.span, x.shape), np.abs(x)])
+    width = np.where(np.isfinite(upper - lower), upper - lower, scale)
+    free = ~(np.minimum(x - lower, upper - x) <= TOUCHING * width) & (deviations > 0)
     root = np.zeros((centre.size, np.count_nonzero(free)))
     held = place.root[~free & (deviations > 0)]
     root[free] = _square(place.root[free] @ _complement(held, place.root.shape[1]))

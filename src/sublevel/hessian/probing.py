@@ -221,7 +221,7 @@ def estimate_curvature(
     objective: CountedObjective, frame: Frame, baseline: Baseline, rise: float | None, guess: float
 ) -> float:
     """Estimate f″ in the whitened frame from a pair of points; `rise` and a guess at f″ give the first distance."""
-    # Any direction with components along all axes and no symmetry
+    # A direction with components along all axes and no symmetry
     tuning, direction = baseline.tuning, np.cos(1.0 + np.arange(frame.size))
     row = direction[None] / np.linalg.norm(direction)
     clear, reach = tuning.clear * baseline.resolution, float(np.min(frame.reach(tuning.axis_rounding)))

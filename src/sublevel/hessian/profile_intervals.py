@@ -226,10 +226,6 @@ class _Values:
         self.repeats, self.maxfevals = repeats, maxfevals
         self.nfev, self.lowest, self.lowest_x = 0, 0.0, chart.x
 
-    def can_pay(self, points: int) -> bool:
-        """Whether so many points may still be evaluated."""
-        return self.nfev + points * self.repeats <= self.maxfevals
-
     def __call__(self, offsets: Array) -> Array:
         """F (n,) of offsets (n, m)."""
         if not len(offsets):
@@ -250,7 +246,8 @@ def _run_together(searches: dict[K, Generator[Array, Array, R]], values: _Values
     while requests:
         paid = dict[K, Array]()
         for key, offsets in requests.items():
-            if values.can_pay(len(offsets) + sum(map(len, paid.values()))):
+            points = len(offsets) + sum(map(len, paid.values()))
+            if values.nfev + points * values.repeats <= values.maxfevals:
                 paid[key] = offsets
             else:
                 searches[key].close()

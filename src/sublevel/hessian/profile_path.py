@@ -213,11 +213,6 @@ class Trail:
         back, there, _ = min(known, key=lambda point: abs(np.log(abs(t - at) / abs(at - point[0]))))
         return w + (w - there) * (t - at) / (at - back)
 
-    def predict_value(self, t: float) -> float:
-        """Predict F at t from the last point, with √F proportional to t."""
-        at, s = self.points[-1]
-        return (s * t / at) ** 2
-
     def next_t(self, limit: float) -> float | None:
         """The next t; None if the target lies between two values of t that are too close."""
         t = self.points[-1][0]
@@ -285,7 +280,9 @@ def _move_on(
     is_inside = not line.at_bounds(line.offsets(spot.t, spot.w)).any()
     is_steady = abs(t / spot.t - 1.0) < tuning.near and not inner.is_careful and is_inside
     there = yield from _evaluate(line, t, trail.predict_others(t))
-    is_surprise = there.value > trail.predict_value(t) + max(gain, tuning.large * target.rise)
+    at, root = trail.points[-1]
+    expected = (root * t / at) ** 2  # √F proportional to t
+    is_surprise = there.value > expected + max(gain, tuning.large * target.rise)
     inner = inner.careful() if is_surprise else inner if is_steady else replace(inner, is_other_t=True)
     return there, inner, is_steady and gain <= tuning.accuracy * target.rise
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
-from sublevel.engine.families import Family
 from sublevel.plots.style import CIRCLE, FAINT, ORANGE, short_name
 from sublevel.run.arguments import Objective
 from sublevel.run.history import History
@@ -19,7 +18,6 @@ from sublevel.run.search_space import exp_where, log_where
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import BoundaryNorm
     from matplotlib.lines import Line2D
 
 FINEST = 69
@@ -75,7 +73,7 @@ class Plane:
         """Points (2, 181) at `radius` standard deviations of the distribution of a snapshot, folded at the bounds."""
         theta = self.history.snapshots[index].theta
         u = np.repeat(theta.mean[None], CIRCLE.shape[1], axis=0)
-        root = np.linalg.cholesky(_correlation(theta, self.searched))
+        root = np.linalg.cholesky(theta.correlation(self.searched) + 1e-12 * np.eye(2))  # in spite of rounding
         u[:, self.searched] += radius * (theta.deviations[self.searched, None] * (root @ CIRCLE)).T
         points = u if self.history.space is None else log_where(self.history.is_log, self.history.space.points(u))
         return points[:, self.pair].T
@@ -85,10 +83,6 @@ class Plane:
         ends = np.concatenate([self.means.T, self.through[self.pair][:, None], self.ellipse(0, 2.0)], axis=1)
         low, high = ends.min(axis=1), ends.max(axis=1)
         return self.view(0.5 * (low + high), 0.6 * (high - low))
-
-    def near_view(self, index: int) -> Array:
-        """Limits (2, 2) of a view around the distribution of a snapshot."""
-        return self.view(self.means[index], 1.6 * np.ptp(self.ellipse(index, 1.0), axis=1))
 
     def view(self, middle: Array, reach: Array) -> Array:
         """Limits (2, 2) at least `reach` from the middle (2,), in proportion to the initial standard deviations."""
@@ -100,6 +94,8 @@ class Plane:
         axis.set(xlim=ends[0], ylim=ends[1], box_aspect=1)
         if self.fun is None:
             return
+        from matplotlib.colors import BoundaryNorm
+
         across, up = (np.linspace(low, high, FINEST) for low, high in ends.tolist())
         values = self.values(across, up)
         stride = (FINEST - 1) // (len(values) - 1)
@@ -110,10 +106,9 @@ class Plane:
         if stride > 1 and usable.all():
             ranks, stride = _refine(across[::stride], up[::stride], ranks, across, up), 1
         levels = np.linspace(0.0, 1.0, 13) ** 1.5
-        axis.contourf(
-            across[::stride], up[::stride], ranks, levels=levels, cmap="Blues_r", alpha=0.55, norm=_by_rank(levels)
-        )
-        axis.contour(across[::stride], up[::stride], ranks, levels=levels, colors=FAINT, linewidths=0.5)
+        grid, norm = (across[::stride], up[::stride], ranks), BoundaryNorm(levels, 256)
+        axis.contourf(*grid, levels=levels, cmap="Blues_r", alpha=0.55, norm=norm)
+        axis.contour(*grid, levels=levels, colors=FAINT, linewidths=0.5)
 
     def values(self, across: Array, up: Array) -> Array:
         """Values (m, n) on the grid or a coarser one, NaN outside the bounds; each view is evaluated once."""
@@ -167,7 +162,7 @@ class Plane:
         for artist in self.visible:
             artist.remove()
         axes[1].clear()
-        ends = self.near_view(index)
+        ends = self.view(self.means[index], 1.6 * np.ptp(self.ellipse(index, 1.0), axis=1))
         self.show_contours(axes[1], ends)
         axes[1].tick_params(length=0, labelleft=False, labelbottom=False)
         same_run = (self.trace.run == self.trace.run[index]) & (np.arange(self.trace.run.size) <= index)
@@ -183,21 +178,12 @@ class Plane:
         axes[1].set_title(f"{closer:.3g} times as large" if closer < 1000 else f"{closer:.1e} times as large")
 
 
-def _correlation(theta: Family, pair: NDArray[np.intp]) -> Array:
-    """Correlation matrix (2, 2) of two variables, regularised against rounding."""
-    return theta.correlation(pair) + 1e-12 * np.eye(2)
-
-
 def _ranks(values: Array) -> Array:
     """Ranks of values (m, n) among the finite ones, from 0 to 1; equal values have equal ranks, NaN stays NaN."""
     usable = np.isfinite(values)
     ordered = np.sort(values[usable])
-    ranks = (
-        0.5
-        * (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") - 1)
-        / max(ordered.size - 1, 1)
-    )
-    return np.where(usable, np.clip(ranks, 0.0, 1.0), np.nan)
+    twice = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") - 1
+    return np.where(usable, np.clip(0.5 * twice / max(ordered.size - 1, 1), 0.0, 1.0), np.nan)
 
 
 def _refine(across: Array, up: Array, ranks: Array, finer_across: Array, finer_up: Array) -> Array:
@@ -205,9 +191,3 @@ def _refine(across: Array, up: Array, ranks: Array, finer_across: Array, finer_u
     from scipy.interpolate import RectBivariateSpline
 
     return np.clip(RectBivariateSpline(up, across, ranks)(finer_up, finer_across), 0.0, 1.0)
-
-
-def _by_rank(levels: Array) -> BoundaryNorm:
-    from matplotlib.colors import BoundaryNorm
-
-    return BoundaryNorm(levels, 256)

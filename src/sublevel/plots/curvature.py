@@ -135,10 +135,7 @@ def _profile_panel(axis: Axes, found: Any, i: int) -> None:
     from scipy.interpolate import PchipInterpolator
 
     x, (at, rise) = found.x[i], found.paths[i].T
-    low, high = (
-        end if np.isfinite(end) else edge
-        for end, edge in zip(found.intervals[i], (np.min(at), np.max(at)), strict=True)
-    )
+    low, high = np.where(np.isfinite(found.intervals[i]), found.intervals[i], (np.min(at), np.max(at)))
     margin = 0.08 * max(high - low, 1e-12 * abs(x))
     grid = np.linspace(max(low - margin, 0.0) if found.is_log[i] else low - margin, high + margin, 302)[1:]
     steps = (x * np.log(grid / x) if found.is_log[i] else grid - x) / found.deviations[i]

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import matplotlib as mpl
 from matplotlib import pyplot
 from matplotlib.figure import Figure
@@ -17,7 +15,7 @@ class NotebookFigure(Figure):
     last line is shown before that. For a line such as `result.plot()` both are the same figure.
     """
 
-    def _repr_mimebundle_(self, **_: Any) -> None:
+    def _repr_mimebundle_(self, **_: object) -> None:
         """Close the figure in pyplot, as the inline backend does, because IPython is about to show it."""
         if "inline" in mpl.get_backend():
             pyplot.close(self)

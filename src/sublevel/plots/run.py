@@ -229,7 +229,8 @@ def _values_panel(axis: Axes, history: History, trace: Trace) -> None:
     lowest = float(finite.min()) if finite.size else 0.0
     is_plain = lowest > 0 and lowest < 1e-3 * float(finite[0])
     floor = 0.0 if is_plain else lowest
-    bottom = _bottom(finite - floor)
+    positive = (finite - floor)[finite > floor]
+    bottom = 0.3 * float(positive.min()) if positive.size else 0.1  # position of 0 on a logarithmic axis
     for run in history.runs:
         rows = _thin_rows(every[run.rows])
         heights = _clip_to_bottom(every[run.rows][rows] - floor, bottom)
@@ -245,12 +246,6 @@ def _values_panel(axis: Axes, history: History, trace: Trace) -> None:
         _label_values(axis, floor, bottom)
     found = f"best f = {float(best[-1]):.8g}" if finite.size else "no finite value of f"
     _finish_panel(axis, trace, f"{found} (thin: per generation)")
-
-
-def _bottom(differences: Array) -> float:
-    """Position of a difference of 0 on a logarithmic axis: below the smallest positive one."""
-    positive = differences[differences > 0]
-    return 0.3 * float(positive.min()) if positive.size else 0.1
 
 
 def _clip_to_bottom(values: Array, bottom: float) -> Array:

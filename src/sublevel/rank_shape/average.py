@@ -102,8 +102,7 @@ def _coefficient(ratio: float, count: int) -> float:
 
 @lru_cache(maxsize=16)
 def eigenvalue_widths(k: int) -> Array:
-    """λ_max − λ_min of random symmetric matrices (k, k) with entries of variance 1, 2 on the diagonal (DRAWS,), from a
-    fixed seed.
+    """λ_max − λ_min (DRAWS,) of random symmetric matrices (k, k) with entries of variance 1, 2 on the diagonal.
 
     By their tridiagonal form, which has entries N(0, 2) and χ_{k−1} … χ₁ (Dumitriu & Edelman, J. Math. Phys. 43, 2002).
     """

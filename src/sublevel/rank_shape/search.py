@@ -1,5 +1,4 @@
-"""The shape of a function around its minimum, from ranks alone: natural gradient descent at a fixed scale, averaged
-over iterations.
+"""The shape of a function around its minimum, from ranks alone: natural gradient descent at a fixed scale, averaged.
 
 On g(xᵀHx) the natural gradient of the volume cost is C·H·C for every increasing g (Akimoto 2012, prop:ng), so at a
 fixed determinant the only stationary shape is H⁻¹ (thm:cond). This also holds under noise that does not depend on x: at
@@ -249,8 +248,7 @@ def _iterate(
 
 
 def _informative_scale(ranker: _Ranker, frame: Frame, theta: FullGaussian, rng: np.random.Generator) -> float:
-    """Factor by which to enlarge a search distribution such that f rises away from its mean in spite of noise; 1 if it
-    does already.
+    """Factor by which to enlarge a search distribution for f to rise away from its mean in spite of noise; 1 for none.
 
     In a valley of any length f is higher further out along every ray; noise, ties and a mean beside the minimum reduce
     this to half of them.

@@ -1,5 +1,5 @@
-"""Runs in files: every evaluation is kept when it arrives, and a run that was killed goes on where it was.
+"""Runs in files: every evaluation is stored when it arrives, and a killed run can be resumed.
 
-One SQLite file per run. Nothing in it is ever executed, and nothing in it chooses a type: what is read has to fit what
-the configuration asks for. `sublevel.resume` continues, `sublevel.load` reads.
+Each run is one SQLite file. Nothing in it is executed, and nothing in it determines a type: its contents must fit the
+configuration. `sublevel.resume` continues a run, `sublevel.load` reads it.
 """

@@ -166,7 +166,7 @@ class StoredPoints:
         path, form = self._file.path, self._form
         for _, place, size, state, layout, data in self._file.rows("samples", "WHERE iteration = ?", (iteration,)):
             if not 2 <= size <= LARGEST_GENERATION // (8 * form.dimension) or place not in (0, 1):
-                raise StoreError(f"{path} is damaged: the sample of generation {iteration} has {size} points.")
+                raise StoreError(f"{path} is damaged: the sample of generation {iteration} has an impossible size.")
             if place + size < end:
                 raise self._missing_points_error(iteration)
             first = np.empty(min(form.dimension, WITNESSES))

@@ -122,12 +122,10 @@ class Chunk:
 
     @property
     def key(self) -> str:
-        """Name of its file."""
         return f"{self.setting.key}.{self.first:04d}-{self.first + self.count - 1:04d}"
 
     @property
     def cost(self) -> float:
-        """Seconds, roughly."""
         return self.setting.cost * self.count
 
     def compute(self) -> Arrays:

@@ -130,7 +130,7 @@ def smallest_sample(measured: Measured) -> Iterator[Statement]:
         1,
         "n = ⌈√d⌉, c_C = 0.1: the stochastic algorithm still works successfully",
         "every trial reaches the target",
-        _reached(small),
+        f"{small.trials - small.failed} of {small.trials} trials reached it",
         small.failed == 0,
     )
 
@@ -263,10 +263,6 @@ def failure_count(result: Result) -> str:
     kinds = result.failures
     named = ", ".join(f"{count} {name}" for name, count in kinds.items()) if len(kinds) > 1 else "".join(kinds)
     return f"{result.failed} of {result.trials} failed ({named})"
-
-
-def _reached(result: Result) -> str:
-    return f"{result.trials - result.failed} of {result.trials} trials reached it"
 
 
 def _from(start: float) -> str:

@@ -36,8 +36,7 @@ DESIGNS: dict[Scale, Design] = {"full": FULL, "quick": QUICK, "tiny": TINY}
 
 
 def relative_error(d: float, n: float) -> float:
-    """√((d² + 14d + 18 + 20/d)/(2n)): root mean square of ‖estimate − exact‖/‖exact‖ at C ∝ A⁻¹ and m = x*, to first
-    order in n.
+    """√((d² + 14d + 18 + 20/d)/(2n)): first-order root mean square of ‖estimate − exact‖/‖exact‖ at C ∝ A⁻¹, m = x*.
 
     There V = r² = ‖z‖², and with the exact V the estimate is the mean over the sample of (r² − d)·(z, zzᵀ − I). Because
     E r⁴ = d(d + 2) and so on, the variances are 2d + 24 for each of d(d − 1) entries off the diagonal, 4d + 52 for each
@@ -61,12 +60,10 @@ class Errors:
 
     @property
     def key(self) -> str:
-        """Name of the data."""
         return f"{self.kind}-d{self.d}-cond{self.condition:g}"
 
     @property
     def cost(self) -> float:
-        """Seconds, roughly."""
         return sum(self.sizes) * self.trials * (0.2 + 0.05 * self.d) * 1e-6
 
     def compute(self) -> Arrays:

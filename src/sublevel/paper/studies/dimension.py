@@ -59,7 +59,6 @@ class Learning:
 
     @property
     def key(self) -> str:
-        """Name of the data."""
         return f"learning-d{self.d}-k{self.power}-t{self.first}"
 
     @property
@@ -105,12 +104,10 @@ class Signal:
 
     @property
     def key(self) -> str:
-        """Name of the data."""
         return f"signal-d{self.d}-k{self.power}"
 
     @property
     def cost(self) -> float:
-        """Seconds, roughly."""
         return self.count * (1e-4 + 3e-8 * sample_size(self.power, self.d) * self.d)
 
     def compute(self) -> Arrays:

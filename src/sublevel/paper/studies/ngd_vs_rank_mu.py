@@ -75,12 +75,10 @@ class Race:
 
     @property
     def key(self) -> str:
-        """Name of the data."""
         return f"race/{self.problem}/{self.variant}/d{self.d}/n{self.n}"
 
     @property
     def cost(self) -> float:
-        """Seconds, roughly."""
         slow = self.problem in {"sharp ridge", "parabolic ridge", "sphere from afar", "Rosenbrock"}
         usual = min(self.budget, (2000 if self.n > self.d else 5000) * self.d)
         evaluations = self.budget if slow and self.variant.startswith("ngd") else usual
@@ -107,17 +105,14 @@ class Probe:
 
     @property
     def key(self) -> str:
-        """Name of the data."""
         return f"probe/{self.variant}/d{self.d}/n{self.n}"
 
     @property
     def cost(self) -> float:
-        """Seconds, roughly."""
         return self.samples * self.n * 1e-5
 
     def compute(self) -> Arrays:
-        """The effect of one step on a sphere at some distance, on a slope and on noise alone: samples of each (cases,
-        samples).
+        """The effect of one step on spheres at some distances, on a slope and on noise alone: (cases, samples) each.
 
         `step`: of the mean, downhill; `along`, `across`: relative change of the variance downhill and across; `norm`:
         σ₁(Z); `largest`: the share of the point with the largest 1/p in Σ 1/p.
@@ -167,7 +162,7 @@ def works(scale: Scale, seed: int) -> list[Race | Probe]:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How one method did on one problem."""
+    """The trials of one method on one problem."""
 
     evaluations: Array  # (trials,)
     reached: NDArray[np.bool_]  # (trials,)
@@ -186,12 +181,12 @@ class Result:
 
     @property
     def median(self) -> Interval:
-        """Of the evaluations, inf if most trials fail."""
+        """Median of the evaluations, inf if most trials fail."""
         return bootstrap(statistics.median_time, self.times)
 
 
 def results(data: Data) -> dict[tuple[str, str, Setting], Result]:
-    """By problem, variant and setting."""
+    """The results by problem, variant and setting."""
     found: dict[tuple[str, str, Setting], Result] = {}
     for work, arrays in data.items():
         if isinstance(work, Race):

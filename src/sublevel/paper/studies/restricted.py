@@ -70,12 +70,10 @@ class Descent:
 
     @property
     def key(self) -> str:
-        """Name of the data."""
         return f"{self.family}-cond{self.condition:g}-n{self.n}"
 
     @property
     def cost(self) -> float:
-        """Seconds, roughly."""
         return self.steps * (1.5e-4 + self.runs * (1e-5 + 2.2e-7 * self.n))
 
     @property
@@ -86,7 +84,7 @@ class Descent:
 
     @property
     def runs(self) -> int:
-        """Their number."""
+        """Number of runs."""
         return self.rotations * self.trials
 
     def compute(self) -> Arrays:
@@ -146,7 +144,7 @@ def works(scale: Scale, seed: int) -> list[Descent | Flattening]:
 
 
 def exact_steps(family: str, condition: float) -> int:
-    """Iterations of the exact algorithm that bring its limit rate out."""
+    """Iterations after which the rate of the exact algorithm is close to its limit."""
     return 600 if family == "full" else int(600 + min(40 * condition, 4000 + 3 * condition))
 
 
@@ -161,12 +159,10 @@ class Flattening:
 
     @property
     def key(self) -> str:
-        """Name of the data."""
         return f"probe-cond{self.condition:g}-n{self.n}"
 
     @property
     def cost(self) -> float:
-        """Seconds, roughly."""
         return self.points * 3e-7
 
     def compute(self) -> Arrays:
@@ -201,7 +197,7 @@ class Speed:
 
     @property
     def is_left_behind(self) -> bool:
-        """Whether C has shrunk away from the mean, which no longer finds back: more than 30 deviations in most runs."""
+        """Whether C has become too small for the mean to reach the optimum: more than 30 deviations in most runs."""
         return bool(np.median(self.distance) > FULL.left_behind)
 
 

@@ -17,7 +17,7 @@ __all__ = ["Interval", "bootstrap", "log_rank", "mean", "median_time", "running_
 
 NORMAL_QUANTILE = 1.959963984540054
 RESAMPLES, SEED = 2000, 95
-"""Of the bootstrap, whose intervals of given data are always the same."""
+"""Number and seed of the resamples of the bootstrap: the same data give the same intervals."""
 
 
 def wilson(successes: int, trials: int) -> Interval:
@@ -49,7 +49,7 @@ def mean(sample: Array) -> float:
 
 
 def standard_error(sample: Array) -> float:
-    """Of the mean of a sample (trials,)."""
+    """Standard error of the mean of a sample (trials,)."""
     return float(np.std(sample)) / sqrt(sample.size)
 
 

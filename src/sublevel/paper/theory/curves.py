@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
 from sublevel.engine.arrays import Array
-from sublevel.engine.families import Family, FullGaussian
+from sublevel.engine.families import FullGaussian
 from sublevel.engine.linalg import combination, image
-from sublevel.engine.transforms import Transform
-from sublevel.paper.theory.exact import deterministic_ngd
-from sublevel.paper.theory.measure import condition_number, expected_objective, whitened_root
+from sublevel.paper.theory.measure import whitened_root
 
 
 def condition_step(excess: Array | float, alpha: float) -> Array | float:
-    """Cond(Cᵗ⁺¹A) − 1 from Cond(CᵗA) − 1 at η_C = α/λ₁: eq:cond-sp, in the form of eq:cond-eq3 that keeps all digits
-    near 1.
+    """Cond(Cᵗ⁺¹A) − 1 from Cond(CᵗA) − 1 at η_C = α/λ₁: eq:cond-sp, as in eq:cond-eq3, which keeps all digits near 1.
 
     With κ = 1 + e the factor 1 − α/(1 − α/κ) is ((1 − α)e + 1 − 2α)/(e + 1 − α): 1 − α far away, (1 − 2α)/(1 − α) at
     the end.
@@ -98,19 +94,10 @@ class Curves:
     expected: Array  # (steps + 1, ...), mᵀAm + Tr(CA)
 
 
-def exact_curves(
-    theta: Family, hessian_root: Array, rates: Transform, steps: int, optimum: Array | float = 0.0
-) -> Curves:
-    """The deterministic algorithm from θ for any family and rule; shorter if a step leaves the family."""
-    path = islice(deterministic_ngd(theta, hessian_root, rates, optimum), steps + 1)
-    rows = [(condition_number(at, hessian_root), expected_objective(at, hessian_root, optimum)) for at in path]
-    return Curves(np.array([row[0] for row in rows]), np.array([row[1] for row in rows]))
-
-
 def predicted_curves(
     theta: FullGaussian, hessian_root: Array, *, alpha: float, alpha_mean: float, steps: int
 ) -> Curves:
-    """The same for one full Gaussian in O(steps·d), mode by mode: α = c_C/2 and α_m = 1 for the paper's rates.
+    """The deterministic algorithm from θ in O(steps·d), mode by mode: α = c_C/2 and α_m = 1 for the paper's rates.
 
     LR = USVᵀ, C = RRᵀ, makes the modes: λᵢ = sᵢ² with λᵢ ← λᵢ(1 − αλᵢ/λ₁), eq:diag-up, and y = UᵀLm with yᵢ ← yᵢ(1 −
     α_mλᵢ/λ₁), eq:m-quad; E f = Σ yᵢ² + λᵢ. Relative sizes rᵢ = λᵢ/λ₁ and log λ₁ are what is iterated, so no scale is

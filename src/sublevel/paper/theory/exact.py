@@ -70,28 +70,3 @@ class PseudoRates(Transform):
         """The tangent at these rates."""
         norm = tangent.spectral_norm
         return tangent.scale(mean=self.mean / norm, cov=self.cov / norm), memory
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectedRates(Transform):
-    """The same with λ₁ of what the family keeps of C⁻¹δC: its diagonal, or its trace/d.
-
-    The other reading of the paper's rule for restricted families; restricted.py says what it would cost.
-    """
-
-    mean: float
-    cov: float
-
-    def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
-        """The tangent at these rates."""
-        norm = projected_norm(tangent, generation.theta)
-        return tangent.scale(mean=self.mean / norm, cov=self.cov / norm), memory
-
-
-def projected_norm(tangent: Tangent, theta: Family) -> Array:
-    """The largest |eigenvalue| (...,) of the covariance part as θ's family keeps it."""
-    if theta.degrees_of_freedom == 1:
-        return np.abs(tangent.rate * np.mean(tangent.cloud.diagonal, axis=-1))
-    if theta.degrees_of_freedom == theta.dimension:
-        return np.max(np.abs(tangent.cloud.diagonal), axis=-1) * tangent.rate
-    return tangent.spectral_norm

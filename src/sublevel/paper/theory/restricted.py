@@ -16,7 +16,7 @@ vI must, the matrix is I − αÃ/λ₁(Ã), with the interval above. Dividing b
 λ₁(C⁻¹δC) is if δC is the gradient in the restricted family, it is I − αÃ, and [σ_d(I − αÃ), σ₁(I − αÃ)] is the footnote
 without "Cond". But then C = vI would have the modes 1 − αaᵢ/ā, of which the smallest is below 1 − α, against the
 paragraph; and as λ₁(Ã) may be as large as d, αλ₁(Ã) > 2 makes m diverge. Only the first reading agrees with the
-paragraph and always converges: it is the engine's. Both are functions here, and both are tested.
+paragraph and always converges: it is the engine's. The tests compare it with the second one.
 """
 
 from __future__ import annotations
@@ -63,12 +63,6 @@ def expected_objective_rate(family: GaussianFamily, hessian_root: Array, *, alph
     """The limit rate of mᵀAm + Tr(CA): the slower of the slowest mode squared and C."""
     slowest = mode_rates(family, hessian_root, alpha_mean)[-1]
     return float(max(np.square(slowest), variance_rate(family, hessian_root, alpha)))
-
-
-def projected_mode_rates(family: GaussianFamily, hessian_root: Array, alpha: float) -> Array:
-    """1 − αaᵢ/ā (d,), rising: the modes after division by the projected λ₁; of I − αÃ for a diagonal C."""
-    spectrum = hessian_spectrum(effective_root(family, hessian_root))
-    return 1.0 - alpha * spectrum / np.mean(spectrum)
 
 
 def diagonal_gamma(hessian_root: Array, alpha: float) -> float:

@@ -116,8 +116,7 @@ def log_log_slope(sizes: Sequence[int], errors: Array) -> Interval:
 
 
 def consistency_exponent(condition: float) -> float:
-    """−min(1/2, 1/κ): to first order the error of the estimated natural gradient falls like n to this power at κ =
-    Cond(CA).
+    """−min(1/2, 1/κ): the power of n like which the error of the estimated natural gradient falls at κ = Cond(CA).
 
     The error is the mean of a function of xⱼ that grows like P(f > f(xⱼ))/p(xⱼ). Along the flattest axis of the
     whitened f this is exp(βr²/2), r = ‖zⱼ‖, β = 1 − 1/κ, because f reaches the same value along the steepest axis at

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -45,8 +45,7 @@ def figure(data: Data) -> Figure:
     found = study.comparisons(data)
     settings = [setting for setting in (SMALL, LARGE) if any(one.setting == setting for one in found)]
     picture = drawing.empty_figure((12.6, 11.4))
-    parts: Any = picture.subfigures(2, 1, height_ratios=(1.45, 1))
-    upper, lower = parts
+    upper, lower = picture.subfigures(2, 1, squeeze=False, height_ratios=(1.45, 1))[:, 0]
     columns = upper.subplots(1, 1 + len(settings), sharey=True, width_ratios=(2.4, *(1 for _ in settings)))
     rows = {problem: len(PROBLEMS) - number for number, problem in enumerate(PROBLEMS)}
     _ratios(columns[0], found, rows)
