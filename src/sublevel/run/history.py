@@ -132,9 +132,8 @@ class History:
     @property
     def is_log(self) -> NDArray[np.bool_]:
         """Which of the variables (d,) are searched by their logarithm; fixed ones are not."""
-        return (
-            np.zeros(self.snapshots[0].theta.dimension, dtype=np.bool_) if self.space is None else self.space.log_scaled
-        )
+        d = self.snapshots[0].theta.dimension
+        return np.zeros(d, dtype=np.bool_) if self.space is None else self.space.log_scaled
 
     def name(self, index: int) -> str:
         """The user's name of a variable; x[0], x[1] … if none were given."""
@@ -152,9 +151,7 @@ class History:
 
     @property
     def pace(self) -> tuple[int, int]:
-        """Evaluations after which the next snapshot is taken, and between two: with the generations and snapshots, all
-        to restore it.
-        """
+        """Evaluations after which the next snapshot is taken, and between two; needed to restore a history."""
         return self._next, self._stride
 
     @classmethod
@@ -202,9 +199,7 @@ class History:
         return {**vars(self), **own, "_is_shared": False, "_frozen": None}
 
     def record(self, done: Optimizer) -> None:
-        """Take note of the generation that was just told: evaluations, best value so far and of it, largest standard
-        deviation.
-        """
+        """Record the last generation: evaluations, best value so far, its best value, largest standard deviation."""
         if done.restarts >= len(self._begins):
             self._begins.append(len(self))
             self._popsizes.append(done.popsize)
@@ -278,15 +273,8 @@ class History:
                 rows.append(["…"] + [""] * 4)
             else:
                 one = runs[i]
-                rows.append(
-                    [
-                        f"{i}",
-                        f"{one.popsize}",
-                        f"{one.rows.stop - one.rows.start}",
-                        f"{one.fun:.8g}",
-                        ", ".join(one.reasons),
-                    ]
-                )
+                count = one.rows.stop - one.rows.start
+                rows.append([f"{i}", f"{one.popsize}", f"{count}", f"{one.fun:.8g}", ", ".join(one.reasons)])
         return Summary(title, table=rows)
 
     def __len__(self) -> int:
@@ -303,9 +291,8 @@ class History:
 
     def _table(self) -> Array:
         """All rows (rows, 4), in an array of their own."""
-        table = np.array(self._numbers[: len(self) * len(self.COLUMNS)], dtype=np.float64).reshape(
-            -1, len(self.COLUMNS)
-        )
+        width = len(self.COLUMNS)
+        table = np.array(self._numbers[: len(self) * width], dtype=np.float64).reshape(-1, width)
         if self._frozen is not None and len(table):
             table[-1] = self._frozen.last_row
         return table
@@ -372,9 +359,7 @@ def merged(table: Array, firsts: NDArray[np.intp], count: int) -> tuple[Array, N
 
 
 def halved(table: Array, firsts: array[int]) -> tuple[int, array[int]]:
-    """Each two rows of a run as one, in place and piece by piece, so that no memory is taken; how many are left, and
-    where runs begin.
-    """
+    """Merge pairs of rows of each run, in place and in pieces to save memory: the rows left, and where runs begin."""
     rows, begins = 0, array("q")
     for first, last in pairwise([*firsts, len(table)]):
         begins.append(rows)
@@ -396,8 +381,6 @@ def adapts_rates(method: Method) -> bool:
 
 
 def axis_ratio(axes: Array) -> Array:
-    """Longest over shortest (...,) of principal axes (..., k) that are sorted so; its square is the condition number of
-    the covariance.
-    """
+    """Longest over shortest (...,) of sorted principal axes (..., k), the root of the covariance's condition number."""
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         return axes[..., 0] / axes[..., -1]

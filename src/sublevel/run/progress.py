@@ -61,9 +61,7 @@ class Progress:
             self._try(lambda: self._finish(text, done.nfev))
 
     def _try(self, write: Callable[[], T]) -> T | None:
-        """Do something with the stream. It may be closed, broken or somebody's own: if it raises, nothing is shown any
-        more.
-        """
+        """Use the stream, which may be closed, broken or the user's own: after an error nothing more is shown."""
         try:
             return write()
         except Exception as error:

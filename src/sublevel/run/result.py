@@ -119,9 +119,7 @@ class Result(OptimizeResult):
     hess_inv: Array | None
 
     def plot(self, file: str | Path | None = None) -> Figure:
-        """Draw the four panels of `sublevel.plots.convergence`, into `file` if there is one. Returns the matplotlib
-        Figure.
-        """
+        """Draw the four panels of `sublevel.plots.convergence`, into `file` if given, and return the Figure."""
         from sublevel import plots
 
         return plots.convergence(self, file)
@@ -139,9 +137,7 @@ class Result(OptimizeResult):
         return found
 
     def __iter__(self) -> Iterator[str]:
-        """Names of the entries. Defined here so that ``dict(result)`` reads entries one by one and finds no
-        `Deferred`.
-        """
+        """Names of the entries. Without this method ``dict(result)`` would copy entries as `Deferred`."""
         return iter(PLAIN.keys(_plain(self)))
 
     def get(self, name: str, default: object = None, /) -> Any:
@@ -222,22 +218,17 @@ class Result(OptimizeResult):
         """The most important entries and a table of the variables, for notebooks."""
         summary, rows = self._summary(), [["variable", "x", "std"]]
         if "history" in self and "std" in self:
-            for i in listed(self.x.size):
-                rows.append(
-                    ["…", "", ""] if i is None else [self.history.name(i), f"{self.x[i]:.8g}", f"{self.std[i]:.3g}"]
-                )
+            name, x, std = self.history.name, self.x, self.std
+            for i in listed(x.size):
+                rows.append(["…", "", ""] if i is None else [name(i), f"{x[i]:.8g}", f"{std[i]:.3g}"])
         return replace(summary, table=rows if len(rows) > 1 else ()).html()
 
     def _summary(self) -> Summary:
         if not self.keys() >= SHOWN | {"reasons", "history"}:  # entries were removed
             return Summary(f"Result with the entries {', '.join(self)}")
-        title = (
-            "Result: success"
-            if self.success
-            else "Result: no success"
-            if self.reasons
-            else "Result of a run that goes on"
-        )
+        title = "Result of a run that goes on"
+        if self.success or self.reasons:
+            title = "Result: success" if self.success else "Result: no success"
         facts = {
             "fun": f"{self.fun:.10g}",
             "x": short_array(self.x),
@@ -287,9 +278,7 @@ def finite(value: object) -> object:
 
 
 def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, float], failures: Failures) -> Result:
-    """All there is to say of a run at this point, in arrays of the user's own; with restarts, of the run that found the
-    best point.
-    """
+    """The result of a run so far, in arrays of its own; with restarts, of the run that found the best point."""
     reason, theta, space = next(iter(reasons), None), optimizer.theta_of_best, optimizer.space
     ending, d = optimizer.ending_of_best(reasons), optimizer.best_x.size
     _lock(theta)
