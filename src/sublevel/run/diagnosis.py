@@ -1,5 +1,4 @@
-"""What a finished run tells about the problem and its start: a sentence with its numbers for everything that stands
-out.
+"""Findings about the problem and the start of a finished run, each a sentence with its numbers.
 
 Every finding is about ranks and ratios: none of them changes when f is scaled, or x scaled or shifted.
 """
@@ -40,12 +39,12 @@ MANY, EVALUATIONS_PER_AXIS = 300, 10
 PREFIXES: dict[type[Family], str] = {family: prefix for prefix, family in FAMILIES.items()}
 """How names of methods on a family begin."""
 ENDS = termination.SUCCESSES | {"flat", "stagnation", "abandoned"}
-"""Reasons of runs that ended somewhere, not somehow."""
+"""Reasons of runs that ended at a value, not at a limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that stands out in a run: its name, a sentence, and the numbers in it."""
+    """A finding about a run: its name, a sentence, and the numbers in it."""
 
     name: str
     sentence: str
@@ -60,7 +59,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the findings are made of."""
+    """The data of the checks."""
 
     x: Array  # (d,), the best point
     history: History
@@ -114,7 +113,7 @@ def diagnose(x: Array, history: History, failures: Failures) -> list[Finding]:
 
 
 def failed(facts: Facts) -> Finding | None:
-    """Evaluations failed, and the search learned nothing from them but to stay away."""
+    """Evaluations failed; they count as worse than all others."""
     failures = facts.failures
     if not failures:
         return None
@@ -140,7 +139,7 @@ def start_is_best(facts: Facts) -> Finding | None:
 
 
 def flat(facts: Facts) -> Finding | None:
-    """The objective does not tell points apart."""
+    """Many points have equal values."""
     best = facts.columns["generation_best"]
     ended_flat = any({"flat", "tolfun"} & set(run.reasons) for run in facts.runs)
     count = len(np.unique(best))
@@ -319,13 +318,13 @@ CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (
     large_sigma0,
     ill_conditioned,
 )
-"""Every finding, in the order in which they are told."""
+"""Every check, in the order of the findings."""
 SILENCED_BY: dict[Callable[[Facts], Finding | None], frozenset[str]] = {
-    noisy: frozenset({"noise_floor"}),  # the search closed in, until there was nothing but noise
+    noisy: frozenset({"noise_floor"}),  # the search converged to the noise
     multimodal: frozenset({"noisy"}),  # runs end at different values because of the noise
-    ill_conditioned: frozenset({"noisy"}),  # the covariance follows the noise and says nothing of the Hessian
+    ill_conditioned: frozenset({"noisy"}),  # the covariance is determined by noise, not by the Hessian
 }
-"""Findings that earlier ones explain away."""
+"""Earlier findings that explain those of a check."""
 
 
 def rank_correlation(values: Array) -> float:

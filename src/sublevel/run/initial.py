@@ -1,4 +1,4 @@
-"""Where runs begin."""
+"""The initial distribution of a run."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def checked_beginning(
     names: Sequence[str] | None,
     rng: np.random.Generator,
 ) -> Start:
-    """The start, with everything the user gave checked."""
+    """The start from validated arguments."""
     another = x0 if callable(x0) else None
     point = drawn(another, rng) if another else as_x0(x0)
     called = None if names is None else as_names(names, point.size)

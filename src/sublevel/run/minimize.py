@@ -311,7 +311,7 @@ class Search:
     progress: Progress | None
     history: History
     failures: Failures
-    make_generation: Callable[[Optimizer], None] | None = None  # makes a generation whose points are not here
+    make_generation: Callable[[Optimizer], None] | None = None  # makes a generation elsewhere, as in a sharded run
     recorder: Recorder | None = None
     x0: Array | None = None  # (d,), the start, if it is evaluated with the first generation
 
@@ -347,7 +347,7 @@ class Search:
             annotate_exception(error, sublevel_result=self.final(self.interrupted))
             from sublevel.store.errors import StoreError
 
-            with suppress(StoreError):  # the first error is the one to tell
+            with suppress(StoreError):  # the first error is the one to report
                 self.close(self.interrupted)
             raise
         return self.final(reasons)
@@ -435,11 +435,11 @@ class Search:
 
     @property
     def interrupted(self) -> dict[str, float]:
-        """The reason of a run that something ended from outside."""
+        """The reason of a run that was ended by an exception or a signal."""
         return {"interrupted": self.optimizer.nit + 1.0}
 
     def final(self, reasons: dict[str, float]) -> Result:
-        """The result of a run that is over, with what its history tells."""
+        """The result of a finished run."""
         self.history.end(self.optimizer, reasons)
         if self.progress is not None:
             self.progress.end(self.optimizer)
@@ -448,7 +448,7 @@ class Search:
         return result_of(self.optimizer, self.history, reasons, self.failures)
 
     def result(self, reasons: dict[str, float]) -> Result:
-        """All there is to say at this point, in arrays of the user's own; what happens later does not change it."""
+        """The result so far, which later generations do not change."""
         from sublevel.run.result import result_of
 
         return result_of(self.optimizer, self.history.freeze(), reasons, self.failures.copy())

@@ -110,7 +110,7 @@ class Optimizer:
 
     @property
     def state(self) -> State:
-        """The search distribution, and what the parts of the method remember."""
+        """The search distribution and the memories of the parts of the method."""
         return self.run_state.search
 
     @property
@@ -320,11 +320,11 @@ class Optimizer:
         self._enter(state, best.tolist(), medians.tolist())
 
     def __repr__(self) -> str:
-        """Where the search is, in a few lines."""
+        """The state of the search in a few lines."""
         return self._summary().text()
 
     def _repr_html_(self) -> str:
-        """Where the search is, for notebooks."""
+        """The state of the search as HTML, for notebooks."""
         return self._summary().html()
 
     def _summary(self) -> Summary:
@@ -346,7 +346,7 @@ class Optimizer:
 
 
 def _positions(X: ArrayLike, asked: Array) -> NDArray[np.intp] | slice:
-    """For each asked point the row of X it is told in; the rows of X must be the asked ones, in any order."""
+    """The row of X of each asked point; the rows of X must be the asked points, in any order."""
     told = plain_array("X", X)
     if told.shape != asked.shape:
         raise ValueError(f"`X` must be the points that were asked, shape {asked.shape}, got shape {told.shape}.")

@@ -1,4 +1,4 @@
-"""What `minimize` returns."""
+"""The result of `minimize`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ R = TypeVar("R", bound="Result")
 LARGEST_DIAGNOSED = 500
 """Variables up to which `repr` reads the diagnosis, which may take an SVD."""
 JSON_ENTRIES = ("x", "fun", "success", "status", "message", "reasons", "nfev", "nit", "restarts", "mean", "std")
-"""What `to_json` takes as it is."""
+"""Entries that `to_json` writes unchanged."""
 SHOWN = frozenset(
     {"fun", "x", "std", "message", "success", "status", "nfev", "nit", "restarts", "failures", "diagnosis"}
 )
@@ -53,7 +53,7 @@ class Deferred:
         return self.compute(*self.arguments)
 
     def __repr__(self) -> str:
-        """In place of an array that is too large to be computed only to be shown."""
+        """A description of the array, which is not computed."""
         return f"array of shape {self.size}, computed when read"
 
 
@@ -92,7 +92,7 @@ class Result(OptimizeResult):
     failures : Failures
         Evaluations that failed: how many of each kind, and the last ones.
     diagnosis : list of Finding
-        What stands out in the run.
+        Findings about the run, such as noise or a small `sigma0`.
     curvature : Curvature or None
         The curvature at the minimum, if ``minimize(..., curvature=True)`` was asked for it.
     hess_inv : ndarray, shape (d, d), or None
@@ -250,7 +250,7 @@ class Result(OptimizeResult):
         return {name for name, found in self.entries().items() if isinstance(found, Deferred)}
 
     def __dir__(self) -> list[str]:
-        """What there is, for those who press the tab key."""
+        """Names of the attributes, for tab completion."""
         return [*super().__dir__(), "plot", "to_json"]
 
 
@@ -310,7 +310,7 @@ def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, floa
 
 
 def deferred_diagnosis(x: Array, history: History, failures: Failures) -> Deferred:
-    """The diagnosis of a run with the best point x (d,), when it is asked for: principal axes may cost O(d³)."""
+    """The diagnosis of a run with the best point x (d,), computed when read: principal axes may take O(d³)."""
     return Deferred(diagnose, (x, history, failures), ())
 
 
