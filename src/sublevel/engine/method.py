@@ -38,9 +38,7 @@ MOVED = Outcome.MOVED
 
 @value_class
 class State:
-    """The state of a search between generations. Together with that of the random generator it determines the rest of
-    the run.
-    """
+    """The state of a search between generations. With the state of the generator it determines the rest of the run."""
 
     theta: Family
     memory: tuple[Memory, ...]  # of each transform
@@ -121,9 +119,7 @@ class Method:
         return sample
 
     def tell(self, state: State, sample: Sample, values: Array, constraints: Array | None = None) -> tuple[State, Info]:
-        """The next state, given the values (..., n) of the sample and, if there are any, its constraint values (..., n,
-        m).
-        """
+        """The next state, given the values (..., n) of the sample and its constraint values (..., n, m), if any."""
         ranks, ordering = self.ordering(values, constraints, state.ordering)
         weighting = self.weights(ranks, sample)
         generation = Generation(state.theta, sample, values, ranks, weighting)
@@ -146,9 +142,7 @@ class Method:
         mask: Mask = np.True_,
         ordering: Memory = NO_MEMORY,
     ) -> tuple[State, Mask]:
-        """The state after a step along a tangent, and whether it was taken (...): the mask is true and the step stays
-        in the family.
-        """
+        """The state after a step, and whether it was taken (...): the mask is true and the step stays in the family."""
         memory: list[Memory] = []
         for transform, before in zip(self.transforms, state.memory, strict=True):
             tangent, after = transform(tangent, before, generation)

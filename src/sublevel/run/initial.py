@@ -1,4 +1,4 @@
-"""Where runs begin."""
+"""The initial distribution of a run."""
 
 from __future__ import annotations
 
@@ -47,14 +47,6 @@ class Start:
         cov0 = None if self.cov0 is None else np.asarray(self.cov0)[np.ix_(free, free)]
         return as_initial_distribution(self.family, self.space.searched(point), deviations, cov0)
 
-    def mean(self, theta: Family) -> Array:
-        """Mean of a search distribution (d,), as a point of the user's space."""
-        return mean_of(theta, self.space)
-
-    def cov(self, theta: Family) -> Array:
-        """Covariance of a search distribution (d, d), 0 for fixed variables."""
-        return covariance_of(theta, self.space)
-
     def point(self, rng: np.random.Generator) -> Array:
         """Where a restart begins: the user's choice, anywhere in a finite box, or drawn from the initial distribution.
 
@@ -84,9 +76,7 @@ def mean_of(theta: Family, space: Space | None) -> Array:
 
 
 def deviations_of(theta: Family, space: Space | None) -> Array:
-    """Standard deviation of each variable (d,) in a search distribution, of ln x where one is log-scaled; 0 for fixed
-    variables.
-    """
+    """Standard deviation of each variable (d,), of ln x for log-scaled and 0 for fixed variables."""
     if space is None or space.free.all():
         return np.array(theta.deviations)
     full = np.zeros(space.free.size)
@@ -104,15 +94,12 @@ def covariance_of(theta: Family, space: Space | None) -> Array:
 
 
 def drawn(x0: DrawPoint, rng: np.random.Generator) -> Array:
-    """The starting point (d,) that a function makes. What it raises says who called it, and with what."""
+    """The starting point (d,) that a function draws. Its exceptions get a note about the call."""
     try:
         point = x0(rng)
     except Exception as error:
-        annotate_exception(
-            error,
-            f"sublevel: raised by `x0`, {short_repr(x0)}, a function that is called with a numpy Generator and "
-            "returns a point.",
-        )
+        note = "a function that is called with a numpy Generator and returns a point."
+        annotate_exception(error, f"sublevel: raised by `x0`, {short_repr(x0)}, {note}")
         raise
     return as_x0(point)
 
@@ -139,7 +126,7 @@ def checked_beginning(
     names: Sequence[str] | None,
     rng: np.random.Generator,
 ) -> Start:
-    """The start, with everything the user gave checked."""
+    """The start from validated arguments."""
     another = x0 if callable(x0) else None
     point = drawn(another, rng) if another else as_x0(x0)
     called = None if names is None else as_names(names, point.size)

@@ -17,11 +17,11 @@ from sublevel.engine.method import Info, Method, State
 from sublevel.engine.ordering import ranking
 from sublevel.evaluation.values import as_values, plain_array
 from sublevel.run.arguments import Box, RestartRule, Seed, StartingPoint
-from sublevel.run.initial import checked_beginning
+from sublevel.run.initial import checked_beginning, covariance_of, mean_of
 from sublevel.run.restarts import FinishedRuns, Once, Run
 from sublevel.run.search_space import Space
 from sublevel.run.state import RunState, first_state, next_state
-from sublevel.run.termination import SLOW, Endings, Reason, Tolerances, Window, as_dict, find_reason, lengths
+from sublevel.run.termination import SLOW, Endings, Reason, Tolerances, Window, find_reason, lengths
 from sublevel.summaries import Summary, counted, short_array
 from sublevel.validation import (
     as_flag,
@@ -110,7 +110,7 @@ class Optimizer:
 
     @property
     def state(self) -> State:
-        """The search distribution, and what the parts of the method remember."""
+        """The search distribution and the memories of the parts of the method."""
         return self.run_state.search
 
     @property
@@ -159,12 +159,9 @@ class Optimizer:
         return self.run_state.best.theta or self.run_state.search.theta
 
     def ending_of_best(self, reasons: Mapping[str, float]) -> Mapping[str, float]:
-        """Why the run that found the best point ended, if these are the reasons of the last one; those if there is
-        none.
-        """
-        return (
-            reasons if self.best_run == self.restarts or self.best_fun != self.best_fun else self.endings[self.best_run]
-        )
+        """Why the run that found the best point ended, given the reasons of the last run, which are the default."""
+        is_last = self.best_run == self.restarts or self.best_fun != self.best_fun
+        return reasons if is_last else self.endings[self.best_run]
 
     @property
     def space(self) -> Space | None:
@@ -179,14 +176,12 @@ class Optimizer:
     @property
     def mean(self) -> Array:
         """Mean of the search distribution (d,), as a point of the user's space."""
-        return read_only(self.start.mean(self.state.theta))
+        return read_only(mean_of(self.theta, self.space))
 
     @property
     def cov(self) -> Array:
-        """Covariance of the search distribution (d, d), proportional to the inverse Hessian once learned; 0 for fixed
-        variables.
-        """
-        return self.start.cov(self.state.theta)
+        """Covariance of the search distribution (d, d), ∝ the inverse Hessian once learned; 0 for fixed variables."""
+        return covariance_of(self.theta, self.space)
 
     @property
     def deviations(self) -> Array:
@@ -213,9 +208,7 @@ class Optimizer:
         return self._asked
 
     def tell(self, X: ArrayLike, values: ArrayLike) -> None:
-        """Values (popsize,) of the points that were asked, in any order; `X` assigns them. After an error the call can
-        be repeated.
-        """
+        """Tell the values (popsize,) of the points X that were asked, in any order. Can be repeated after an error."""
         sample, asked, state = self._pending, self._asked, self.run_state
         if sample is None or asked is None:
             raise RuntimeError("`tell()` without a pending sample: call `ask()` before each `tell()`.")
@@ -238,9 +231,7 @@ class Optimizer:
     def _record(
         self, search: State, info: Info, values: Array, searched: Array, squares: Array | None, points: Array
     ) -> None:
-        """Enter a generation: the search after its step, search points (m, k), and points (n, d) or the best of them
-        (1, d).
-        """
+        """Enter a generation: the search after its step, search points (m, k), points (n, d) or the best one (1, d)."""
         if self.start.space is not None and (factors := self.start.space.squeeze(search.theta.deviations)) is not None:
             search = search.rescale(factors)
         before = self.run_state
@@ -263,7 +254,7 @@ class Optimizer:
         With restarts it is empty until the last run has ended: `ask` begins the next run.
         """
         reason = self._run_reason()
-        return as_dict(reason) if reason is not None and self._next_run() is None else {}
+        return {reason.name: reason.value} if reason is not None and self._next_run() is None else {}
 
     def restart(self) -> bool:
         """Begin the next run of the restart strategy if the current one has ended; whether it did."""
@@ -308,9 +299,7 @@ class Optimizer:
         return self.strategy.next_run(runs, self._size, copy.deepcopy(self.rng))
 
     def _allowance(self) -> float:
-        """Evaluations that the run may take: as the strategy says, and not too many if others may follow, unless its
-        rates are reduced.
-        """
+        """Evaluations the run may take: the strategy's, and at most `longest_run` unless its rates are reduced."""
         state = self.run_state
         if isinstance(self.strategy, Once) or state.search.pace < SLOW:
             return state.run.maxfevals
@@ -331,11 +320,11 @@ class Optimizer:
         self._enter(state, best.tolist(), medians.tolist())
 
     def __repr__(self) -> str:
-        """Where the search is, in a few lines."""
+        """The state of the search in a few lines."""
         return self._summary().text()
 
     def _repr_html_(self) -> str:
-        """Where the search is, for notebooks."""
+        """The state of the search as HTML, for notebooks."""
         return self._summary().html()
 
     def _summary(self) -> Summary:
@@ -357,7 +346,7 @@ class Optimizer:
 
 
 def _positions(X: ArrayLike, asked: Array) -> NDArray[np.intp] | slice:
-    """For each asked point the row of X it is told in; the rows of X must be the asked ones, in any order."""
+    """The row of X of each asked point; the rows of X must be the asked points, in any order."""
     told = plain_array("X", X)
     if told.shape != asked.shape:
         raise ValueError(f"`X` must be the points that were asked, shape {asked.shape}, got shape {told.shape}.")

@@ -14,23 +14,17 @@ from sublevel.engine.arrays import Array
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run to make: its sample size, its initial step size in units of sigma0, and how many evaluations it may take at
-    most.
-    """
+    """A run to make: its sample size, initial step size in units of sigma0, and maximum number of evaluations."""
 
     popsize: int
     sigma_factor: float = 1.0
     maxfevals: float = np.inf
-    spares_leaders: bool = (
-        False  # whether it may take more than that once it has found a better value than all runs before
-    )
+    spares_leaders: bool = False  # whether it may take more once it has found the best value of all runs
     x0: Array | None = None  # (d,), where it starts; chosen as for any restart if None
 
 
 class FinishedRuns:
-    """The runs that ended: how each was asked for, and the evaluations it took. In 40 bytes each, because there may be
-    many.
-    """
+    """The runs that ended, as requested, and the evaluations they took; 40 bytes each, as there may be many."""
 
     __slots__ = ("_numbers",)
 
@@ -52,9 +46,8 @@ class FinishedRuns:
 
     def __getitem__(self, number: int) -> tuple[Run, int]:
         """A run and the evaluations it took."""
-        popsize, sigma_factor, maxfevals, spares_leaders, nfev = self._numbers[
-            self.COLUMNS * number : self.COLUMNS * (number + 1)
-        ]
+        row = slice(self.COLUMNS * number, self.COLUMNS * (number + 1))
+        popsize, sigma_factor, maxfevals, spares_leaders, nfev = self._numbers[row]
         return Run(int(popsize), sigma_factor, maxfevals, bool(spares_leaders)), int(nfev)
 
     def copy(self) -> FinishedRuns:
@@ -78,9 +71,7 @@ class FinishedRuns:
 
 
 class Restarts:
-    """Base class of restart strategies. A strategy has no state: the next run depends on the runs so far and on random
-    numbers.
-    """
+    """Base class of restart strategies. The next run depends only on the runs so far and on random numbers."""
 
     __slots__ = ()
 
