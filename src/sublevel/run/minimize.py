@@ -94,7 +94,8 @@ def minimize(
     Parameters
     ----------
     fun : callable
-        ``fun(x, *args)`` of a point (d,), or of points (n, d) to values (n,) if `vectorized`. NaN is worse than +inf.
+        ``fun(x, *args)`` returns the value at a point (d,), or the values (n,) of points (n, d) if `vectorized`. NaN is
+        worse than +inf.
     x0 : array_like or callable
         Starting point (d,), or a function ``x0(rng)`` that draws one for each run.
     sigma0 : float or array_like
@@ -110,16 +111,16 @@ def minimize(
         Shape of the initial covariance (d, d); the identity by default.
     bounds : sequence or scipy.optimize.Bounds, optional
         A (low, high) pair for all variables or one per variable, None for an open end. Equal bounds fix a variable.
-        `fun` is never called outside.
+        `fun` is never called outside the bounds.
     log_scaled : bool or array_like of bool, optional
-        Variables that are positive and searched by their logarithm; their `sigma0` is that of ln x.
+        Positive variables that are searched on a log scale; their `sigma0` refers to ln x.
     restarts : int, str or strategy, optional
         Number of IPOP restarts, "ipop", "bipop" or a strategy object. Later runs start uniformly in a finite box, else
         at a point drawn from the initial distribution, or at ``x0(rng)``.
     rng : int or numpy.random.Generator, optional
         Seed or generator.
     maxfevals, maxiter : float, optional
-        Maximum number of evaluations and of generations.
+        Maximum number of evaluations, and of generations.
     maxtime : float, optional
         Maximum time in seconds. No evaluation starts later, and evaluations in worker processes are ended.
     ftarget : float, optional
@@ -154,22 +155,24 @@ def minimize(
     store : path, optional
         A new file for every evaluation and the state of the run; `sublevel.resume` continues from it.
     curvature : bool, optional
-        Whether to add ``hess_inv`` and ``curvature``, by about (d + 1)(d + 2) evaluations that `maxfevals` does not
-        count.
+        Whether to add ``hess_inv`` and ``curvature``, using about (d + 1)(d + 2) further evaluations that do not
+        count towards `maxfevals`.
 
     Returns
     -------
     Result
         A `scipy.optimize.OptimizeResult` with ``x``, ``fun``, ``nfev``, ``nit``, ``success``, ``status``, ``message``,
         ``reasons``, ``restarts``, ``mean``, ``std``, ``cov``, ``distribution``, ``history``, ``failures``,
-        ``diagnosis``, ``curvature``, ``hess_inv`` and ``plot()``. Ctrl-C and SIGTERM return the best so far.
+        ``diagnosis``, ``curvature``, ``hess_inv`` and ``plot()``. Ctrl-C and SIGTERM return the best point so
+        far.
 
     Raises
     ------
     ValueError, TypeError
         If an argument is invalid.
     Exception
-        What `fun` raises, with the attributes ``sublevel_x`` and ``sublevel_result``, unless `on_error` says otherwise.
+        Exceptions of `fun` are raised with the attributes ``sublevel_x`` and ``sublevel_result``, unless `on_error` is
+        "nan" or "retry".
 
     Examples
     --------

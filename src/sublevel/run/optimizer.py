@@ -40,7 +40,7 @@ LOGGER = logging.getLogger(__name__)
 
 
 class Optimizer:
-    """Minimise by asking for points and telling their values.
+    """Minimise with an ask-and-tell interface.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Optimizer:
 
     Notes
     -----
-    Arrays that are returned are read-only. `x0` itself is not evaluated, unlike by `minimize` with its `evaluate_x0`.
+    Returned arrays are read-only. Unlike in `minimize`, `x0` itself is not evaluated.
     An optimizer can be copied and pickled between two generations.
 
     Examples
@@ -115,22 +115,22 @@ class Optimizer:
 
     @property
     def nfev(self) -> int:
-        """Evaluations so far."""
+        """Number of evaluations so far."""
         return self.run_state.nfev
 
     @property
     def nit(self) -> int:
-        """Generations so far."""
+        """Number of generations so far."""
         return self.run_state.nit
 
     @property
     def restarts(self) -> int:
-        """Restarts so far."""
+        """Number of restarts so far."""
         return self.run_state.restarts
 
     @property
     def popsize(self) -> int:
-        """Points of a sample."""
+        """Number of points per generation."""
         return self.run_state.run.popsize
 
     @property
@@ -140,12 +140,12 @@ class Optimizer:
 
     @property
     def best_fun(self) -> float:
-        """Its value; NaN if there is none yet."""
+        """Value at `best_x`; NaN if there is none yet."""
         return self.run_state.best.fun
 
     @property
     def best_run(self) -> int:
-        """The run that found it, 0 for the first one."""
+        """Index of the run that found `best_x`; 0 is the first run."""
         return self.run_state.best.run
 
     @property
@@ -208,7 +208,10 @@ class Optimizer:
         return self._asked
 
     def tell(self, X: ArrayLike, values: ArrayLike) -> None:
-        """Tell the values (popsize,) of the points X that were asked, in any order. Can be repeated after an error."""
+        """Pass the values (popsize,) of the points `X`, which must be those returned by `ask`, in any order.
+
+        After an error the call can be repeated.
+        """
         sample, asked, state = self._pending, self._asked, self.run_state
         if sample is None or asked is None:
             raise RuntimeError("`tell()` without a pending sample: call `ask()` before each `tell()`.")
@@ -249,7 +252,7 @@ class Optimizer:
             self.run_state = replace(state, nfev=state.nfev + values.size, best=best)
 
     def stop(self) -> dict[str, float]:
-        """Reason to stop with the number that decided it; empty means go on. Changes nothing.
+        """Reason for stopping, with the number that decided it; empty if the search continues. Changes nothing.
 
         With restarts it is empty until the last run has ended: `ask` begins the next run.
         """
@@ -257,7 +260,7 @@ class Optimizer:
         return {reason.name: reason.value} if reason is not None and self._next_run() is None else {}
 
     def restart(self) -> bool:
-        """Begin the next run of the restart strategy if the current one has ended; whether it did."""
+        """Begin the next run of the restart strategy if the current one has ended; return whether it did."""
         if isinstance(self.strategy, Once) or (reason := self._run_reason()) is None or self._next_run() is None:
             return False
         state = self.run_state
