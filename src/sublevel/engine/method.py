@@ -135,7 +135,7 @@ class Method:
     ) -> tuple[State, Info]:
         """The next state, given the natural gradient of an evaluated sample and the new memory of the ordering."""
         ranks = generation.ranks
-        attracts = ranks.take_best(generation.weighting.cov) > 0
+        attracts = ranks.take_best(generation.weighting.mean) > 0  # unlike those for the covariance, equal for ties
         state, taken = self.step(state, generation, tangent, ranks.has_direction & attracts, ordering)
         return state, Info(MOVED if all_trials(taken) else _outcome(ranks, attracts, taken), ranks)
 
