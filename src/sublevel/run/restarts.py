@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -30,20 +30,27 @@ class Run:
 class FinishedRuns:
     """The runs that ended: how each was asked for, and the evaluations it took. In 40 bytes each, because there may be
     many.
+
+    Attributes
+    ----------
+    best_x : ndarray of shape (d,) or None
+        The best point of all runs; None if no run has ended or if the variables are bits. `Run.x0` takes such a point.
     """
 
-    __slots__ = ("_numbers",)
+    __slots__ = ("_numbers", "best_x")
 
     COLUMNS: ClassVar[int] = 5
 
     def __init__(self, runs: Iterable[tuple[Run, int]] = ()) -> None:
         """From runs with the evaluations they took."""
         self._numbers = array("d")
+        self.best_x: Array | None = None
         for run, nfev in runs:
             self.append(run, nfev)
 
-    def append(self, run: Run, nfev: int) -> None:
-        """Add a run that took so many evaluations."""
+    def append(self, run: Run, nfev: int, best_x: Array | None = None) -> None:
+        """Add a run that took so many evaluations, and the best point since the first run."""
+        self.best_x = best_x
         self._numbers.extend((run.popsize, run.sigma_factor, run.maxfevals, run.spares_leaders, nfev))
 
     def __len__(self) -> int:
@@ -60,7 +67,7 @@ class FinishedRuns:
     def copy(self) -> FinishedRuns:
         """A copy that later runs do not change."""
         other = FinishedRuns()
-        other._numbers = self._numbers[:]
+        other._numbers, other.best_x = self._numbers[:], self.best_x
         return other
 
     def _column(self, index: int) -> Array:
@@ -167,3 +174,5 @@ def check_growth(restarts: int, factor: float) -> None:
 
 STRATEGIES: Mapping[str, type[Restarts]] = {"ipop": IPOP, "bipop": BIPOP}
 """Restart strategies by name."""
+RestartName = Literal["ipop", "bipop"]
+"""The names, for type checkers."""
