@@ -112,6 +112,7 @@ WEIGHTS = [Quantile(LogLinear())]
 ORDERINGS = [Rounded()]
 PARTS = [
     *(Method(type(rule).__name__.lower(), rule, (SpectralRates(),)) for rule in WEIGHTS),
+    *(replace(cma(), name=f"cma-{type(rule).__name__.lower()}", weights=rule) for rule in WEIGHTS if rule.normalized),
     *(replace(cma(), name=f"cma-{type(ordering).__name__.lower()}", ordering=ordering) for ordering in ORDERINGS),
     *(cma(step_size=rule) for rule in STEP_SIZES if rule != "csa"),
 ]
