@@ -120,17 +120,26 @@ class Method:
 
     def tell(self, state: State, sample: Sample, values: Array, constraints: Array | None = None) -> tuple[State, Info]:
         """The next state, given the values (..., n) of the sample and its constraint values (..., n, m), if any."""
-        ranks, ordering = self.ordering(values, constraints, state.ordering)
+        ranks, ordering = self.rank(state, values, constraints)
         weighting = self.weights(ranks, sample)
         generation = Generation(state.theta, sample, values, ranks, weighting)
         return self.apply_gradient(state, generation, natural_gradient(sample.z, weighting, sample.images), ordering)
+
+    def rank(self, state: State, values: Array, constraints: Array | None = None) -> tuple[Ranking, Memory]:
+        """The ranking of a sample, and the new memory of the ordering. The best value is that of the best point, also
+        if the ordering compares other numbers.
+        """
+        ranks, ordering = self.ordering(values, constraints, state.ordering)
+        if self.ordering is not BY_VALUE:
+            ranks = Ranking(ranks.order, ranks.tie_ends, ranks.take_best(values))
+        return ranks, ordering
 
     def apply_gradient(
         self, state: State, generation: Generation, tangent: Tangent, ordering: Memory = NO_MEMORY
     ) -> tuple[State, Info]:
         """The next state, given the natural gradient of an evaluated sample and the new memory of the ordering."""
         ranks = generation.ranks
-        attracts = ranks.take_best(generation.weighting.cov) > 0
+        attracts = ranks.take_best(generation.weighting.mean) > 0  # unlike those for the covariance, equal for ties
         state, taken = self.step(state, generation, tangent, ranks.has_direction & attracts, ordering)
         return state, Info(MOVED if all_trials(taken) else _outcome(ranks, attracts, taken), ranks)
 

@@ -265,7 +265,7 @@ class Optimizer:
             return False
         state = self.run_state
         spent = state.nfev - state.began
-        self.finished.append(state.run, spent)
+        self.finished.append(state.run, spent, self._best_start())
         self.endings.append(reason)
         run = self.strategy.next_run(self.finished, self._size, self.rng)
         if run is None:
@@ -298,8 +298,12 @@ class Optimizer:
     def _next_run(self) -> Run | None:
         """The run that would follow if the current one ended now, found with a copy of the generator."""
         runs, state = self.finished.copy(), self.run_state
-        runs.append(state.run, state.nfev - state.began)
+        runs.append(state.run, state.nfev - state.began, self._best_start())
         return self.strategy.next_run(runs, self._size, copy.deepcopy(self.rng))
+
+    def _best_start(self) -> Array | None:
+        """The best point, where it is also a start: bits start with probabilities."""
+        return self.best_x if self.method.family.continuous else None
 
     def _allowance(self) -> float:
         """Evaluations the run may take: the strategy's, and at most `longest_run` unless its rates are reduced."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -24,20 +24,28 @@ class Run:
 
 
 class FinishedRuns:
-    """The runs that ended, as requested, and the evaluations they took; 40 bytes each, as there may be many."""
+    """The runs that ended, as requested, and the evaluations they took; 40 bytes each, as there may be many.
 
-    __slots__ = ("_numbers",)
+    Attributes
+    ----------
+    best_x : ndarray of shape (d,) or None
+        The best point of all runs; None if no run has ended or if the variables are bits. `Run.x0` takes such a point.
+    """
+
+    __slots__ = ("_numbers", "best_x")
 
     COLUMNS: ClassVar[int] = 5
 
     def __init__(self, runs: Iterable[tuple[Run, int]] = ()) -> None:
         """From runs with the evaluations they took."""
         self._numbers = array("d")
+        self.best_x: Array | None = None
         for run, nfev in runs:
             self.append(run, nfev)
 
-    def append(self, run: Run, nfev: int) -> None:
-        """Add a run that took so many evaluations."""
+    def append(self, run: Run, nfev: int, best_x: Array | None = None) -> None:
+        """Add a run that took so many evaluations, and the best point since the first run."""
+        self.best_x = best_x
         self._numbers.extend((run.popsize, run.sigma_factor, run.maxfevals, run.spares_leaders, nfev))
 
     def __len__(self) -> int:
@@ -53,7 +61,7 @@ class FinishedRuns:
     def copy(self) -> FinishedRuns:
         """A copy that later runs do not change."""
         other = FinishedRuns()
-        other._numbers = self._numbers[:]
+        other._numbers, other.best_x = self._numbers[:], self.best_x
         return other
 
     def _column(self, index: int) -> Array:
@@ -158,3 +166,5 @@ def check_growth(restarts: int, factor: float) -> None:
 
 STRATEGIES: Mapping[str, type[Restarts]] = {"ipop": IPOP, "bipop": BIPOP}
 """Restart strategies by name."""
+RestartName = Literal["ipop", "bipop"]
+"""The names, for type checkers."""
