@@ -380,6 +380,8 @@ def test_error_bars_are_printed_and_survive_a_resume(capsys, tmp_path, monkeypat
     assert status == 0, said
     assert "f is a negative log-likelihood" in out
     assert "slope     1.99" in out
+    of_search, of_error_bars = map(int, re.search(r"spent +(\d+) .*generations, (\d+) .*for error bars", out).groups())
+    assert of_search <= 300 < of_search + of_error_bars
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,16 @@ def test_another_objective_is_noted(module, capsys, tmp_path):
     assert f"started with {words[0]}" in err
 
 
+def test_an_objective_with_other_values_is_refused_in_one_line(module, capsys, tmp_path):
+    words, _ = module
+    run(capsys, "minimize", *words, *START, "--maxfevals", 30, "--store", tmp_path / "run.db")
+    program = [sys.executable, "-c", "import json; print(json.loads(input())[0])"]
+    status, _, err = run(capsys, "resume", tmp_path / "run.db", "--maxfevals", 42, "--command", *program)
+    assert status == 1
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith(f"sublevel: {tmp_path / 'run.db'}: the objective now returns")
+
+
 def test_runs_are_listed(capsys, tmp_path):
     assert "no stored runs" in run(capsys, "runs", tmp_path)[1]
     sl.minimize(lambda x: np.sum(x**2), np.ones(3), 0.3, rng=1, store=tmp_path / "good.db")

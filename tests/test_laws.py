@@ -25,7 +25,7 @@ from helpers.cases import (
     terraces,
     trial,
 )
-from sublevel import FullGaussian, IsotropicGaussian, Optimizer, ngd
+from sublevel import FullGaussian, IsotropicGaussian, Optimizer, Outcome, cma, ngd
 from sublevel.engine.arrays import Streams
 from sublevel.engine.families import DiagonalGaussian
 from sublevel.engine.tangent import Weighting
@@ -128,6 +128,20 @@ def after_shuffled_sample(case, order):
 def test_step_does_not_notice_the_order_of_the_sample(case):
     in_order, shuffled = after_shuffled_sample(case, np.arange), after_shuffled_sample(case, seeded(2).permutation)
     assert distance(shuffled, in_order.mean, in_order.cov) <= 1e-13  # the same sums in another order
+
+
+def test_order_of_ties_does_not_decide_whether_a_step_is_taken():
+    """A point near the mean that is tied with points of the worse half has a negative weight for the covariance."""
+    method, values = cma(family=DiagonalGaussian), np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0])
+    state = method.init(DiagonalGaussian.start(np.zeros(4), np.ones(4)), values.size)
+    z = seeded().standard_normal((values.size, 4))
+    z[0] *= 0.5
+    (one, first), (other, second) = (
+        method.tell(state, state.theta.sample_at(z[order]), values[order])
+        for order in (np.arange(8), np.array([1, 0, 2, 3, 4, 5, 6, 7]))
+    )
+    assert first.outcome == second.outcome == Outcome.MOVED
+    assert distance(other.theta, one.theta.mean, one.theta.cov) <= 1e-13
 
 
 class FirstComeWeights:

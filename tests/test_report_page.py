@@ -121,6 +121,12 @@ def test_the_same_run_gives_the_same_page(report):
     assert report.with_name("again.html").read_bytes() == before
 
 
+def test_the_spread_of_the_search_is_not_taken_for_error_bars(report):
+    text = report.read_text(encoding="utf-8")
+    assert "standard deviation of the search" in text
+    assert "they are not error bars" in text
+
+
 def test_a_report_of_many_variables_lists_some_of_them(tmp_path):
     settings = {"method": "sep-cma", "maxiter": 3, "vectorized": True, "store": tmp_path / "run.db", "rng": 1}
     sl.minimize(lambda X: np.sum(X * X, axis=1), np.ones(3000), 0.5, **settings)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 import sublevel as sl
 from helpers.functions import rastrigin, sphere
-from sublevel.run.restarts import STRATEGIES, FinishedRuns, Once, Restarts, Run
+from sublevel.run.restarts import STRATEGIES, FinishedRuns, Once, RestartName, Restarts, Run
 
 
 def made(strategy, popsize, spent, *, seed=1, limit=200):
@@ -140,8 +142,7 @@ def test_ask_and_tell_restart_as_minimize_does(restarts):
         rastrigin, np.full(3, 3.0), 2.0, restarts=restarts, vectorized=True, rng=1, maxfevals=20_000, ftarget=1e-9
     )
     optimizer = sl.Optimizer(np.full(3, 3.0), 2.0, restarts=restarts, rng=1)
-    while optimizer.best_fun > 1e-9 or np.isnan(optimizer.best_fun):
-        assert not optimizer.stop()
+    while not (optimizer.best_fun <= 1e-9 or optimizer.stop()):
         X = optimizer.ask()
         optimizer.tell(X, rastrigin(X))
     assert optimizer.restarts == result.restarts > 0
@@ -237,6 +238,36 @@ def test_runs_begin_where_the_user_says():
     begun = starts(lambda rng: rng.integers(100, size=3).astype(float), 0.1)
     assert (begun == np.round(begun)).all()
     assert len(set(begun[:, 0])) > 3
+
+
+@dataclass(frozen=True)
+class AroundBest(Restarts):
+    """Restart at the best point with a smaller step size."""
+
+    def next_run(self, runs, popsize, rng):
+        return Run(popsize, 0.5 ** len(runs), x0=runs.best_x) if len(runs) < 4 else None
+
+
+@pytest.mark.parametrize("bounds", [None, [(-5, 5), (0.5, 9), (None, 4)]], ids=["free", "bounded"])
+def test_runs_may_begin_at_the_best_point_so_far(bounds, tmp_path):
+    settings = {"bounds": bounds, "restarts": AroundBest(), "vectorized": True, "rng": 1}
+    optimizer = sl.Optimizer(np.full(3, 3.0), 1.0, bounds=bounds, restarts=AroundBest(), rng=1)
+    while not optimizer.stop():
+        best = optimizer.best_x
+        if optimizer.restart():
+            np.testing.assert_allclose(optimizer.mean, best, rtol=1e-12)
+        X = optimizer.ask()
+        optimizer.tell(X, rastrigin(X))
+    assert optimizer.restarts == 3
+    whole = sl.minimize(rastrigin, np.full(3, 3.0), 1.0, **settings)
+    nfev = whole.nfev // 2
+    sl.minimize(rastrigin, np.full(3, 3.0), 1.0, maxfevals=nfev, store=tmp_path / "run.db", **settings)
+    resumed = sl.resume(tmp_path / "run.db", rastrigin, restarts=AroundBest(), maxfevals=10**5)
+    assert (resumed.nfev, resumed.restarts, resumed.fun) == (whole.nfev, 3, whole.fun)
+
+
+def test_names_for_type_checkers_are_those_of_the_strategies():
+    assert get_args(RestartName) == tuple(STRATEGIES)
 
 
 @pytest.mark.parametrize("restarts", STRATEGIES)

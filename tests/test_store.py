@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
+from sublevel.engine.families import FAMILIES
 from sublevel.engine.transforms import Transform
 from sublevel.evaluation.failures import EvaluationFailed
 from sublevel.run.history import Generations, History
@@ -31,10 +32,7 @@ from sublevel.store.file import File, with_checksum
 from sublevel.store.reader import fingerprint
 
 METHODS = [
-    f"{lra}{family}{name}"
-    for lra in ("", "lra-")
-    for family in ("", "sep-", "iso-")
-    for name in ("cma", "ngd", "rank-mu", "xnes")
+    f"{lra}{family}{name}" for lra in ("", "lra-") for family in FAMILIES for name in ("cma", "ngd", "rank-mu", "xnes")
 ]
 BOX = {"bounds": [(-1.0, 3.0), (0.5, 20.0), (2.0, 2.0), (None, 4.0)], "log_scaled": [False, True, False, False]}
 BOUNDS = {"free": {}, "bounded": BOX}

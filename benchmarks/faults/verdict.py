@@ -33,21 +33,21 @@ class Outcome(StrEnum):
 
 
 MEANING = {
-    Outcome.CLEAR: "an error before the first evaluation that names the argument, or says of a file that something is "
-    "wrong with it",
-    Outcome.UNCLEAR: "an error before the first evaluation, from somewhere inside",
+    Outcome.CLEAR: "an error before the first evaluation that names the argument, or states that a file is invalid",
+    Outcome.UNCLEAR: "an error before the first evaluation that does not name the argument",
     Outcome.LATE: "an error after the first evaluation",
-    Outcome.STOPPED: "the run ended, as it must, and all evaluations that were finished are in the caller's hands",
-    Outcome.WORKS: "the right answer (bowl ≤ 0.01, inside of the bounds, and the value told is that of the point told)",
-    Outcome.NO_SUCCESS: "a wrong answer, and it says so: no success, a budget that ran out, a reason that is not "
-    "convergence; where an interface has no such thing, a value that is no number",
-    Outcome.UNSAID: "a wrong answer from an interface that has no way to say so",
-    Outcome.GARBAGE: "a wrong answer with success or a reason that means convergence; or numbers of a damaged file "
-    "taken for true",
-    Outcome.LOST: "evaluations that were finished are not in the result, or were made again",
-    Outcome.HANG: "no end within the limit, though nothing was evaluated any more or three times the budget was",
-    Outcome.CRASH: "the process that called the library died of a signal or vanished",
-    Outcome.EXECUTED: "opening a data file ran code that was in it",
+    Outcome.STOPPED: "the run ended, as required, and all finished evaluations are available to the caller",
+    Outcome.WORKS: "a correct answer (f ≤ 0.01, inside the bounds, and the reported value is that of the reported "
+    "point)",
+    Outcome.NO_SUCCESS: "a wrong answer that is reported as such: no success, an exhausted budget, a reason other "
+    "than convergence; where an interface has no such report, a value that is not a number",
+    Outcome.UNSAID: "a wrong answer from an interface that cannot report failure",
+    Outcome.GARBAGE: "a wrong answer reported as success or convergence; or numbers of a damaged file accepted as "
+    "valid",
+    Outcome.LOST: "finished evaluations are missing in the result, or were repeated",
+    Outcome.HANG: "no end within the time limit, although evaluations had stopped or three times the budget was used",
+    Outcome.CRASH: "the process that called the library was killed by a signal or disappeared",
+    Outcome.EXECUTED: "opening a data file executed code contained in it",
     Outcome.NONE: "the library has no such feature",
 }
 BAD = (Outcome.UNSAID, Outcome.GARBAGE, Outcome.LOST, Outcome.HANG, Outcome.CRASH, Outcome.EXECUTED)

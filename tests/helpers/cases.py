@@ -12,6 +12,7 @@ import numpy as np
 from sublevel.engine.families import FAMILIES as CONTINUOUS
 from sublevel.engine.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.engine.method import Method
+from sublevel.engine.ordering import Ordering, ranking
 from sublevel.engine.recipes import cma, ngd, pbil, rank_mu, shape_only, with_adapted_rates, xnes
 from sublevel.engine.transforms import STEP_SIZES, SpectralRates
 from sublevel.engine.weights import LogLinear, Quantile
@@ -93,14 +94,25 @@ def lra_xnes(**parts):
     return with_adapted_rates(xnes(**parts))
 
 
+@dataclass(frozen=True)
+class Rounded(Ordering):
+    """Values that differ by less than `step` are ties: an ordering by other numbers than the values."""
+
+    step: float = 1e-9
+
+    def __call__(self, values, constraints, memory, /):
+        return ranking(np.round(values / self.step)), memory
+
+
 # Fewer points than dimensions, more of them, and the range where the engine goes through k×k matrices (d > 64).
 SIZES = [(5, 4), (5, 12), (70, 8)]
 RECIPES = [ngd, rank_mu, cma, xnes, lra_cma, lra_xnes]
 # Parts that no recipe uses by default: add yours.
 WEIGHTS = [Quantile(LogLinear())]
-ORDERINGS = []
+ORDERINGS = [Rounded()]
 PARTS = [
     *(Method(type(rule).__name__.lower(), rule, (SpectralRates(),)) for rule in WEIGHTS),
+    *(replace(cma(), name=f"cma-{type(rule).__name__.lower()}", weights=rule) for rule in WEIGHTS if rule.normalized),
     *(replace(cma(), name=f"cma-{type(ordering).__name__.lower()}", ordering=ordering) for ordering in ORDERINGS),
     *(cma(step_size=rule) for rule in STEP_SIZES if rule != "csa"),
 ]

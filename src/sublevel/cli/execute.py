@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import math
+import sys
 import time
 import traceback
 from collections.abc import Callable, Generator
@@ -19,6 +20,7 @@ from sublevel.cli.result_output import result_as_json, result_as_text
 from sublevel.cli.run_options import run_options
 from sublevel.evaluation.processes import available_cores
 from sublevel.run.result import Result
+from sublevel.store.errors import StoreError
 from sublevel.store.output import check_output, write_output
 
 Workers = int | ThreadPoolExecutor
@@ -44,12 +46,20 @@ def run_and_print(fun: Objective, given: argparse.Namespace, run: Callable[..., 
         partial_result: Result | None = vars(error).get("sublevel_result")
         if partial_result is None:  # the run did not start
             raise CommandError(str(error)) from error
-        traceback.print_exception(error)
+        _print_error(error)
         raised, result = error, partial_result
     print_result(result, time.monotonic() - start, given, raised)
     if "interrupted" in result.reasons and raised is None:
         return 130
     return 0 if math.isfinite(result.fun) and raised is None else 1
+
+
+def _print_error(error: Exception) -> None:
+    """Print one line for a file that cannot be used, and a traceback for an error of the objective."""
+    if isinstance(error, StoreError):
+        print(f"sublevel: {error}", file=sys.stderr)
+    else:
+        traceback.print_exception(error)
 
 
 def _check_error_bars(given: argparse.Namespace) -> None:
@@ -78,7 +88,7 @@ def add_error_bars(result: Result, fun: Objective, given: argparse.Namespace, wo
 
 
 def print_result(result: Result, seconds: float, given: argparse.Namespace, raised: Exception | None) -> None:
-    """Save the figure and print the result, also if an exception ended the run; its traceback is printed already."""
+    """Save the figure and print the result, also if an exception ended the run; the exception is printed already."""
     figure = given.plot if len(result.history) else None
     if figure is not None:
         write_output(figure, result.plot, force=True)

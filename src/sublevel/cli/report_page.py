@@ -50,6 +50,10 @@ td { overflow-wrap: anywhere; }
 }
 """
 """Additions to the common style: panels side by side where they fit, tables that scroll, and a print layout."""
+SEARCH_SPREAD = (
+    "The standard deviations of the search shrink as it converges; they are not error bars. <code>--error-bars</code> "
+    "of <code>sublevel resume</code> or <code>sublevel.curvature</code> computes error bars."
+)
 CAPTIONS = {
     "values": "Best value of f so far; the thin line is the best value of each generation.",
     "mean": "Mean of the search distribution.",
@@ -131,7 +135,8 @@ def _variables(run: StoredRun) -> Iterable[str]:
 
     rows = [OMITTED if i is None else row(i) for i in listed(result.x.size, MOST_ROWS)]
     yield "<h2>Variables</h2>"
-    yield from _table("variables", ["", "best point", "mean of the search distribution", "standard deviation"], rows)
+    yield from _table("variables", ["", "best point", "mean of the search", "standard deviation of the search"], rows)
+    yield f'<p class="lead">{SEARCH_SPREAD}</p>'
     if result.x.size > MOST_ROWS:
         yield f"<p>{result.x.size} variables; <code>sublevel export</code> writes all of them.</p>"
 

@@ -17,19 +17,27 @@ if TYPE_CHECKING:
 
 def result_as_text(result: Result, seconds: float, figure: Path | None) -> str:
     """The result in lines. The line of `x` can be passed to --x0."""
-    restarts = f", {result.restarts} restarts" if result.restarts else ""
+    deviations = ",".join(f"{deviation:.3g}" for deviation in user_deviations(result))
     lines = [
         result.message,
         f"fun    {result.fun!r}",
         f"x      {','.join(map(repr, result.x.tolist()))}",
-        f"std    {','.join(f'{deviation:.3g}' for deviation in user_deviations(result))}",
-        f"spent  {result.nfev} evaluations in {result.nit} generations{restarts}, {seconds:.1f} s",
+        f"std    {deviations} (search distribution, not error bars)",
+        f"spent  {_effort(result)}, {seconds:.1f} s",
     ]
     if result.history.given_names is not None:
         lines.insert(2, f"names  {','.join(result.history.given_names)}")
     lines += [f"note   {finding}" for finding in result.diagnosis]
     lines += [f"plot   {figure}"] if figure else []
     return "\n".join(lines if result.curvature is None else [*lines, "", result.curvature.summary()])
+
+
+def _effort(result: Result) -> str:
+    """The numbers of evaluations, generations and restarts; `nfev` includes the evaluations for error bars."""
+    of_error_bars = 0 if result.curvature is None else result.curvature.nfev
+    effort = f"{result.nfev - of_error_bars} evaluations in {result.nit} generations"
+    restarts = f", {result.restarts} restarts" if result.restarts else ""
+    return f"{effort}{restarts}" + (f", {of_error_bars} evaluations for error bars" if of_error_bars else "")
 
 
 def result_as_json(result: Result, seconds: float, raised: Exception | None) -> dict[str, object]:

@@ -19,7 +19,8 @@ EXAMPLES = """examples:
   sublevel resume run.db mymodule.py:cost
   sublevel resume run.db --maxfevals 2000 --workers 4 --command ./simulate --fast
 
-Options that are not given keep their stored values. Pass a larger budget to continue a run that used up its budget.
+Options that are not given keep their stored values, except --workers (default: 1). Pass a larger budget to continue a
+run that used up its budget.
 `sublevel show run.db` prints how the run was started.
 """
 

@@ -33,8 +33,8 @@ ON_ERROR = (
     "that (default: raise for functions, nan for programs)"
 )
 ERROR_BARS = (
-    "compute error bars and correlations with further evaluations; nll: the value is a negative log-likelihood, N: the "
-    "value is a sum of N squared residuals"
+    "compute error bars and correlations with further evaluations; nll: the value is a negative log-likelihood, or "
+    "half of chi-squared with known measurement errors; N: the value is a sum of N squared residuals"
 )
 PATTERN = "how to find the value in the output of a program (default: all of the output)"
 COMMAND_LINE = "program and its arguments; must be the last option"

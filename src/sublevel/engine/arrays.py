@@ -171,9 +171,7 @@ def _field_readers(cls: type[DataclassInstance]) -> tuple[Callable[[object], obj
 
 
 def _map_arrays(function: Callable[..., object], tree: T, *others: object) -> T:
-    """Apply a function to each array of nested tuples and dataclasses, together with those at the same place in
-    others.
-    """
+    """Apply a function to each array of nested tuples and dataclasses, and to those at its place in the others."""
     if isinstance(tree, np.ndarray | np.generic):
         result = function(tree, *others)
     elif isinstance(tree, tuple):

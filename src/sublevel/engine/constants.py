@@ -60,9 +60,7 @@ def spectral_rate(d: int, freedom: int | None = None) -> float:
 
 
 def longest_run(d: int, n: int) -> float:
-    """Maximum generations of a run before a restart, 100 + 50(d + 3)²/√n: Hansen, BBOB workshop at GECCO 2009, section
-    2.1.
-    """
+    """Maximum generations of a run before a restart, 100 + 50(d + 3)²/√n: Hansen, BBOB workshop 2009, section 2.1."""
     return 100 + 50 * (d + 3) ** 2 / sqrt(n)
 
 
@@ -77,24 +75,19 @@ def snes_rate(d: int) -> float:
 
 
 def xnes_rate(d: int, freedom: int | None = None) -> float:
-    """η_σ = η_B = (9 + 3 ln d)/(5d√d): Glasmachers et al., GECCO 2010, Table 1; `snes_rate` for a restricted C from d =
-    4 on.
-    """
+    """η_σ = η_B = (9 + 3 ln d)/(5d√d): Glasmachers et al., GECCO 2010, Table 1; ≥ `snes_rate` for a restricted C."""
     rate = (9 + 3 * log(d)) / (5 * d * sqrt(d))
     return max(rate, snes_rate(d)) if is_restricted(d, freedom) else rate
 
 
 class CmaConstants(NamedTuple):
-    """The constants of CMA-ES for d variables and n points. Factors of vectors are arrays (), which multiply a third
-    faster than floats.
-    """
+    """The constants of CMA-ES for d variables and n points. Factors of vectors are arrays (), which are faster."""
 
     weights: Array  # (n,), from best to worst; the positive ones sum to 1
     attracting: Array  # (n,), the positive ones
     repelling: Array  # (n,), d times the negative ones
     weight_sum: np.float64
     mu_eff: float
-    c_mean: float
     c_1: np.float64
     c_mu: np.float64
     c_1_stalled: float  # c_1·c_c(2 − c_c): the reduction of the decay while h_σ = 0
@@ -131,9 +124,8 @@ def covariance_rates(d: int, freedom: int | None, mu_eff: float, mu_eff_bad: flo
     c_1 = 2 / ((d + 1.3) ** 2 + mu_eff) * factor
     c_mu = min(1 - c_1, 2 * (0.25 + mu_eff + 1 / mu_eff - 2) / ((d + 2) ** 2 + mu_eff) * factor)
     share = min(d, 4) if is_restricted(d, freedom) else d
-    return CovarianceRates(
-        c_1, c_mu, min(1 + c_1 / c_mu, 1 + 2 * mu_eff_bad / (mu_eff + 2), (1 - c_1 - c_mu) / (share * c_mu))
-    )
+    repulsion = min(1 + c_1 / c_mu, 1 + 2 * mu_eff_bad / (mu_eff + 2), (1 - c_1 - c_mu) / (share * c_mu))
+    return CovarianceRates(c_1, c_mu, repulsion)
 
 
 def least_damping(d: int, freedom: int | None) -> float:
@@ -161,10 +153,8 @@ def cma_constants(d: int, n: int, freedom: int | None = None) -> CmaConstants:
     """
     raw = log((n + 1) / 2) - np.log(np.arange(1, n + 1))
     good, bad = raw[: n // 2], raw[n // 2 :]
-    mu_eff, mu_eff_bad = (
-        float(np.sum(good) ** 2 / np.sum(good**2)),
-        float(np.sum(bad) ** 2 / max(np.sum(bad**2), 1e-300)),
-    )
+    mu_eff = float(np.sum(good) ** 2 / np.sum(good**2))
+    mu_eff_bad = float(np.sum(bad) ** 2 / max(np.sum(bad**2), 1e-300))
     c_1, c_mu, repulsion = covariance_rates(d, freedom, mu_eff, mu_eff_bad)
     c_sigma = min(0.5, (mu_eff + 2) / (d + mu_eff + 3))
     caution = max(1.0, 3 * (1 - 0.5 ** (d / 9)))
@@ -176,7 +166,6 @@ def cma_constants(d: int, n: int, freedom: int | None = None) -> CmaConstants:
         repelling=read_only(d * np.minimum(weights, 0.0)),
         weight_sum=np.float64(np.sum(weights)),
         mu_eff=mu_eff,
-        c_mean=1.0,
         c_1=np.float64(c_1),
         c_mu=np.float64(c_mu),
         c_1_stalled=c_1 * c_c * (2 - c_c),

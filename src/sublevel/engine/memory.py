@@ -19,9 +19,7 @@ class Memory:
         return self
 
     def rescale(self, factors: Array) -> Self:
-        """The memory after the coordinates of θ were multiplied by factors (d,). Vectors of the whitened frame do not
-        change.
-        """
+        """The memory after coordinates of θ were multiplied by factors (d,). Whitened vectors do not change."""
         return self
 
     @property

@@ -38,9 +38,7 @@ MOVED = Outcome.MOVED
 
 @value_class
 class State:
-    """The state of a search between generations. Together with that of the random generator it determines the rest of
-    the run.
-    """
+    """The state of a search between generations. With the state of the generator it determines the rest of the run."""
 
     theta: Family
     memory: tuple[Memory, ...]  # of each transform
@@ -121,20 +119,27 @@ class Method:
         return sample
 
     def tell(self, state: State, sample: Sample, values: Array, constraints: Array | None = None) -> tuple[State, Info]:
-        """The next state, given the values (..., n) of the sample and, if there are any, its constraint values (..., n,
-        m).
-        """
-        ranks, ordering = self.ordering(values, constraints, state.ordering)
+        """The next state, given the values (..., n) of the sample and its constraint values (..., n, m), if any."""
+        ranks, ordering = self.rank(state, values, constraints)
         weighting = self.weights(ranks, sample)
         generation = Generation(state.theta, sample, values, ranks, weighting)
         return self.apply_gradient(state, generation, natural_gradient(sample.z, weighting, sample.images), ordering)
+
+    def rank(self, state: State, values: Array, constraints: Array | None = None) -> tuple[Ranking, Memory]:
+        """The ranking of a sample, and the new memory of the ordering. The best value is that of the best point, also
+        if the ordering compares other numbers.
+        """
+        ranks, ordering = self.ordering(values, constraints, state.ordering)
+        if self.ordering is not BY_VALUE:
+            ranks = Ranking(ranks.order, ranks.tie_ends, ranks.take_best(values))
+        return ranks, ordering
 
     def apply_gradient(
         self, state: State, generation: Generation, tangent: Tangent, ordering: Memory = NO_MEMORY
     ) -> tuple[State, Info]:
         """The next state, given the natural gradient of an evaluated sample and the new memory of the ordering."""
         ranks = generation.ranks
-        attracts = ranks.take_best(generation.weighting.cov) > 0
+        attracts = ranks.take_best(generation.weighting.mean) > 0  # unlike those for the covariance, equal for ties
         state, taken = self.step(state, generation, tangent, ranks.has_direction & attracts, ordering)
         return state, Info(MOVED if all_trials(taken) else _outcome(ranks, attracts, taken), ranks)
 
@@ -146,9 +151,7 @@ class Method:
         mask: Mask = np.True_,
         ordering: Memory = NO_MEMORY,
     ) -> tuple[State, Mask]:
-        """The state after a step along a tangent, and whether it was taken (...): the mask is true and the step stays
-        in the family.
-        """
+        """The state after a step, and whether it was taken (...): the mask is true and the step stays in the family."""
         memory: list[Memory] = []
         for transform, before in zip(self.transforms, state.memory, strict=True):
             tangent, after = transform(tangent, before, generation)

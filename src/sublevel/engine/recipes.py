@@ -173,9 +173,7 @@ def ngd(
 
 
 def shape_only(*, span: float, constant_from: int, popsize: int | None = None) -> Method:
-    """Natural gradient descent at constant volume: learns H⁻¹ up to a factor. Rates fall like span/t up to iteration
-    `constant_from`.
-    """
+    """Natural gradient descent at constant volume: H⁻¹ up to a factor. Rates are span/t until `constant_from`."""
     return Method("shape", Volume(), (DecreasingRates(span, constant_from), ConstantVolume()), popsize)
 
 

@@ -55,9 +55,7 @@ def is_thin(k: int, d: int) -> bool:
 
 
 class Cloud:
-    """Σ wᵢ vᵢvᵢᵀ − decay·I, stored as its vectors and weights. Matrices and eigenvalues are computed when first
-    used.
-    """
+    """Σ wᵢ vᵢvᵢᵀ − decay·I, stored as vectors and weights. Matrices and eigenvalues are computed when first used."""
 
     __slots__ = ("_eigen", "_gram", "_gram_root", "_moment", "decay", "images", "is_thin", "vectors", "weights")
 
@@ -106,9 +104,7 @@ class Cloud:
 
     @property
     def eigen(self) -> tuple[Array, Array]:
-        """Eigenvalues (..., k) and eigenvectors (..., k, k) of Rᵀ diag(w) R: the nonzero ones are those of Σ wᵢ
-        vᵢvᵢᵀ.
-        """
+        """Eigenvalues (..., k) and eigenvectors (..., k, k) of Rᵀ diag(w) R: the nonzero ones of Σ wᵢ vᵢvᵢᵀ."""
         if self._eigen is None:
             root = self.gram_root
             self._eigen = eigh(product((root * self.weights[..., None]).mT, root))
@@ -129,9 +125,7 @@ class Cloud:
         """Smallest and largest eigenvalue (...,) of Σ wᵢ vᵢvᵢᵀ − decay·I."""
         values = self.spectrum
         low, high = values[..., 0], values[..., -1]
-        if (
-            self.vectors.shape[-2] < self.vectors.shape[-1]
-        ):  # directions outside the span of the vectors have the eigenvalue 0
+        if self.vectors.shape[-2] < self.vectors.shape[-1]:  # the eigenvalue outside the span of the vectors is 0
             low, high = -maximum(-low, ZERO), maximum(high, ZERO)
         return low - self.decay, high - self.decay
 
@@ -148,12 +142,8 @@ class Cloud:
     def with_decay(self, decay: PerTrial) -> Cloud:
         """The same vectors with another weight of −I."""
         cloud = Cloud(self.vectors, self.weights, decay, self.images)
-        cloud._moment, cloud._gram, cloud._gram_root, cloud._eigen = (
-            self._moment,
-            self._gram,
-            self._gram_root,
-            self._eigen,
-        )
+        cloud._moment, cloud._gram = self._moment, self._gram
+        cloud._gram_root, cloud._eigen = self._gram_root, self._eigen
         return cloud
 
     def add_vector(
@@ -214,9 +204,7 @@ class Dense:
 
 
 class Diagonal(Dense):
-    """The diagonal Σ wᵢ vᵢ² (..., d) of a cloud of `size` vectors that are not kept. It suffices for diagonal and
-    isotropic families.
-    """
+    """The diagonal Σ wᵢ vᵢ² (..., d) of a cloud of `size` vectors, all that restricted families need of it."""
 
     __slots__ = ("_squares",)
 
@@ -234,9 +222,7 @@ class Diagonal(Dense):
 
 
 class CloudWithVector(Dense):
-    """rate·moment + weight·vvᵀ − decay·I of a cloud and a vector v (..., d). The matrix is formed only if it is
-    needed.
-    """
+    """rate·moment + weight·vvᵀ − decay·I of a cloud and a vector v (..., d). The matrix is formed on demand."""
 
     __slots__ = ("_cloud", "_rate", "_sum", "_vector", "_weight")
 
@@ -261,9 +247,8 @@ class CloudWithVector(Dense):
     @property
     def squares(self) -> Array:
         """The diagonal of the matrix (..., d)."""
-        return expand_trailing(self._rate, 1) * self._cloud.squares + expand_trailing(self._weight, 1) * np.square(
-            self._vector
-        )
+        square = expand_trailing(self._weight, 1) * np.square(self._vector)
+        return expand_trailing(self._rate, 1) * self._cloud.squares + square
 
 
 class PathReading(NamedTuple):
@@ -275,9 +260,7 @@ class PathReading(NamedTuple):
 
 @value_class
 class Tangent:
-    """A direction at θ in its whitened frame: a step of the mean, `rate` times a cloud for the covariance, and a change
-    of scale.
-    """
+    """A direction at θ in its whitened frame: a step of the mean, `rate` times a cloud, and a change of scale."""
 
     mean: Array  # (..., d)
     cloud: Cloud | Dense
@@ -290,9 +273,7 @@ class Tangent:
 
     @property
     def spectral_norm(self) -> PerTrial:
-        """σ₁(Z), shape (...,): the largest relative change of a variance, eq:learning. Not λ₁, which may be
-        negative.
-        """
+        """σ₁(Z), shape (...,): the largest relative change of a variance, eq:learning. λ₁ may be negative."""
         low, high = self.cloud.extremes
         return maximum(-low, high) * self.rate
 
@@ -344,8 +325,5 @@ class Tangent:
 def natural_gradient(vectors: Array, weighting: Weighting, images: Array | None = None) -> Tangent:
     """Σ wᵢ ∇̃ log p(xᵢ) in the whitened frame, eq:ng-est: z for the mean, zzᵀ − I for the covariance."""
     cloud = Cloud(vectors, weighting.cov, weighting.decay, images)
-    return Tangent(
-        combination(weighting.mean, vectors),
-        cloud,
-        mean_image=None if images is None else combination(weighting.mean, images),
-    )
+    mean_image = None if images is None else combination(weighting.mean, images)
+    return Tangent(combination(weighting.mean, vectors), cloud, mean_image=mean_image)

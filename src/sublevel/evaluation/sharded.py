@@ -200,7 +200,7 @@ class Sharding:
         known = [report.squares for report in reports if report.squares is not None]
         squares = np.concatenate(known) if known else None
         sample = RemoteSample.of(squares, values.size, theta)
-        ranks, kept = method.ordering(values, None, optimizer.state.ordering)
+        ranks, kept = method.rank(optimizer.state, values)
         weighting = method.weights(ranks, sample)
         tangent = self._tangent(shards, weighting, [report.address for report in reports], _wants_matrix(theta, method))
         state, info = method.apply_gradient(

@@ -121,7 +121,7 @@ def curvature(
     Raises
     ------
     ValueError
-        If an argument is invalid, `maxfevals` is too small, or the search was over bits.
+        If an argument is invalid, `maxfevals` is too small, or the search was over binary variables.
 
     Examples
     --------

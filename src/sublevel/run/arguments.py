@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Concatenate, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sublevel.engine.arrays import Array
-from sublevel.run.restarts import Restarts
+from sublevel.run.restarts import RestartName, Restarts
 
 if TYPE_CHECKING:
     from scipy.optimize import Bounds
@@ -25,7 +25,7 @@ StartingPoint = ArrayLike | DrawPoint
 """A point (d,), or a function that draws one."""
 Box: TypeAlias = "Bounds | Sequence[float | None] | Sequence[Sequence[float | None]] | NDArray[np.generic]"
 """A (low, high) pair for all variables or for each of them, None where there is no bound."""
-RestartRule = int | Literal["ipop", "bipop"] | Restarts
+RestartRule = int | RestartName | Restarts
 """A number of restarts, the name of a strategy, or a strategy."""
 Seed = int | np.integer | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator
 """What `numpy.random.default_rng` takes."""

@@ -25,11 +25,10 @@ def data_frame(
     except ModuleNotFoundError:
         return structured(columns, block, names)
     pandas: Any = installed
+    table = pandas.DataFrame(dict(columns))
     if block is None:
-        return pandas.DataFrame(dict(columns))
-    return pandas.concat(
-        [pandas.DataFrame(dict(columns)), pandas.DataFrame(block, columns=list(names), copy=True)], axis=1
-    )
+        return table
+    return pandas.concat([table, pandas.DataFrame(block, columns=list(names), copy=True)], axis=1)
 
 
 def structured(

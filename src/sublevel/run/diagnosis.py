@@ -1,5 +1,4 @@
-"""What a finished run tells about the problem and its start: a sentence with its numbers for everything that stands
-out.
+"""Findings about the problem and the start of a finished run, each a sentence with its numbers.
 
 Every finding is about ranks and ratios: none of them changes when f is scaled, or x scaled or shifted.
 """
@@ -17,44 +16,35 @@ from sublevel.evaluation.failures import Failures
 from sublevel.run import termination
 from sublevel.run.history import History, RunSummary, axis_ratio
 from sublevel.run.search_space import log_where
+from sublevel.summaries import counted
 
 ILL_CONDITIONED = 1e5
-"""Condition number of the covariance, in units of the initial standard deviations, from which on a problem counts as
-ill-conditioned.
-"""
+"""Condition number of the covariance, in units of `sigma0`, from which a problem counts as ill-conditioned."""
 DIFFERENT = 1e-6
 """End values of two runs are different minima if they differ by more than this part of the way down to them."""
 ROUNDING = 1e-12
 """Values that differ by less than this part of their size may differ by rounding."""
 GROWN, CLOSENESS = 10.0, 0.01
-"""The initial step size was too small if it grew by this factor, and too large if the minimum lay this much of it from
-the start.
-"""
+"""`sigma0` was too small if it grew by this factor, and too large if the minimum lay this part of it from `x0`."""
 TOUCHING = 1e-6
 """A variable is at a bound if it is this part of the box away from it."""
 WINDOW = 40
 """Generations, at least, from which a trend is read."""
 NO_TREND, STEADY = 0.3, 1e-4
-"""A search is lost in noise if the rank correlation of values and time is weaker than this while the step keeps this
-part of its size.
-"""
+"""Values are noisy if their rank correlation with time is below this while the step keeps this part of its size."""
 DISTINCT = 0.5
-"""An objective has plateaus if the best values of the generations are fewer different ones than this part of the
-generations.
-"""
+"""An objective has plateaus if the best values of generations are fewer distinct numbers than this part of them."""
 MANY, EVALUATIONS_PER_AXIS = 300, 10
-"""With more variables than this, the principal axes of a full covariance, O(d³), are looked at after so many
-evaluations per variable.
-"""
+"""Above this dimension, the principal axes of a full covariance, O(d³), need this many evaluations per variable."""
 PREFIXES: dict[type[Family], str] = {family: prefix for prefix, family in FAMILIES.items()}
 """How names of methods on a family begin."""
 ENDS = termination.SUCCESSES | {"flat", "stagnation", "abandoned"}
-"""Reasons of runs that ended somewhere, not somehow."""
+"""Reasons of runs that ended at a value, not at a limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that stands out in a run: its name, a sentence, and the numbers in it."""
+    """A finding about a run: its name, a sentence, and the numbers in it."""
 
     name: str
     sentence: str
@@ -69,7 +59,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the findings are made of."""
+    """The data of the checks."""
 
     x: Array  # (d,), the best point
     history: History
@@ -89,9 +79,7 @@ class Facts:
 
     @property
     def closed_in(self) -> bool:
-        """Whether that run ended narrower than the search began: where it did not, its shape is that of a slope and not
-        of a minimum.
-        """
+        """Whether that run ended narrower than the search began; if not, its shape is that of a slope."""
         return self.last.log_size < self.first.log_size
 
     @property
@@ -102,9 +90,7 @@ class Facts:
 
     @property
     def advice(self) -> str:
-        """What helps against noise and many minima: adapted learning rates, if the method has none, and a larger
-        sample.
-        """
+        """The remedy for noise and many minima: adapted learning rates, unless in use, and a larger sample."""
         if self.history.adapts_rates:
             return "try a larger `popsize`"
         return f"try `method='lra-{PREFIXES[type(self.first)]}cma'`, or a larger `popsize`"
@@ -127,7 +113,7 @@ def diagnose(x: Array, history: History, failures: Failures) -> list[Finding]:
 
 
 def failed(facts: Facts) -> Finding | None:
-    """Evaluations failed, and the search learned nothing from them but to stay away."""
+    """Evaluations failed; they count as worse than all others."""
     failures = facts.failures
     if not failures:
         return None
@@ -153,17 +139,15 @@ def start_is_best(facts: Facts) -> Finding | None:
 
 
 def flat(facts: Facts) -> Finding | None:
-    """The objective does not tell points apart."""
-    best, ended_flat = (
-        facts.columns["generation_best"],
-        any({"flat", "tolfun"} & set(run.reasons) for run in facts.runs),
-    )
+    """Many points have equal values."""
+    best = facts.columns["generation_best"]
+    ended_flat = any({"flat", "tolfun"} & set(run.reasons) for run in facts.runs)
     count = len(np.unique(best))
     if count > DISTINCT * best.size or not (ended_flat or best.size >= WINDOW):
         return None
     sentence = (
-        f"the generations' best values were only {_counted(count, 'different number')} in "
-        f"{_counted(best.size, 'generation')}: the objective has plateaus, on which the search is blind; a larger "
+        f"the generations' best values were only {counted(count, 'different number')} in "
+        f"{counted(best.size, 'generation')}: the objective has plateaus, on which the search is blind; a larger "
         "`sigma0` or `popsize` looks further"
     )
     return Finding("flat", sentence, {"distinct": count, "generations": best.size})
@@ -222,9 +206,8 @@ def multimodal(facts: Facts) -> Finding | None:
         f"{ends.size} runs came to rest at values between {lowest:.6g} and {highest:.6g}, {share} of them at the "
         f"lowest: there are several minima; allow more restarts, or {facts.advice}"
     )
-    return Finding(
-        "multimodal", sentence, {"runs": ends.size, "lowest": lowest, "highest": highest, "at_lowest": share}
-    )
+    numbers = {"runs": ends.size, "lowest": lowest, "highest": highest, "at_lowest": share}
+    return Finding("multimodal", sentence, numbers)
 
 
 def at_bound(facts: Facts) -> Finding | None:
@@ -235,9 +218,8 @@ def at_bound(facts: Facts) -> Finding | None:
     x, deviations = facts.x[space.free], facts.first.deviations
     with np.errstate(divide="ignore", invalid="ignore"):
         u = log_where(space.is_log, x)
-        width = np.where(
-            np.isfinite(space.fold.upper - space.fold.lower), space.fold.upper - space.fold.lower, deviations
-        )
+        width = space.fold.upper - space.fold.lower
+        width = np.where(np.isfinite(width), width, deviations)
         lower, upper = u - space.fold.lower <= TOUCHING * width, space.fold.upper - u <= TOUCHING * width
     if not (lower | upper).any():
         return None
@@ -269,9 +251,7 @@ def small_sigma0(facts: Facts) -> Finding | None:
 
 
 def _suitable_sigma0(facts: Facts, way: Array) -> str:
-    """Where the best point lies many initial deviations from the start, a third of the way (k,): one number if it will
-    do for all.
-    """
+    """A third of the way (k,) for variables that ended many initial deviations away; one number if it suits all."""
     initial, names, free = facts.first.deviations, facts.history.names, facts.history.free
     far, suitable = np.flatnonzero(way >= GROWN * initial), way / 3
     if far.size == way.size and suitable.max() < 3 * suitable.min():
@@ -286,9 +266,7 @@ def large_sigma0(facts: Facts) -> Finding | None:
     if space is not None:
         share = float(np.max(first.deviations / (space.fold.upper - space.fold.lower)))
         if share > 1:
-            sentence = (
-                f"`sigma0` is {share:.3g} times as wide as the bounds allow: a third of their distance is wide enough"
-            )
+            sentence = f"`sigma0` is {share:.3g} times the distance between the bounds: a third of it is wide enough"
             return Finding("large_sigma0", sentence, {"share": share})
     closeness = float(np.max(np.abs(facts.searched(facts.x) - first.mean) / first.deviations))
     shrunk = facts.columns["deviation"] < CLOSENESS * np.max(first.deviations)
@@ -303,9 +281,7 @@ def large_sigma0(facts: Facts) -> Finding | None:
 
 
 def ill_conditioned(facts: Facts) -> Finding | None:
-    """The principal axes became very different, in the units that `sigma0` set, while the search closed in on a
-    minimum.
-    """
+    """The principal axes became very different in units of `sigma0` while the search closed in on a minimum."""
     theta, shrinkage = facts.last, facts.last.deviations / facts.first.deviations
     if facts.is_too_short_for_axes or not facts.closed_in:
         return None
@@ -321,10 +297,7 @@ def ill_conditioned(facts: Facts) -> Finding | None:
             f"{shrinkage[narrow]:.2g} of its `sigma0`, {name(free[wide])} at {shrinkage[wide]:.2g}"
         )
     else:
-        advice = (
-            f"it is in combinations of variables, not in their units: rescaled one by one they still have "
-            f"{remaining:.2g}"
-        )
+        advice = f"it is in combinations of variables, not in their units: rescaled, they still have {remaining:.2g}"
     sentence = (
         f"the longest principal axis is {np.sqrt(condition):.2g} times the shortest, a condition number of "
         f"{condition:.2g}; {advice}"
@@ -345,13 +318,13 @@ CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (
     large_sigma0,
     ill_conditioned,
 )
-"""Every finding, in the order in which they are told."""
+"""Every check, in the order of the findings."""
 SILENCED_BY: dict[Callable[[Facts], Finding | None], frozenset[str]] = {
-    noisy: frozenset({"noise_floor"}),  # the search closed in, until there was nothing but noise
+    noisy: frozenset({"noise_floor"}),  # the search converged to the noise
     multimodal: frozenset({"noisy"}),  # runs end at different values because of the noise
-    ill_conditioned: frozenset({"noisy"}),  # the covariance follows the noise and says nothing of the Hessian
+    ill_conditioned: frozenset({"noisy"}),  # the covariance is determined by noise, not by the Hessian
 }
-"""Findings that earlier ones explain away."""
+"""Earlier findings that explain those of a check."""
 
 
 def rank_correlation(values: Array) -> float:
@@ -365,10 +338,6 @@ def _condition(axes: Array) -> float:
     """Condition number of the covariance with these principal axes (k,)."""
     with np.errstate(over="ignore"):
         return float(np.square(axis_ratio(axes)))
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _listed(names: list[str], shown: int = 3) -> str:

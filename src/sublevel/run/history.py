@@ -1,4 +1,4 @@
-"""What happened in a run: a row of numbers for every generation or few, and the search distribution now and then."""
+"""The history of a run: a row of numbers per generation or several, and snapshots of the search distribution."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from sublevel.run.optimizer import Optimizer
 
 ROWS = 2**16
-"""Rows that a history has at most: 2 MB. Beyond, each row stands for two generations, then for four and so on."""
+"""Maximum number of rows: 2 MB. Longer histories have one row for two generations, then for four and so on."""
 LONGEST_ROW = 2**32
-"""Generations that a row stands for at most. Every run has a row, however many there are."""
+"""Maximum number of generations of a row. Every run has a row of its own."""
 PIECE = 2**12
-"""Rows that are merged at a time."""
+"""Number of rows that are merged at a time."""
 SNAPSHOTS = (16, 256)
-"""How many snapshots are kept at least and at most."""
+"""Minimum and maximum number of snapshots."""
 SNAPSHOT_FLOATS = 1_000_000
-"""Numbers that all snapshots together may hold, unless that is fewer snapshots than the least: 8 MB."""
+"""Maximum number of floats in all snapshots, 8 MB, unless the minimum number of snapshots needs more."""
 
 
 class Snapshot(NamedTuple):
@@ -42,7 +42,7 @@ class Snapshot(NamedTuple):
 
 
 class RunSummary(NamedTuple):
-    """One of the runs that restarts are made of."""
+    """One run of a search with restarts."""
 
     rows: slice  # of the history
     popsize: int
@@ -51,7 +51,7 @@ class RunSummary(NamedTuple):
 
 
 class Frozen(NamedTuple):
-    """How much of what it shares with a history that goes on a frozen one shows."""
+    """The part of the shared data of a growing history that belongs to a frozen one."""
 
     numbers: int
     last_row: array[float]  # which may be changed by further generations
@@ -80,13 +80,11 @@ class Trace(NamedTuple):
 
 
 class History:
-    """One row per generation; `history["best"]` is a column, and `history.trace()` shows how the search distribution
-    went.
+    """One row per generation; `history["best"]` is a column, and `history.trace()` holds the search distributions.
 
-    After 65,536 rows, a row stands for two generations of a run, later for four and so on: memory does not grow for
-    ever.
+    Beyond 65,536 rows, a row stands for two generations of a run, later for four and so on: memory is bounded.
 
-    `minimize` keeps one. With `ask` and `tell`, call `record` after each `tell`:
+    `minimize` records one. With `ask` and `tell`, call `record` after each `tell`:
 
     >>> import numpy as np, sublevel as sl
     >>> opt = sl.Optimizer(np.ones(4), 0.5, rng=1)
@@ -132,9 +130,8 @@ class History:
     @property
     def is_log(self) -> NDArray[np.bool_]:
         """Which of the variables (d,) are searched by their logarithm; fixed ones are not."""
-        return (
-            np.zeros(self.snapshots[0].theta.dimension, dtype=np.bool_) if self.space is None else self.space.log_scaled
-        )
+        d = self.snapshots[0].theta.dimension
+        return np.zeros(d, dtype=np.bool_) if self.space is None else self.space.log_scaled
 
     def name(self, index: int) -> str:
         """The user's name of a variable; x[0], x[1] … if none were given."""
@@ -147,14 +144,12 @@ class History:
 
     @property
     def last_run(self) -> int:
-        """The run that the last generation was of."""
+        """The run of the last generation."""
         return self._run_count - 1
 
     @property
     def pace(self) -> tuple[int, int]:
-        """Evaluations after which the next snapshot is taken, and between two: with the generations and snapshots, all
-        to restore it.
-        """
+        """Evaluations after which the next snapshot is taken, and between two; needed to restore a history."""
         return self._next, self._stride
 
     @classmethod
@@ -196,15 +191,13 @@ class History:
         return frozen
 
     def __getstate__(self) -> dict[str, object]:
-        """What there is to pickle or copy: numbers of its own."""
+        """The state to pickle or copy, with numbers that are not shared."""
         own = {"_numbers": array("d", self._table().tobytes()), "_begins": self._begins[: self._run_count]}
         own |= {"_popsizes": self._popsizes[: self._run_count], "_endings": self._endings[: self._ending_count]}
         return {**vars(self), **own, "_is_shared": False, "_frozen": None}
 
     def record(self, done: Optimizer) -> None:
-        """Take note of the generation that was just told: evaluations, best value so far and of it, largest standard
-        deviation.
-        """
+        """Record the last generation: evaluations, best value so far, its best value, largest standard deviation."""
         if done.restarts >= len(self._begins):
             self._begins.append(len(self))
             self._popsizes.append(done.popsize)
@@ -240,7 +233,7 @@ class History:
             del self._numbers[rows * width :]
 
     def end(self, done: Optimizer, reasons: Mapping[str, float]) -> None:
-        """Take note of how it ended."""
+        """Record the reasons to stop, and the last distribution as a snapshot."""
         self._endings = [*done.endings, reasons]
         same_run = done.restarts < len(self._begins)
         if same_run and len(self) and self.snapshots[-1].nfev < self._numbers[-len(self.COLUMNS)]:
@@ -262,7 +255,7 @@ class History:
         return data_frame({"run": run, "popsize": popsize, "nfev": columns.pop("nfev").astype(np.int64), **columns})
 
     def __repr__(self) -> str:
-        """In one line."""
+        """A summary in one line."""
         return self._summary().title
 
     def _repr_html_(self) -> str:
@@ -278,15 +271,8 @@ class History:
                 rows.append(["…"] + [""] * 4)
             else:
                 one = runs[i]
-                rows.append(
-                    [
-                        f"{i}",
-                        f"{one.popsize}",
-                        f"{one.rows.stop - one.rows.start}",
-                        f"{one.fun:.8g}",
-                        ", ".join(one.reasons),
-                    ]
-                )
+                count = one.rows.stop - one.rows.start
+                rows.append([f"{i}", f"{one.popsize}", f"{count}", f"{one.fun:.8g}", ", ".join(one.reasons)])
         return Summary(title, table=rows)
 
     def __len__(self) -> int:
@@ -303,9 +289,8 @@ class History:
 
     def _table(self) -> Array:
         """All rows (rows, 4), in an array of their own."""
-        table = np.array(self._numbers[: len(self) * len(self.COLUMNS)], dtype=np.float64).reshape(
-            -1, len(self.COLUMNS)
-        )
+        width = len(self.COLUMNS)
+        table = np.array(self._numbers[: len(self) * width], dtype=np.float64).reshape(-1, width)
         if self._frozen is not None and len(table):
             table[-1] = self._frozen.last_row
         return table
@@ -350,7 +335,7 @@ class History:
 
 
 class Generations(NamedTuple):
-    """What was stored of g generations, one after the other."""
+    """The stored numbers of g consecutive generations."""
 
     table: Array  # (g, 4), columns of a history
     runs: NDArray[np.int_]  # (g,), 0 is the first, then the restarts
@@ -372,9 +357,7 @@ def merged(table: Array, firsts: NDArray[np.intp], count: int) -> tuple[Array, N
 
 
 def halved(table: Array, firsts: array[int]) -> tuple[int, array[int]]:
-    """Each two rows of a run as one, in place and piece by piece, so that no memory is taken; how many are left, and
-    where runs begin.
-    """
+    """Merge pairs of rows of each run, in place and in pieces to save memory: the rows left, and where runs begin."""
     rows, begins = 0, array("q")
     for first, last in pairwise([*firsts, len(table)]):
         begins.append(rows)
@@ -386,7 +369,7 @@ def halved(table: Array, firsts: array[int]) -> tuple[int, array[int]]:
 
 
 def largest(numbers: Array) -> float:
-    """The largest of some numbers; of few by Python, which starts faster."""
+    """The largest number; of few numbers by Python, which has less overhead."""
     return max(numbers.tolist()) if numbers.size < 100 else float(np.max(numbers))
 
 
@@ -396,8 +379,6 @@ def adapts_rates(method: Method) -> bool:
 
 
 def axis_ratio(axes: Array) -> Array:
-    """Longest over shortest (...,) of principal axes (..., k) that are sorted so; its square is the condition number of
-    the covariance.
-    """
+    """Longest over shortest (...,) of sorted principal axes (..., k), the root of the covariance's condition number."""
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         return axes[..., 0] / axes[..., -1]

@@ -1,4 +1,4 @@
-"""Where runs begin."""
+"""The initial distribution of a run."""
 
 from __future__ import annotations
 
@@ -46,14 +46,6 @@ class Start:
         deviations = sigma_factor * as_deviations(self.sigma0, point.size)[free]
         cov0 = None if self.cov0 is None else np.asarray(self.cov0)[np.ix_(free, free)]
         return as_initial_distribution(self.family, self.space.searched(point), deviations, cov0)
-
-    def mean(self, theta: Family) -> Array:
-        """Mean of a search distribution (d,), as a point of the user's space."""
-        return mean_of(theta, self.space)
-
-    def cov(self, theta: Family) -> Array:
-        """Covariance of a search distribution (d, d), 0 for fixed variables."""
-        return covariance_of(theta, self.space)
 
     def point(self, rng: np.random.Generator) -> Array:
         """Where a restart begins: the user's choice, anywhere in a finite box, or drawn from the initial distribution.
@@ -104,15 +96,12 @@ def covariance_of(theta: Family, space: SearchSpace | None) -> Array:
 
 
 def drawn(x0: DrawPoint, rng: np.random.Generator) -> Array:
-    """The starting point (d,) that a function makes. What it raises says who called it, and with what."""
+    """The starting point (d,) that a function draws. Its exceptions get a note about the call."""
     try:
         point = x0(rng)
     except Exception as error:
-        annotate_exception(
-            error,
-            f"sublevel: raised by `x0`, {short_repr(x0)}, a function that is called with a numpy Generator and "
-            "returns a point.",
-        )
+        note = "a function that is called with a numpy Generator and returns a point."
+        annotate_exception(error, f"sublevel: raised by `x0`, {short_repr(x0)}, {note}")
         raise
     return as_x0(point)
 
@@ -139,7 +128,7 @@ def checked_beginning(
     names: Sequence[str] | None,
     rng: np.random.Generator,
 ) -> Start:
-    """The start, with everything the user gave checked."""
+    """The start from validated arguments."""
     another = x0 if callable(x0) else None
     point = drawn(another, rng) if another else as_x0(x0)
     called = None if names is None else as_names(names, point.size)

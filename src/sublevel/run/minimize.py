@@ -94,7 +94,8 @@ def minimize(
     Parameters
     ----------
     fun : callable
-        ``fun(x, *args)`` of a point (d,), or of points (n, d) to values (n,) if `vectorized`. NaN is worse than +inf.
+        ``fun(x, *args)`` returns the value at a point (d,), or the values (n,) of points (n, d) if `vectorized`. NaN is
+        worse than +inf.
     x0 : array_like or callable
         Starting point (d,), or a function ``x0(rng)`` that draws one for each run.
     sigma0 : float or array_like
@@ -110,16 +111,16 @@ def minimize(
         Shape of the initial covariance (d, d); the identity by default.
     bounds : sequence or scipy.optimize.Bounds, optional
         A (low, high) pair for all variables or one per variable, None for an open end. Equal bounds fix a variable.
-        `fun` is never called outside.
+        `fun` is never called outside the bounds.
     log_scaled : bool or array_like of bool, optional
-        Variables that are positive and searched by their logarithm; their `sigma0` is that of ln x.
+        Positive variables that are searched on a log scale; their `sigma0` refers to ln x.
     restarts : int, str or strategy, optional
         Number of IPOP restarts, "ipop", "bipop" or a strategy object. Later runs start uniformly in a finite box, else
         at a point drawn from the initial distribution, or at ``x0(rng)``.
     rng : int or numpy.random.Generator, optional
         Seed or generator.
     maxfevals, maxiter : float, optional
-        Maximum number of evaluations and of generations.
+        Maximum number of evaluations, and of generations.
     maxtime : float, optional
         Maximum time in seconds. No evaluation starts later, and evaluations in worker processes are ended.
     ftarget : float, optional
@@ -154,22 +155,24 @@ def minimize(
     store : path, optional
         A new file for every evaluation and the state of the run; `sublevel.resume` continues from it.
     curvature : bool, optional
-        Whether to add ``hess_inv`` and ``curvature``, by about (d + 1)(d + 2) evaluations that `maxfevals` does not
-        count.
+        Whether to add ``hess_inv`` and ``curvature``, using about (d + 1)(d + 2) further evaluations that do not
+        count towards `maxfevals`.
 
     Returns
     -------
     Result
         A `scipy.optimize.OptimizeResult` with ``x``, ``fun``, ``nfev``, ``nit``, ``success``, ``status``, ``message``,
         ``reasons``, ``restarts``, ``mean``, ``std``, ``cov``, ``distribution``, ``history``, ``failures``,
-        ``diagnosis``, ``curvature``, ``hess_inv`` and ``plot()``. Ctrl-C and SIGTERM return the best so far.
+        ``diagnosis``, ``curvature``, ``hess_inv`` and ``plot()``. Ctrl-C and SIGTERM return the best point so
+        far.
 
     Raises
     ------
     ValueError, TypeError
         If an argument is invalid.
     Exception
-        What `fun` raises, with the attributes ``sublevel_x`` and ``sublevel_result``, unless `on_error` says otherwise.
+        Exceptions of `fun` are raised with the attributes ``sublevel_x`` and ``sublevel_result``, unless `on_error` is
+        "nan" or "retry".
 
     Examples
     --------
@@ -208,9 +211,8 @@ def minimize(
             asked = (maxfevals, maxiter, ftarget, maxtime)
             from sublevel.store.settings import RunRequest
 
-            search = search.stored(
-                store, RunRequest(method, fun, as_args(args), asked, *how, log_scaled, extra is not None)
-            )
+            request = RunRequest(method, fun, as_args(args), asked, *how, log_scaled, extra is not None)
+            search = search.stored(store, request)
         result = search.run_to_the_end()
         if wants_curvature:
             from sublevel.hessian.curvature import add_curvature
@@ -231,14 +233,11 @@ def _checked_curvature(curvature: object, optimizer: Optimizer) -> bool:
 
 
 def _checked_start(evaluate_x0: object, optimizer: Optimizer, limits: Limits, batch: int | None) -> Array | None:
-    """The start (d,), if it is to be evaluated with the first generation; there is no room for it if `fun` takes a
-    `batch` of points.
-    """
+    """`x0` (d,) if it is evaluated with the first generation; not by default if `fun` takes a `batch` of points."""
     is_bits, start, least = not optimizer.theta.continuous, optimizer.start, optimizer.popsize + 1
     if evaluate_x0 is None:
-        return (
-            None if is_bits or start.another is not None or batch is not None or limits.maxfevals < least else start.x0
-        )
+        is_excluded = is_bits or start.another is not None or batch is not None or limits.maxfevals < least
+        return None if is_excluded else start.x0
     if not as_flag("evaluate_x0", evaluate_x0):
         return None
     if is_bits:
@@ -315,7 +314,7 @@ class Search:
     progress: Progress | None
     history: History
     failures: Failures
-    make_generation: Callable[[Optimizer], None] | None = None  # makes a generation whose points are not here
+    make_generation: Callable[[Optimizer], None] | None = None  # makes a generation elsewhere, as in a sharded run
     recorder: Recorder | None = None
     x0: Array | None = None  # (d,), the start, if it is evaluated with the first generation
 
@@ -326,18 +325,15 @@ class Search:
             from sublevel.store.settings import Target
 
             target = Target.of(store)
-            configuration = configuration_row(
-                given.settings(self.optimizer, target.command), given.problem(self.optimizer)
-            )
+            settings = given.settings(self.optimizer, target.command)
+            configuration = configuration_row(settings, given.problem(self.optimizer))
             return replace(self, recorder=record_new(target.path, configuration, self.optimizer, self.history))
         except BaseException:
             self.evaluate.close()
             raise
 
     def run_to_the_end(self) -> Result:
-        """Generations until there is a reason to stop. Ctrl-C is one; any other exception takes with it what was done
-        so far.
-        """
+        """Run generations until there is a reason to stop, such as Ctrl-C. Other exceptions carry the result so far."""
         reasons: dict[str, float] = {}
         try:
             try:
@@ -354,7 +350,7 @@ class Search:
             annotate_exception(error, sublevel_result=self.final(self.interrupted))
             from sublevel.store.errors import StoreError
 
-            with suppress(StoreError):  # the first error is the one to tell
+            with suppress(StoreError):  # the first error is the one to report
                 self.close(self.interrupted)
             raise
         return self.final(reasons)
@@ -379,9 +375,7 @@ class Search:
         return reasons
 
     def next_run(self) -> dict[str, float]:
-        """The reason to stop: the target, the end of the last run, or a budget. A run that ended makes way for the next
-        one.
-        """
+        """The reason to stop: the target, the end of the last run, or a budget. Starts the next run if one ended."""
         reasons = self.limits.target(self.optimizer) or self.optimizer.stop()
         if reasons:
             return reasons
@@ -418,9 +412,7 @@ class Search:
         return values
 
     def stored_values(self, recorder: Recorder, points: Array, values: Array, known: NDArray[np.bool_]) -> None:
-        """Fill in values (n,) of points (n, d): those that are stored, and for the others those that arrive, each of
-        which is stored.
-        """
+        """Fill in values (n,) of points (n, d): the stored ones, and those that arrive, each of which is stored."""
         missing = np.flatnonzero(~known) if recorder.recall_values(self.optimizer, points, values, known) else None
         if missing is not None and missing.size == 0:
             return
@@ -435,9 +427,7 @@ class Search:
             self.check_time(known)
 
     def check_time(self, known: NDArray[np.bool_]) -> None:
-        """Leave a generation some of whose values are known, unless all are, if the time is over. What is known is
-        kept.
-        """
+        """Raise TimeOver if the time is over and a value is missing. Known values are kept."""
         if self.limits.too_late and not known.all():
             raise TimeOver
 
@@ -448,11 +438,11 @@ class Search:
 
     @property
     def interrupted(self) -> dict[str, float]:
-        """The reason of a run that something ended from outside."""
+        """The reason of a run that was ended by an exception or a signal."""
         return {"interrupted": self.optimizer.nit + 1.0}
 
     def final(self, reasons: dict[str, float]) -> Result:
-        """The result of a run that is over, with what its history tells."""
+        """The result of a finished run."""
         self.history.end(self.optimizer, reasons)
         if self.progress is not None:
             self.progress.end(self.optimizer)
@@ -461,7 +451,7 @@ class Search:
         return result_of(self.optimizer, self.history, reasons, self.failures)
 
     def result(self, reasons: dict[str, float]) -> Result:
-        """All there is to say at this point, in arrays of the user's own; what happens later does not change it."""
+        """The result so far, which later generations do not change."""
         from sublevel.run.result import result_of
 
         return result_of(self.optimizer, self.history.freeze(), reasons, self.failures.copy())

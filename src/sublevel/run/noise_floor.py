@@ -44,26 +44,20 @@ def longer_window(least: int, generations: int) -> int:
 
 
 def rank_scores(dimension: int, sample_size: int) -> Array:
-    """Centred ranks (n,), scaled so that their sum with ‖z‖² has variance 1 where the order is independent of z ~ N(0,
-    I).
-    """
+    """Centred ranks (n,), scaled so that their sum with ‖z‖² has variance 1 if they are independent of z ~ N(0, I)."""
     centred = np.arange(sample_size, dtype=np.float64) - 0.5 * (sample_size - 1)
     return centred / sqrt(2.0 * dimension * float(np.sum(centred**2)))
 
 
 def rank_signal(scores: Array, ranks: Ranking, squares: Array) -> float:
-    """How the order of a sample depends on ‖z‖² (n,): Spearman-like, of mean 0 and variance 1 if it does not. Ties add
-    nothing.
-    """
+    """Correlation of the ranks with ‖z‖² (n,), of mean 0 and variance 1 if they are independent. Ties add nothing."""
     if ranks.tie_ends is None:
         return float(scores.dot(squares[ranks.order]))
     return float(ranks.assign_by_rank(scores, average_ties=True) @ squares)
 
 
 def fall_score(values: Array) -> float:
-    """Mann-Whitney score of values (w,) in the order of time: how clearly those of the second half are lower. NaN
-    counts as highest.
-    """
+    """Mann-Whitney score of a time series (w,): how clearly its second half is lower. NaN counts as highest."""
     half = values.size // 2
     before, after = values[:half], np.sort(values[half:])
     wins = 0.5 * float(np.sum(np.searchsorted(after, before, "left") + np.searchsorted(after, before, "right")))

@@ -17,11 +17,11 @@ from sublevel.engine.method import Info, Method, State
 from sublevel.engine.ordering import ranking
 from sublevel.evaluation.values import as_values, plain_array
 from sublevel.run.arguments import Box, RestartRule, Seed, StartingPoint
-from sublevel.run.initial import checked_beginning
+from sublevel.run.initial import checked_beginning, covariance_of, mean_of
 from sublevel.run.restarts import FinishedRuns, Once, Run
 from sublevel.run.search_space import SearchSpace
 from sublevel.run.state import RunState, first_state, next_state
-from sublevel.run.termination import SLOW, Endings, Reason, Tolerances, Window, as_dict, find_reason, lengths
+from sublevel.run.termination import SLOW, Endings, Reason, Tolerances, Window, find_reason, lengths
 from sublevel.summaries import Summary, counted, short_array
 from sublevel.validation import (
     as_flag,
@@ -40,7 +40,7 @@ LOGGER = logging.getLogger(__name__)
 
 
 class Optimizer:
-    """Minimise by asking for points and telling their values.
+    """Minimise with an ask-and-tell interface.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Optimizer:
 
     Notes
     -----
-    Arrays that are returned are read-only. `x0` itself is not evaluated, unlike by `minimize` with its `evaluate_x0`.
+    Returned arrays are read-only. Unlike in `minimize`, `x0` itself is not evaluated.
     An optimizer can be copied and pickled between two generations.
 
     Examples
@@ -110,27 +110,27 @@ class Optimizer:
 
     @property
     def state(self) -> State:
-        """The search distribution, and what the parts of the method remember."""
+        """The search distribution and the memories of the parts of the method."""
         return self.run_state.search
 
     @property
     def nfev(self) -> int:
-        """Evaluations so far."""
+        """Number of evaluations so far."""
         return self.run_state.nfev
 
     @property
     def nit(self) -> int:
-        """Generations so far."""
+        """Number of generations so far."""
         return self.run_state.nit
 
     @property
     def restarts(self) -> int:
-        """Restarts so far."""
+        """Number of restarts so far."""
         return self.run_state.restarts
 
     @property
     def popsize(self) -> int:
-        """Points of a sample."""
+        """Number of points per generation."""
         return self.run_state.run.popsize
 
     @property
@@ -140,12 +140,12 @@ class Optimizer:
 
     @property
     def best_fun(self) -> float:
-        """Its value; NaN if there is none yet."""
+        """Value at `best_x`; NaN if there is none yet."""
         return self.run_state.best.fun
 
     @property
     def best_run(self) -> int:
-        """The run that found it, 0 for the first one."""
+        """Index of the run that found `best_x`; 0 is the first run."""
         return self.run_state.best.run
 
     @property
@@ -159,12 +159,9 @@ class Optimizer:
         return self.run_state.best.theta or self.run_state.search.theta
 
     def ending_of_best(self, reasons: Mapping[str, float]) -> Mapping[str, float]:
-        """Why the run that found the best point ended, if these are the reasons of the last one; those if there is
-        none.
-        """
-        return (
-            reasons if self.best_run == self.restarts or self.best_fun != self.best_fun else self.endings[self.best_run]
-        )
+        """Why the run that found the best point ended, given the reasons of the last run, which are the default."""
+        is_last = self.best_run == self.restarts or self.best_fun != self.best_fun
+        return reasons if is_last else self.endings[self.best_run]
 
     @property
     def space(self) -> SearchSpace | None:
@@ -179,14 +176,12 @@ class Optimizer:
     @property
     def mean(self) -> Array:
         """Mean of the search distribution (d,), as a point of the user's space."""
-        return read_only(self.start.mean(self.state.theta))
+        return read_only(mean_of(self.theta, self.space))
 
     @property
     def cov(self) -> Array:
-        """Covariance of the search distribution (d, d), proportional to the inverse Hessian once learned; 0 for fixed
-        variables.
-        """
-        return self.start.cov(self.state.theta)
+        """Covariance of the search distribution (d, d), ∝ the inverse Hessian once learned; 0 for fixed variables."""
+        return covariance_of(self.theta, self.space)
 
     @property
     def deviations(self) -> Array:
@@ -213,8 +208,9 @@ class Optimizer:
         return self._asked
 
     def tell(self, X: ArrayLike, values: ArrayLike) -> None:
-        """Values (popsize,) of the points that were asked, in any order; `X` assigns them. After an error the call can
-        be repeated.
+        """Pass the values (popsize,) of the points `X`, which must be those returned by `ask`, in any order.
+
+        After an error the call can be repeated.
         """
         sample, asked, state = self._pending, self._asked, self.run_state
         if sample is None or asked is None:
@@ -238,9 +234,7 @@ class Optimizer:
     def _record(
         self, search: State, info: Info, values: Array, searched: Array, squares: Array | None, points: Array
     ) -> None:
-        """Enter a generation: the search after its step, search points (m, k), and points (n, d) or the best of them
-        (1, d).
-        """
+        """Enter a generation: the search after its step, search points (m, k), points (n, d) or the best one (1, d)."""
         if self.start.space is not None and (factors := self.start.space.squeeze(search.theta.deviations)) is not None:
             search = search.rescale(factors)
         before = self.run_state
@@ -258,20 +252,20 @@ class Optimizer:
             self.run_state = replace(state, nfev=state.nfev + values.size, best=best)
 
     def stop(self) -> dict[str, float]:
-        """Reason to stop with the number that decided it; empty means go on. Changes nothing.
+        """Reason for stopping, with the number that decided it; empty if the search continues. Changes nothing.
 
         With restarts it is empty until the last run has ended: `ask` begins the next run.
         """
         reason = self._run_reason()
-        return as_dict(reason) if reason is not None and self._next_run() is None else {}
+        return {reason.name: reason.value} if reason is not None and self._next_run() is None else {}
 
     def restart(self) -> bool:
-        """Begin the next run of the restart strategy if the current one has ended; whether it did."""
+        """Begin the next run of the restart strategy if the current one has ended; return whether it did."""
         if isinstance(self.strategy, Once) or (reason := self._run_reason()) is None or self._next_run() is None:
             return False
         state = self.run_state
         spent = state.nfev - state.began
-        self.finished.append(state.run, spent)
+        self.finished.append(state.run, spent, self._best_start())
         self.endings.append(reason)
         run = self.strategy.next_run(self.finished, self._size, self.rng)
         if run is None:
@@ -304,13 +298,15 @@ class Optimizer:
     def _next_run(self) -> Run | None:
         """The run that would follow if the current one ended now, found with a copy of the generator."""
         runs, state = self.finished.copy(), self.run_state
-        runs.append(state.run, state.nfev - state.began)
+        runs.append(state.run, state.nfev - state.began, self._best_start())
         return self.strategy.next_run(runs, self._size, copy.deepcopy(self.rng))
 
+    def _best_start(self) -> Array | None:
+        """The best point, where it is also a start: bits start with probabilities."""
+        return self.best_x if self.method.family.continuous else None
+
     def _allowance(self) -> float:
-        """Evaluations that the run may take: as the strategy says, and not too many if others may follow, unless its
-        rates are reduced.
-        """
+        """Evaluations the run may take: the strategy's, and at most `longest_run` unless its rates are reduced."""
         state = self.run_state
         if isinstance(self.strategy, Once) or state.search.pace < SLOW:
             return state.run.maxfevals
@@ -331,11 +327,11 @@ class Optimizer:
         self._enter(state, best.tolist(), medians.tolist())
 
     def __repr__(self) -> str:
-        """Where the search is, in a few lines."""
+        """The state of the search in a few lines."""
         return self._summary().text()
 
     def _repr_html_(self) -> str:
-        """Where the search is, for notebooks."""
+        """The state of the search as HTML, for notebooks."""
         return self._summary().html()
 
     def _summary(self) -> Summary:
@@ -357,7 +353,7 @@ class Optimizer:
 
 
 def _positions(X: ArrayLike, asked: Array) -> NDArray[np.intp] | slice:
-    """For each asked point the row of X it is told in; the rows of X must be the asked ones, in any order."""
+    """The row of X of each asked point; the rows of X must be the asked points, in any order."""
     told = plain_array("X", X)
     if told.shape != asked.shape:
         raise ValueError(f"`X` must be the points that were asked, shape {asked.shape}, got shape {told.shape}.")

@@ -26,11 +26,11 @@ EVERY = 0.1
 SELDOM = 30.0
 """Seconds between two lines in a log, which cannot be overwritten."""
 SHARE = 0.01
-"""Of the time, for showing progress; with a thousand variables the axis ratio alone takes a second."""
+"""Fraction of the time for showing progress; with a thousand variables the axis ratio takes a second."""
 
 
 class Progress:
-    """Shows on a terminal one line that changes, elsewhere a line now and then, and in the end the last state."""
+    """Shows one changing line on a terminal, elsewhere a line every 30 seconds, and the last state at the end."""
 
     def __init__(
         self, maxfevals: float | None, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
@@ -47,7 +47,7 @@ class Progress:
         self.width = 0
 
     def update(self, done: Optimizer) -> None:
-        """Show where the run is, if it is time to."""
+        """Show the state of the run, if it is time to."""
         now = self.clock()
         if now >= self.next and not self.is_over:
             text = state_line(done) + self._left(done.nfev)
@@ -55,15 +55,13 @@ class Progress:
             self.next = self.clock() + max(EVERY if self.is_live else SELDOM, (self.clock() - now) / SHARE)
 
     def end(self, done: Optimizer) -> None:
-        """Show the last state, and leave it there."""
+        """Show the last state permanently."""
         if not self.is_over:
             text = state_line(done)
             self._try(lambda: self._finish(text, done.nfev))
 
     def _try(self, write: Callable[[], T]) -> T | None:
-        """Do something with the stream. It may be closed, broken or somebody's own: if it raises, nothing is shown any
-        more.
-        """
+        """Use the stream, which may be closed, broken or the user's own: after an error nothing more is shown."""
         try:
             return write()
         except Exception as error:
@@ -90,7 +88,7 @@ class Progress:
             print(text, file=self.stream, flush=True)
 
     def _left(self, nfev: int) -> str:
-        """How long it will take at most, if there is a budget."""
+        """The time left at most, if there is a budget."""
         if self.maxfevals is None or not nfev:
             return ""
         return f", {duration((self.clock() - self.began) * max(self.maxfevals - nfev, 0) / nfev)} left"
@@ -106,7 +104,7 @@ def state_line(done: Optimizer) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person would say them."""
+    """Seconds, minutes, hours or days as text."""
     if not seconds < 360_000:
         return "days"
     if seconds < 100:
@@ -115,7 +113,7 @@ def duration(seconds: float) -> str:
 
 
 def _bar(maxfevals: float | None, stream: TextIO) -> tqdm[Never] | None:
-    """A tqdm bar, if tqdm is installed; it knows about widths and about other bars."""
+    """A tqdm bar, if tqdm is installed; it handles widths and other bars."""
     try:
         from tqdm import tqdm
     except ImportError:

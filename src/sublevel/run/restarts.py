@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -14,36 +14,38 @@ from sublevel.engine.arrays import Array
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run to make: its sample size, its initial step size in units of sigma0, and how many evaluations it may take at
-    most.
-    """
+    """A run to make: its sample size, initial step size in units of sigma0, and maximum number of evaluations."""
 
     popsize: int
     sigma_factor: float = 1.0
     maxfevals: float = np.inf
-    spares_leaders: bool = (
-        False  # whether it may take more than that once it has found a better value than all runs before
-    )
+    spares_leaders: bool = False  # whether it may take more once it has found the best value of all runs
     x0: Array | None = None  # (d,), where it starts; chosen as for any restart if None
 
 
 class FinishedRuns:
-    """The runs that ended: how each was asked for, and the evaluations it took. In 40 bytes each, because there may be
-    many.
+    """The runs that ended, as requested, and the evaluations they took; 40 bytes each, as there may be many.
+
+    Attributes
+    ----------
+    best_x : ndarray of shape (d,) or None
+        The best point of all runs; None if no run has ended or if the variables are bits. `Run.x0` takes such a point.
     """
 
-    __slots__ = ("_numbers",)
+    __slots__ = ("_numbers", "best_x")
 
     COLUMNS: ClassVar[int] = 5
 
     def __init__(self, runs: Iterable[tuple[Run, int]] = ()) -> None:
         """From runs with the evaluations they took."""
         self._numbers = array("d")
+        self.best_x: Array | None = None
         for run, nfev in runs:
             self.append(run, nfev)
 
-    def append(self, run: Run, nfev: int) -> None:
-        """Add a run that took so many evaluations."""
+    def append(self, run: Run, nfev: int, best_x: Array | None = None) -> None:
+        """Add a run that took so many evaluations, and the best point since the first run."""
+        self.best_x = best_x
         self._numbers.extend((run.popsize, run.sigma_factor, run.maxfevals, run.spares_leaders, nfev))
 
     def __len__(self) -> int:
@@ -52,15 +54,14 @@ class FinishedRuns:
 
     def __getitem__(self, number: int) -> tuple[Run, int]:
         """A run and the evaluations it took."""
-        popsize, sigma_factor, maxfevals, spares_leaders, nfev = self._numbers[
-            self.COLUMNS * number : self.COLUMNS * (number + 1)
-        ]
+        row = slice(self.COLUMNS * number, self.COLUMNS * (number + 1))
+        popsize, sigma_factor, maxfevals, spares_leaders, nfev = self._numbers[row]
         return Run(int(popsize), sigma_factor, maxfevals, bool(spares_leaders)), int(nfev)
 
     def copy(self) -> FinishedRuns:
         """A copy that later runs do not change."""
         other = FinishedRuns()
-        other._numbers = self._numbers[:]
+        other._numbers, other.best_x = self._numbers[:], self.best_x
         return other
 
     def _column(self, index: int) -> Array:
@@ -78,9 +79,7 @@ class FinishedRuns:
 
 
 class Restarts:
-    """Base class of restart strategies. A strategy has no state: the next run depends on the runs so far and on random
-    numbers.
-    """
+    """Base class of restart strategies. The next run depends only on the runs so far and on random numbers."""
 
     __slots__ = ()
 
@@ -167,3 +166,5 @@ def check_growth(restarts: int, factor: float) -> None:
 
 STRATEGIES: Mapping[str, type[Restarts]] = {"ipop": IPOP, "bipop": BIPOP}
 """Restart strategies by name."""
+RestartName = Literal["ipop", "bipop"]
+"""The names, for type checkers."""

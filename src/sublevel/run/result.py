@@ -1,4 +1,4 @@
-"""What `minimize` returns."""
+"""The result of `minimize`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ R = TypeVar("R", bound="Result")
 LARGEST_DIAGNOSED = 500
 """Variables up to which `repr` reads the diagnosis, which may take an SVD."""
 JSON_ENTRIES = ("x", "fun", "success", "status", "message", "reasons", "nfev", "nit", "restarts", "mean", "std")
-"""What `to_json` takes as it is."""
+"""Entries that `to_json` writes unchanged."""
 SHOWN = frozenset(
     {"fun", "x", "std", "message", "success", "status", "nfev", "nit", "restarts", "failures", "diagnosis"}
 )
@@ -53,7 +53,7 @@ class Deferred:
         return self.compute(*self.arguments)
 
     def __repr__(self) -> str:
-        """In place of an array that is too large to be computed only to be shown."""
+        """A description of the array, which is not computed."""
         return f"array of shape {self.size}, computed when read"
 
 
@@ -92,7 +92,7 @@ class Result(OptimizeResult):
     failures : Failures
         Evaluations that failed: how many of each kind, and the last ones.
     diagnosis : list of Finding
-        What stands out in the run.
+        Findings about the run, such as noise or a small `sigma0`.
     curvature : Curvature or None
         The curvature at the minimum, if ``minimize(..., curvature=True)`` was asked for it.
     hess_inv : ndarray, shape (d, d), or None
@@ -119,9 +119,7 @@ class Result(OptimizeResult):
     hess_inv: Array | None
 
     def plot(self, file: str | Path | None = None) -> Figure:
-        """Draw the four panels of `sublevel.plots.convergence`, into `file` if there is one. Returns the matplotlib
-        Figure.
-        """
+        """Draw the four panels of `sublevel.plots.convergence`, into `file` if given, and return the Figure."""
         from sublevel import plots
 
         return plots.convergence(self, file)
@@ -139,9 +137,7 @@ class Result(OptimizeResult):
         return found
 
     def __iter__(self) -> Iterator[str]:
-        """Names of the entries. Defined here so that ``dict(result)`` reads entries one by one and finds no
-        `Deferred`.
-        """
+        """Names of the entries. Without this method ``dict(result)`` would copy entries as `Deferred`."""
         return iter(PLAIN.keys(_plain(self)))
 
     def get(self, name: str, default: object = None, /) -> Any:
@@ -222,22 +218,17 @@ class Result(OptimizeResult):
         """The most important entries and a table of the variables, for notebooks."""
         summary, rows = self._summary(), [["variable", "x", "std"]]
         if "history" in self and "std" in self:
-            for i in listed(self.x.size):
-                rows.append(
-                    ["…", "", ""] if i is None else [self.history.name(i), f"{self.x[i]:.8g}", f"{self.std[i]:.3g}"]
-                )
+            name, x, std = self.history.name, self.x, self.std
+            for i in listed(x.size):
+                rows.append(["…", "", ""] if i is None else [name(i), f"{x[i]:.8g}", f"{std[i]:.3g}"])
         return replace(summary, table=rows if len(rows) > 1 else ()).html()
 
     def _summary(self) -> Summary:
         if not self.keys() >= SHOWN | {"reasons", "history"}:  # entries were removed
             return Summary(f"Result with the entries {', '.join(self)}")
-        title = (
-            "Result: success"
-            if self.success
-            else "Result: no success"
-            if self.reasons
-            else "Result of a run that goes on"
-        )
+        title = "Result of a run that goes on"
+        if self.success or self.reasons:
+            title = "Result: success" if self.success else "Result: no success"
         facts = {
             "fun": f"{self.fun:.10g}",
             "x": short_array(self.x),
@@ -259,7 +250,7 @@ class Result(OptimizeResult):
         return {name for name, found in self.entries().items() if isinstance(found, Deferred)}
 
     def __dir__(self) -> list[str]:
-        """What there is, for those who press the tab key."""
+        """Names of the attributes, for tab completion."""
         return [*super().__dir__(), "plot", "to_json"]
 
 
@@ -287,9 +278,7 @@ def finite(value: object) -> object:
 
 
 def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, float], failures: Failures) -> Result:
-    """All there is to say of a run at this point, in arrays of the user's own; with restarts, of the run that found the
-    best point.
-    """
+    """The result of a run so far, in arrays of its own; with restarts, of the run that found the best point."""
     reason, theta, space = next(iter(reasons), None), optimizer.theta_of_best, optimizer.space
     ending, d = optimizer.ending_of_best(reasons), optimizer.best_x.size
     _lock(theta)
@@ -321,7 +310,7 @@ def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, floa
 
 
 def deferred_diagnosis(x: Array, history: History, failures: Failures) -> Deferred:
-    """The diagnosis of a run with the best point x (d,), when it is asked for: principal axes may cost O(d³)."""
+    """The diagnosis of a run with the best point x (d,), computed when read: principal axes may take O(d³)."""
     return Deferred(diagnose, (x, history, failures), ())
 
 

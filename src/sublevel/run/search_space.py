@@ -39,17 +39,13 @@ def log_where(is_log: NDArray[np.bool_], x: Array) -> Array:
 
 
 def exp_where(is_log: NDArray[np.bool_], v: Array) -> Array:
-    """v (..., k), of which those that are logarithms become positive numbers again, within the range of scales however
-    far they go.
-    """
+    """v (..., k), with exp applied where they are logarithms; the result is clipped to the range of scales."""
     with np.errstate(over="ignore", under="ignore"):
         return np.where(is_log, np.clip(np.exp(np.where(is_log, v, 0.0)), *SCALE_RANGE), v)
 
 
 def shift_where(is_log: NDArray[np.bool_], x: Array, steps: Array) -> Array:
-    """x (..., d) moved by steps (..., d): x + step, and x·exp(step) where it is log-scaled; x itself, to the bit, for a
-    step of 0.
-    """
+    """x + step (..., d), or x·exp(step) where x is log-scaled; exactly x for a step of 0."""
     if not is_log.any():
         return x + steps
     with np.errstate(over="ignore", under="ignore"):
@@ -58,9 +54,7 @@ def shift_where(is_log: NDArray[np.bool_], x: Array, steps: Array) -> Array:
 
 
 class Side(NamedTuple):
-    """From where a variable is measured: inwards from the vertex at its lower bound, or at its upper one if it has no
-    other, (k,) each.
-    """
+    """The vertex from which a variable is measured inwards, at its lower bound if it has one; arrays (k,)."""
 
     sign: Array  # 1 at a lower bound, −1 at an upper one
     near: Array  # that bound
@@ -94,9 +88,8 @@ class Fold:
         sign = np.where(has_lower, 1.0, -1.0)
         near = np.where(has_lower, self.lower, np.where(has_upper, self.upper, 0.0))
         far = np.where(has_lower & has_upper, self.upper, 0.0)
-        return Side(
-            sign, near, near - sign * self.width, far, np.where(has_lower, self.upper - near + 2.0 * self.width, np.inf)
-        )
+        half = np.where(has_lower, self.upper - near + 2.0 * self.width, np.inf)
+        return Side(sign, near, near - sign * self.width, far, half)
 
     def _folded(self, u: Array) -> Array:
         """x (..., k) between the bounds or beyond, of variables that have one."""
@@ -111,12 +104,9 @@ class Fold:
         """A u (..., k) of x (..., k) between the bounds."""
         low, high = x - self.lower, self.upper - x
         with np.errstate(invalid="ignore"):
-            u = np.where(
-                low < self.width, self.lower - self.width + 2 * np.sqrt(self.width) * np.sqrt(np.maximum(low, 0.0)), x
-            )
-            return np.where(
-                high < self.width, self.upper + self.width - 2 * np.sqrt(self.width) * np.sqrt(np.maximum(high, 0.0)), u
-            )
+            twice = 2 * np.sqrt(self.width)
+            u = np.where(low < self.width, self.lower - self.width + twice * np.sqrt(np.maximum(low, 0.0)), x)
+            return np.where(high < self.width, self.upper + self.width - twice * np.sqrt(np.maximum(high, 0.0)), u)
 
     def slopes(self, x: Array) -> Array:
         """dx/du (..., k) at x (..., k): 1 inside, 0 at a bound."""
@@ -170,9 +160,7 @@ class SearchSpace:
         return np.clip(full, *self.box)  # rounding may not leave the box either
 
     def _inside(self, x: Array) -> Array:
-        """The free variables (..., k), or their logarithms, of the user's points x (..., d), taken at the bounds if
-        they lie outside.
-        """
+        """The free variables (..., k), or their logarithms, of the user's points x (..., d), clipped to the bounds."""
         return log_where(self.is_log, np.clip(x[..., self.free], self.box[0][self.free], self.box[1][self.free]))
 
     @property
@@ -237,9 +225,7 @@ class SearchSpace:
         return self.fold.inverse(self._inside(x)) if self.free.any() else np.zeros((*x.shape[:-1], 1))
 
     def slopes(self, x: Array) -> Array:
-        """dx/du (..., k) at the user's points x (..., d): how far the free variables move with the searched ones; 0 at
-        a bound.
-        """
+        """dx/du (..., k) at the user's points x (..., d), of the free variables by the searched ones; 0 at a bound."""
         v = self._inside(x)
         return self.fold.slopes(v) * np.where(self.is_log, exp_where(self.is_log, v), 1.0)
 

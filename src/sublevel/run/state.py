@@ -1,6 +1,4 @@
-"""The state of a run as one frozen value: with the state of the generator, all that is needed to go on with the same
-bits.
-"""
+"""The state of a run as one frozen value, which with the state of the generator determines the rest of the run."""
 
 from __future__ import annotations
 
@@ -54,9 +52,7 @@ def first_state(method: Method, run: Run, theta: Family, x0: Array) -> RunState:
 
 
 def next_state(before: RunState, method: Method, run: Run, theta: Family) -> RunState:
-    """The state at the start of the next run. A start that was evaluated alone is not a value to beat, and no run
-    depends on it.
-    """
+    """The state at the start of the next run. The value of a start evaluated alone is not one to beat."""
     best, standing = before.best, before.standing
     if best.theta is None:
         best = replace(best, theta=before.search.theta)

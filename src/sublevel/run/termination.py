@@ -42,97 +42,74 @@ CONDITION = 1e18
 GROWTH = 1e20
 """A run diverges when a standard deviation has grown by this factor."""
 HOPE = 1e-2
-"""A run is abandoned for the next one if its values differ by less than this part of their distance to the best value
-of earlier runs.
-"""
+"""A run is abandoned if its values differ by less than this part of their distance to the best of earlier runs."""
 RESOLUTION = 256 * float(np.finfo(np.float64).eps)
 """Values that differ by less than this part of their size are equal up to rounding."""
 
 
 class Kind(NamedTuple):
-    """A kind of reason: its number, whether the run has found what it can find, and a message about the value it comes
-    with.
-    """
+    """A kind of reason: its number, and a message about the value it comes with."""
 
     status: int
-    is_success: bool
     message: str
 
 
 KINDS: Mapping[str, Kind] = {
-    "ftarget": Kind(0, True, "the target was reached: fun = {value:.6g}"),
+    "ftarget": Kind(0, "the target was reached: fun = {value:.6g}"),
     "tolx": Kind(
-        1, True, "converged: all standard deviations are below `tolx`, or at most {value:.3g} of their initial values"
+        1, "converged: all standard deviations are below `tolx`, or at most {value:.3g} of their initial values"
     ),
     "no_effect": Kind(
-        2, True, "converged to floating-point precision: a step along the shortest axis no longer changes the mean"
+        2, "converged to floating-point precision: a step along the shortest axis no longer changes the mean"
     ),
-    "collapsed_sample": Kind(
-        3, True, "converged: all points of a sample were equal in {value:.0f} consecutive generations"
-    ),
-    "tolfun": Kind(
-        4, True, "converged: recent values differ by at most {value:.3g}, which is within `tolfun` or rounding"
-    ),
+    "collapsed_sample": Kind(3, "converged: all points of a sample were equal in {value:.0f} consecutive generations"),
+    "tolfun": Kind(4, "converged: recent values differ by at most {value:.3g}, which is within `tolfun` or rounding"),
     "stagnation": Kind(
-        5,
-        False,
-        "no improvement over {value:.0f} generations; the values may be noisy or the minimum may not be smooth",
+        5, "no improvement over {value:.0f} generations; the values may be noisy or the minimum may not be smooth"
     ),
     "ill_conditioned": Kind(
         6,
-        False,
         "the covariance has a condition number of {value:.3g}; rescale the variables, or a variable may have no "
         "influence",
     ),
     "diverged": Kind(
         7,
-        False,
         "a standard deviation grew by a factor of {value:.3g}; the objective may have no minimum, or `sigma0` is far "
         "too small",
     ),
-    "run_budget": Kind(8, False, "the run used the {value:.0f} evaluations that the restart strategy gave it"),
-    "unbounded": Kind(9, False, "the objective returned −inf, and no value is better"),
-    "maxfevals": Kind(10, False, "the budget of {value:.0f} evaluations is used up; increase `maxfevals` to go on"),
-    "maxiter": Kind(11, False, "the budget of {value:.0f} iterations is used up; increase `maxiter` to go on"),
-    "callback": Kind(12, False, "stopped by the callback after {value:.0f} iterations"),
+    "run_budget": Kind(8, "the run used the {value:.0f} evaluations that the restart strategy gave it"),
+    "unbounded": Kind(9, "the objective returned −inf, and no value is better"),
+    "maxfevals": Kind(10, "the budget of {value:.0f} evaluations is used up; increase `maxfevals` to go on"),
+    "maxiter": Kind(11, "the budget of {value:.0f} iterations is used up; increase `maxiter` to go on"),
+    "callback": Kind(12, "stopped by the callback after {value:.0f} iterations"),
     "flat": Kind(
-        13,
-        False,
-        "all values were equal in {value:.0f} consecutive generations; if `x0` lies on a plateau, increase `sigma0`",
+        13, "all values were equal in {value:.0f} consecutive generations; if `x0` lies on a plateau, increase `sigma0`"
     ),
     "too_narrow": Kind(
-        14,
-        False,
-        "a step changes no coordinate of the mean, and the standard deviations never decreased; increase `sigma0`",
+        14, "a step changes no coordinate of the mean, and the standard deviations never decreased; increase `sigma0`"
     ),
     "all_failed": Kind(
         15,
-        False,
         "no value was usable in {value:.0f} consecutive generations; check the objective near `x0`, or decrease "
         "`sigma0`",
     ),
     "no_selection": Kind(
         16,
-        False,
         "no point could be selected for {value:.0f} consecutive generations (sample too small or too many ties); "
         "increase `popsize`",
     ),
     "refused": Kind(
         17,
-        False,
         "a step would leave the range of floating-point numbers or make the covariance indefinite, in {value:.0f} "
         "consecutive generations; the objective may be unbounded",
     ),
-    "interrupted": Kind(18, False, "interrupted in iteration {value:.0f}; the result is the best found until then"),
+    "interrupted": Kind(18, "interrupted in iteration {value:.0f}; the result is the best found until then"),
     "abandoned": Kind(
-        19,
-        False,
-        "the best value stays {value:.2g} above that of an earlier run, and the values no longer change enough",
+        19, "the best value stays {value:.2g} above that of an earlier run, and the values no longer change enough"
     ),
-    "maxtime": Kind(20, False, "the time limit of {value:.6g} seconds is reached; increase `maxtime` to go on"),
+    "maxtime": Kind(20, "the time limit of {value:.6g} seconds is reached; increase `maxtime` to go on"),
     "noise_floor": Kind(
         21,
-        True,
         "converged to the noise of the objective: over {value:.0f} generations the values neither fell nor depended "
         "on the distance from the mean; make the objective more precise (a tighter solver tolerance, more averaging), "
         "or go on with noise_floor=False",
@@ -141,7 +118,7 @@ KINDS: Mapping[str, Kind] = {
 """All reasons. Their numbers are the `status` of a result and do not change."""
 
 NAMES = {kind.status: name for name, kind in KINDS.items()}
-SUCCESSES = frozenset(name for name, kind in KINDS.items() if kind.is_success)
+SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "collapsed_sample", "tolfun", "noise_floor"})
 """Reasons of a run that has found what it can find."""
 
 STANDSTILLS: Mapping[Outcome, str] = {
@@ -167,24 +144,9 @@ class Reason(NamedTuple):
         return KINDS[self.name].status
 
     @property
-    def is_success(self) -> bool:
-        """Whether the run has found what it can find."""
-        return KINDS[self.name].is_success
-
-    @property
     def message(self) -> str:
         """The reason as a sentence."""
         return KINDS[self.name].message.format(value=self.value)
-
-
-def as_dict(reason: Reason | None) -> dict[str, float]:
-    """A reason as users see it, as in the package `cma`: its name and its number; empty if there is none."""
-    return {} if reason is None else {reason.name: reason.value}
-
-
-def as_reason(reasons: Mapping[str, float]) -> Reason | None:
-    """The reason that a dict of at most one entry holds."""
-    return next((Reason(name, number) for name, number in reasons.items()), None)
 
 
 def message(reasons: Mapping[str, float]) -> str:
@@ -279,9 +241,7 @@ class Standing:
     lowest: float = float("nan")  # of the best values of all generations
     highest: float = float("nan")
     signal: float = 1.0  # mean of `rank_signal` over about as many generations as the noise floor is judged from
-    was_informed: bool = (
-        False  # whether the order of values depended on the distance from the mean when the search was narrow
-    )
+    was_informed: bool = False  # whether the ranks depended on the distance from the mean in a narrow search
     standstill: int = -1  # status of the reason why the last generations took no step; −1 if they did
     standing_for: int = 0  # generations
 
@@ -358,9 +318,7 @@ def find_reason(
 
 
 def converged(mean: Array, deviations: Array, initial_deviations: Array, tolx: float = 0.0) -> Reason | None:
-    """A reason from the width of the distribution, relative to where it began and to the spacing of floats, or by
-    `tolx`.
-    """
+    """A reason from the width of the distribution relative to its initial width, the spacing of floats and `tolx`."""
     if deviations[0] <= tolx and np.all(deviations <= tolx):
         return Reason("tolx", float(np.max(deviations / initial_deviations)))
     if deviations[0] > TOLX * initial_deviations[0] and mean[0] + EFFECT * deviations[0] != mean[0]:
@@ -373,9 +331,7 @@ def converged(mean: Array, deviations: Array, initial_deviations: Array, tolx: f
 
 
 def _standstill(outcome: Outcome, points: Array) -> int:
-    """Status of the reason why a sample (n, k) led to no step. Equal values say nothing of f where all points are equal
-    too.
-    """
+    """Status of the reason why a sample (n, k) led to no step; equal values of equal points are no plateau."""
     is_collapsed = outcome == Outcome.FLAT and bool((points == points[0]).all())
     return KINDS["collapsed_sample" if is_collapsed else STANDSTILLS[outcome]].status
 
@@ -390,9 +346,7 @@ def _stands_still(standing: Standing, deviations: Array) -> Reason | None:
 
 
 def _came_down(standing: Standing, deviations: Array) -> bool:
-    """Whether the equal values of a sample are the best ones of a run that has narrowed: it has converged, and began on
-    no plateau.
-    """
+    """Whether the equal values of a sample are the best ones of a run that has narrowed: convergence, no plateau."""
     low, high, best = standing.lowest, standing.highest, standing.latest
     is_best = best <= low or best - low <= RESOLUTION * abs(low) < np.inf
     return bool(low < high and is_best and np.all(deviations < standing.initial_deviations))
@@ -420,9 +374,7 @@ def _equal_values(standing: Standing, window: Window, tolerances: Tolerances, li
 def _at_noise_floor(
     standing: Standing, window: Window, tolerances: Tolerances, theta: Family, n: int, pace: Callable[[], float]
 ) -> Reason | None:
-    """In a narrow search the order of the values has become random, and they do not fall either. Only their order
-    matters.
-    """
+    """In a narrow search the order of the values has become random, and they do not fall. Only ranks matter."""
     if not (standing.was_informed and standing.signal < UNINFORMATIVE and tolerances.noise_floor and theta.continuous):
         return None
     length = window_length(standing.initial_deviations.size, n, standing.generations)

@@ -1,4 +1,4 @@
-"""Where to begin, given points and values from before."""
+"""An initial distribution from points and values that are already known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sublevel.run.search_space import exp_where, log_where
 from sublevel.validation import as_numbers, short_repr
 
 LARGEST_MATRIX = 10_000
-"""Variables of which correlations are computed at most: 800 MB."""
+"""Maximum number of variables for correlations: 800 MB."""
 
 
 class Beginning(NamedTuple):
@@ -21,7 +21,7 @@ class Beginning(NamedTuple):
 
     x0: Array  # (d,)
     sigma0: Array  # (d,), standard deviations
-    cov0: Array | None  # (d, d), correlations; None if they were not wanted
+    cov0: Array | None  # (d, d), correlations; None without `correlations`
 
 
 def warm_start(
@@ -33,14 +33,35 @@ def warm_start(
     log_scaled: ArrayLike = False,
     correlations: bool = True,
 ) -> Beginning:
-    """The distribution of the best `gamma` of points (n, d) by their values (n,), widened by `alpha` of the range of
-    each variable.
+    """Initial distribution from the best of some evaluated points, also of a similar problem (WS-CMA-ES).
 
-    WS-CMA-ES (Nomura et al., AAAI 2021, arXiv:2012.06932) measures `alpha` in units of a box [0, 1]ᵈ; here that is the
-    box around the points, so that units do not matter. Variables that are `log_scaled` are looked at by their
-    logarithm. Failed values (NaN, +inf) do not count. Values from another, similar problem will do. Without
-    `correlations`, `cov0` is None, as suits many variables and the methods "sep-…" and "iso-…".
+    Parameters
+    ----------
+    points : array_like, shape (n, d)
+        Points, each variable with at least two different values.
+    values : array_like, shape (n,)
+        Their values. NaN and +inf are ignored.
+    gamma : float, optional
+        Fraction of the points that is used, the best ones.
+    alpha : float, optional
+        Standard deviation that is added to theirs, as a fraction of the range of each variable.
+    log_scaled : bool or array_like of bool, optional
+        Variables that are positive and used by their logarithm.
+    correlations : bool, optional
+        Whether to compute `cov0`. Pass False for many variables and the methods "sep-…" and "iso-…".
 
+    Returns
+    -------
+    Beginning
+        A named tuple ``(x0, sigma0, cov0)`` for `minimize` and `Optimizer`.
+
+    References
+    ----------
+    M. Nomura et al., Warm Starting CMA-ES for Hyperparameter Optimization, AAAI 2021, arXiv:2012.06932, where `alpha`
+    is in units of a box [0, 1]ᵈ; here it is in units of the box around the points.
+
+    Examples
+    --------
     >>> import numpy as np, sublevel as sl
     >>> tried = np.random.default_rng(1).uniform(-5, 5, (200, 3))
     >>> x0, sigma0, cov0 = sl.warm_start(tried, np.sum((tried - 2) ** 2, axis=1))
@@ -79,7 +100,7 @@ def _correlations(spread: Array, alpha: float, deviations: Array) -> Array:
     """Correlations (d, d) of the rows of `spread` (n, d), widened by alpha, with standard deviations (d,)."""
     if deviations.size > LARGEST_MATRIX:
         raise ValueError(
-            f"correlations of {deviations.size} variables are a matrix too large to begin with; pass "
+            f"correlations of {deviations.size} variables are a matrix that is too large; pass "
             "correlations=False, and search with a method such as 'sep-cma'."
         )
     cov = spread.T @ spread / len(spread) + alpha**2 * np.eye(deviations.size)

@@ -99,12 +99,12 @@ def resume(
     Returns
     -------
     Result
-        As `minimize` returns it.
+        The same as that of `minimize`.
 
     Raises
     ------
     StoreError
-        If the file is damaged, in use, or of another run.
+        If the file is damaged, in use or not a stored run, or if `fun` is not the original objective.
 
     Examples
     --------

@@ -35,9 +35,7 @@ from sublevel.engine.linalg import add_to_diagonal, cholesky, image, product, so
 from sublevel.engine.tangent import Cloud, Tangent, is_thin
 
 CHECK_EVERY = 16
-"""Steps of a single run between two range checks of all rows of its root; no row can leave the range of floats in fewer
-steps.
-"""
+"""Steps of a single run between two range checks of all rows of its root; fewer cannot leave the range of floats."""
 
 
 @value_class
@@ -73,9 +71,7 @@ class FullGaussian:
 
     @classmethod
     def start(cls, mean: Array, deviations: Array, correlation_root: Array | None = None) -> FullGaussian:
-        """Create a distribution from a mean (..., d), deviations (..., d) and a root of the covariance in units of
-        these (I if None).
-        """
+        """Create a distribution from a mean (..., d), deviations (..., d) and a root of correlations (I if None)."""
         scale = power_of_two_near(np.max(deviations, axis=-1))
         axes = deviations / scale[..., None]
         root = axes[..., :, None] * (np.eye(mean.shape[-1]) if correlation_root is None else correlation_root)
@@ -134,9 +130,7 @@ class FullGaussian:
         return float(self.scale) * float(row.dot(row)) ** 0.5
 
     def principal_axes(self, units: Array | None = None) -> Array:
-        """Standard deviations along the principal axes (..., d), the longest first, for coordinates in these units
-        (d,).
-        """
+        """Standard deviations along the principal axes (..., d), the longest first, with coordinates in units (d,)."""
         root = self.root if units is None else self.root / units[:, None]
         return expand_trailing(self.scale, 1) * np.linalg.svd(root, compute_uv=False)
 
@@ -165,9 +159,8 @@ class FullGaussian:
     def sample(self, noise: Noise, size: int) -> GaussianSample:
         """Draw `size` points (..., size, d) (steps 3 and 4 of Akimoto 2012)."""
         d = self.mean.shape[-1]
-        return self.sample_at(
-            noise.standard_normal((size, d) if self.mean.ndim == 1 else (*self.mean.shape[:-1], size, d))
-        )
+        shape = (size, d) if self.mean.ndim == 1 else (*self.mean.shape[:-1], size, d)
+        return self.sample_at(noise.standard_normal(shape))
 
     def sample_at(self, z: Array, choices: NDArray[np.intp] | None = None) -> GaussianSample:
         """The sample whose whitened points are z (..., n, d); there are no categories."""
@@ -263,9 +256,7 @@ class FullGaussian:
         return SQRT_HALF * matrix.reshape(*matrix.shape[:-2], -1)
 
     def move(self, tangent: Tangent) -> Move:
-        """The step along a tangent. Overflow near the ends of the range of floats makes it unusable, without a
-        warning.
-        """
+        """The step along a tangent. Overflow near the ends of the range of floats makes it unusable, silently."""
         if all_trials(self.scale < 1e280):
             return self._move(tangent)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -284,9 +275,8 @@ class FullGaussian:
             root, growth, definite, transport = thin_root(self.root, cloud, rate)
         else:
             root, growth, definite, transport = thick_root(self.root, cloud, rate)
-        mean = expand_trailing(self.scale, 1) * (
-            image(self.root, tangent.mean) if tangent.mean_image is None else tangent.mean_image
-        )
+        step = image(self.root, tangent.mean) if tangent.mean_image is None else tangent.mean_image
+        mean = expand_trailing(self.scale, 1) * step
         mean += self.mean
         scale = self.scale if growth is ONE else self.scale * growth
         if tangent.log_scale is not ZERO:
@@ -303,9 +293,7 @@ class FullGaussian:
 
 
 def balance(root: Array, scale: PerTrial) -> tuple[Array, PerTrial]:
-    """Move a power of two from the root to the scale such that the first row of the root has a norm near 1. This is
-    exact.
-    """
+    """Move a power of two from the root to the scale so that the first row has a norm near 1. This is exact."""
     size = np.vecdot(root[..., 0, :], root[..., 0, :])
     if all_trials((size > 0.0625) & (size < 16.0)):
         return root, scale

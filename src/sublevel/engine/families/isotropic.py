@@ -1,6 +1,4 @@
-"""The Gaussian with one variance for all directions. It uses the trace of the covariance part of a tangent, divided by
-d.
-"""
+"""The Gaussian with one variance for all directions. Of the covariance part of a tangent it uses the trace over d."""
 
 from __future__ import annotations
 
@@ -150,8 +148,5 @@ class IsotropicGaussian(IndependentCoordinates):
             mean = self.mean + expand_trailing(self.scale, 1) * tangent.mean
             root = np.sqrt(np.maximum(growth, 0.0))
             scale = self.scale * root * np.exp(tangent.log_scale)
-            return Move(
-                IsotropicGaussian(mean, scale),
-                in_range(scale) & all_finite(mean),
-                lambda vector: vector / expand_trailing(root, 1),
-            )
+            usable = in_range(scale) & all_finite(mean)
+            return Move(IsotropicGaussian(mean, scale), usable, lambda vector: vector / expand_trailing(root, 1))

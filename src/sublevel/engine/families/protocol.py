@@ -22,9 +22,7 @@ SCALE_RANGE = (2.0**-1000, 2.0**1000)
 
 
 class Sample(Protocol):
-    """Points drawn from a distribution. Their whitened coordinates are kept, because A⁻¹(x − m) would lose log₁₀
-    Cond(A) digits.
-    """
+    """Points drawn from a distribution, with whitened coordinates: A⁻¹(x − m) would lose log₁₀ Cond(A) digits."""
 
     @property
     def z(self) -> Array: ...  # (..., n, d)
@@ -75,16 +73,12 @@ Transport = Callable[[Array], Array]
 
 @value_class
 class Move:
-    """The result of a step: the new θ, whether it is a member of the family (...), and the transport of vectors to its
-    frame.
-    """
+    """The result of a step: the new θ, whether it is in the family (...), and the transport of vectors to its frame."""
 
     theta: Family
     usable: Mask
     transport: Transport
-    stretch: PerTrial = (
-        ONE  # (...,), growth of the unit of images: a transported vector has its old image divided by it
-    )
+    stretch: PerTrial = ONE  # (...,), growth of the unit of images: that of a transported vector is divided by it
 
 
 class Family(Protocol):
@@ -211,9 +205,7 @@ class IndependentCoordinates:
         return float(self.deviations[index])
 
     def principal_axes(self: MeanAndDeviations, units: Array | None = None) -> Array:
-        """Standard deviations along the principal axes (..., d), the longest first, for coordinates in these units
-        (d,).
-        """
+        """Standard deviations along the principal axes (..., d), the longest first, with coordinates in units (d,)."""
         return np.sort(self.deviations if units is None else self.deviations / units, axis=-1)[..., ::-1]
 
     def shortest_axis(self: MeanAndDeviations) -> None:

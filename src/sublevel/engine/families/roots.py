@@ -30,18 +30,14 @@ from sublevel.engine.tangent import Cloud, Dense
 LARGE_STEP = 1e6
 """Growth of a variance in one step above which the k×k formulas are less accurate than the d×d ones."""
 SMALL_STEP = 0.0625
-"""Norm of a step up to which twelve terms of the series of the square root are exact to rounding: |C(−½,
-13)|·SMALL_STEP¹³ < 2⁻⁵⁴.
-"""
+"""Norm of a step up to which twelve terms of the series of √ are exact to rounding: |C(−½, 13)|·SMALL_STEP¹³ < 2⁻⁵⁴."""
 SERIES = np.concatenate([binom(power, np.arange(1.0, 13.0)).reshape(3, 4) for power in (0.5, -0.5)])
 """Coefficients of (√(1 + x) − 1)/x and of (1/√(1 + x) − 1)/x, each in three groups of four."""
 LARGE_EXPONENT = 300.0
 """An exponential step that changes a standard deviation by a factor of more than e^±300 is refused."""
 
 RootStep = tuple[Array, PerTrial, Mask, Transport]
-"""A root (..., d, d), the growth of the scale (...,), where the step is usable (...), and the transport of vectors
-(..., d).
-"""
+"""A root (..., d, d), the growth of the scale (...,), where the step is usable (...), and the transport."""
 
 
 def thick_root(root: Array, cloud: Cloud | Dense, rate: PerTrial) -> RootStep:
@@ -105,9 +101,7 @@ def _remainder(t: Array) -> Array:
 
 
 def thin_root(root: Array, cloud: Cloud, rate: PerTrial) -> RootStep:
-    """A(I + VᵀSV) with (I + VᵀSV)² = I + VᵀDV, D = diag(w)·rate/α, with the scale √α separate, and where the result is
-    definite.
-    """
+    """A(I + VᵀSV) with (I + VᵀSV)² = I + VᵀDV, D = diag(w)·rate/α, the growth √α, and where the result is definite."""
     remainder = 1.0 - rate * cloud.decay
     if not all_trials(remainder > 0):
         return thick_root(root, cloud, rate)
@@ -116,9 +110,8 @@ def thin_root(root: Array, cloud: Cloud, rate: PerTrial) -> RootStep:
     if all_trials(norm(step) <= SMALL_STEP):
         middle, definite, inverse = _middle_of_small_step(weights, step)
     elif all_trials(rate * cloud.eigen[0][..., -1] < LARGE_STEP * remainder):
-        middle, definite, inverse = _middle_of_step(
-            cloud, weights, expand_trailing(rate / remainder, 1) * cloud.eigen[0]
-        )
+        values = expand_trailing(rate / remainder, 1) * cloud.eigen[0]
+        middle, definite, inverse = _middle_of_step(cloud, weights, values)
     else:  # the sum in S would cancel
         return thick_root(root, cloud, rate)
     v = cloud.vectors

@@ -21,7 +21,10 @@ class Ordering:
         return NO_MEMORY
 
     def __call__(self, values: Array, constraints: Array | None, memory: Any, /) -> tuple[Ranking, Memory]:
-        """The ranking of points with values (..., n) and constraint values (..., n, m), and the new memory."""
+        """The ranking of points with values (..., n) and constraint values (..., n, m), and the new memory.
+
+        Any numbers may be passed to `ranking`: `Method.rank` sets the best value to that of the best point.
+        """
         raise NotImplementedError
 
 

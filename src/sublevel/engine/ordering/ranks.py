@@ -19,9 +19,7 @@ class Ranking:
     """The order of points from best to worst, and their ties."""
 
     order: NDArray[np.intp]  # (..., n), indices from best to worst
-    tie_ends: (
-        NDArray[np.bool_] | None
-    )  # (..., n), in that order: true for the last of each group of ties; None without ties
+    tie_ends: NDArray[np.bool_] | None  # (..., n), in that order: the last of each group of ties; None without ties
     best: PerTrial  # (...,), the best value, NaN if there is none
 
     @property
@@ -73,9 +71,8 @@ class Ranking:
         """
         if self.tie_ends is None:
             return self.unsort(by_rank if self.order.ndim == 1 else np.broadcast_to(by_rank, self.order.shape))
-        last = self.equalize_ties(np.broadcast_to(np.arange(by_rank.size, dtype=np.float64), self.order.shape)).astype(
-            np.intp
-        )
+        ranks = np.broadcast_to(np.arange(by_rank.size, dtype=np.float64), self.order.shape)
+        last = self.equalize_ties(ranks).astype(np.intp)
         return self.unsort(_averages(by_rank, last) if average_ties else by_rank[last])
 
 
@@ -92,9 +89,7 @@ def ranking(values: Array) -> Ranking:
     order = values.argsort(axis=-1)  # puts NaN last
     if order.ndim == 1 and order.size <= FEW:
         numbers = values.tolist()
-        if (
-            len(set(numbers)) == order.size and numbers[order[-1]] == numbers[order[-1]]
-        ):  # all different, and none is NaN
+        if len(set(numbers)) == order.size and numbers[order[-1]] == numbers[order[-1]]:  # no ties and no NaN
             return Ranking(order, None, values[order[0]])
     ascending = values[order] if values.ndim == 1 else np.take_along_axis(values, order, axis=-1)
     best = ascending[..., 0]

@@ -23,9 +23,7 @@ class Signal:
     power: PerTrial  # (...,), V: of their squared lengths
 
     def update(self, change: Array, beta: float, alpha: float, gamma: float) -> Signal:
-        """Update with a change (..., q) in orthonormal coordinates: η grows if the signal-to-noise ratio is above αη,
-        else it falls.
-        """
+        """Update with an orthonormal change (..., q): η grows if the signal-to-noise ratio is above αη, or falls."""
         average = (1.0 - beta) * self.average + beta * change
         power = (1.0 - beta) * self.power + beta * np.vecdot(change, change)
         signal = np.vecdot(average, average)

@@ -40,9 +40,7 @@ class Transform:
     needs_spectrum: ClassVar[bool] = True
     """Whether the transform uses eigenvalues of the covariance part; if not, a sharded run may not form that matrix."""
     reads_points: ClassVar[bool] = False
-    """Whether the transform uses the points of a sample if the weights are not `Weights.normalized`; a sharded run has
-    no points.
-    """
+    """Whether the transform uses the points if the weights are not `Weights.normalized`; a sharded run has none."""
     adds_points: ClassVar[bool] = False
     """Whether the transform replaces points of a sample by `add_points` before it is evaluated."""
     compares_generations: ClassVar[bool] = False

@@ -60,11 +60,9 @@ class RankOne(Transform):
         gain = expand_trailing(c.gain_c * advances, 1) if stalls else c.gain_c
         path = c.keep_c * memory.path
         path += gain * step
-        image = (
-            None
-            if memory.image is None or tangent.mean_image is None
-            else c.keep_c * memory.image + gain * tangent.mean_image
-        )
+        image = None
+        if memory.image is not None and tangent.mean_image is not None:
+            image = c.keep_c * memory.image + gain * tangent.mean_image
         decay = tangent.rate * cloud.decay + c.c_1
         if stalls:
             decay = decay - c.c_1_stalled * (1.0 - advances)

@@ -38,9 +38,7 @@ class SpectralRates(Transform):
     """
 
     c_cov: float | None = None  # depends on d and the family if None
-    c_mean: float | None = (
-        1.0  # None: the mean moves to the weighted mean of the points with positive weights, as step-size rules assume
-    )
+    c_mean: float | None = 1.0  # None: the new mean is that of the positive weights, as step-size rules assume
 
     def __post_init__(self) -> None:
         if self.c_cov is not None and not 0 < self.c_cov <= 1:
@@ -55,9 +53,10 @@ class SpectralRates(Transform):
         """The tangent at these rates; 0 if its covariance part is 0."""
         rate, theta = reciprocal(tangent.spectral_norm), generation.theta
         c_cov = spectral_rate(theta.dimension, theta.degrees_of_freedom) if self.c_cov is None else self.c_cov
-        mean = (
-            reciprocal(total(np.maximum(generation.weighting.mean, 0.0))) if self.c_mean is None else self.c_mean * rate
-        )
+        if self.c_mean is None:
+            mean = reciprocal(total(np.maximum(generation.weighting.mean, 0.0)))
+        else:
+            mean = self.c_mean * rate
         return tangent.scale(mean=mean, cov=0.5 * c_cov * rate), memory
 
 

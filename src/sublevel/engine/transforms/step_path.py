@@ -59,6 +59,5 @@ def _attracting_step(c: CmaConstants, generation: Generation) -> Array:
     """√(c_σ(2 − c_σ)·µ_eff)·Σ wᵢzᵢ (..., d) over the points with a positive weight."""
     weights = np.maximum(generation.weighting.mean, 0.0)
     squares = np.maximum(np.vecdot(weights, weights), np.finfo(np.float64).tiny)
-    return expand_trailing(np.sqrt(c.c_sigma * (2.0 - c.c_sigma) / squares), 1) * combination(
-        weights, generation.sample.z
-    )
+    gain = np.sqrt(c.c_sigma * (2.0 - c.c_sigma) / squares)
+    return expand_trailing(gain, 1) * combination(weights, generation.sample.z)

@@ -15,9 +15,7 @@ from sublevel.engine.transforms.protocol import Generation, Transform
 
 @dataclass(frozen=True, slots=True)
 class ConstantVolume(Transform):
-    """Keep the determinant of a full covariance constant, so that only its shape is learned. Must be the last
-    transform.
-    """
+    """Keep the determinant of a full covariance constant: only its shape is learned. Must be the last transform."""
 
     def __call__(self, tangent: Tangent, memory: NoMemory, generation: Generation, /) -> tuple[Tangent, NoMemory]:
         """The tangent with a change of scale that compensates its change of volume."""

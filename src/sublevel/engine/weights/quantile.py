@@ -42,9 +42,7 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True)
 class LogLinear:
-    """wₖ ∝ log((n + 1)/2) − log k where positive, sum 1: the usual CMA-ES weights (Hansen, arXiv:1604.00772, eq.
-    49).
-    """
+    """wₖ ∝ log((n + 1)/2) − log k where positive, sum 1: weights of CMA-ES (Hansen, arXiv:1604.00772, eq. 49)."""
 
     def __call__(self, size: int) -> Array:
         """Weights (size,) from best to worst."""
@@ -54,9 +52,7 @@ class LogLinear:
 
 @dataclass(frozen=True, slots=True)
 class Utilities:
-    """max(0, log(n/2 + 1) − log k), sum 1, less 1/n: the utilities of NES (Glasmachers et al., GECCO 2010, section
-    3.1).
-    """
+    """max(0, log(n/2 + 1) − log k), sum 1, less 1/n: utilities of NES (Glasmachers et al., GECCO 2010, sec. 3.1)."""
 
     def __call__(self, size: int) -> Array:
         """Weights (size,) from best to worst; they sum to 0."""

@@ -61,9 +61,7 @@ def log_shares(ranks: Ranking, surprise: Array) -> Array:
 
 
 def _small_gaps(surprise: Array, ranks: Ranking) -> Array:
-    """log(Vᵢ/V_n) (..., n) where the best point has most of the volume, from log1p(−volume after i/total), which does
-    not cancel.
-    """
+    """log(Vᵢ/V_n) (..., n) where the best point dominates, from log1p(−volume after i/total), which does not cancel."""
     volume = np.exp(surprise - surprise.max(axis=-1, keepdims=True))
     after = np.zeros_like(volume)
     after[..., :-1] = np.add.accumulate(volume[..., :0:-1], axis=-1)[..., ::-1]
