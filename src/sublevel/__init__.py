@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sublevel.run.history import History
     from sublevel.run.minimize import minimize
     from sublevel.run.optimizer import Optimizer
+    from sublevel.run.parameters import Choice, Integer, Real, Space
     from sublevel.run.restarts import BIPOP, IPOP
     from sublevel.run.result import Result
     from sublevel.run.warm_start import warm_start
@@ -35,16 +36,20 @@ __all__ = [
     "BIPOP",
     "IPOP",
     "Bernoulli",
+    "Choice",
     "Curvature",
     "DiagonalGaussian",
     "FullGaussian",
     "History",
+    "Integer",
     "IsotropicGaussian",
     "Method",
     "Optimizer",
     "Outcome",
     "RankShape",
+    "Real",
     "Result",
+    "Space",
     "StoreError",
     "StoredRun",
     "cma",
@@ -77,6 +82,7 @@ _HOMES = {
     "run.history": ("History",),
     "run.minimize": ("minimize",),
     "run.optimizer": ("Optimizer",),
+    "run.parameters": ("Choice", "Integer", "Real", "Space"),
     "run.restarts": ("BIPOP", "IPOP"),
     "run.result": ("Result",),
     "run.warm_start": ("warm_start",),

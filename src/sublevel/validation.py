@@ -62,6 +62,7 @@ OTHER_NAMES: Mapping[str, str] = {
     "evaluate_x0": "eval_initial_x eval_x0",
     "ftarget": "f_target target stop_fitness stopfitness fitness_target target_value f_min fmin",
     "fun": "f func function objective objective_function objective_fun cost loss",
+    "integrality": "integers integer is_integer int_vars integer_variables",
     "log_scaled": "log log_scale logscale log_scaled_variables",
     "maxfevals": "maxfev maxfun maxeval maxevals max_evals max_evaluations max_fevals max_nfev n_evals n_calls ncall "
     "budget n_trials",
@@ -91,9 +92,8 @@ NOT_OFFERED: Mapping[str, str] = {
     "constraints constraint cons ineq eq": (
         "constraints other than `bounds` are not supported. Return inf or a penalty where a point is not allowed."
     ),
-    "integrality integers integer is_integer int_vars integer_variables discrete categories": (
-        "integer and categorical variables are not supported. Round the variable inside the objective, with a "
-        "`sigma0` of at least 1."
+    "categories categorical choices discrete": (
+        "categorical variables are parameters of a `Space`: minimize(fun, Space(kind=Choice('a', 'b'), ...))."
     ),
     "options opts inopts solver_options minimizer_kwargs kwargs": "options are keyword arguments: write maxiter=100 "
     "and so on.",
@@ -372,8 +372,26 @@ def as_x0(x0: object) -> Array:
     return np.atleast_1d(point)
 
 
-def as_bounds(bounds: object, d: int) -> tuple[Array, Array]:
-    """Lower and upper bounds (d,) from a (low, high) pair per variable or for all, or `scipy.optimize.Bounds`."""
+def as_integrality(integrality: object, d: int) -> NDArray[np.bool_]:
+    """A mask (d,) of the variables that are integers, from SciPy's `integrality`: 0 is real, 1 is an integer."""
+    kinds = np.asarray(0 if integrality is None else integrality)
+    if kinds.dtype.kind not in "biuf" or kinds.shape not in ((), (1,), (d,)):
+        raise TypeError(
+            f"`integrality` must be 0 (real) or 1 (integer) for each of the {d} variables, got "
+            f"{short_repr(integrality)}."
+        )
+    if not np.all((kinds == 0) | (kinds == 1)):
+        raise ValueError(
+            f"`integrality` must be 0 (real) or 1 (integer); semi-continuous variables (2, 3) are not supported, got "
+            f"{short_repr(integrality)}."
+        )
+    return np.broadcast_to(kinds == 1, (d,)).copy()
+
+
+def as_bounds(bounds: object, d: int, whole: NDArray[np.bool_] | None = None) -> tuple[Array, Array]:
+    """Lower and upper bounds (d,) from a (low, high) pair per variable or for all, or `scipy.optimize.Bounds`; those of
+    variables that are integers, `whole` (d,), are the integers between them.
+    """
     try:
         lower, upper = _lower_and_upper(bounds, d)
     except (TypeError, ValueError) as error:
@@ -384,6 +402,11 @@ def as_bounds(bounds: object, d: int) -> tuple[Array, Array]:
     if not np.all(lower <= upper):  # NaN too
         ends = f"{short_repr(lower)} and {short_repr(upper)}"
         raise ValueError(f"`bounds` must have low ≤ high for each variable, got {ends}.")
+    if whole is not None:
+        lower, upper = np.where(whole, np.ceil(lower), lower), np.where(whole, np.floor(upper), upper)
+        if not np.all(lower <= upper):
+            given = short_repr(bounds)
+            raise ValueError(f"`bounds` must have an integer between them where `integrality` is 1, got {given}.")
     far = SCALE_RANGE[1]  # no search point is beyond; the largest float may be written for an open end
     return np.where(lower < -far, -np.inf, lower), np.where(upper > far, np.inf, upper)
 

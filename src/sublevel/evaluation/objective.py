@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -64,6 +64,21 @@ def bind_args(fun: Callable[..., object], args: object) -> Callable[..., object]
 
 def _call_with_args(fun: Callable[..., object], args: tuple[object, ...], *points: Array) -> object:
     return fun(*points, *args)
+
+
+class Builds(Protocol):
+    """A space, which makes named parameters of a point."""
+
+    def build(self, x: Array, /) -> object: ...
+
+
+def name_parameters(fun: Callable[..., object], space: Builds | None) -> Callable[..., object]:
+    """The objective as a function of points; it is itself called with named parameters if there is a space."""
+    return fun if space is None else partial(_call_with_names, fun, space)
+
+
+def _call_with_names(fun: Callable[..., object], space: Builds, points: Array, *args: object) -> object:
+    return fun(space.build(points), *args)
 
 
 def annotate_point(error: BaseException, point: Array) -> None:

@@ -164,6 +164,7 @@ class RemoteSample:
     x: Array
     degrees_of_freedom: int
     images: None = None
+    choices: None = None
 
     @classmethod
     def of(cls, squares: Array | None, size: int, theta: Family) -> RemoteSample:

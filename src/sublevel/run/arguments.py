@@ -9,20 +9,23 @@ from typing import TYPE_CHECKING, Any, Concatenate, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sublevel.engine.arrays import Array
 from sublevel.run.restarts import RestartName, Restarts
 
 if TYPE_CHECKING:
     from scipy.optimize import Bounds
 
+    from sublevel.run.parameters import Space
+
 Value = float | np.floating | np.integer | NDArray[np.generic]
 """What an objective returns: a number, or an array with one number for each point."""
-Objective = Callable[[Array], Value] | Callable[Concatenate[Array, ...], Value]
-"""f(x) of a point (d,), with further arguments if there are `args`; of (n, d) to (n,) if `vectorized`."""
+Objective = Callable[[Any], Value] | Callable[Concatenate[Any, ...], Value]
+"""f(x) of a point (d,), with further arguments if there are `args`; of (n, d) to (n,) if `vectorized`; of a dict or an
+instance of a dataclass if a `Space` is searched.
+"""
 DrawPoint = Callable[[np.random.Generator], ArrayLike]
 """A function that draws a starting point (d,)."""
-StartingPoint = ArrayLike | DrawPoint
-"""A point (d,), or a function that draws one."""
+StartingPoint: TypeAlias = "ArrayLike | DrawPoint | Space | type[object]"
+"""A point (d,), a function that draws one, or a space of named parameters, which a dataclass may stand for."""
 Box: TypeAlias = "Bounds | Sequence[float | None] | Sequence[Sequence[float | None]] | NDArray[np.generic]"
 """A (low, high) pair for all variables or for each of them, None where there is no bound."""
 RestartRule = int | RestartName | Restarts

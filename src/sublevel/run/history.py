@@ -110,6 +110,7 @@ class History:
         theta = snapshots[0].theta
         self.space, self.snapshots = start.space, list(snapshots)
         self.given_names = start.names  # None if the user gave none
+        self.parameters = start.parameters  # a Space, if the user gave one
         self.adapts_rates = False  # whether the method does so: "lra-"
         self._most = int(np.clip(SNAPSHOT_FLOATS // theta.stored_numbers, *SNAPSHOTS))
         self._next = self._stride = 0  # evaluations until the next snapshot, and between two
@@ -124,7 +125,7 @@ class History:
 
     @property
     def free(self) -> NDArray[np.intp]:
-        """The variables that are searched (k,), by number."""
+        """The variables that are searched by a coordinate (k,), by number."""
         return np.arange(self.snapshots[0].theta.dimension) if self.space is None else np.flatnonzero(self.space.free)
 
     @property
@@ -324,13 +325,14 @@ class History:
     def trace(self) -> Trace:
         """The snapshots as arrays."""
         thetas = [snapshot.theta for snapshot in self.snapshots]
-        mean = np.array([theta.mean for theta in thetas])
+        mean = np.array([theta.center for theta in thetas])
+        free = self.free.size
         return Trace(
             nfev=np.array([snapshot.nfev for snapshot in self.snapshots]),
             run=np.array([snapshot.run for snapshot in self.snapshots]),
             mean=mean if self.space is None else self.space.points(mean),
-            deviations=np.array([theta.deviations for theta in thetas]),
-            axes=np.array([theta.principal_axes() for theta in thetas]),
+            deviations=np.array([theta.deviations[:free] for theta in thetas]),
+            axes=np.array([theta.principal_axes()[:free] for theta in thetas]),
         )
 
 

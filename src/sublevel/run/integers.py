@@ -6,13 +6,16 @@ CMA-ES with Margin (Hamano et al., GECCO 2022) and CatCMA with Margin (Hamano et
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from sublevel.engine.arrays import Array
+from sublevel.engine.families import Sample
 from sublevel.engine.families.mixed import Mixed, MixedSample
+from sublevel.engine.method import Info, Method, State
 
 TINY = 1e-8
 """Distance of probabilities from 0 and 1/2."""
@@ -39,6 +42,14 @@ class Grid:
         """Search coordinates (..., k) of integers, or of numbers between them."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.is_log, np.log(np.where(self.is_log, integers, 1.0)), integers)
+
+    def tell(self, method: Method, search: State, sample: Sample, values: Array) -> tuple[State, Info]:
+        """The step of a sample whose integers are centred, with the margin of the new distribution corrected."""
+        ranks, _ = method.rank(search, values)
+        theta = cast(Mixed, search.theta)
+        centred, succeeded = self.center(theta, cast(MixedSample, sample), ranks.order)
+        after, info = method.tell(search, centred, values)
+        return State(self.correct(cast(Mixed, after.theta), succeeded), after.memory, after.ordering), info
 
     def center(
         self, theta: Mixed, sample: MixedSample, order: NDArray[np.intp]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,7 @@ from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.method import Method
 from sublevel.evaluation.evaluators import RETURNED_NAN, Evaluator, make_evaluator, unwrap_stop_iteration
 from sublevel.evaluation.failures import Failure, Failures, OnError, annotate_exception
-from sublevel.evaluation.objective import bind_args
+from sublevel.evaluation.objective import bind_args, name_parameters
 from sublevel.evaluation.processes import SigtermAsInterrupt
 from sublevel.run.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
 from sublevel.run.history import History
@@ -61,7 +61,7 @@ Callback: TypeAlias = "Callable[[Result], object] | NamedCallback"
 def minimize(
     fun: Objective,
     x0: StartingPoint,
-    sigma0: ArrayLike | None,
+    sigma0: ArrayLike | None = None,
     *,
     args: object = (),
     method: str | Method = "cma",
@@ -69,6 +69,7 @@ def minimize(
     cov0: ArrayLike | None = None,
     bounds: Box | None = None,
     log_scaled: ArrayLike = False,
+    integrality: ArrayLike | None = None,
     restarts: RestartRule | None = None,
     rng: Seed | None = None,
     maxfevals: float | None = None,
@@ -190,6 +191,7 @@ def minimize(
         cov0=cov0,
         bounds=bounds,
         log_scaled=log_scaled,
+        integrality=integrality,
         restarts=restarts,
         rng=rng,
         tolfun=tolfun,
@@ -204,7 +206,8 @@ def minimize(
     how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
     batch = popsize if how[0] and isinstance(how[1], int) and how[1] == 1 else None
     extra = _checked_start(evaluate_x0, optimizer, limits, batch)
-    evaluate = make_evaluator(bind_args(fun, args), *how, failures := Failures())
+    called = cast(Objective, name_parameters(fun, optimizer.start.parameters))
+    evaluate = make_evaluator(bind_args(called, args), *how, failures := Failures())
     search = Search(optimizer, evaluate, limits, observer, show, History(optimizer), failures, x0=extra)
     with SigtermAsInterrupt():
         if store is not None:
@@ -217,7 +220,7 @@ def minimize(
         if wants_curvature:
             from sublevel.hessian.curvature import add_curvature
 
-            add_curvature(result, fun, args=args, vectorized=how[0], workers=how[1], timeout=how[2], on_error=how[3])
+            add_curvature(result, called, args=args, vectorized=how[0], workers=how[1], timeout=how[2], on_error=how[3])
         return result
 
 

@@ -15,6 +15,7 @@ from sublevel.engine.constants import longest_run
 from sublevel.engine.families import Family, Sample
 from sublevel.engine.method import Info, Method, State
 from sublevel.engine.ordering import ranking
+from sublevel.engine.transforms import ChoiceRates
 from sublevel.evaluation.values import as_values, plain_array
 from sublevel.run.arguments import Box, RestartRule, Seed, StartingPoint
 from sublevel.run.initial import checked_beginning, covariance_of, mean_of
@@ -44,7 +45,7 @@ class Optimizer:
 
     Parameters
     ----------
-    x0, sigma0, method, popsize, cov0, bounds, log_scaled, restarts, rng, tolfun, tolx, noise_floor, names
+    x0, sigma0, method, popsize, cov0, bounds, log_scaled, integrality, restarts, rng, tolfun, tolx, noise_floor, names
         As for `minimize`.
 
     Notes
@@ -67,13 +68,14 @@ class Optimizer:
     def __init__(
         self,
         x0: StartingPoint,
-        sigma0: ArrayLike | None,
+        sigma0: ArrayLike | None = None,
         *,
         method: str | Method = "cma",
         popsize: int | None = None,
         cov0: ArrayLike | None = None,
         bounds: Box | None = None,
         log_scaled: ArrayLike = False,
+        integrality: ArrayLike | None = None,
         restarts: RestartRule | None = None,
         rng: Seed | None = None,
         tolfun: float | None = None,
@@ -84,19 +86,24 @@ class Optimizer:
         """Start from N(x0, sigma0²·cov0)."""
         self.method = as_method(method)
         self.rng = as_generator(rng)
-        self.start = checked_beginning(self.method.family, x0, sigma0, cov0, bounds, log_scaled, names, self.rng)
+        self.start = checked_beginning(
+            self.method.family, x0, sigma0, cov0, bounds, log_scaled, integrality, names, self.rng
+        )
+        if self.start.space is not None and self.start.space.choices.size:
+            self.method = replace(self.method, transforms=(*self.method.transforms, ChoiceRates()))
         self.tolerances = Tolerances(
             as_tolerance("tolfun", tolfun), as_tolerance("tolx", tolx), as_flag("noise_floor", noise_floor)
         )
         theta = self.start.theta(self.start.x0)
-        self._size = as_popsize(self.method.popsize if popsize is None else popsize, theta.dimension)
+        self._size = as_popsize(self.method.popsize if popsize is None else popsize, self.start.searched)
         self.strategy, self.finished, self.endings = as_restarts(restarts), FinishedRuns(), Endings()
         run = self.strategy.next_run(self.finished, self._size, self.rng)
         if run is None:
             raise ValueError(f"`restarts` must make at least one run, got {short_repr(restarts)}.")
         if run.x0 is not None:
             theta = self.start.theta(run.x0, run.sigma_factor)
-        self._enter(first_state(self.method, run, theta, read_only(self.start.x0)))
+        deviations = self.start.judged_deviations(theta)
+        self._enter(first_state(self.method, run, theta, read_only(self.start.x0), deviations))
 
     def _enter(self, state: RunState, best: Iterable[float] = (), medians: Iterable[float] = ()) -> None:
         """Go on from a state, given the best and median values of its run's generations."""
@@ -218,7 +225,11 @@ class Optimizer:
         values = as_values(values, state.run.popsize)
         if X is not asked:
             values = values[_positions(X, asked)]
-        search, info = self.method.tell(state.search, sample, values)
+        space = self.start.space
+        if space is None or space.grid is None:
+            search, info = self.method.tell(state.search, sample, values)
+        else:
+            search, info = space.grid.tell(self.method, state.search, sample, values)
         self._record(search, info, values, sample.x, sample.squares, asked)
 
     def tell_elsewhere(
@@ -235,8 +246,8 @@ class Optimizer:
         self, search: State, info: Info, values: Array, searched: Array, squares: Array | None, points: Array
     ) -> None:
         """Enter a generation: the search after its step, search points (m, k), points (n, d) or the best one (1, d)."""
-        if self.start.space is not None and (factors := self.start.space.squeeze(search.theta.deviations)) is not None:
-            search = search.rescale(factors)
+        if self.start.space is not None:
+            search = self.start.space.limit(search)
         before = self.run_state
         standing = before.standing.after(search.theta, info, values, searched, squares, self._window)
         best = before.best.after(points, info.ranks, before.restarts)
@@ -275,7 +286,8 @@ class Optimizer:
             *(state.restarts + 1, run.popsize, reason.name, spent, state.best.fun),
         )
         point = self.start.point(self.rng) if run.x0 is None else run.x0
-        self._enter(next_state(state, self.method, run, self.start.theta(point, run.sigma_factor)))
+        theta = self.start.theta(point, run.sigma_factor)
+        self._enter(next_state(state, self.method, run, theta, self.start.judged_deviations(theta)))
         return True
 
     def _run_reason(self) -> Reason | None:

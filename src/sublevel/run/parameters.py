@@ -21,13 +21,14 @@ Scalar: TypeAlias = float | int | str | bool | None
 """Values of constants, and of choices that can be stored in files."""
 
 
-def _check_number(owner: str, name: str, number: object) -> float:
+def _check_number(owner: str, name: str, given: object) -> float:
     """A number that is not NaN; messages name the parameter's class."""
-    if isinstance(number, bool | np.bool_) or not isinstance(number, int | float | np.integer | np.floating):
-        raise TypeError(f"`{name}` of {owner} must be a number, got {short_repr(number)}.")
+    if isinstance(given, bool) or not isinstance(given, int | float | np.integer | np.floating):
+        raise TypeError(f"`{name}` of {owner} must be a number, got {short_repr(cast(object, given))}.")
+    number = float(cast(float, given))
     if math.isnan(number):
         raise ValueError(f"`{name}` of {owner} must not be NaN.")
-    return float(number)
+    return number
 
 
 def _check_range(owner: str, low: float, high: float, log: bool, start: float | None) -> None:
@@ -179,7 +180,9 @@ class Choice:
         if not values:
             raise ValueError("Choice needs at least one value, for example Choice('rbf', 'linear').")
         if len(values) == 1 and isinstance(values[0], list | tuple | set | dict):
-            raise TypeError(f"Choice takes its values one by one: write Choice(*values), got {short_repr(values[0])}.")
+            raise TypeError(
+                f"Choice takes its values one by one: write Choice(*values), got {short_repr(cast(object, values[0]))}."
+            )
         for i, value in enumerate(values):
             if _position(values[:i], value) is not None:
                 raise ValueError(f"the values of Choice must differ, got {short_repr(value)} twice.")
@@ -349,15 +352,15 @@ class Space:
             self.parameters[name] = parameter
         elif parameter is None or isinstance(parameter, str | bool | int | float | np.number):
             self.constants[name] = parameter
-        elif isinstance(parameter, Space | Mapping) or isinstance(parameter, type):
+        elif isinstance(parameter, Space | Mapping | type):
             raise TypeError(
-                f"parameter {name!r} is a space itself: conditional parameters are not supported. Add its parameters to "
-                "this space and ignore those that do not apply in the objective, or minimise each branch on its own."
+                f"parameter {name!r} is a space itself: conditional parameters are not supported. Add its parameters "
+                "to this space and ignore those that do not apply in the objective, or minimise each branch on its own."
             )
         elif isinstance(parameter, list | tuple | range | set):
             raise TypeError(
                 f"parameter {name!r} must be Real(low, high), Integer(low, high), Choice(*values) or a constant, got "
-                f"{short_repr(parameter)}."
+                f"{short_repr(cast(object, parameter))}."
             )
         else:
             raise TypeError(
@@ -367,7 +370,7 @@ class Space:
 
     @classmethod
     def of(cls, kind: type[object]) -> Space:
-        """The space of a dataclass whose fields are annotated with parameters; fields with a default may be left out."""
+        """The space of a dataclass whose fields are annotated with parameters, or have a default."""
         if not is_dataclass(kind):
             raise TypeError(f"a class that stands for a space must be a dataclass, got {kind!r}.")
         hints = get_type_hints(kind, include_extras=True)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sublevel.hessian.result import Curvature
+    from sublevel.run.parameters import Space
 
 PLAIN = dict[str, object]
 R = TypeVar("R", bound="Result")
@@ -93,6 +94,10 @@ class Result(OptimizeResult):
         Evaluations that failed: how many of each kind, and the last ones.
     diagnosis : list of Finding
         Findings about the run, such as noise or a small `sigma0`.
+    space : Space or None
+        The space of named parameters, if one was searched.
+    params : dict
+        The best point by the names of its variables.
     curvature : Curvature or None
         The curvature at the minimum, if ``minimize(..., curvature=True)`` was asked for it.
     hess_inv : ndarray, shape (d, d), or None
@@ -115,6 +120,8 @@ class Result(OptimizeResult):
     history: History
     failures: Failures
     diagnosis: list[Finding]
+    space: Space | None
+    params: dict[str, Any]
     curvature: Curvature | None
     hess_inv: Array | None
 
@@ -303,10 +310,20 @@ def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, floa
         history=history,
         failures=failures,
         diagnosis=deferred_diagnosis(optimizer.best_x, history, failures),
+        space=optimizer.start.parameters,
+        params=Deferred(named_values, (optimizer.best_x.copy(), history), ()),
         curvature=None,
         hess_inv=None,
     )
     return result
+
+
+def named_values(x: Array, history: History) -> dict[str, Any]:
+    """The values of a point x (d,) by the names of the variables; integers as int."""
+    if history.parameters is not None:
+        return history.parameters.decode(x)
+    whole = np.zeros(x.size, dtype=np.bool_) if history.space is None else history.space.discrete
+    return {history.name(i): int(v) if whole[i] else v for i, v in enumerate(x.tolist())}
 
 
 def deferred_diagnosis(x: Array, history: History, failures: Failures) -> Deferred:

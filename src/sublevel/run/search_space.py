@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +13,7 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.families.categorical import Categorical, margin_of
 from sublevel.engine.families.mixed import Mixed
 from sublevel.engine.families.protocol import SCALE_RANGE, Family
+from sublevel.engine.method import State
 
 if TYPE_CHECKING:
     from sublevel.run.integers import Grid
@@ -195,6 +196,22 @@ class SearchSpace:
         categorical = Categorical.uniform(self.categories) if self.choices.size else None
         margin = margin_of(int(np.count_nonzero(self.discrete)))
         return Mixed(gaussian, np.ones(k), leaving, categorical, np.float64(margin))
+
+    def nearest(self, x: Array) -> Array:
+        """The user's point x (d,) with integers rounded."""
+        if self.grid is None:
+            return x
+        whole = np.zeros(self.free.shape, dtype=np.bool_)
+        whole[self.free] = self.grid.is_integer
+        return np.where(whole, np.clip(np.rint(x), *self.box), x)
+
+    def limit(self, search: State) -> State:
+        """The state of a search that is not wider than the box, and whose coordinate without effect stays as it is."""
+        if not self.free.any():
+            same = search.rescale(1.0 / search.theta.deviations)
+            return replace(same, theta=same.theta.at_mean(np.zeros(1)))
+        factors = self.squeeze(search.theta.deviations)
+        return search if factors is None else search.rescale(factors)
 
     def squeeze(self, deviations: Array) -> Array | None:
         """Factors (k,) that make standard deviations (k,) of a search no wider than the box; None if they are not."""

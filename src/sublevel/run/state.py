@@ -45,13 +45,13 @@ class RunState:
     standing: Standing
 
 
-def first_state(method: Method, run: Run, theta: Family, x0: Array) -> RunState:
-    """The state at the start of the first run."""
+def first_state(method: Method, run: Run, theta: Family, x0: Array, deviations: Array) -> RunState:
+    """The state at the start of the first run, whose convergence is judged by these initial deviations (k,)."""
     search, best = method.init(theta, run.popsize), Best(x0, float("nan"), 0)
-    return RunState(search, replace(run, x0=None), 0, 0, 0, 0, best, Standing(theta.deviations))
+    return RunState(search, replace(run, x0=None), 0, 0, 0, 0, best, Standing(deviations))
 
 
-def next_state(before: RunState, method: Method, run: Run, theta: Family) -> RunState:
+def next_state(before: RunState, method: Method, run: Run, theta: Family, deviations: Array) -> RunState:
     """The state at the start of the next run. The value of a start evaluated alone is not one to beat."""
     best, standing = before.best, before.standing
     if best.theta is None:
@@ -65,5 +65,5 @@ def next_state(before: RunState, method: Method, run: Run, theta: Family) -> Run
         before.nit,
         before.restarts + 1,
         best,
-        Standing(theta.deviations, to_beat),
+        Standing(deviations, to_beat),
     )

@@ -5,12 +5,15 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from math import log
 from typing import NamedTuple, overload
 
 import numpy as np
 
 from sublevel.engine.arrays import Array, value_class
 from sublevel.engine.families import Family
+from sublevel.engine.families.categorical import LEAVING
+from sublevel.engine.families.protocol import Discrete
 from sublevel.engine.method import Info, Outcome
 from sublevel.run.noise_floor import (
     INFORMATIVE,
@@ -114,11 +117,15 @@ KINDS: Mapping[str, Kind] = {
         "on the distance from the mean; make the objective more precise (a tighter solver tolerance, more averaging), "
         "or go on with noise_floor=False",
     ),
+    "settled": Kind(
+        22,
+        "converged: all variables are discrete, and in {value:.0f} generations none of their neighbours was better",
+    ),
 }
 """All reasons. Their numbers are the `status` of a result and do not change."""
 
 NAMES = {kind.status: name for name, kind in KINDS.items()}
-SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "collapsed_sample", "tolfun", "noise_floor"})
+SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "collapsed_sample", "tolfun", "noise_floor", "settled"})
 """Reasons of a run that has found what it can find."""
 
 STANDSTILLS: Mapping[Outcome, str] = {
@@ -244,6 +251,7 @@ class Standing:
     was_informed: bool = False  # whether the ranks depended on the distance from the mean in a narrow search
     standstill: int = -1  # status of the reason why the last generations took no step; −1 if they did
     standing_for: int = 0  # generations
+    settled_for: int = 0  # generations since a discrete variable was unsettled, or the best value improved if all are
 
     def after(
         self, theta: Family, info: Info, values: Array, points: Array, squares: Array | None, window: Window
@@ -270,6 +278,10 @@ class Standing:
         if info.outcome or standstill >= 0:
             standstill = _standstill(Outcome(info.outcome), points) if info.outcome else -1
             standing_for = standing_for + 1 if standstill == self.standstill else 1
+        settled_for = self.settled_for
+        if (discrete := theta.discrete) is not None:
+            improved = lowest < self.lowest and self.has_no_width
+            settled_for = 0 if discrete.unsettled or improved else settled_for + 1
         spread = values.item(order.item(-1)) - best if best > -np.inf else np.inf
         return Standing(
             self.initial_deviations,
@@ -283,7 +295,13 @@ class Standing:
             was_informed,
             standstill,
             standing_for,
+            settled_for,
         )
+
+    @property
+    def has_no_width(self) -> bool:
+        """Whether all variables are discrete."""
+        return bool(np.isinf(self.initial_deviations).all())
 
     def is_narrow(self, theta: Family) -> bool:
         """Whether the search is so narrow that it may be at the noise of f."""
@@ -306,20 +324,42 @@ def find_reason(
     stagnation nor a noise floor.
     """
     limits = lengths(standing.initial_deviations.size, n)
-    reason = (
-        converged(theta.mean, deviations, standing.initial_deviations, tolerances.x)
-        or _stands_still(standing, deviations)
-        or _equal_values(standing, window, tolerances, limits)
-        or _at_noise_floor(standing, window, tolerances, theta, n, pace)
-    )
+    tried = 0.0 if (discrete := theta.discrete) is None else generations_to_try_neighbours(discrete, n)
+    reason = _stands_still(standing, deviations, tried)
+    if standing.settled_for >= tried and reason is None:
+        reason = (
+            _has_converged(standing, theta, deviations, tolerances)
+            or _equal_values(standing, window, tolerances, limits)
+            or _at_noise_floor(standing, window, tolerances, theta, n, pace)
+        )
     if reason is None and standing.generations % 10 == 0:
         reason = _stagnates(standing, window, limits, pace) or _degenerate(standing, theta, deviations)
     return reason
 
 
+def generations_to_try_neighbours(discrete: Discrete, n: int) -> float:
+    """Generations in which samples of n points contain both neighbours of each discrete variable, the others being
+    unchanged, with a probability of 95 %.
+
+    The expected number in a generation is n·margin·(1 − `LEAVING`)/2 for each of them once all variables have settled.
+    """
+    expected = 0.5 * n * discrete.margin * (1.0 - LEAVING)
+    return max(log(2 * discrete.variables / 0.05) / expected, PATIENCE["collapsed_sample"])
+
+
+def _has_converged(standing: Standing, theta: Family, deviations: Array, tolerances: Tolerances) -> Reason | None:
+    """A reason from the width of the distribution, if it has one."""
+    if theta.discrete is not None and standing.has_no_width:
+        return Reason("settled", float(standing.settled_for))
+    return converged(theta.mean, deviations, standing.initial_deviations, tolerances.x)
+
+
 def converged(mean: Array, deviations: Array, initial_deviations: Array, tolx: float = 0.0) -> Reason | None:
-    """A reason from the width of the distribution relative to its initial width, the spacing of floats and `tolx`."""
-    if deviations[0] <= tolx and np.all(deviations <= tolx):
+    """A reason from the width of the distribution relative to its initial width, the spacing of floats and `tolx`.
+
+    Coordinates whose initial deviation is infinite do not count.
+    """
+    if tolx > 0.0 and np.all((deviations <= tolx) | np.isinf(initial_deviations)):
         return Reason("tolx", float(np.max(deviations / initial_deviations)))
     if deviations[0] > TOLX * initial_deviations[0] and mean[0] + EFFECT * deviations[0] != mean[0]:
         return None  # one coordinate is enough, and it is almost always the first
@@ -336,9 +376,9 @@ def _standstill(outcome: Outcome, points: Array) -> int:
     return KINDS["collapsed_sample" if is_collapsed else STANDSTILLS[outcome]].status
 
 
-def _stands_still(standing: Standing, deviations: Array) -> Reason | None:
+def _stands_still(standing: Standing, deviations: Array, patience: float) -> Reason | None:
     """Several consecutive generations took no step for the same reason."""
-    if standing.standstill < 0 or standing.standing_for < PATIENCE[name := NAMES[standing.standstill]]:
+    if standing.standstill < 0 or standing.standing_for < max(PATIENCE[name := NAMES[standing.standstill]], patience):
         return None
     if name == "flat" and _came_down(standing, deviations):
         return Reason("tolfun", 0.0)

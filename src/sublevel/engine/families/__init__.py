@@ -6,6 +6,7 @@ from sublevel.engine.families.bernoulli import Bernoulli
 from sublevel.engine.families.diagonal import DiagonalGaussian
 from sublevel.engine.families.full import FullGaussian
 from sublevel.engine.families.isotropic import IsotropicGaussian
+from sublevel.engine.families.mixed import Mixed
 from sublevel.engine.families.protocol import Family, GaussianSample, Sample
 
 FAMILIES: Mapping[str, type[Family]] = {
@@ -23,5 +24,6 @@ __all__ = [
     "FullGaussian",
     "GaussianSample",
     "IsotropicGaussian",
+    "Mixed",
     "Sample",
 ]

@@ -2,6 +2,7 @@
 
 from sublevel.engine.memory import NO_MEMORY, Memory, NoMemory
 from sublevel.engine.transforms.adaptive import AdaptiveRates
+from sublevel.engine.transforms.choice_rates import ChoiceRates
 from sublevel.engine.transforms.protocol import Generation, Transform
 from sublevel.engine.transforms.rank_mu import RankMu
 from sublevel.engine.transforms.rank_one import RankOne
@@ -23,6 +24,7 @@ __all__ = [
     "STEP_SIZES",
     "TPA",
     "AdaptiveRates",
+    "ChoiceRates",
     "ConstantVolume",
     "Cumulation",
     "DecreasingRates",
