@@ -24,7 +24,7 @@ from sublevel.store import recorder
 from sublevel.store.file import APPLICATION, SCHEMA, VERSION, with_checksum
 from sublevel.store.reader import fingerprint
 
-SETTINGS = {"rng": 5, "restarts": "ipop", "maxfevals": 160, "popsize": 6}
+SETTINGS = {"rng": 6, "restarts": "ipop", "maxfevals": 160, "popsize": 6}
 
 
 def valley(x):

@@ -14,6 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -114,7 +115,7 @@ def test_what_cannot_be_sent_to_a_process_is_refused_before_the_first_evaluation
 def test_minus_one_is_a_process_on_each_core(monkeypatch):
     asked = []
     monkeypatch.setattr(evaluators, "available_cores", lambda: 7)
-    monkeypatch.setattr(evaluators, "ProcessPool", lambda fun, count, *_: asked.append(count))
+    monkeypatch.setattr(evaluators, "ProcessPool", lambda fun, count, *_: asked.append(count) or Mock())
     evaluators.make_evaluator(sphere, False, -1)
     assert asked == [7]
 

@@ -1245,7 +1245,7 @@ def test_rows_of_another_run_are_noticed(tmp_path, at_once, monkeypatch):
     first, second = tmp_path / "first.db", tmp_path / "second.db"
     killed = tmp_path / "killed.db"
     sl.minimize(
-        Counted(before=lambda calls: calls == 300 and copied(first, killed)),
+        Counted(before=lambda calls: calls == 200 and copied(first, killed)),
         **options("cma", "free", None),
         store=first,
     )

@@ -95,13 +95,12 @@ def lra_xnes(**parts):
 
 
 @dataclass(frozen=True)
-class Rounded(Ordering):
-    """Values that differ by less than `step` are ties: an ordering by other numbers than the values."""
-
-    step: float = 1e-9
+class ByPosition(Ordering):
+    """The ordering by value, found by comparing other numbers: the positions of the sorted values."""
 
     def __call__(self, values, constraints, memory, /):
-        return ranking(np.round(values / self.step)), memory
+        positions = np.arange(values.shape[-1], dtype=np.float64)
+        return ranking(ranking(values).assign_by_rank(positions, average_ties=False)), memory
 
 
 # Fewer points than dimensions, more of them, and the range where the engine goes through k×k matrices (d > 64).
@@ -109,7 +108,7 @@ SIZES = [(5, 4), (5, 12), (70, 8)]
 RECIPES = [ngd, rank_mu, cma, xnes, lra_cma, lra_xnes]
 # Parts that no recipe uses by default: add yours.
 WEIGHTS = [Quantile(LogLinear())]
-ORDERINGS = [Rounded()]
+ORDERINGS = [ByPosition()]
 PARTS = [
     *(Method(type(rule).__name__.lower(), rule, (SpectralRates(),)) for rule in WEIGHTS),
     *(replace(cma(), name=f"cma-{type(rule).__name__.lower()}", weights=rule) for rule in WEIGHTS if rule.normalized),

@@ -136,7 +136,7 @@ def _variables(run: StoredRun) -> Iterable[str]:
     rows = [OMITTED if i is None else row(i) for i in listed(result.x.size, MOST_ROWS)]
     yield "<h2>Variables</h2>"
     yield from _table("variables", ["", "best point", "mean of the search", "standard deviation of the search"], rows)
-    yield f'<p class="lead">{SEARCH_SPREAD}</p>'
+    yield f"<p>{SEARCH_SPREAD}</p>"
     if result.x.size > MOST_ROWS:
         yield f"<p>{result.x.size} variables; <code>sublevel export</code> writes all of them.</p>"
 
