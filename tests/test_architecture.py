@@ -29,7 +29,7 @@ LAYERS = [
     {"engine.transforms"},
     {"engine.method"},
     {"engine"},
-    {"run.restarts", "run.search_space"},
+    {"run.restarts", "run.search_space", "run.integers", "run.parameters"},
     {
         "evaluation.failures",
         "evaluation.dask_backend",

@@ -13,7 +13,7 @@ from scipy.optimize import Bounds
 
 import sublevel as sl
 from helpers.functions import ellipsoid, sphere
-from sublevel.run.search_space import MARGIN, REACH, WIDEST, bounded_space
+from sublevel.run.search_space import MARGIN, REACH, WIDEST, Variables, bounded_space
 
 INF = float("inf")
 ENDS = [-INF, -1e300, -1e9, -3.0, -1e-9, 0.0, 1e-300, 0.1, 2.0, 1e9, 1e300, INF]
@@ -25,7 +25,9 @@ def space_of(*pairs, deviation=0.5, log_scaled=False):
     lower, upper = np.array(pairs, dtype=float).T
     mask = np.broadcast_to(log_scaled, lower.shape).copy()
     x0 = np.where(np.isfinite(lower), lower, np.where(np.isfinite(upper), upper, 0.0))
-    return bounded_space(lower, upper, np.full(lower.size, deviation), mask, x0)
+    real = np.zeros(lower.size, dtype=bool)
+    variables = Variables(lower, upper, mask, real, real.astype(np.intp))
+    return bounded_space(variables, np.full(lower.size, deviation), x0)
 
 
 def inside(pair, share, spread=1.0):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from sublevel.engine.arrays import Array, PerTrial, expand_trailing, value_class
-from sublevel.engine.families.categorical import Categorical
 from sublevel.engine.families.protocol import Family
 from sublevel.engine.memory import Memory
 from sublevel.engine.tangent import Tangent
 from sublevel.engine.transforms.protocol import Generation, Transform
+
+T = TypeVar("T")
 
 
 @value_class
@@ -40,13 +41,14 @@ class ChoiceRates(Transform):
     def init(self, theta: Family, sample_size: int) -> ChoicePath:
         """A path of length 0."""
         batch = theta.mean.shape[:-1]
-        return ChoicePath(np.zeros_like(_choices(theta).probabilities), np.zeros(batch)[()], np.ones(batch)[()])
+        return ChoicePath(np.zeros_like(_present(theta.choices).probabilities), np.zeros(batch)[()], np.ones(batch)[()])
 
     def __call__(self, tangent: Tangent, memory: ChoicePath, generation: Generation, /) -> tuple[Tangent, ChoicePath]:
         """The tangent with a step of the probabilities."""
-        choices, drawn = _choices(generation.theta), generation.sample.choices
-        assert drawn is not None
-        gradient = choices.natural_gradient(drawn, np.maximum(generation.weighting.mean, 0.0))
+        choices = _present(generation.theta.choices)
+        gradient = choices.natural_gradient(
+            _present(generation.sample.choices), np.maximum(generation.weighting.mean, 0.0)
+        )
         direction = choices.orthonormal(gradient)
         length = np.sqrt(np.sum(np.square(direction), axis=(-2, -1)))
         unit = expand_trailing(np.where(length > 0.0, 1.0 / np.where(length > 0.0, length, 1.0), 0.0)[()], 2)
@@ -60,8 +62,8 @@ class ChoiceRates(Transform):
         return tangent.with_choices(expand_trailing(rate, 2) * unit * gradient), ChoicePath(path, power, steps)
 
 
-def _choices(theta: Family) -> Categorical:
-    """The categorical variables of a distribution that has some."""
-    choices = theta.choices
-    assert choices is not None, "`ChoiceRates` needs a distribution with categorical variables."
-    return choices
+def _present(part: T | None) -> T:
+    """The categorical part of a distribution or a sample, which must have one."""
+    if part is None:
+        raise TypeError("`ChoiceRates` needs a distribution with categorical variables.")
+    return part
