@@ -265,24 +265,25 @@ def search_scipy(fun: Objective, variables: Variables, seed: int, restarts: bool
 
 
 def search_nevergrad(fun: Objective, variables: Variables, seed: int, restarts: bool) -> None:
-    """NGOpt with the budget, which it chooses its method by."""
+    """NGOpt, which chooses its method by the variables and the budget. Arrays, because scalars take far more time."""
     import nevergrad as ng
 
-    scalars = [
-        (ng.p.Scalar(init=float(np.clip(mean, low, high)), lower=low, upper=high))
-        for mean, low, high in zip(variables.mean, variables.lower, variables.upper, strict=True)
-    ]
-    for scalar, integer in zip(scalars, variables.is_integer, strict=True):
-        if integer:
-            scalar.set_integer_casting()
-    choices = [ng.p.Choice(list(range(size))) for size in variables.categories]
-    parametrization = ng.p.Instrumentation(ng.p.Tuple(*scalars), ng.p.Tuple(*choices))
+    def array(chosen: np.ndarray) -> Any:
+        low, high = variables.lower[chosen], variables.upper[chosen]
+        return ng.p.Array(init=np.clip(variables.mean[chosen], low, high), lower=low, upper=high)
+
+    is_integer = variables.is_integer
+    parts = {"reals": array(~is_integer)} if not np.all(is_integer) else {}
+    if np.any(is_integer):
+        parts["integers"] = array(is_integer).set_integer_casting()
+    choices = ng.p.Tuple(*(ng.p.Choice(range(size)) for size in variables.categories))
+    parametrization = ng.p.Dict(**parts, choices=choices)
     parametrization.random_state.seed(seed)
-    optimizer = ng.optimizers.NGOpt(parametrization, budget=fun.budget)
+    optimizer, x = ng.optimizers.NGOpt(parametrization, budget=fun.budget), np.empty(is_integer.size)
     while True:
         candidate = optimizer.ask()
-        x, categories = candidate.args
-        optimizer.tell(candidate, fun(np.array(x, dtype=float), np.array(categories, dtype=int)))
+        x[~is_integer], x[is_integer] = candidate.value.get("reals", ()), candidate.value.get("integers", ())
+        optimizer.tell(candidate, fun(x.copy(), np.array(candidate.value["choices"], dtype=int)))
 
 
 def search_optuna(fun: Objective, variables: Variables, seed: int, restarts: bool) -> None:

@@ -15,7 +15,8 @@ Printed: the share of runs that evaluate a point with f ≤ 1e-10, and the mean 
 each, without restarts and without the termination criteria of the library, ours excepted. A run ends unsuccessfully
 after `--budget`·N evaluations, or after 200·N of them without a better value.
 
-Optuna is not among the default peers: its TPE needs hours for so many evaluations, and its CMA-ES is the package cmaes.
+Not among the default peers: Optuna, whose TPE needs hours for so many evaluations and whose CMA-ES is that of cmaes,
+and nevergrad, which takes about 20 ms per evaluation if there are categories.
 With `--cache`, runs of the peers are read from that file if they are in it, and written to it. Ours are always made.
 """
 
