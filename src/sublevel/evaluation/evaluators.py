@@ -129,6 +129,10 @@ class SerialEvaluator:
         for index, point in enumerate(points):
             yield index, _record_answer(self.objective(point), point, self.failures)
 
+    def append_values(self, points: Array, values: list[float]) -> None:
+        """Append the values of points (n, d), in order: faster than one at a time if the objective is."""
+        self.objective.append_values(points, values, partial(_record_answer, failures=self.failures))
+
     def close(self) -> None:
         """Nothing to release."""
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from os import getpid
 from typing import Protocol, cast
 
 import numpy as np
@@ -26,25 +27,59 @@ class GuardedObjective:
     def __call__(self, point: Array) -> float | Failure:
         """The value at a point (d,), which becomes read-only."""
         point.setflags(write=False)
-        failure = None
-        for _ in range(ATTEMPTS[self.on_error]):
+        try:
+            return as_value(call_objective(self.fun, point))
+        except BaseException as error:
+            return self._retry(error, point)
+
+    def append_values(self, points: Array, values: list[float], as_number: Callable[[object, Array], float]) -> None:
+        """Append the values at read-only points (n, d), in order; `as_number` is called for all but plain floats.
+
+        The same as one call after another, with less time between two of them.
+        """
+        fun, pid = self.fun, getpid()
+        for point in points:
             try:
-                return as_value(call_objective(self.fun, point))
+                answer = fun(point)
             except BaseException as error:
-                if self.on_error == "raise" or not isinstance(error, Exception):
-                    annotate_point(error, point)
-                    raise
-                failure = Failure.from_exception(error)
-        return cast(Failure, failure)
+                if getpid() != pid:
+                    _exit_forked_copy()
+                answer = self._retry(error, point)
+            if getpid() != pid:
+                _exit_forked_copy()
+            is_plain = answer.__class__ is float and answer == answer
+            values.append(cast(float, answer) if is_plain else as_number(self._converted(answer, point), point))
+
+    def _converted(self, answer: object, point: Array) -> float | Failure:
+        """An answer of the objective as a number, with what cannot be one treated as an error."""
+        if isinstance(answer, Failure):
+            return answer
+        try:
+            return as_value(answer)
+        except (TypeError, ValueError) as error:
+            return self._retry(error, point)
+
+    def _retry(self, error: BaseException, point: Array) -> float | Failure:
+        """The value at a further attempt after an error, or a failure; raises the error if it is not to be caught."""
+        for attempt in range(ATTEMPTS[self.on_error]):
+            try:
+                if attempt > 0:
+                    return as_value(call_objective(self.fun, point))
+            except BaseException as again:
+                error = again
+            if self.on_error == "raise" or not isinstance(error, Exception):
+                annotate_point(error, point)
+                raise error
+        return Failure.from_exception(cast(Exception, error))
 
 
 def call_objective(fun: Callable[..., object], *points: Array) -> object:
     """Call the objective. If it forks this process and the copy returns too, the copy ends here."""
-    pid = os.getpid()
+    pid = getpid()
     try:
         return fun(*points)
     finally:
-        if os.getpid() != pid:
+        if getpid() != pid:
             _exit_forked_copy()
 
 

@@ -199,20 +199,22 @@ class History:
 
     def record(self, done: Optimizer) -> None:
         """Record the last generation: evaluations, best value so far, its best value, largest standard deviation."""
-        if done.restarts >= len(self._begins):
+        state = done.run_state
+        best, nfev = state.best, state.nfev
+        if state.restarts >= len(self._begins):
             self._begins.append(len(self))
             self._popsizes.append(done.popsize)
             self._endings = done.endings
             self._in_row = self._per_row
-        self.theta_of_best = done.theta_of_best
-        self.last = (done.nfev, done.best_fun, done.generation_best, largest(done.deviations))
+        self.theta_of_best = best.theta or state.search.theta
+        self.last = (nfev, best.fun, state.standing.latest, largest(done.deviations))
         self._add(self.last)
-        if done.nfev >= self._next:
-            self.snapshots.append(Snapshot(done.nfev, len(self._begins) - 1, done.theta))
+        if nfev >= self._next:
+            self.snapshots.append(Snapshot(nfev, len(self._begins) - 1, state.search.theta))
             if len(self.snapshots) > self._most:
                 self.snapshots[1:] = self.snapshots[2::2]
-                self._stride = 2 * done.nfev // self._most
-            self._next = done.nfev + self._stride
+                self._stride = 2 * nfev // self._most
+            self._next = nfev + self._stride
 
     def _add(self, numbers: tuple[float, float, float, float]) -> None:
         """A row for a generation, or its numbers into the last row if that has room."""

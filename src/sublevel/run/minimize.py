@@ -13,7 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.method import Method
-from sublevel.evaluation.evaluators import RETURNED_NAN, Evaluator, make_evaluator, unwrap_stop_iteration
+from sublevel.evaluation.evaluators import (
+    RETURNED_NAN,
+    Evaluator,
+    SerialEvaluator,
+    make_evaluator,
+    unwrap_stop_iteration,
+)
 from sublevel.evaluation.failures import Failure, Failures, OnError, annotate_exception
 from sublevel.evaluation.objective import bind_args, name_parameters
 from sublevel.evaluation.processes import SigtermAsInterrupt
@@ -395,11 +401,14 @@ class Search:
         asked = self.optimizer.ask()
         points = asked if self.x0 is None or self.optimizer.nit else read_only(np.concatenate([self.x0[None], asked]))
         values, more = self.values(points), len(points) - len(asked)
-        self.optimizer.note(points[:more], values[:more])
-        self.optimizer.tell(asked, values[more:])
+        if more:
+            self.optimizer.note(points[:more], values[:more])
+        self.optimizer.tell(asked, values[more:] if more else values)
 
     def values(self, points: Array) -> Array:
         """Values (n,) of points (n, d). If the objective raises, those that came before are counted."""
+        if self.recorder is None and isinstance(self.evaluate, SerialEvaluator) and self.limits.deadline == np.inf:
+            return self.serial_values(self.evaluate, points)
         values, known = np.empty(len(points)), np.zeros(len(points), dtype=bool)
         try:
             if self.recorder is not None:
@@ -413,6 +422,16 @@ class Search:
             self.optimizer.note(points[known], values[known])
             raise unwrap_stop_iteration(error)  # noqa: B904
         return values
+
+    def serial_values(self, evaluate: SerialEvaluator, points: Array) -> Array:
+        """The same where nothing has to be done between two evaluations."""
+        values: list[float] = []
+        try:
+            evaluate.append_values(points, values)
+        except BaseException:
+            self.optimizer.note(points[: len(values)], np.array(values))
+            raise
+        return np.array(values)
 
     def stored_values(self, recorder: Recorder, points: Array, values: Array, known: NDArray[np.bool_]) -> None:
         """Fill in values (n,) of points (n, d): the stored ones, and those that arrive, each of which is stored."""

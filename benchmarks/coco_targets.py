@@ -1,0 +1,141 @@
+"""Problems of COCO's suites, and how many targets a search reaches on them: common to the benchmarks on its suites.
+
+A row of a table has the algorithm, the function, d, the instance, evaluations, seconds, and the evaluations to each
+target.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TARGETS = 10.0 ** np.linspace(2, -8, 51)
+
+
+class Finished(Exception):
+    """The last target is reached or the budget is spent."""
+
+
+class Counted:
+    """An objective that notes when each target is reached."""
+
+    def __init__(self, problem: Callable[[np.ndarray], float], optimum: float, budget: int) -> None:
+        self.problem, self.optimum, self.budget = problem, optimum, budget
+        self.evaluations = self.reached = 0
+        self.hits = np.full(TARGETS.size, np.inf)
+
+    def __call__(self, x: np.ndarray) -> float:
+        if self.evaluations >= self.budget or self.reached == TARGETS.size:
+            raise Finished
+        value = self.problem(x)
+        self.evaluations += 1
+        while self.reached < TARGETS.size and value - self.optimum <= TARGETS[self.reached]:
+            self.hits[self.reached] = self.evaluations
+            self.reached += 1
+        return value
+
+
+def coco_problem(suite: str, function: int, d: int, instance: int) -> Any:
+    """A problem of a suite such as "bbob", any instance: without its option COCO has 1 to 5 and 101 to 110 only, and
+    looks for others for ever.
+    """
+    import cocoex
+
+    problems = cocoex.Suite(suite, f"instances: {instance}", f"dimensions: {d} function_indices: {function}")
+    return problems.get_problem_by_function_dimension_instance(function, d, instance)
+
+
+def optimal_value(suite: str, function: int, d: int, instance: int) -> float:
+    """f_opt, which COCO tells through a file only."""
+    here = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            problem = coco_problem(suite, function, d, instance)
+            problem._best_parameter("print")
+            return float(problem(np.loadtxt("._bbob_problem_best_parameter.txt")))
+        finally:
+            os.chdir(here)
+
+
+def run_tasks(
+    solve: Callable[..., list[object]], tasks: Iterable[tuple[object, ...]], jobs: int, out: Path
+) -> list[list[object]]:
+    """The rows of all tasks, in processes, written to `runs.csv` as they are made."""
+    rows: list[list[object]] = []
+    out.mkdir(parents=True, exist_ok=True)
+    with (
+        ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool,
+        open(out / "runs.csv", "w", newline="") as file,
+    ):
+        writer = csv.writer(file)
+        writer.writerow(["algorithm", "function", "d", "instance", "evaluations", "seconds", *TARGETS])
+        pending = [pool.submit(solve, *task) for task in tasks]
+        for done, future in enumerate(as_completed(pending), start=1):
+            rows.append(future.result())
+            writer.writerow(rows[-1])
+            file.flush()
+            print(f"\r{done}/{len(pending)}", end="", flush=True)
+    print()
+    return rows
+
+
+def table(rows: list[list[object]], names: list[str], dims: list[int]) -> Iterator[str]:
+    """Share of targets and evaluation ratios by dimension, and over all of them."""
+    ours = names[0]
+    yield (
+        "  d   " + "".join(f"{name:>18}" for name in names) + "".join(f"{'ratio to ' + name:>24}" for name in names[1:])
+    )
+    for label, some in [*((f"{d:4}", [d]) for d in dims), (" all", dims)]:
+        shares = "".join(f"{100 * np.mean([share(rows, name, d) for d in some]):17.1f}%" for name in names)
+        logs = [[ratio for d in some for ratio in log_ratios(rows, ours, name, d)] for name in names[1:]]
+        ratios = "".join(f"{f'{np.exp(np.mean(log)):.3f} ({len(log)} functions)' if log else '-':>24}" for log in logs)
+        yield f"{label}  {shares}{ratios}"
+
+
+def share(rows: list[list[object]], name: str, d: int, evaluations: float = sys.float_info.max) -> float:
+    """Share of all targets that were reached in dimension d, within so many evaluations."""
+    return float(np.mean(np.array([row[6:] for row in rows if row[0] == name and row[2] == d], float) <= evaluations))
+
+
+def log_ratios(rows: list[list[object]], ours: str, theirs: str, d: int) -> Iterator[float]:
+    """Logarithm of the ratio of median evaluations to the last target, for each function that both solved in more than
+    half of the runs.
+    """
+    for function in range(1, 25):
+        medians = [
+            np.median([float(row[-1]) for row in rows if row[:3] == [name, function, d]]) for name in (ours, theirs)
+        ]
+        if np.all(np.isfinite(medians)):
+            yield float(np.log(medians[0] / medians[1]))
+
+
+def draw(rows: list[list[object]], names: list[str], dims: list[int], target: Path) -> None:
+    """Share of targets reached against evaluations/d, one panel per dimension."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(
+        1, len(dims), figsize=(3.2 * len(dims), 3.2), sharey=True, squeeze=False, constrained_layout=True
+    )
+    for panel, d in zip(panels[0], dims, strict=True):
+        for name in names:
+            hits = np.array([row[6:] for row in rows if row[0] == name and row[2] == d], dtype=float).ravel() / d
+            grid = np.geomspace(1, max(np.max(hits, where=np.isfinite(hits), initial=2), 2), 200)
+            panel.semilogx(grid, [np.mean(hits <= t) for t in grid], label=name)
+        panel.set(title=f"d = {d}", xlabel="evaluations / d", ylim=(0, 1))
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0, 0].set_ylabel("share of targets")
+    panels[0, -1].legend(frameon=False)
+    figure.savefig(target, dpi=130)

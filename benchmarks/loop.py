@@ -1,0 +1,162 @@
+"""What the loop around a step costs, and how long the import takes, as ratios measured side by side in one run.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/loop.py [--repeats 15]
+
+1. `minimize` per generation over a plain loop of `ask`, the objective point by point, `tell` and `stop`, at d = 5, 10
+   and 20, with an objective that does next to nothing. Required: at most 1.15.
+2. A whole `minimize` over the C++ libraries fcmaes and pygmo (if they are installed), with the same number of
+   evaluations, for that objective and for Rosenbrock's function in NumPy, at d = 5, 10, 20 and 40.
+3. `import sublevel` over `import numpy, scipy.linalg`, in new processes. Required: at most 1.5.
+
+Medians over interleaved repeats, one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"
+
+import numpy as np
+
+import sublevel as sl
+
+GENERATIONS = 300
+
+
+def trivial(x: np.ndarray) -> float:
+    """A coordinate, which takes no time: the search follows a slope."""
+    return float(x[0])
+
+
+def rosenbrock(x: np.ndarray) -> float:
+    return float(np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2))
+
+
+def medians(routes: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, float]:
+    """Median seconds of each route, measured in turn."""
+    seconds: dict[str, list[float]] = {name: [] for name in routes}
+    for route in routes.values():
+        route()
+    for _ in range(repeats):
+        for name, route in routes.items():
+            seconds[name].append(route())
+    return {name: float(np.median(times)) for name, times in seconds.items()}
+
+
+def loop_seconds(d: int) -> float:
+    """Seconds per generation of a plain loop."""
+    optimizer = sl.Optimizer(np.zeros(d), 0.5, rng=1)
+    began = time.perf_counter()
+    for _ in range(GENERATIONS):
+        points = optimizer.ask()
+        optimizer.tell(points, [trivial(x) for x in points])
+        if optimizer.stop():
+            break
+    return (time.perf_counter() - began) / optimizer.nit
+
+
+def minimize_seconds(d: int) -> float:
+    """Seconds per generation of `minimize`."""
+    began = time.perf_counter()
+    result = sl.minimize(trivial, np.zeros(d), 0.5, rng=1, maxiter=GENERATIONS, evaluate_x0=False)
+    return (time.perf_counter() - began) / result.nit
+
+
+def whole_runs(d: int, fun: Callable[[np.ndarray], float]) -> dict[str, Callable[[], float]]:
+    """Seconds per evaluation of whole runs of the libraries that are installed."""
+    popsize, x0 = 4 + int(3 * np.log(d)), np.zeros(d)
+    budget = GENERATIONS * popsize
+
+    def ours() -> float:
+        began = time.perf_counter()
+        result = sl.minimize(fun, x0, 0.5, rng=1, popsize=popsize, maxfevals=budget, evaluate_x0=False)
+        return (time.perf_counter() - began) / result.nfev
+
+    routes: dict[str, Callable[[], float]] = {"sublevel": ours}
+    try:
+        from fcmaes import cmaescpp
+        from scipy.optimize import Bounds
+    except ImportError:
+        pass
+    else:
+
+        def with_fcmaes() -> float:
+            began = time.perf_counter()
+            result = cmaescpp.minimize(
+                fun, Bounds([-1e9] * d, [1e9] * d), x0, 0.5 / 2e9, popsize=popsize, max_evaluations=budget, runid=1
+            )
+            return (time.perf_counter() - began) / result.nfev
+
+        routes["fcmaes"] = with_fcmaes
+    try:
+        import pygmo
+    except ImportError:
+        return routes
+
+    class Problem:
+        """An objective as pygmo takes it."""
+
+        def fitness(self, x: np.ndarray) -> list[float]:
+            return [fun(x)]
+
+        def get_bounds(self) -> tuple[list[float], list[float]]:
+            return [-10.0] * d, [10.0] * d
+
+    def with_pygmo() -> float:
+        problem = pygmo.problem(Problem())
+        population = pygmo.population(problem, popsize, seed=1)
+        algorithm = pygmo.algorithm(pygmo.cmaes(gen=GENERATIONS, sigma0=0.5, ftol=0.0, xtol=0.0, seed=1))
+        began = time.perf_counter()
+        population = algorithm.evolve(population)
+        return (time.perf_counter() - began) / max(population.problem.get_fevals() - popsize, 1)
+
+    routes["pygmo"] = with_pygmo
+    return routes
+
+
+def import_seconds(statement: str) -> float:
+    """Seconds that a new interpreter takes for a statement."""
+    code = f"import time; began = time.perf_counter(); {statement}; print(time.perf_counter() - began)"
+    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+
+def main() -> None:
+    """Print the three tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=15)
+    repeats = parser.parse_args().repeats
+    print("µs per generation with a trivial objective    d   plain loop   minimize   ratio")
+    for d in (5, 10, 20):
+        found = medians({"loop": lambda d=d: loop_seconds(d), "minimize": lambda d=d: minimize_seconds(d)}, repeats)
+        loop, whole = found["loop"], found["minimize"]
+        print(f"{'':43}{d:4d} {1e6 * loop:11.1f} {1e6 * whole:10.1f} {whole / loop:7.2f}")
+    print("\nwhole runs, µs per evaluation; in brackets sublevel over the other")
+    for fun in (trivial, rosenbrock):
+        for d in (5, 10, 20, 40):
+            found = medians(whole_runs(d, fun), max(repeats // 3, 3))
+            ours = found.pop("sublevel")
+            others = "".join(f"   {name} {1e6 * t:6.1f} ({ours / t:.2f})" for name, t in found.items())
+            print(f"{fun.__name__:12} d = {d:2d}   sublevel {1e6 * ours:6.1f}{others}")
+    found = medians(
+        {
+            "sublevel": lambda: import_seconds("import sublevel as sl; sl.minimize"),
+            "package": lambda: import_seconds("import sublevel"),
+            "numpy": lambda: import_seconds("import numpy, scipy.linalg"),
+        },
+        repeats,
+    )
+    print(f"\nimport numpy, scipy.linalg: {1e3 * found['numpy']:.0f} ms")
+    print(f"import sublevel: {1e3 * found['package']:.0f} ms, ratio {found['package'] / found['numpy']:.2f}")
+    print(f"import sublevel; sublevel.minimize: {1e3 * found['sublevel']:.0f} ms, ", end="")
+    print(f"ratio {found['sublevel'] / found['numpy']:.2f}")
+
+
+if __name__ == "__main__":
+    main()
