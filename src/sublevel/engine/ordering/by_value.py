@@ -16,8 +16,12 @@ class Ordering:
 
     __slots__ = ()
 
-    def init(self, theta: Family, sample_size: int) -> Any:
-        """The memory at the start of a run, a `Memory`."""
+    def init(self, theta: Family, sample_size: int, constraints: int = 0) -> Any:
+        """The memory at the start of a run with a number of constraints, a `Memory`.
+
+        A memory per constraint has to know their number before the first step: the arrays of a state keep their shapes,
+        also in a batch in which some trials do not move.
+        """
         return NO_MEMORY
 
     def __call__(self, values: Array, constraints: Array | None, memory: Any, /) -> tuple[Ranking, Any]:
