@@ -12,7 +12,7 @@ import numpy as np
 from sublevel.engine.families import FAMILIES as CONTINUOUS
 from sublevel.engine.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.engine.method import Method
-from sublevel.engine.ordering import Ordering, ranking
+from sublevel.engine.ordering import AugmentedLagrangian, Lexicographic, Ordering, RankLagrangian, ranking
 from sublevel.engine.recipes import cma, ngd, pbil, rank_mu, shape_only, with_adapted_rates, xnes
 from sublevel.engine.transforms import STEP_SIZES, SpectralRates
 from sublevel.engine.weights import LogLinear, Quantile
@@ -108,7 +108,7 @@ SIZES = [(5, 4), (5, 12), (70, 8)]
 RECIPES = [ngd, rank_mu, cma, xnes, lra_cma, lra_xnes]
 # Parts that no recipe uses by default: add yours.
 WEIGHTS = [Quantile(LogLinear())]
-ORDERINGS = [ByPosition()]
+ORDERINGS = [ByPosition(), Lexicographic(), RankLagrangian(), AugmentedLagrangian()]
 PARTS = [
     *(Method(type(rule).__name__.lower(), rule, (SpectralRates(),)) for rule in WEIGHTS),
     *(replace(cma(), name=f"cma-{type(rule).__name__.lower()}", weights=rule) for rule in WEIGHTS if rule.normalized),

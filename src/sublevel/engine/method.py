@@ -104,10 +104,10 @@ class Method:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_adds_points", any(transform.adds_points for transform in self.transforms))
 
-    def init(self, theta: Family, sample_size: int) -> State:
-        """The initial state of a search from θ."""
+    def init(self, theta: Family, sample_size: int, constraints: int = 0) -> State:
+        """The initial state of a search from θ, with a number of constraints."""
         memory = tuple(transform.init(theta, sample_size) for transform in self.transforms)
-        return State(theta, memory, self.ordering.init(theta, sample_size))
+        return State(theta, memory, self.ordering.init(theta, sample_size, constraints))
 
     def ask(self, state: State, noise: Noise, sample_size: int) -> Sample:
         """Draw points (..., n, d) to evaluate."""

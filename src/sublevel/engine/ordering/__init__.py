@@ -1,6 +1,22 @@
 """Rules that rank the points of a sample."""
 
+from sublevel.engine.ordering.augmented_lagrangian import AugmentedLagrangian
 from sublevel.engine.ordering.by_value import BY_VALUE, ByValue, Ordering
+from sublevel.engine.ordering.constrained import equality_constraints
+from sublevel.engine.ordering.lexicographic import Lexicographic
+from sublevel.engine.ordering.penalties import Adaptation
+from sublevel.engine.ordering.rank_lagrangian import RankLagrangian
 from sublevel.engine.ordering.ranks import Ranking, ranking
 
-__all__ = ["BY_VALUE", "ByValue", "Ordering", "Ranking", "ranking"]
+__all__ = [
+    "BY_VALUE",
+    "Adaptation",
+    "AugmentedLagrangian",
+    "ByValue",
+    "Lexicographic",
+    "Ordering",
+    "RankLagrangian",
+    "Ranking",
+    "equality_constraints",
+    "ranking",
+]

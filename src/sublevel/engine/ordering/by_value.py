@@ -16,8 +16,12 @@ class Ordering:
 
     __slots__ = ()
 
-    def init(self, theta: Family, sample_size: int) -> Memory:
-        """The memory at the start of a run."""
+    def init(self, theta: Family, sample_size: int, constraints: int = 0) -> Memory:
+        """The memory at the start of a run with a number of constraints.
+
+        Its arrays have their final shapes: a state before the first step must have the same form as one after it,
+        also in a batch in which some trials do not move.
+        """
         return NO_MEMORY
 
     def __call__(self, values: Array, constraints: Array | None, memory: Any, /) -> tuple[Ranking, Memory]:
