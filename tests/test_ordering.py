@@ -25,7 +25,7 @@ constrained = pytest.mark.parametrize("constraints", CONSTRAINTS.values(), ids=C
 def rank_trials(ordering, values, constraints, batch=(TRIALS,)):
     """The rankings of three generations in a row."""
     method, theta = replace(sl.cma(), ordering=ordering), member(sl.FullGaussian, 3, np.random.default_rng(3), batch)
-    state, rankings = method.init(theta, SIZE), []
+    state, rankings = method.init(theta, SIZE, 0 if constraints is None else constraints.shape[-1]), []
     for _ in range(3):
         ranks, memory = method.rank(state, values, constraints)
         state = replace(state, ordering=memory)

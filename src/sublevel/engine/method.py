@@ -127,11 +127,12 @@ class Method:
 
     def rank(self, state: State, values: Array, constraints: Array | None = None) -> tuple[Ranking, Memory]:
         """The ranking of a sample, and the new memory of the ordering. The best value is that of the best point, also
-        if the ordering compares other numbers.
+        if the ordering compares other numbers, or NaN if no point can be ranked.
         """
         ranks, ordering = self.ordering(values, constraints, state.ordering)
         if self.ordering is not BY_VALUE:
-            ranks = Ranking(ranks.order, ranks.tie_ends, ranks.take_best(values))
+            best = np.where(np.isnan(ranks.best), np.nan, ranks.take_best(values))[()]
+            ranks = Ranking(ranks.order, ranks.tie_ends, best)
         return ranks, ordering
 
     def apply_gradient(
