@@ -58,6 +58,9 @@ OTHER_NAMES: Mapping[str, str] = {
     "args": "arguments params parameters fargs",
     "bounds": "bound box limits lower_bounds upper_bounds lower upper lb ub xl xu ranges range search_space",
     "callback": "callbacks",
+    "constraint_handling": "constraint_method constraint_algorithm penalty",
+    "constraint_tol": "catol tolcon constraint_tolerance feasibility_tol",
+    "constraints": "constraint cons ineq eq nonlinear_constraints",
     "cov0": "cov covariance c0 c cov_init initial_covariance",
     "evaluate_x0": "eval_initial_x eval_x0",
     "ftarget": "f_target target stop_fitness stopfitness fitness_target target_value f_min fmin",
@@ -90,7 +93,8 @@ OTHER_NAMES: Mapping[str, str] = {
 """Names of our arguments in other libraries."""
 NOT_OFFERED: Mapping[str, str] = {
     "constraints constraint cons ineq eq": (
-        "constraints other than `bounds` are not supported. Return inf or a penalty where a point is not allowed."
+        "constraints other than `bounds` are not supported here, but in `minimize` and `Optimizer`: "
+        "constraints=NonlinearConstraint(g, -numpy.inf, 0)."
     ),
     "categories categorical choices discrete": (
         "categorical variables are parameters of a `Space`: minimize(fun, Space(kind=Choice('a', 'b'), ...))."
@@ -130,9 +134,9 @@ def user_level() -> int:
 def unknown_keyword(function: str, keyword: str, known: Iterable[str]) -> str:
     """The message for an unknown keyword of a function."""
     wrong, names = f"{function}() got an unexpected keyword argument {keyword!r}", list(known)
-    if (refusal := REFUSALS.get(keyword.lower())) is not None:
-        return f"{wrong}: {refusal}"
     meant = SYNONYMS.get(keyword.lower())
+    if (refusal := REFUSALS.get(keyword.lower())) is not None and meant not in names:
+        return f"{wrong}: {refusal}"
     if meant not in names:
         meant = next(iter(difflib.get_close_matches(keyword.lower(), names, n=1)), None)
     return f"{wrong}. " + (f"Did you mean `{meant}`?" if meant else f"Keywords: {', '.join(names)}.")

@@ -12,6 +12,7 @@ from scipy.optimize import OptimizeResult, OptimizeWarning
 
 from sublevel.engine.arrays import Array
 from sublevel.run.arguments import Box, Objective, StartingPoint
+from sublevel.run.constraints import ConstraintsLike
 from sublevel.run.minimize import minimize
 from sublevel.run.result import Result
 from sublevel.validation import as_bounds, as_x0
@@ -19,7 +20,7 @@ from sublevel.validation import as_bounds, as_x0
 TOLERANCES = {"ftol": "tolfun", "fatol": "tolfun", "xtol": "tolx", "xatol": "tolx"}
 ALIASES = {"maxfev": "maxfevals", "maxfun": "maxfevals", "seed": "rng", "disp": "progress", **TOLERANCES}
 """Names of options in other methods of SciPy."""
-OPTIONS = set(inspect.signature(minimize).parameters) - {"fun", "x0", "args", "bounds", "callback"}
+OPTIONS = set(inspect.signature(minimize).parameters) - {"fun", "x0", "args", "bounds", "constraints", "callback"}
 DERIVATIVES = {"jac", "hess", "hessp"}
 """Arguments that SciPy passes to every method and that are not used here."""
 
@@ -30,7 +31,7 @@ def scipy_method(
     args: tuple[object, ...] = (),
     *,
     bounds: Box | None = None,
-    constraints: object = (),
+    constraints: ConstraintsLike = (),
     callback: Callable[..., object] | None = None,
     tol: float | None = None,
     **options: object,
@@ -42,7 +43,7 @@ def scipy_method(
     fun, x0, args, bounds, callback
         As for `scipy.optimize.minimize`.
     constraints
-        Must be empty: constraints other than bounds are not supported.
+        As for `scipy.optimize.minimize`.
     tol : float, optional
         Default of the options "tolfun" and "tolx".
     **options
@@ -66,10 +67,6 @@ def scipy_method(
     ... ).success
     True
     """
-    if np.asarray(constraints).size:
-        raise ValueError(
-            "`constraints` other than `bounds` are not supported. Return inf or a penalty at infeasible points."
-        )
     given = {ALIASES.get(name, name): value for name, value in options.items() if name not in DERIVATIVES}
     if unknown := sorted(given.keys() - OPTIONS):
         warnings.warn(f"Unknown solver options: {', '.join(unknown)}", OptimizeWarning, stacklevel=3)
@@ -78,7 +75,8 @@ def scipy_method(
     sigma0 = known.pop("sigma0", None)
     if sigma0 is None and known.get("method") != "pbil":
         sigma0 = _third_of_box(bounds, as_x0(x0))
-    return minimize(fun, x0, sigma0, args=args, bounds=bounds, callback=_wrap_callback(callback), **known)
+    known |= {"args": args, "bounds": bounds, "constraints": constraints, "callback": _wrap_callback(callback)}
+    return minimize(fun, x0, sigma0, **known)
 
 
 def _third_of_box(bounds: Box | None, x0: Array) -> Array:

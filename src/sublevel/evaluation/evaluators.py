@@ -19,12 +19,12 @@ from sublevel.evaluation import dask_backend
 from sublevel.evaluation.failures import ATTEMPTS, NAN, Failure, Failures, OnError
 from sublevel.evaluation.objective import GuardedObjective, annotate_point, annotate_sample, call_objective
 from sublevel.evaluation.processes import ProcessPool, WorkerLost, available_cores
-from sublevel.evaluation.values import as_value, as_values
+from sublevel.evaluation.values import Answer, as_answers, as_value
 from sublevel.run.arguments import Workers
 from sublevel.validation import as_flag, short_repr, user_level
 
 T = TypeVar("T")
-Map = Callable[[Callable[[Array], float | Failure], Iterable[Array]], Iterable[object]]
+Map = Callable[[Callable[[Array], object], Iterable[Array]], Iterable[object]]
 
 EXECUTOR_BROKEN = (
     "the executor passed as `workers` lost a process and accepts no more work. The objective may have ended it, or "
@@ -37,9 +37,12 @@ EXECUTOR_SHUT_DOWN = (
 )
 
 RETURNED_NAN = Failure(NAN, "the objective returned NaN")
+CONSTRAINT_IS_NAN = Failure(NAN, "a constraint value is NaN")
 
 Arrivals = Iterator[tuple[int | slice, float | Array]]
-"""Values as they arrive: (index, value) of one point, or (slice, values) of all."""
+"""Values as they arrive: (index, value) of one point, or (slice, values) of all; with constraints, (index, row) and
+(slice, rows), f first.
+"""
 
 
 class Evaluator(Protocol):
@@ -101,7 +104,7 @@ class VectorizedEvaluator:
         """The values (n,) of points (n, d)."""
         for attempt in range(1, ATTEMPTS[self.on_error] + 1):
             try:
-                values = as_values(call_objective(self.fun, points[...]), len(points))
+                values = as_answers(call_objective(self.fun, points[...]), len(points))
             except BaseException as error:
                 if self.on_error == "raise" or not isinstance(error, Exception):
                     annotate_sample(error, points)
@@ -109,9 +112,20 @@ class VectorizedEvaluator:
                 if attempt == ATTEMPTS[self.on_error]:
                     yield slice(None), self.failures.add(Failure.from_exception(error), points, len(points))
             else:
-                self.failures.add_nan_values(points, values, RETURNED_NAN.detail)
+                if values.ndim > 1:
+                    values = self._known_rows(points, values)
+                else:
+                    self.failures.add_nan_values(points, values, RETURNED_NAN.detail)
                 yield slice(None), values
                 return
+
+    def _known_rows(self, points: Array, rows: Array) -> Array:
+        """The rows (n, 1 + k), all NaN where one of their numbers is."""
+        found = np.where(np.isnan(rows).any(axis=1, keepdims=True), np.nan, rows)
+        lacks_value = np.isnan(rows[:, 0])
+        self.failures.add_nan_values(points[lacks_value], found[lacks_value, 0], RETURNED_NAN.detail)
+        self.failures.add_nan_values(points[~lacks_value], found[~lacks_value, 0], CONSTRAINT_IS_NAN.detail)
+        return found
 
     def close(self) -> None:
         """Nothing to release."""
@@ -127,11 +141,12 @@ class SerialEvaluator:
     def __call__(self, points: Array) -> Arrivals:
         """The values of points (n, d), in order."""
         for index, point in enumerate(points):
-            yield index, _record_answer(self.objective(point), point, self.failures)
+            yield index, record_answer(self.objective(point), point, self.failures)
 
     def append_values(self, points: Array, values: list[float]) -> None:
         """Append the values of points (n, d), in order: faster than one at a time if the objective is."""
-        self.objective.append_values(points, values, partial(_record_answer, failures=self.failures))
+        record = cast(Callable[[object, Array], float], partial(record_answer, failures=self.failures))
+        self.objective.append_values(points, values, record)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -151,7 +166,7 @@ class MapEvaluator:
         try:
             answers = iter(self.map(self.objective, list(points)))
             for point, answer in zip(points, answers, strict=False):
-                value = _record_answer(answer, point, self.failures)
+                value = record_answer(answer, point, self.failures)
                 yield count, value
                 count += 1
             if count < len(points) or next(answers, self) is not self:
@@ -182,7 +197,7 @@ class ConcurrentEvaluator:
         """The values of points (n, d), as they are completed."""
         with contextlib.closing(self.answers(points)) as answers:
             for index, answer in answers:
-                yield index, _record_answer(answer, points[index], self.failures)
+                yield index, record_answer(answer, points[index], self.failures)
 
     def close(self) -> None:
         """End the worker processes, if they are not the user's."""
@@ -258,8 +273,8 @@ def _submit(executor: Executor, function: Callable[..., T], arguments: tuple[obj
         ) from error
 
 
-def _record_answer(answer: object, point: Array, failures: Failures) -> float:
-    """The value of an answer. Failures are recorded and have the value NaN; exceptions are raised."""
+def record_answer(answer: object, point: Array, failures: Failures) -> float | Array:
+    """The value of an answer, or its row (1 + k,). Failures are recorded and are NaN; exceptions are raised."""
     if isinstance(answer, float):
         return answer if answer == answer else failures.add(RETURNED_NAN, point)
     if isinstance(answer, Failure):
@@ -268,14 +283,18 @@ def _record_answer(answer: object, point: Array, failures: Failures) -> float:
         if not hasattr(answer, "sublevel_x"):
             annotate_point(answer, point)
         raise answer
+    if isinstance(answer, Answer):
+        if not np.isnan(answer.rows).any():
+            return answer.rows
+        return failures.add(RETURNED_NAN if np.isnan(answer.rows[0]) else CONSTRAINT_IS_NAN, point)
     value = as_value(answer)
     return value if value == value else failures.add(RETURNED_NAN, point)
 
 
-def evaluate_all(evaluate: Evaluator, points: Array) -> Array:
-    """The values (n,) of points (n, d), which become read-only."""
+def evaluate_all(evaluate: Evaluator, points: Array, constraints: int = 0) -> Array:
+    """The values (n,) of points (n, d), which become read-only; with k constraint values, the rows (n, 1 + k)."""
     points.setflags(write=False)
-    values = np.empty(len(points))
+    values = np.empty((len(points), 1 + constraints) if constraints else len(points))
     for index, arrived in evaluate(points):
         values[index] = arrived
     return values

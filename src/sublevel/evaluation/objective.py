@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from os import getpid
@@ -14,7 +14,8 @@ import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.evaluation.failures import ATTEMPTS, Failure, OnError, annotate_exception
-from sublevel.evaluation.values import as_value
+from sublevel.evaluation.values import Answer, as_answer, as_constraint_values, as_value, as_values
+from sublevel.summaries import short_repr
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +25,11 @@ class GuardedObjective:
     fun: Callable[..., object]
     on_error: OnError
 
-    def __call__(self, point: Array) -> float | Failure:
+    def __call__(self, point: Array) -> float | Answer | Failure:
         """The value at a point (d,), which becomes read-only."""
         point.setflags(write=False)
         try:
-            return as_value(call_objective(self.fun, point))
+            return as_answer(call_objective(self.fun, point))
         except BaseException as error:
             return self._retry(error, point)
 
@@ -50,21 +51,21 @@ class GuardedObjective:
             is_plain = answer.__class__ is float and answer == answer
             values.append(cast(float, answer) if is_plain else as_number(self._converted(answer, point), point))
 
-    def _converted(self, answer: object, point: Array) -> float | Failure:
+    def _converted(self, answer: object, point: Array) -> float | Answer | Failure:
         """An answer of the objective as a number, with what cannot be one treated as an error."""
         if isinstance(answer, Failure):
             return answer
         try:
-            return as_value(answer)
+            return as_answer(answer)
         except (TypeError, ValueError) as error:
             return self._retry(error, point)
 
-    def _retry(self, error: BaseException, point: Array) -> float | Failure:
+    def _retry(self, error: BaseException, point: Array) -> float | Answer | Failure:
         """The value at a further attempt after an error, or a failure; raises the error if it is not to be caught."""
         for attempt in range(ATTEMPTS[self.on_error]):
             try:
                 if attempt > 0:
-                    return as_value(call_objective(self.fun, point))
+                    return as_answer(call_objective(self.fun, point))
             except BaseException as again:
                 error = again
             if self.on_error == "raise" or not isinstance(error, Exception):
@@ -114,6 +115,41 @@ def name_parameters(fun: Callable[..., object], space: Builds | None) -> Callabl
 
 def _call_with_names(fun: Callable[..., object], space: Builds, points: Array, *args: object) -> object:
     return fun(space.build(points), *args)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstrainedObjective:
+    """f and constraint values in one call, at a point or, if `batched`, at several."""
+
+    fun: Callable[..., object]
+    functions: tuple[Callable[..., object] | None, ...]  # None stands for values that `fun` returns with f
+    sizes: tuple[int, ...]  # how many values each of them has
+    batched: bool
+
+    def __call__(self, points: Array) -> Answer:
+        """The row (1 + k,) of a point (d,), or the rows (n, 1 + k) of points (n, d)."""
+        value = self.fun(points)
+        own: object = None
+        if None in self.functions:
+            value, own = _value_and_constraints(value)
+        shape = (len(points),) if self.batched else ()
+        f = as_values(value, len(points)) if self.batched else np.array(as_value(value))
+        columns = [f[..., None]]
+        for function, size in zip(self.functions, self.sizes, strict=True):
+            found = own if function is None else function(points)
+            columns.append(as_constraint_values(found, (*shape, size)))
+        return Answer(np.concatenate(columns, axis=-1))
+
+
+def _value_and_constraints(answer: object) -> tuple[object, object]:
+    """The parts of (f, g)."""
+    parts = list(cast("Iterable[object]", answer)) if isinstance(answer, tuple | list) else []
+    if len(parts) != 2:
+        raise TypeError(
+            f"the objective must return (f, g), a value and its constraint values, got "
+            f"{short_repr(cast(object, answer))}: `constraints` is the number of values in g."
+        )
+    return parts[0], parts[1]
 
 
 def annotate_point(error: BaseException, point: Array) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,36 @@ def as_value(value: object) -> float:
     if array.size == 1 and array.dtype.kind == "O":
         return _as_float(array.item())
     raise (ValueError if array.dtype.kind in "fiub" else TypeError)(_wrong_value(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """f and constraint values of a point, in one row (1 + k,), or of several points (n, 1 + k)."""
+
+    rows: Array
+
+
+def as_answer(answer: object) -> float | Answer:
+    """What an objective returned: f with constraint values, or a value."""
+    return answer if isinstance(answer, Answer) else as_value(answer)
+
+
+def as_answers(answers: object, size: int) -> Array:
+    """What an objective returned for `size` points: f with constraint values (size, 1 + k), or values (size,)."""
+    return answers.rows if isinstance(answers, Answer) else as_values(answers, size)
+
+
+def as_constraint_values(values: object, shape: tuple[int, ...]) -> Array:
+    """Constraint values as float64 of the shape (k,) or (n, k); those of a single constraint may lack an axis."""
+    array = plain_array("constraints", values)
+    if array.dtype.kind == "O":
+        array = np.array([as_value(value) for value in array.ravel().tolist()]).reshape(array.shape)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"constraint values must be real numbers, got {short_repr(values)} (dtype {array.dtype}).")
+    if array.shape != shape and not (shape[-1] == 1 and array.shape == shape[:-1]):
+        kind = TypeError if values is None else ValueError
+        raise kind(f"constraint values must have the shape {shape}, got {short_repr(values)}.{_hint(values)}")
+    return as_float64(array).reshape(shape)
 
 
 def _as_float(number: Any) -> float:

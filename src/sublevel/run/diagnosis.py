@@ -66,6 +66,7 @@ class Facts:
     columns: dict[str, Array]
     runs: list[RunSummary]
     failures: Failures
+    violated: tuple[tuple[str, float], ...] = ()  # constraints that x violates, and by how much
 
     @property
     def first(self) -> Family:
@@ -100,11 +101,13 @@ class Facts:
         return points if self.history.space is None else self.history.space.searched(points)
 
 
-def diagnose(x: Array, history: History, failures: Failures) -> list[Finding]:
+def diagnose(
+    x: Array, history: History, failures: Failures, violated: tuple[tuple[str, float], ...] = ()
+) -> list[Finding]:
     """All findings of a run with the best point x (d,), the ones that matter most first."""
     if not len(history):
         return []
-    facts = Facts(x, history, history.arrays(), history.runs, failures)
+    facts = Facts(x, history, history.arrays(), history.runs, failures, violated)
     found: dict[str, Finding] = {}
     for check in (failed,) if not facts.first.continuous else CHECKS:
         if found.keys().isdisjoint(SILENCED_BY.get(check, ())) and (finding := check(facts)) is not None:
@@ -126,6 +129,24 @@ def failed(facts: Facts) -> Finding | None:
     return Finding("failed", sentence, {"failed": len(failures), "nfev": nfev, **failures.counts})
 
 
+def infeasible_message(violated: tuple[tuple[str, float], ...]) -> str:
+    """What to add to the message of a run that found no feasible point; nothing if it did."""
+    names = [f"{label} by {amount:.3g}" for label, amount in violated]
+    return f"; no feasible point was found: `x` violates {_listed(names)}" if names else ""
+
+
+def infeasible(facts: Facts) -> Finding | None:
+    """No point met all constraints."""
+    if not facts.violated:
+        return None
+    names = [f"{label} by {amount:.3g}" for label, amount in facts.violated]
+    sentence = (
+        f"no feasible point was found: the point with the smallest violation violates {_listed(names)}; constraints "
+        "may exclude each other, or the search began too far away: relax them, move `x0`, or allow restarts"
+    )
+    return Finding("infeasible", sentence, {"violated": len(names), "largest": facts.violated[0][1]})
+
+
 def start_is_best(facts: Facts) -> Finding | None:
     """The search found nothing as good as its start."""
     best, found = float(facts.columns["best"][-1]), float(np.fmin.reduce(facts.columns["generation_best"]))
@@ -141,9 +162,10 @@ def start_is_best(facts: Facts) -> Finding | None:
 def flat(facts: Facts) -> Finding | None:
     """Many points have equal values."""
     best = facts.columns["generation_best"]
+    best = best[~np.isnan(best)]  # no usable value, or no feasible point
     ended_flat = any({"flat", "tolfun"} & set(run.reasons) for run in facts.runs)
     count = len(np.unique(best))
-    if count > DISTINCT * best.size or not (ended_flat or best.size >= WINDOW):
+    if count > DISTINCT * best.size or not best.size or not (ended_flat or best.size >= WINDOW):
         return None
     sentence = (
         f"the generations' best values were only {counted(count, 'different number')} in "
@@ -308,6 +330,7 @@ def ill_conditioned(facts: Facts) -> Finding | None:
 
 CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (
     failed,
+    infeasible,
     start_is_best,
     flat,
     noise_floor,

@@ -105,9 +105,17 @@ class History:
         """The history of an optimizer from now on."""
         self._begin(optimizer.start, [Snapshot(optimizer.nfev, 0, optimizer.theta)], optimizer.popsize)
         self.adapts_rates = adapts_rates(optimizer.method)
+        if optimizer.constraints is not None:
+            self._constrain()
+
+    def _constrain(self) -> None:
+        """Have a column for the violation of the best point."""
+        self.columns = (*History.COLUMNS, "maxcv")
+        self.last = (*self.last, np.nan)
 
     def _begin(self, start: Start, snapshots: Sequence[Snapshot], popsize: int) -> None:
         theta = snapshots[0].theta
+        self.columns: tuple[str, ...] = History.COLUMNS
         self.space, self.snapshots = start.space, list(snapshots)
         self.given_names = start.names  # None if the user gave none
         self.parameters = start.parameters  # a Space, if the user gave one
@@ -119,7 +127,7 @@ class History:
         self._begins, self._popsizes = array("q", [0]), array("q", [popsize])  # first row and sample size of each run
         self._endings: Sequence[Mapping[str, float]] = ()
         self.theta_of_best = snapshots[-1].theta  # where the run that found the best point is, or where it ended
-        self.last: tuple[float, float, float, float] = (0.0, np.nan, np.nan, np.nan)  # numbers of the last generation
+        self.last: tuple[float, ...] = (0.0, np.nan, np.nan, np.nan)  # numbers of the last generation
         self._is_shared = False  # whether a frozen history reads the same numbers
         self._frozen: Frozen | None = None
 
@@ -182,7 +190,7 @@ class History:
 
         Cheap: both share their numbers, until this one has to merge some.
         """
-        width = len(self.COLUMNS)
+        width = len(self.columns)
         frozen = History.__new__(History)
         vars(frozen).update(vars(self))
         frozen.snapshots = list(self.snapshots)
@@ -208,6 +216,8 @@ class History:
             self._in_row = self._per_row
         self.theta_of_best = best.theta or state.search.theta
         self.last = (nfev, best.fun, state.standing.latest, largest(done.deviations))
+        if len(self.columns) > len(self.last):
+            self.last = (nfev, best.fun if done.is_feasible else np.nan, *self.last[2:], done.maxcv)
         self._add(self.last)
         if nfev >= self._next:
             self.snapshots.append(Snapshot(nfev, len(self._begins) - 1, state.search.theta))
@@ -216,15 +226,15 @@ class History:
                 self._stride = 2 * nfev // self._most
             self._next = nfev + self._stride
 
-    def _add(self, numbers: tuple[float, float, float, float]) -> None:
+    def _add(self, numbers: tuple[float, ...]) -> None:
         """A row for a generation, or its numbers into the last row if that has room."""
-        width = len(self.COLUMNS)
+        width = len(self.columns)
         if self._in_row % self._per_row == 0:
             self._numbers.extend(numbers)
             self._in_row = 0
         else:
-            lowest = float(np.fmin(self._numbers[-2], numbers[2]))
-            self._numbers[-width:] = array("d", (*numbers[:2], lowest, numbers[3]))
+            lowest = float(np.fmin(self._numbers[2 - width], numbers[2]))
+            self._numbers[-width:] = array("d", (*numbers[:2], lowest, *numbers[3:]))
         self._in_row += 1
         while len(self._numbers) > ROWS * width and self._per_row < LONGEST_ROW:
             even = (len(self) - self._begins[-1]) % 2 == 0
@@ -239,7 +249,7 @@ class History:
         """Record the reasons to stop, and the last distribution as a snapshot."""
         self._endings = [*done.endings, reasons]
         same_run = done.restarts < len(self._begins)
-        if same_run and len(self) and self.snapshots[-1].nfev < self._numbers[-len(self.COLUMNS)]:
+        if same_run and len(self) and self.snapshots[-1].nfev < self._numbers[-len(self.columns)]:
             self.snapshots.append(Snapshot(done.nfev, done.restarts, done.theta))
 
     def to_frame(self) -> Any:
@@ -249,7 +259,8 @@ class History:
         -------
         pandas.DataFrame or structured numpy.ndarray
             Columns ``run`` (0 is the first, then the restarts), ``popsize``, ``nfev``, ``best``, ``generation_best``
-            and ``deviation``.
+            and ``deviation``; with constraints ``maxcv``, the violation at the best point, and ``best`` and
+            ``generation_best`` are values of feasible points, NaN if there are none.
         """
         lengths = [run.rows.stop - run.rows.start for run in self.runs]
         run = np.repeat(np.arange(len(lengths)), lengths)
@@ -267,7 +278,7 @@ class History:
 
     def _summary(self) -> Summary:
         runs = self.runs
-        title = f"History: {counted(len(self), 'row')} of {', '.join(self.COLUMNS)}; {counted(len(runs), 'run')}"
+        title = f"History: {counted(len(self), 'row')} of {', '.join(self.columns)}; {counted(len(runs), 'run')}"
         rows = [["run", "popsize", "rows", "best value", "ended by"]]
         for i in listed(len(runs)):
             if i is None:
@@ -280,7 +291,7 @@ class History:
 
     def __len__(self) -> int:
         """Rows so far."""
-        return (len(self._numbers) if self._frozen is None else self._frozen.numbers) // len(self.COLUMNS)
+        return (len(self._numbers) if self._frozen is None else self._frozen.numbers) // len(self.columns)
 
     @property
     def _run_count(self) -> int:
@@ -291,8 +302,8 @@ class History:
         return len(self._endings) if self._frozen is None else self._frozen.endings
 
     def _table(self) -> Array:
-        """All rows (rows, 4), in an array of their own."""
-        width = len(self.COLUMNS)
+        """All rows (rows, columns), in an array of their own."""
+        width = len(self.columns)
         table = np.array(self._numbers[: len(self) * width], dtype=np.float64).reshape(-1, width)
         if self._frozen is not None and len(table):
             table[-1] = self._frozen.last_row
@@ -304,7 +315,7 @@ class History:
 
     def arrays(self) -> dict[str, Array]:
         """Columns by name."""
-        return dict(zip(self.COLUMNS, self._table().T, strict=True))
+        return dict(zip(self.columns, self._table().T, strict=True))
 
     @property
     def runs(self) -> list[RunSummary]:

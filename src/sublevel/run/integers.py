@@ -43,12 +43,14 @@ class Grid:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.is_log, np.log(np.where(self.is_log, integers, 1.0)), integers)
 
-    def tell(self, method: Method, search: State, sample: Sample, values: Array) -> tuple[State, Info]:
+    def tell(
+        self, method: Method, search: State, sample: Sample, values: Array, constraints: Array | None = None
+    ) -> tuple[State, Info]:
         """The step of a sample whose integers are centred, with the margin of the new distribution corrected."""
-        ranks, _ = method.rank(search, values)
+        ranks, _ = method.rank(search, values, constraints)
         theta = cast(Mixed, search.theta)
         centred, succeeded = self.center(theta, cast(MixedSample, sample), ranks.order)
-        after, info = method.tell(search, centred, values)
+        after, info = method.tell(search, centred, values, constraints)
         return State(self.correct(cast(Mixed, after.theta), succeeded), after.memory, after.ordering), info
 
     def center(

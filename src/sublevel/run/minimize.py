@@ -24,6 +24,7 @@ from sublevel.evaluation.failures import Failure, Failures, OnError, annotate_ex
 from sublevel.evaluation.objective import bind_args, name_parameters
 from sublevel.evaluation.processes import SigtermAsInterrupt
 from sublevel.run.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
+from sublevel.run.constraints import TOLERANCE, Batched, ConstraintHandling, ConstraintsLike
 from sublevel.run.history import History
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.progress import Progress
@@ -95,6 +96,9 @@ def minimize(
     progress: bool = False,
     store: FileName | Target | None = None,
     curvature: bool = False,
+    constraints: ConstraintsLike | None = None,
+    constraint_tol: float = TOLERANCE,
+    constraint_handling: ConstraintHandling | None = None,
 ) -> Result:
     """Minimise a function of real variables, using only the order of its values.
 
@@ -164,14 +168,23 @@ def minimize(
     curvature : bool, optional
         Whether to add ``hess_inv`` and ``curvature``, using about (d + 1)(d + 2) further evaluations that do not
         count towards `maxfevals`.
+    constraints : NonlinearConstraint, LinearConstraint, dict, int or a sequence of these, optional
+        Constraints of SciPy, dicts as for SLSQP (``{"type": "ineq", "fun": c}`` means c(x) ≥ 0), or the number m of
+        constraints if ``fun(x)`` returns (f, g) with g (m,), where g ≤ 0 is satisfied. Functions of constraints get the
+        same argument as `fun`, with `vectorized` points (n, d) for values (n, k). `fun` is never called where a linear
+        inequality or a constraint with ``keep_feasible=True`` is not satisfied; others are evaluated with `fun`.
+    constraint_tol : float, optional
+        Tolerance of equalities, and violation with which a result still counts as feasible.
+    constraint_handling : {"augmented-lagrangian", "rank-lagrangian", "lexicographic"}, optional
+        How points that violate constraints are compared. The first one is the default; the others only use comparisons.
 
     Returns
     -------
     Result
         A `scipy.optimize.OptimizeResult` with ``x``, ``fun``, ``nfev``, ``nit``, ``success``, ``status``, ``message``,
         ``reasons``, ``restarts``, ``mean``, ``std``, ``cov``, ``distribution``, ``history``, ``failures``,
-        ``diagnosis``, ``curvature``, ``hess_inv`` and ``plot()``. Ctrl-C and SIGTERM return the best point so
-        far.
+        ``diagnosis``, ``curvature``, ``hess_inv`` and ``plot()``; with constraints also ``maxcv``, ``constr`` and
+        ``multipliers``. Ctrl-C and SIGTERM return the best point so far.
 
     Raises
     ------
@@ -204,6 +217,9 @@ def minimize(
         tolx=tolx,
         noise_floor=noise_floor,
         names=names,
+        constraints=cast(ConstraintsLike, Batched(constraints)) if _is_batched(vectorized, workers) else constraints,
+        constraint_tol=constraint_tol,
+        constraint_handling=constraint_handling,
     )
     validate_memory(optimizer.popsize, optimizer.theta.dimension)
     wants_curvature = _checked_curvature(curvature, optimizer)
@@ -213,7 +229,8 @@ def minimize(
     batch = popsize if how[0] and isinstance(how[1], int) and how[1] == 1 else None
     extra = _checked_start(evaluate_x0, optimizer, limits, batch)
     called = cast(Objective, name_parameters(fun, optimizer.start.parameters))
-    evaluate = make_evaluator(bind_args(called, args), *how, failures := Failures())
+    measured = with_constraints(bind_args(called, args), optimizer)
+    evaluate = make_evaluator(measured, *how, failures := Failures())
     search = Search(optimizer, evaluate, limits, observer, show, History(optimizer), failures, x0=extra)
     with SigtermAsInterrupt():
         if store is not None:
@@ -228,6 +245,16 @@ def minimize(
 
             add_curvature(result, called, args=args, vectorized=how[0], workers=how[1], timeout=how[2], on_error=how[3])
         return result
+
+
+def _is_batched(vectorized: object, workers: object) -> bool:
+    """Whether functions get all points of a generation at once."""
+    return vectorized is True and isinstance(workers, int) and workers == 1
+
+
+def with_constraints(fun: Callable[..., object], optimizer: Optimizer) -> Callable[..., object]:
+    """The objective that an optimizer needs: with the values of constraints, if it has some."""
+    return fun if optimizer.constraints is None else optimizer.constraints.objective(fun)
 
 
 def _checked_curvature(curvature: object, optimizer: Optimizer) -> bool:
@@ -292,6 +319,8 @@ class Limits:
 
     def target(self, done: Optimizer) -> dict[str, float]:
         """The reason to stop if no better value is needed, else none."""
+        if done.best_fun > self.ftarget or not done.is_feasible:
+            return {}
         if done.best_fun == -np.inf:
             return {"unbounded": done.best_fun}
         return {"ftarget": done.best_fun} if done.best_fun <= self.ftarget else {}
@@ -402,14 +431,32 @@ class Search:
         points = asked if self.x0 is None or self.optimizer.nit else read_only(np.concatenate([self.x0[None], asked]))
         values, more = self.values(points), len(points) - len(asked)
         if more:
-            self.optimizer.note(points[:more], values[:more])
-        self.optimizer.tell(asked, values[more:] if more else values)
+            self.note(points[:more], values[:more])
+        if values.ndim > 1:
+            self.optimizer.tell(asked, values[more:, 0], values[more:, 1:])
+        else:
+            self.optimizer.tell(asked, values[more:] if more else values)
+
+    def note(self, points: Array, values: Array) -> None:
+        """Count evaluations without a step, given their values (n,) or rows (n, 1 + k)."""
+        if values.ndim > 1:
+            self.optimizer.note(points, values[:, 0], values[:, 1:])
+        else:
+            self.optimizer.note(points, values)
+
+    @property
+    def constraint_values(self) -> int:
+        """Number of constraint values k of an evaluation."""
+        return 0 if self.optimizer.constraints is None else self.optimizer.constraints.size
 
     def values(self, points: Array) -> Array:
-        """Values (n,) of points (n, d). If the objective raises, those that came before are counted."""
-        if self.recorder is None and isinstance(self.evaluate, SerialEvaluator) and self.limits.deadline == np.inf:
-            return self.serial_values(self.evaluate, points)
-        values, known = np.empty(len(points)), np.zeros(len(points), dtype=bool)
+        """Values (n,) of points (n, d), with constraints rows (n, 1 + k). If the objective raises, those that came
+        before are counted.
+        """
+        k, is_serial = self.constraint_values, isinstance(self.evaluate, SerialEvaluator)
+        if self.recorder is None and is_serial and k == 0 and self.limits.deadline == np.inf:
+            return self.serial_values(cast(SerialEvaluator, self.evaluate), points)
+        values, known = np.empty((len(points), 1 + k) if k else len(points)), np.zeros(len(points), dtype=bool)
         try:
             if self.recorder is not None:
                 self.stored_values(self.recorder, points, values, known)
@@ -419,7 +466,7 @@ class Search:
                     known[index] = True
                     self.check_time(known)
         except BaseException as error:
-            self.optimizer.note(points[known], values[known])
+            self.note(points[known], values[known])
             raise unwrap_stop_iteration(error)  # noqa: B904
         return values
 

@@ -16,9 +16,17 @@ from sublevel.engine.families import Family, Sample
 from sublevel.engine.method import Info, Method, State
 from sublevel.engine.ordering import ranking
 from sublevel.engine.transforms import ChoiceRates
-from sublevel.evaluation.values import as_values, plain_array
+from sublevel.evaluation.values import as_constraint_values, as_values, plain_array
 from sublevel.run.arguments import Box, RestartRule, Seed, StartingPoint
+from sublevel.run.constraints import (
+    TOLERANCE,
+    ConstraintHandling,
+    ConstraintsLike,
+    constrained_method,
+    parse_constraints,
+)
 from sublevel.run.initial import checked_beginning, covariance_of, mean_of
+from sublevel.run.resampling import STARTS, draw_feasible
 from sublevel.run.restarts import FinishedRuns, Once, Run
 from sublevel.run.search_space import SearchSpace
 from sublevel.run.state import RunState, first_state, next_state
@@ -47,6 +55,9 @@ class Optimizer:
     ----------
     x0, sigma0, method, popsize, cov0, bounds, log_scaled, integrality, restarts, rng, tolfun, tolx, noise_floor, names
         As for `minimize`.
+    constraints, constraint_tol, constraint_handling
+        As for `minimize`. `ask` returns points that meet linear and ``keep_feasible`` constraints; the values of the
+        others are given to `tell`, which computes them itself if they are functions.
 
     Notes
     -----
@@ -82,6 +93,9 @@ class Optimizer:
         tolx: float | None = None,
         noise_floor: bool = True,
         names: Sequence[str] | None = None,
+        constraints: ConstraintsLike | None = None,
+        constraint_tol: float = TOLERANCE,
+        constraint_handling: ConstraintHandling | None = None,
     ) -> None:
         """Start from N(x0, sigma0²·cov0)."""
         self.method = as_method(method)
@@ -89,6 +103,8 @@ class Optimizer:
         self.start = checked_beginning(
             self.method.family, x0, sigma0, cov0, bounds, log_scaled, integrality, names, self.rng
         )
+        self.constraints = parse_constraints(constraints, constraint_tol, self.start.x0, self.start.parameters)
+        self._constrain(constraint_handling)
         if self.start.space is not None and self.start.space.choices.size:
             self.method = replace(self.method, transforms=(*self.method.transforms, ChoiceRates()))
         self.tolerances = Tolerances(
@@ -103,7 +119,21 @@ class Optimizer:
         if run.x0 is not None:
             theta = self.start.theta(run.x0, run.sigma_factor)
         deviations = self.start.judged_deviations(theta)
-        self._enter(first_state(self.method, run, theta, read_only(self.start.x0), deviations))
+        x0 = read_only(self.start.x0)
+        self._enter(first_state(self.method, run, theta, x0, deviations, self.inequalities))
+
+    def _constrain(self, handling: object) -> None:
+        """Give the method an ordering of constrained points, and check the start."""
+        self.method = constrained_method(self.method, handling, self.constraints)
+        if self.constraints is not None:
+            two_sided = self.method.ordering.two_sided_equalities
+            self.constraints = replace(self.constraints, two_sided=two_sided)
+            self.constraints.check_start(self.start.x0)
+
+    @property
+    def inequalities(self) -> int:
+        """Number of inequalities that the ordering handles."""
+        return 0 if self.constraints is None else self.constraints.total
 
     def _enter(self, state: RunState, best: Iterable[float] = (), medians: Iterable[float] = ()) -> None:
         """Go on from a state, given the best and median values of its run's generations."""
@@ -112,6 +142,7 @@ class Optimizer:
         self._window = Window(lengths(state.search.theta.dimension, state.run.popsize).kept, best, medians)
         self._pending: Sample | None = None
         self._asked: Array | None = None
+        self._linear: Array | None = None  # (n, q), linear inequalities of the pending sample
         self._deviations: Array | None = None
         self._reason: tuple[Reason | None] | None = None
 
@@ -149,6 +180,30 @@ class Optimizer:
     def best_fun(self) -> float:
         """Value at `best_x`; NaN if there is none yet."""
         return self.run_state.best.fun
+
+    @property
+    def maxcv(self) -> float:
+        """Largest violation of a constraint at `best_x`, 0 if there are none; NaN if there is no value yet."""
+        best = self.run_state.best
+        return 0.0 if self.constraints is None else self.constraints.largest_violation(best.constraints)
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether `best_x` has no violation of more than `constraint_tol`."""
+        best, constraints = self.run_state.best, self.constraints
+        if constraints is None or not constraints.parts:
+            return True
+        if best.constraints is None:
+            return False
+        return best.violation == 0.0 or float(np.max(constraints.violations(best.constraints))) <= constraints.tolerance
+
+    @property
+    def violated(self) -> tuple[tuple[str, float], ...]:
+        """Labels of the constraints that `best_x` violates, with the violations; none if it is feasible."""
+        values = self.run_state.best.constraints
+        if self.constraints is None or values is None or self.is_feasible:
+            return ()
+        return self.constraints.in_the_way(values)
 
     @property
     def best_run(self) -> int:
@@ -211,26 +266,50 @@ class Optimizer:
         search, popsize, space = self.run_state.search, self.run_state.run.popsize, self.start.space
         validate_memory(popsize, search.theta.dimension)
         self._pending = sample = self.method.ask(search, self.rng, popsize)
-        self._asked = read_only(sample.x if space is None else space.points(sample.x))
+        if self.constraints is not None and self.constraints.kept:
+            kept, anchor = self.constraints, self.best_x
+            self._pending, points, self._linear = draw_feasible(
+                search.theta, sample, self.rng, space, kept.satisfied, anchor, kept.half_spaces
+            )
+        else:
+            points = sample.x if space is None else space.points(sample.x)
+        self._asked = read_only(points)
         return self._asked
 
-    def tell(self, X: ArrayLike, values: ArrayLike) -> None:
+    def tell(self, X: ArrayLike, values: ArrayLike, constraints: ArrayLike | None = None) -> None:
         """Pass the values (popsize,) of the points `X`, which must be those returned by `ask`, in any order.
 
-        After an error the call can be repeated.
+        If there are constraints other than linear and ``keep_feasible`` ones, `constraints` are their values
+        (popsize, k), in the order in which they were given to the optimizer; constraint functions are called here if
+        they are left out. After an error the call can be repeated.
         """
         sample, asked, state = self._pending, self._asked, self.run_state
         if sample is None or asked is None:
             raise RuntimeError("`tell()` without a pending sample: call `ask()` before each `tell()`.")
         values = as_values(values, state.run.popsize)
+        given = None if constraints is None else self._checked_values(constraints, state.run.popsize)
         if X is not asked:
-            values = values[_positions(X, asked)]
-        space = self.start.space
+            positions = _positions(X, asked)
+            values, given = values[positions], None if given is None else given[positions]
+        if given is None and self.inequalities and self.constraints is not None:
+            given = self.constraints.values(asked)
+        g = None if given is None or self.constraints is None else self.constraints.g(given)
+        every = self._linear if g is None or self._linear is None else np.concatenate([g, self._linear], axis=1)
+        every, space = g if every is None else every, self.start.space
         if space is None or space.grid is None:
-            search, info = self.method.tell(state.search, sample, values)
+            search, info = self.method.tell(state.search, sample, values, every)
         else:
-            search, info = space.grid.tell(self.method, state.search, sample, values)
-        self._record(search, info, values, sample.x, sample.squares, asked)
+            search, info = space.grid.tell(self.method, state.search, sample, values, every)
+        self._record(search, info, values, sample.x, sample.squares, asked, given, g)
+
+    def _checked_values(self, constraints: ArrayLike, n: int) -> Array:
+        """Constraint values (n, k) that were told."""
+        k = 0 if self.constraints is None else self.constraints.size
+        if not k:
+            raise ValueError(
+                "`constraints` in `tell` must be announced: Optimizer(..., constraints=m) takes the number of values."
+            )
+        return as_constraint_values(constraints, (n, k))
 
     def tell_elsewhere(
         self, search: State, info: Info, values: Array, points: Array, best_x: Array, squares: Array | None
@@ -243,23 +322,41 @@ class Optimizer:
         self._record(search, info, values, points, squares, best_x[None])
 
     def _record(
-        self, search: State, info: Info, values: Array, searched: Array, squares: Array | None, points: Array
+        self,
+        search: State,
+        info: Info,
+        values: Array,
+        searched: Array,
+        squares: Array | None,
+        points: Array,
+        constraints: Array | None = None,
+        g: Array | None = None,
     ) -> None:
-        """Enter a generation: the search after its step, search points (m, k), points (n, d) or the best one (1, d)."""
+        """Enter a generation: the search after its step, search points (m, k), points (n, d) or the best one (1, d),
+        constraint values and inequalities, if any.
+        """
         if self.start.space is not None:
             search = self.start.space.limit(search)
         before = self.run_state
-        standing = before.standing.after(search.theta, info, values, searched, squares, self._window)
-        best = before.best.after(points, info.ranks, before.restarts)
+        if constraints is None or g is None:
+            feasible, best = None, before.best.after(points, info.ranks, before.restarts)
+        else:
+            feasible = (g <= 0).all(axis=1) & (values == values)
+            best = before.best.after_constrained(points, values, constraints, g, before.restarts)
+        standing = before.standing.after(search.theta, info, values, searched, squares, self._window, feasible)
         nfev, nit = before.nfev + values.size, before.nit + 1
         self.run_state = RunState(search, before.run, before.began, nfev, nit, before.restarts, best, standing)
         self.last, self._pending, self._deviations, self._reason = info, None, None, None
 
-    def note(self, points: Array, values: Array) -> None:
+    def note(self, points: Array, values: Array, constraints: Array | None = None) -> None:
         """Count evaluations and keep the best point, without a step."""
         if values.size:
             state = self.run_state
-            best = state.best.after(points, ranking(values), state.restarts)
+            if constraints is None or self.constraints is None:
+                best = state.best.after(points, ranking(values), state.restarts)
+            else:
+                g = self.constraints.g(constraints)
+                best = state.best.after_constrained(points, values, constraints, g, state.restarts)
             self.run_state = replace(state, nfev=state.nfev + values.size, best=best)
 
     def stop(self) -> dict[str, float]:
@@ -285,10 +382,21 @@ class Optimizer:
             "restart %d with popsize %d: the run before ended by %s after %d evaluations, best value so far %.8g",
             *(state.restarts + 1, run.popsize, reason.name, spent, state.best.fun),
         )
-        point = self.start.point(self.rng) if run.x0 is None else run.x0
-        theta = self.start.theta(point, run.sigma_factor)
-        self._enter(next_state(state, self.method, run, theta, self.start.judged_deviations(theta)))
+        theta = self.start.theta(self._restart_point() if run.x0 is None else run.x0, run.sigma_factor)
+        deviations = self.start.judged_deviations(theta)
+        self._enter(next_state(state, self.method, run, theta, deviations, self.inequalities))
         return True
+
+    def _restart_point(self) -> Array:
+        """Where a restart begins: a drawn point that meets linear and `keep_feasible` constraints, else the best."""
+        point = self.start.point(self.rng)
+        if self.constraints is None or not self.constraints.kept:
+            return point
+        for _ in range(STARTS):
+            if self.constraints.satisfied(point[None].copy())[0]:
+                return point
+            point = self.start.point(self.rng)
+        return self.best_x
 
     def _run_reason(self) -> Reason | None:
         """The reason to end the current run; None while a sample is pending. Computed once for a state."""
@@ -354,6 +462,8 @@ class Optimizer:
             "std": short_array(self.deviations),
             "spent": f"nfev {self.nfev}, nit {self.nit}, restarts {self.restarts}",
         }
+        if self.constraints is not None:
+            facts["maxcv"] = f"{self.maxcv:.3g}"
         if stopped := self.stop():
             facts["stop"] = ", ".join(stopped)
         title = f"Optimizer: {self.method.name}, {counted(self.best_x.size, 'variable')}, popsize {self.popsize}"

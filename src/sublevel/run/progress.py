@@ -100,7 +100,8 @@ def state_line(done: Optimizer) -> str:
     restarts = f", restart {done.restarts}" if done.restarts else ""
     ratio = f", axis ratio {axis_ratio(axes):.2g}" if axes[-1] > 0 else ""
     widest = f"std {np.max(done.deviations):.2g}"
-    return f"{done.nfev} evaluations, best {done.best_fun:.8g}, {widest}{ratio}{restarts}"
+    violation = "" if done.is_feasible else f", violation {done.maxcv:.2g}"
+    return f"{done.nfev} evaluations, best {done.best_fun:.8g}{violation}, {widest}{ratio}{restarts}"
 
 
 def duration(seconds: float) -> str:

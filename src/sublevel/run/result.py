@@ -14,9 +14,10 @@ from scipy.optimize import OptimizeResult
 
 from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.families import Family
+from sublevel.engine.ordering import LagrangianMemory
 from sublevel.evaluation.failures import Failures
 from sublevel.run import termination
-from sublevel.run.diagnosis import Finding, diagnose
+from sublevel.run.diagnosis import Finding, diagnose, infeasible_message
 from sublevel.run.history import History
 from sublevel.run.initial import covariance_of, deviations_of, mean_of
 from sublevel.run.optimizer import Optimizer
@@ -102,6 +103,13 @@ class Result(OptimizeResult):
         The curvature at the minimum, if ``minimize(..., curvature=True)`` was asked for it.
     hess_inv : ndarray, shape (d, d), or None
         Its inverse Hessian.
+    maxcv : float
+        Largest violation of a constraint at `x`; there only if there are constraints, as are the next two.
+    constr : list of ndarray
+        Values of each constraint at `x`.
+    multipliers : list of ndarray or None
+        Lagrange multipliers of each constraint: positive at an upper bound, negative at a lower one, NaN for
+        nonlinear constraints with ``keep_feasible=True``. None if the ordering has no multipliers in the units of f.
     """
 
     x: Array
@@ -124,6 +132,9 @@ class Result(OptimizeResult):
     params: dict[str, Any]
     curvature: Curvature | None
     hess_inv: Array | None
+    maxcv: float
+    constr: list[Array]
+    multipliers: list[Array] | None
 
     def plot(self, file: str | Path | None = None) -> Figure:
         """Draw the four panels of `sublevel.plots.convergence`, into `file` if given, and return the Figure."""
@@ -207,12 +218,14 @@ class Result(OptimizeResult):
         str
             An object with ``x``, ``fun``, ``success``, ``status``, ``message``, ``reasons``, ``nfev``, ``nit``,
             ``restarts``, ``mean``, ``std``, ``names``, ``diagnosis`` (names, sentences and numbers), ``failures`` (how
-            many of each kind), and ``hess_inv`` if it is there. Numbers that are not finite are null.
+            many of each kind), ``maxcv`` and ``constr`` with constraints, and ``hess_inv`` if it is there. Numbers that
+            are not finite are null.
         """
         facts = {name: self[name] for name in JSON_ENTRIES}
         facts["names"] = [self.history.name(i) for i in range(self.x.size)]
         facts["diagnosis"] = [{"name": f.name, "sentence": f.sentence, "numbers": f.numbers} for f in self.diagnosis]
         facts["failures"] = dict(self.failures.counts)
+        facts |= {name: self[name] for name in ("maxcv", "constr") if name in self}
         if self.get("hess_inv") is not None:
             facts["hess_inv"] = self.hess_inv
         return json.dumps(finite(facts), indent=indent, allow_nan=False)
@@ -249,6 +262,8 @@ class Result(OptimizeResult):
         }
         if not self.failures:
             del facts["failures"]
+        if "maxcv" in self:
+            facts = {"fun": facts.pop("fun"), "maxcv": f"{self.maxcv:.3g}", **facts}
         is_cheap = self.x.size <= LARGEST_DIAGNOSED or "diagnosis" not in self._deferred()
         return Summary(title, facts, notes=[str(finding) for finding in self.diagnosis] if is_cheap else ())
 
@@ -288,6 +303,7 @@ def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, floa
     """The result of a run so far, in arrays of its own; with restarts, of the run that found the best point."""
     reason, theta, space = next(iter(reasons), None), optimizer.theta_of_best, optimizer.space
     ending, d = optimizer.ending_of_best(reasons), optimizer.best_x.size
+    violated = optimizer.violated
     _lock(theta)
     result = Result()
     result.update(
@@ -297,10 +313,12 @@ def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, floa
         nit=optimizer.nit,
         success=bool(reasons)
         and not termination.SUCCESSES.isdisjoint(ending)
-        and bool(np.isfinite(optimizer.best_fun)),
+        and bool(np.isfinite(optimizer.best_fun))
+        and optimizer.is_feasible,
         status=-1 if reason is None else termination.KINDS[reason].status,
         message=termination.message(reasons)
-        + ("" if ending is reasons else f"; `x` is from run {optimizer.best_run}: {termination.message(ending)}"),
+        + ("" if ending is reasons else f"; `x` is from run {optimizer.best_run}: {termination.message(ending)}")
+        + infeasible_message(violated),
         reasons=dict(reasons),
         restarts=max(history.last_run, optimizer.best_run),
         mean=Deferred(mean_of, (theta, space), (d,)),
@@ -309,13 +327,26 @@ def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, floa
         distribution=theta,
         history=history,
         failures=failures,
-        diagnosis=deferred_diagnosis(optimizer.best_x, history, failures),
+        diagnosis=deferred_diagnosis(optimizer.best_x, history, failures, violated),
         space=optimizer.start.parameters,
         params=Deferred(named_values, (optimizer.best_x.copy(), history), ()),
         curvature=None,
         hess_inv=None,
+        **constraint_entries(optimizer),
     )
     return result
+
+
+def constraint_entries(optimizer: Optimizer) -> dict[str, object]:
+    """The entries of a result with constraints: none without."""
+    constraints, best = optimizer.constraints, optimizer.run_state.best
+    if constraints is None:
+        return {}
+    memory, multipliers = optimizer.state.ordering, None
+    if isinstance(memory, LagrangianMemory) and best.theta is None:
+        multipliers = constraints.multipliers(memory.multipliers)
+    constr = constraints.all_values(best.x, best.constraints)
+    return {"maxcv": optimizer.maxcv, "constr": constr, "multipliers": multipliers}
 
 
 def named_values(x: Array, history: History) -> dict[str, Any]:
@@ -326,9 +357,11 @@ def named_values(x: Array, history: History) -> dict[str, Any]:
     return {history.name(i): int(v) if whole[i] else v for i, v in enumerate(x.tolist())}
 
 
-def deferred_diagnosis(x: Array, history: History, failures: Failures) -> Deferred:
+def deferred_diagnosis(
+    x: Array, history: History, failures: Failures, violated: tuple[tuple[str, float], ...] = ()
+) -> Deferred:
     """The diagnosis of a run with the best point x (d,), computed when read: principal axes may take O(d³)."""
-    return Deferred(diagnose, (x, history, failures), ())
+    return Deferred(diagnose, (x, history, failures, violated), ())
 
 
 def _lock(theta: Family) -> None:

@@ -22,6 +22,8 @@ class Best:
     fun: float  # NaN if there is none yet
     run: int  # that found it, 0 for the first one
     theta: Family | None = None  # where that run ended; None if it is the current one
+    violation: float = 0.0  # the largest inequality that the search handles, 0 if all are satisfied
+    constraints: Array | None = None  # (k,), its constraint values
 
     def after(self, points: Array, ranks: Ranking, run: int) -> Best:
         """The best point after points (n, d) of a run, or the best of them (1, d). NaN is never the best."""
@@ -29,6 +31,23 @@ class Best:
         if self.fun <= best or best != best:
             return self
         return Best(read_only(points[ranks.order[0] if len(points) > 1 else 0].copy()), float(best), run)
+
+    def after_constrained(self, points: Array, values: Array, constraints: Array, g: Array, run: int) -> Best:
+        """The best point after points (n, d) of a run with constraint values (n, k) and inequalities (n, m).
+
+        A feasible point is better than an infeasible one; of two infeasible ones, the one with the smaller violation.
+        """
+        violations = np.max(g, axis=1, initial=0.0)
+        known = np.flatnonzero(~(np.isnan(values) | np.isnan(violations)))
+        if not known.size:
+            return self
+        i = known[np.lexsort((values[known], violations[known]))[0]]
+        violation, fun = float(violations[i]), float(values[i])
+        if self.constraints is not None and (self.violation, self.fun) <= (violation, fun):
+            return self
+        return Best(
+            read_only(points[i].copy()), fun, run, violation=violation, constraints=read_only(constraints[i].copy())
+        )
 
 
 @value_class
@@ -45,20 +64,24 @@ class RunState:
     standing: Standing
 
 
-def first_state(method: Method, run: Run, theta: Family, x0: Array, deviations: Array) -> RunState:
+def first_state(
+    method: Method, run: Run, theta: Family, x0: Array, deviations: Array, constraints: int = 0
+) -> RunState:
     """The state at the start of the first run, whose convergence is judged by these initial deviations (k,)."""
-    search, best = method.init(theta, run.popsize), Best(x0, float("nan"), 0)
+    search, best = method.init(theta, run.popsize, constraints), Best(x0, float("nan"), 0)
     return RunState(search, replace(run, x0=None), 0, 0, 0, 0, best, Standing(deviations))
 
 
-def next_state(before: RunState, method: Method, run: Run, theta: Family, deviations: Array) -> RunState:
+def next_state(
+    before: RunState, method: Method, run: Run, theta: Family, deviations: Array, constraints: int = 0
+) -> RunState:
     """The state at the start of the next run. The value of a start evaluated alone is not one to beat."""
     best, standing = before.best, before.standing
     if best.theta is None:
         best = replace(best, theta=before.search.theta)
     to_beat = float(np.fmin(standing.to_beat, standing.lowest))
     return RunState(
-        method.init(theta, run.popsize),
+        method.init(theta, run.popsize, constraints),
         replace(run, x0=None),
         before.nfev,
         before.nfev,

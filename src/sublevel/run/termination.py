@@ -9,6 +9,7 @@ from math import log
 from typing import NamedTuple, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array, value_class
 from sublevel.engine.families import Family
@@ -235,6 +236,21 @@ class Window:
         if len(self.best) > 2 * self._kept:
             del self.best[: -self._kept], self.medians[: -self._kept]
 
+    def append_feasible(self, best: float, median: float) -> None:
+        """Add a generation whose values are those of its feasible points, NaN if it has none, which is the worst."""
+        self.append(*(np.inf if value != value else value for value in (best, median)))
+
+
+def feasible_values(values: Array, feasible: NDArray[np.bool_]) -> tuple[float, float, float]:
+    """The best and the median of the values (n,) of feasible points, and the spread of all values; NaN, NaN and
+    infinity if no point is feasible.
+    """
+    found, known = np.sort(values[feasible]), values[~np.isnan(values)]
+    if not found.size:
+        return np.nan, np.nan, np.inf
+    spread = float(np.ptp(known)) if np.isfinite(known).all() else np.inf
+    return float(found[0]), float(found[found.size // 2]), spread
+
 
 @value_class
 class Standing:
@@ -252,18 +268,31 @@ class Standing:
     standstill: int = -1  # status of the reason why the last generations took no step; −1 if they did
     standing_for: int = 0  # generations
     settled_for: int = 0  # generations since a discrete variable was unsettled, or the best value improved if all are
+    is_constrained: bool = False  # whether only values of feasible points count
 
     def after(
-        self, theta: Family, info: Info, values: Array, points: Array, squares: Array | None, window: Window
+        self,
+        theta: Family,
+        info: Info,
+        values: Array,
+        points: Array,
+        squares: Array | None,
+        window: Window,
+        feasible: NDArray[np.bool_] | None = None,
     ) -> Standing:
         """The standing after a generation with values (n,), search points (n, k) and ‖z‖² (n,), whose values enter the
-        window.
+        window; of points with constraints, only those of the feasible ones (n,).
 
         Without ‖z‖² no noise floor is found.
         """
         ranks, n, d = info.ranks, values.size, self.initial_deviations.size
-        order, best = ranks.order, float(ranks.best)
-        window.append(best, values.item(order.item(n // 2)))
+        if feasible is None:
+            best, median = float(ranks.best), values.item(ranks.order.item(n // 2))
+            spread = values.item(ranks.order.item(-1)) - best if best > -np.inf else np.inf
+            window.append(best, median)
+        else:
+            best, median, spread = feasible_values(values, feasible)
+            window.append_feasible(best, median)
         lowest, highest, signal = self.lowest, self.highest, self.signal
         if best == best:
             lowest = best if not best >= lowest else lowest
@@ -282,7 +311,6 @@ class Standing:
         if (discrete := theta.discrete) is not None:
             improved = lowest < self.lowest and self.has_no_width
             settled_for = 0 if discrete.unsettled or improved else settled_for + 1
-        spread = values.item(order.item(-1)) - best if best > -np.inf else np.inf
         return Standing(
             self.initial_deviations,
             self.to_beat,
@@ -296,7 +324,13 @@ class Standing:
             standstill,
             standing_for,
             settled_for,
+            feasible is not None,
         )
+
+    @property
+    def found_nothing(self) -> bool:
+        """Whether there is no value yet, such as that of a feasible point."""
+        return self.lowest != self.lowest
 
     @property
     def has_no_width(self) -> bool:
@@ -378,7 +412,10 @@ def _standstill(outcome: Outcome, points: Array) -> int:
 
 def _stands_still(standing: Standing, deviations: Array, patience: float) -> Reason | None:
     """Several consecutive generations took no step for the same reason."""
-    if standing.standstill < 0 or standing.standing_for < max(PATIENCE[name := NAMES[standing.standstill]], patience):
+    if standing.standstill < 0:
+        return None
+    name = NAMES[standing.standstill]
+    if standing.standing_for < max(PATIENCE["no_selection" if standing.found_nothing else name], patience):
         return None
     if name == "flat" and _came_down(standing, deviations):
         return Reason("tolfun", 0.0)
@@ -388,6 +425,8 @@ def _stands_still(standing: Standing, deviations: Array, patience: float) -> Rea
 def _came_down(standing: Standing, deviations: Array) -> bool:
     """Whether the equal values of a sample are the best ones of a run that has narrowed: convergence, no plateau."""
     low, high, best = standing.lowest, standing.highest, standing.latest
+    if standing.is_constrained:  # the points have equal Lagrangians, whatever their values
+        return bool(low < high and np.all(deviations < NARROW * standing.initial_deviations))
     is_best = best <= low or best - low <= RESOLUTION * abs(low) < np.inf
     return bool(low < high and is_best and np.all(deviations < standing.initial_deviations))
 
@@ -417,6 +456,8 @@ def _at_noise_floor(
     """In a narrow search the order of the values has become random, and they do not fall. Only ranks matter."""
     if not (standing.was_informed and standing.signal < UNINFORMATIVE and tolerances.noise_floor and theta.continuous):
         return None
+    if standing.found_nothing:
+        return None
     length = window_length(standing.initial_deviations.size, n, standing.generations)
     if standing.generations < length or not standing.is_narrow(theta) or pace() < SLOW:
         return None
@@ -430,7 +471,7 @@ def _stagnates(standing: Standing, window: Window, limits: Lengths, pace: Callab
     Nor was the best of all found in its second half. A search at a slow pace crosses noise or hills, and goes on.
     """
     length = int(min(max(STAGNATION[0] * standing.generations, limits.patience), STAGNATION[1]))
-    if standing.generations < max(length, limits.earliest) or pace() < SLOW:
+    if standing.generations < max(length, limits.earliest) or pace() < SLOW or standing.found_nothing:
         return None
     if np.nanmin(window.best[-(length // 2) :], initial=np.inf) <= standing.lowest:
         return None

@@ -1,6 +1,8 @@
 """Rules that rank the points of a sample."""
 
-from sublevel.engine.ordering.augmented_lagrangian import AugmentedLagrangian
+from collections.abc import Mapping
+
+from sublevel.engine.ordering.augmented_lagrangian import AugmentedLagrangian, LagrangianMemory
 from sublevel.engine.ordering.by_value import BY_VALUE, ByValue, Ordering
 from sublevel.engine.ordering.constrained import equality_constraints
 from sublevel.engine.ordering.lexicographic import Lexicographic
@@ -8,11 +10,20 @@ from sublevel.engine.ordering.penalties import Adaptation
 from sublevel.engine.ordering.rank_lagrangian import RankLagrangian
 from sublevel.engine.ordering.ranks import Ranking, ranking
 
+ORDERINGS: Mapping[str, type[Ordering]] = {
+    "augmented-lagrangian": AugmentedLagrangian,
+    "rank-lagrangian": RankLagrangian,
+    "lexicographic": Lexicographic,
+}
+"""Orderings of constrained points by name."""
+
 __all__ = [
     "BY_VALUE",
+    "ORDERINGS",
     "Adaptation",
     "AugmentedLagrangian",
     "ByValue",
+    "LagrangianMemory",
     "Lexicographic",
     "Ordering",
     "RankLagrangian",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,6 +38,8 @@ class AugmentedLagrangian(Ordering):
     adaptation : Adaptation
         How λ and µ change.
     """
+
+    two_sided_equalities: ClassVar[bool] = True
 
     initial_factor: float = 1.0
     adaptation: Adaptation = field(default_factory=Adaptation)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families.protocol import Family
@@ -15,6 +15,8 @@ class Ordering:
     """Base class of the rules that rank the points of a sample."""
 
     __slots__ = ()
+
+    two_sided_equalities: ClassVar[bool] = False  # whether h(x) = 0 has to be two inequalities, which are smooth
 
     def init(self, theta: Family, sample_size: int, constraints: int = 0) -> Memory:
         """The memory at the start of a run with a number of constraints.

@@ -1,0 +1,103 @@
+"""The nearest points that meet linear constraints, in the metric of the search distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.engine.arrays import Array
+from sublevel.engine.families import Family
+from sublevel.run.search_space import SearchSpace
+
+MARGIN = 1e-9
+"""How far inside of a constraint a projected point is, in standard deviations, besides rounding."""
+ROUNDING = 8 * float(np.finfo(np.float64).eps)
+BOUND_ROUNDS = 10
+"""How often bounds that a projected point violates are added to the constraints."""
+
+
+@dataclass(frozen=True, slots=True)
+class HalfSpaces:
+    """Linear inequalities G x ≥ h of the user's points (d,)."""
+
+    matrix: Array  # (q, d)
+    limits: Array  # (q,)
+
+    def g(self, points: Array) -> Array:
+        """h − G x (n, q) at points (n, d): ≤ 0 where an inequality is satisfied."""
+        return self.limits - points @ self.matrix.T
+
+    def add_bounds(self, variables: NDArray[np.intp], sign: float, bounds: Array) -> HalfSpaces:
+        """With the bounds (d,) of some variables, lower ones for the sign 1 and upper ones for −1."""
+        rows = np.zeros((variables.size, self.matrix.shape[1]))
+        rows[np.arange(variables.size), variables] = sign
+        matrix = np.concatenate([self.matrix, rows])
+        return HalfSpaces(matrix, np.concatenate([self.limits, sign * bounds[variables]]))
+
+
+def project(points: Array, theta: Family, space: SearchSpace | None, inside: HalfSpaces) -> Array:
+    """The nearest points (n, d) to the user's points (n, d) that meet linear constraints and bounds.
+
+    Only real variables are moved. A point that cannot be projected remains as it is.
+    """
+    moved, scale = _real_variables(theta.dimension if space is None else space.free.size, space)
+    if not moved.any():
+        return points
+    root = theta.dense_root if space is None else theta.dense_root[moved[space.free]]
+    return np.array([_project(x, moved, root * np.where(scale, x, 1.0)[moved, None], space, inside) for x in points])
+
+
+def _real_variables(d: int, space: SearchSpace | None) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Masks (d,) of the variables that can be moved, and of those that are log-scaled."""
+    if space is None:
+        return np.ones(d, dtype=np.bool_), np.zeros(d, dtype=np.bool_)
+    return space.free & ~space.discrete, space.log_scaled
+
+
+def _project(x: Array, moved: NDArray[np.bool_], root: Array, space: SearchSpace | None, inside: HalfSpaces) -> Array:
+    """One point (d,), with a root (v, k) of the covariance of its v real variables."""
+    for _ in range(BOUND_ROUNDS):
+        step = _shortest_step(inside.matrix[:, moved] @ root, *_gaps(x, inside))
+        if step is None:
+            return x
+        near = x.copy()
+        near[moved] += root @ step
+        if space is None:
+            return near
+        low, high = np.flatnonzero(near < space.box[0]), np.flatnonzero(near > space.box[1])
+        if not low.size and not high.size:
+            return near
+        inside = inside.add_bounds(low, 1.0, space.box[0]).add_bounds(high, -1.0, space.box[1])
+    return x
+
+
+def _gaps(x: Array, inside: HalfSpaces) -> tuple[Array, Array]:
+    """What is missing at x (d,) in each inequality (q,), and its rounding errors."""
+    size = np.abs(inside.matrix) @ np.abs(x) + np.abs(inside.limits)
+    return inside.limits - inside.matrix @ x, ROUNDING * size
+
+
+def _shortest_step(rows: Array, gaps: Array, rounding: Array) -> Array | None:
+    """The shortest y (k,) with rows (q, k) · y ≥ gaps (q,); None if there is none.
+
+    Least distance programming: Lawson & Hanson, Solving Least Squares Problems, chapter 23.
+    """
+    from scipy.optimize import nnls
+
+    length = np.sqrt(np.sum(rows**2, axis=1))
+    usable = length > 0
+    normal = rows[usable] / length[usable, None]
+    needed = (gaps + rounding)[usable] / length[usable] + MARGIN
+    system = np.concatenate([normal.T, needed[None]])
+    target = np.zeros(len(system))
+    target[-1] = 1.0
+    try:
+        dual, _ = cast("Callable[[Array, Array], tuple[Array, float]]", nnls)(system, target)
+    except RuntimeError:  # too many iterations
+        return None
+    residual = system @ dual - target
+    return -residual[:-1] / residual[-1] if residual[-1] < 0 else None
