@@ -443,7 +443,7 @@ class Space:
         return Coordinates(x0, deviations, lower, upper, is_log, is_integer, categories.astype(np.intp))
 
     def start_at(self, values: Mapping[str, object]) -> Space:
-        """The space with other initial values of some parameters.
+        """The space with other initial values of some parameters; values of constants are ignored.
 
         Examples
         --------
@@ -452,8 +452,11 @@ class Space:
         Space(rate=Real(low=0.0, high=1.0, start=0.2))
         """
         self._check_names(values, complete=False)
-        space = Space({**dict.fromkeys(self._order), **self.constants, **self.parameters})
+        constants = {name: Choice(value) for name, value in self.constants.items()}
+        space = Space({**dict.fromkeys(self._order), **constants, **self.parameters})
         for name, value in values.items():
+            if name in self.constants:
+                continue
             parameter = self.parameters[name]
             x = self._encoded(name, value)
             if isinstance(parameter, Choice):

@@ -225,9 +225,10 @@ def _check_theta(theta: Family, first: Family) -> None:
 def _has_probabilities(theta: Family, first: Family) -> bool:
     """Whether the discrete variables of a distribution can be those of one that began with another."""
     found, expected = theta.discrete, first.discrete
-    if found is not None and expected is not None:
-        if found.variables != expected.variables or found.margin != expected.margin:
-            return False
+    if found is None or expected is None:
+        return found is expected
+    if found.variables != expected.variables or found.margin != expected.margin:
+        return False
     if theta.choices is None or first.choices is None:
         return True
     probabilities, total = theta.choices.probabilities, np.sum(theta.choices.probabilities, axis=-1)

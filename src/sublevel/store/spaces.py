@@ -28,10 +28,9 @@ def describe(thing: object) -> str:
     return ADDRESS.sub("", repr(thing))[:2000]
 
 
-def plain_value(value: object) -> Scalar:
+def plain_value(given: object) -> Scalar:
     """A value of a choice as JSON has it: itself, the number of a NumPy scalar, or a text."""
-    if isinstance(value, np.generic):
-        value = value.item()
+    value = cast(object, cast("np.generic[object]", given).item()) if isinstance(given, np.generic) else given
     is_number = (type(value) is float and value == value) or (type(value) is int and abs(value) < 2**63)
     is_text = type(value) is str and len(value) <= LONGEST_TEXT
     if value is None or type(value) is bool or is_number or is_text:
@@ -73,9 +72,7 @@ def describe_space(space: Space) -> dict[str, dict[str, object]]:
 def is_described(space: Space) -> bool:
     """Whether the description determines what the objective is called with."""
     pairs = [(value, plain_value(value)) for value in _values(space)]
-    return space.dataclass_type is None and all(
-        type(value) is type(plain) and value == plain for value, plain in pairs
-    )
+    return space.dataclass_type is None and all(type(value) is type(plain) and value == plain for value, plain in pairs)
 
 
 def _values(space: Space) -> Iterable[object]:
