@@ -30,7 +30,7 @@ def describe(thing: object) -> str:
 
 def plain_value(given: object) -> Scalar:
     """A value of a choice as JSON has it: itself, the number of a NumPy scalar, or a text."""
-    value = cast(object, cast("np.generic[object]", given).item()) if isinstance(given, np.generic) else given
+    value = cast("np.generic[object]", given).item() if isinstance(given, np.generic) else given
     is_number = (type(value) is float and value == value) or (type(value) is int and abs(value) < 2**63)
     is_text = type(value) is str and len(value) <= LONGEST_TEXT
     if value is None or type(value) is bool or is_number or is_text:
