@@ -79,9 +79,9 @@ def run_minimize(given: argparse.Namespace) -> int:
 
 def _check_alone(given: argparse.Namespace) -> None:
     """Refuse options that a space replaces."""
-    replaced = ("x0", "bounds", "log_scaled", "integrality", "names")
-    for name in replaced:
-        if getattr(given, name) not in (None, []):
+    unset = {"x0": None, "bounds": None, "log_scaled": [], "integrality": None, "names": None}
+    for name, default in unset.items():
+        if getattr(given, name) != default:
             option = f"--{name.replace('_', '-')}"
             raise CommandError(f"{option} must not be given with --space, whose parameters define it.")
 
