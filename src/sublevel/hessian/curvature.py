@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,8 +23,9 @@ from sublevel.hessian.probing import Baseline, CountedObjective, Probe
 from sublevel.hessian.result import Curvature
 from sublevel.hessian.tuning import Tuning
 from sublevel.run.arguments import Box, Objective, Workers
+from sublevel.run.constraints import ActiveConstraint
 from sublevel.run.result import Result
-from sublevel.validation import as_budget, as_count, as_names, as_positive, short_repr
+from sublevel.validation import as_budget, as_count, as_names, as_positive, short_repr, user_level
 
 KINDS = ("nll", "least_squares")
 
@@ -155,22 +157,33 @@ def curvature(
     return complete(found, nfev=objective.nfev, problems=found.problems + failure_findings(failures))
 
 
-def add_curvature(result: Result, fun: Objective, **settings: Any) -> None:
-    """Add the curvature and its inverse Hessian to a result, with the settings of `curvature`.
+def add_curvature(result: Result, fun: Callable[..., Any], how: tuple[bool, Workers, float | None, OnError]) -> None:
+    """Add the curvature and its inverse Hessian to a result, given `vectorized`, `workers`, `timeout` and `on_error`.
 
-    Both stay None if the run found no finite value or Ctrl-C ended the run or the evaluations. Other exceptions get the
-    result attached.
+    Both stay None if the run found no finite value or Ctrl-C ended the run or the evaluations; with a warning, if a
+    constraint is active at the minimum. Other exceptions get the result attached.
     """
     if "interrupted" in result.reasons or not np.isfinite(result.fun):
         return
     try:
-        found = curvature(fun, result, **settings)
+        vectorized, workers, timeout, on_error = how
+        check_inactive(result)
+        found = curvature(fun, result, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error)
     except KeyboardInterrupt:
+        return
+    except ActiveConstraint as active:
+        warnings.warn(str(active), stacklevel=user_level())
         return
     except BaseException as error:
         annotate_exception(error, sublevel_result=result)
         raise
     result.update(curvature=found, hess_inv=found.hess_inv, nfev=result.nfev + found.nfev)
+
+
+def check_inactive(result: Result) -> None:
+    """Raise ActiveConstraint if a multiplier of a constraint is not 0: f is not minimal in all directions."""
+    if any(np.any(np.nan_to_num(values) != 0) for values in result.get("multipliers") or ()):
+        raise ActiveConstraint
 
 
 def _evaluation_budget(maxfevals: object, size: int, tuning: Tuning) -> float:

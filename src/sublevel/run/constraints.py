@@ -15,7 +15,7 @@ from sublevel.engine.method import Method
 from sublevel.engine.ordering import BY_VALUE, ORDERINGS, equality_constraints
 from sublevel.evaluation.failures import annotate_exception
 from sublevel.evaluation.objective import Builds, ConstrainedObjective, call_objective, name_parameters
-from sublevel.evaluation.values import as_constraint_values, as_float64, plain_array
+from sublevel.evaluation.values import Answer, as_constraint_values, as_float64, plain_array
 from sublevel.run.projection import HalfSpaces
 from sublevel.summaries import short_repr
 from sublevel.validation import as_positive
@@ -279,6 +279,37 @@ class Constraints:
         for part in self.parts:
             groups[part.group][part.places] = values[begin : begin + part.size]
             begin += part.size
+
+
+class ActiveConstraint(ValueError):
+    """A constraint is not satisfied at a point near the minimum."""
+
+    def __init__(self, *_: object) -> None:
+        super().__init__(
+            "no curvature: a constraint is active at or near the minimum, where f is not minimal in all directions. "
+            "Fix a variable by the constraint and minimise over the others to get error bars."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """An objective that raises ActiveConstraint where a constraint is not satisfied."""
+
+    fun: Callable[..., object]
+    constraints: Constraints
+
+    def __call__(self, points: Array) -> object:
+        """The value at a point (d,), or values (n,) at points (n, d)."""
+        rows = points if self.constraints.batched else points[None]
+        if not self.constraints.satisfied(rows).all():
+            raise ActiveConstraint
+        answer = self.constraints.objective(self.fun)(points)
+        if not isinstance(answer, Answer):
+            return answer
+        values = answer.rows if self.constraints.batched else answer.rows[None]
+        if np.any(self.constraints.violations(values[:, 1:]) > 0):
+            raise ActiveConstraint
+        return values[:, 0] if self.constraints.batched else float(values[0, 0])
 
 
 def _joined(parts: Iterable[Part]) -> tuple[Array, Array]:

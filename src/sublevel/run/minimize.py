@@ -24,7 +24,7 @@ from sublevel.evaluation.failures import Failure, Failures, OnError, annotate_ex
 from sublevel.evaluation.objective import bind_args, name_parameters
 from sublevel.evaluation.processes import SigtermAsInterrupt
 from sublevel.run.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
-from sublevel.run.constraints import TOLERANCE, Batched, ConstraintHandling, ConstraintsLike
+from sublevel.run.constraints import TOLERANCE, Batched, ConstraintHandling, ConstraintsLike, Inside
 from sublevel.run.history import History
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.progress import Progress
@@ -217,7 +217,7 @@ def minimize(
         tolx=tolx,
         noise_floor=noise_floor,
         names=names,
-        constraints=cast(ConstraintsLike, Batched(constraints)) if _is_batched(vectorized, workers) else constraints,
+        constraints=as_batched(constraints, vectorized, workers),
         constraint_tol=constraint_tol,
         constraint_handling=constraint_handling,
     )
@@ -229,8 +229,7 @@ def minimize(
     batch = popsize if how[0] and isinstance(how[1], int) and how[1] == 1 else None
     extra = _checked_start(evaluate_x0, optimizer, limits, batch)
     called = cast(Objective, name_parameters(fun, optimizer.start.parameters))
-    measured = with_constraints(bind_args(called, args), optimizer)
-    evaluate = make_evaluator(measured, *how, failures := Failures())
+    evaluate = make_evaluator(with_constraints(bind_args(called, args), optimizer), *how, failures := Failures())
     search = Search(optimizer, evaluate, limits, observer, show, History(optimizer), failures, x0=extra)
     with SigtermAsInterrupt():
         if store is not None:
@@ -243,13 +242,20 @@ def minimize(
         if wants_curvature:
             from sublevel.hessian.curvature import add_curvature
 
-            add_curvature(result, called, args=args, vectorized=how[0], workers=how[1], timeout=how[2], on_error=how[3])
+            add_curvature(result, inside(called, args, optimizer), how)
         return result
 
 
-def _is_batched(vectorized: object, workers: object) -> bool:
-    """Whether functions get all points of a generation at once."""
-    return vectorized is True and isinstance(workers, int) and workers == 1
+def as_batched(constraints: ConstraintsLike | None, vectorized: object, workers: object) -> ConstraintsLike | None:
+    """Constraints, of which functions get all points of a generation at once if the objective does."""
+    is_batched = vectorized is True and isinstance(workers, int) and workers == 1
+    return cast(ConstraintsLike, Batched(constraints)) if is_batched else constraints
+
+
+def inside(fun: Callable[..., object], args: object, optimizer: Optimizer) -> Callable[..., object]:
+    """The objective of a curvature: f alone, which a point outside of the constraints does not have."""
+    bound = bind_args(fun, args)
+    return bound if optimizer.constraints is None else Inside(bound, optimizer.constraints)
 
 
 def with_constraints(fun: Callable[..., object], optimizer: Optimizer) -> Callable[..., object]:

@@ -236,20 +236,17 @@ class Window:
         if len(self.best) > 2 * self._kept:
             del self.best[: -self._kept], self.medians[: -self._kept]
 
-    def append_feasible(self, best: float, median: float) -> None:
-        """Add a generation whose values are those of its feasible points, NaN if it has none, which is the worst."""
-        self.append(*(np.inf if value != value else value for value in (best, median)))
-
-
-def feasible_values(values: Array, feasible: NDArray[np.bool_]) -> tuple[float, float, float]:
-    """The best and the median of the values (n,) of feasible points, and the spread of all values; NaN, NaN and
-    infinity if no point is feasible.
-    """
-    found, known = np.sort(values[feasible]), values[~np.isnan(values)]
-    if not found.size:
-        return np.nan, np.nan, np.inf
-    spread = float(np.ptp(known)) if np.isfinite(known).all() else np.inf
-    return float(found[0]), float(found[found.size // 2]), spread
+    def append_feasible(self, values: Array, feasible: NDArray[np.bool_]) -> tuple[float, float]:
+        """Add the values (n,) of the feasible points of a generation, infinity if it has none; return the best of them
+        and the spread of all values, NaN and infinity if there are none.
+        """
+        found, known = np.sort(values[feasible]), values[~np.isnan(values)]
+        if not found.size:
+            self.append(np.inf, np.inf)
+            return np.nan, np.inf
+        best = float(found[0])
+        self.append(best, float(found[found.size // 2]))
+        return best, float(np.ptp(known)) if np.isfinite(known).all() else np.inf
 
 
 @value_class
@@ -287,12 +284,11 @@ class Standing:
         """
         ranks, n, d = info.ranks, values.size, self.initial_deviations.size
         if feasible is None:
-            best, median = float(ranks.best), values.item(ranks.order.item(n // 2))
+            best = float(ranks.best)
             spread = values.item(ranks.order.item(-1)) - best if best > -np.inf else np.inf
-            window.append(best, median)
+            window.append(best, values.item(ranks.order.item(n // 2)))
         else:
-            best, median, spread = feasible_values(values, feasible)
-            window.append_feasible(best, median)
+            best, spread = window.append_feasible(values, feasible)
         lowest, highest, signal = self.lowest, self.highest, self.signal
         if best == best:
             lowest = best if not best >= lowest else lowest
@@ -303,10 +299,7 @@ class Standing:
             window_size = longer_window(limits.floor, generations)
             signal += (rank_signal(limits.scores, ranks, squares) - signal) * 2 / window_size
         was_informed = self.was_informed or (signal >= INFORMATIVE and self.is_narrow(theta))
-        standstill, standing_for = self.standstill, self.standing_for
-        if info.outcome or standstill >= 0:
-            standstill = _standstill(Outcome(info.outcome), points) if info.outcome else -1
-            standing_for = standing_for + 1 if standstill == self.standstill else 1
+        standstill, standing_for = self._standstill_after(info, points)
         settled_for = self.settled_for
         if (discrete := theta.discrete) is not None:
             improved = lowest < self.lowest and self.has_no_width
@@ -326,6 +319,13 @@ class Standing:
             settled_for,
             feasible is not None,
         )
+
+    def _standstill_after(self, info: Info, points: Array) -> tuple[int, int]:
+        """Status of the reason why the last generations took no step, and how many they were."""
+        if not info.outcome and self.standstill < 0:
+            return self.standstill, self.standing_for
+        standstill = _standstill(Outcome(info.outcome), points) if info.outcome else -1
+        return standstill, self.standing_for + 1 if standstill == self.standstill else 1
 
     @property
     def found_nothing(self) -> bool:
