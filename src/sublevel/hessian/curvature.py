@@ -157,8 +157,8 @@ def curvature(
     return complete(found, nfev=objective.nfev, problems=found.problems + failure_findings(failures))
 
 
-def add_curvature(result: Result, fun: Callable[..., Any], how: tuple[bool, Workers, float | None, OnError]) -> None:
-    """Add the curvature and its inverse Hessian to a result, given `vectorized`, `workers`, `timeout` and `on_error`.
+def add_curvature(result: Result, fun: Callable[..., Any], **settings: Any) -> None:
+    """Add the curvature and its inverse Hessian to a result, with the settings of `curvature`.
 
     Both stay None if the run found no finite value or Ctrl-C ended the run or the evaluations; with a warning, if a
     constraint is active at the minimum. Other exceptions get the result attached.
@@ -166,9 +166,8 @@ def add_curvature(result: Result, fun: Callable[..., Any], how: tuple[bool, Work
     if "interrupted" in result.reasons or not np.isfinite(result.fun):
         return
     try:
-        vectorized, workers, timeout, on_error = how
         check_inactive(result)
-        found = curvature(fun, result, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error)
+        found = curvature(fun, result, **settings)
     except KeyboardInterrupt:
         return
     except ActiveConstraint as active:

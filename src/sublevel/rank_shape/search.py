@@ -43,6 +43,7 @@ from sublevel.validation import (
     as_timeout,
     as_workers,
     as_x0,
+    explain_keywords,
     validate_callable,
 )
 
@@ -66,6 +67,7 @@ FAR, STRETCHED, WEAK, IMPRECISE = 3.0, 30.0, 0.3, 2.0
 number over the second half, rank correlation, accuracy."""
 
 
+@explain_keywords
 def shape_from_ranks(
     fun: Callable[..., object],
     result_or_optimizer: object,

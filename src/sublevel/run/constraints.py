@@ -228,7 +228,7 @@ class Constraints:
 
     def multipliers(self, of_inequalities: Array) -> list[Array]:
         """Multipliers of each constraint, given those of the inequalities (m,): positive at an upper bound, negative at
-        a lower one, NaN where the search does not handle the constraint.
+        a lower one, NaN for constraints that every evaluated point meets.
         """
         upper, lower, equal = self.inequalities
         sizes = [upper.size, lower.size, equal.size, equal.size if self.two_sided else 0]
@@ -239,15 +239,6 @@ class Constraints:
         values[equal] += ends[2] - (ends[3] if self.two_sided else 0.0)
         groups = [np.full(size, np.nan) for size in self._sizes]
         self._spread(groups, values)
-        begin = 0
-        for part in self.kept:
-            if isinstance(part.fun, Linear):
-                low, high = np.flatnonzero(part.lower > -np.inf), np.flatnonzero(part.upper < np.inf)
-                found, middle = np.zeros(part.size), begin + high.size
-                found[high] += ends[4][begin:middle]
-                begin = middle + low.size
-                found[low] -= ends[4][middle:begin]
-                groups[part.group][part.places] = found
         return groups
 
     def in_the_way(self, values: Array) -> tuple[tuple[str, float], ...]:

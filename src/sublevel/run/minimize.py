@@ -242,7 +242,8 @@ def minimize(
         if wants_curvature:
             from sublevel.hessian.curvature import add_curvature
 
-            add_curvature(result, inside(called, args, optimizer), how)
+            called = inside(called, args, optimizer)
+            add_curvature(result, called, vectorized=how[0], workers=how[1], timeout=how[2], on_error=how[3])
         return result
 
 

@@ -58,10 +58,22 @@ class AugmentedLagrangian(Ordering):
             return ranking(values), memory
         g, known = per_constraint(constraints), is_known(values, constraints)
         factors = self._factors(values, g, memory)
-        key = values + np.sum(penalties(g, memory.multipliers, factors), axis=-2)
+        key = values + np.sum(penalties(g, memory.multipliers, self._without_scale(factors, values, g)), axis=-2)
         ranks = rank_by(key, values, known)
         after = self.adaptation(memory, factors, selected_mean(g, ranks, known))
         return ranks, LagrangianMemory(after.multipliers, after.factors, after.streak, memory.dimension)
+
+    def _without_scale(self, factors: Array, values: Array, g: Array) -> Array:
+        """Penalty factors (..., m) that rank a sample: where most values are equal and say nothing about the scale of
+        f, constraints that have no factor yet get one that depends on g alone.
+        """
+        spread = interquartile_range(g)
+        lacks_scale = (factors == 0) & (interquartile_range(values) == 0)[..., None] & (spread > 0)
+        if not lacks_scale.any():
+            return factors
+        with np.errstate(over="ignore", divide="ignore"):
+            substitutes = 1.0 / np.where(lacks_scale, spread, 1.0) ** 2
+        return np.where(lacks_scale & np.isfinite(substitutes), substitutes, factors)
 
     def _factors(self, values: Array, g: Array, memory: LagrangianMemory) -> Array:
         """Penalty factors (..., m): those of the memory, or the initial ones of constraints violated for the first

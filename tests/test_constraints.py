@@ -1,0 +1,433 @@
+"""Constraints in `minimize` and `Optimizer`: every form, what is evaluated where, results, and combinations."""
+
+from __future__ import annotations
+
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.optimize
+from numpy.testing import assert_allclose
+from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint
+from scipy.sparse import csr_array
+
+import sublevel as sl
+from sublevel.engine.ordering import ORDERINGS, RankLagrangian
+
+X0 = np.full(3, 2.0)
+
+
+def sphere(x):
+    return float(np.sum(np.square(x)))
+
+
+def total(x):
+    return np.sum(x)
+
+
+def sphere_and_total(x):
+    """f and g ≤ 0 for Σx ≥ 1."""
+    return sphere(x), [1.0 - np.sum(x)]
+
+
+def both_in_rows(points):
+    return np.sum(points**2, axis=1), 1.0 - np.sum(points, axis=1)
+
+
+FORMS = {
+    "nonlinear": NonlinearConstraint(total, 1, np.inf),
+    "two sides": NonlinearConstraint(total, 1, 5),
+    "vector": NonlinearConstraint(lambda x: [np.sum(x), x[0]], [1, -9], [np.inf, 9]),
+    "linear": LinearConstraint(np.ones((1, 3)), 1, np.inf),
+    "sparse": LinearConstraint(csr_array(np.ones((1, 3))), 1, np.inf),
+    "kept": NonlinearConstraint(total, 1, np.inf, keep_feasible=True),
+    "dict": {"type": "ineq", "fun": lambda x: np.sum(x) - 1},
+    "dict with args": {"type": "ineq", "fun": lambda x, a: np.sum(x) - a, "args": (1,)},
+    "list": [NonlinearConstraint(total, 1, np.inf), {"type": "ineq", "fun": lambda x: x[0] + 9}],
+    "equality": NonlinearConstraint(total, 1, 1),
+    "dict of an equality": {"type": "eq", "fun": lambda x: np.sum(x) - 1},
+    "linear equality": LinearConstraint(np.ones((1, 3)), 1, 1),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_leads_to_the_minimum(form):
+    result = sl.minimize(sphere, X0, 0.5, constraints=FORMS[form], rng=1, maxfevals=20_000)
+    assert_allclose(result.x, 1 / 3, atol=3e-5)
+    assert_allclose(result.fun, 1 / 3, atol=2e-6)
+    assert result.success
+    assert result.maxcv <= 1e-6
+    assert_allclose(result.constr[0].flat[0], 0 if form.startswith("dict") else 1, atol=1e-4)
+
+
+@pytest.mark.parametrize("handling", ORDERINGS)
+@pytest.mark.parametrize("settings", [{}, {"vectorized": True}], ids=["points", "vectorized"])
+def test_an_objective_may_return_its_constraints(handling, settings):
+    fun = both_in_rows if settings else sphere_and_total
+    result = sl.minimize(fun, X0, 0.5, constraints=1, constraint_handling=handling, rng=1, **settings)
+    assert result.success
+    assert_allclose(result.fun, 1 / 3, atol=1e-6)
+    assert result.maxcv == 0
+
+
+def test_multipliers_are_those_of_the_problem():
+    result = sl.minimize(sphere, X0, 0.5, constraints=FORMS["nonlinear"], rng=1)
+    assert_allclose(result.multipliers[0], [-2 / 3], rtol=1e-3)  # ∇f + λ∇c = 0 at x = 1/3
+    linear = sl.minimize(sphere, X0, 0.5, constraints=FORMS["linear"], rng=1)
+    assert np.isnan(linear.multipliers[0]).all()  # f is not known outside
+    ranks = sl.minimize(sphere, X0, 0.5, constraints=FORMS["nonlinear"], constraint_handling="lexicographic", rng=1)
+    assert ranks.multipliers is None
+
+
+KEPT = {
+    "linear": lambda f: (f, LinearConstraint([[1, 1, 0], [0, 1, -1]], [1, -np.inf], [np.inf, 0.25])),
+    "function": lambda f: (
+        f,
+        NonlinearConstraint(lambda x: [x[0] + x[1], x[1] - x[2]], [1, -9], [9, 0.25], keep_feasible=True),
+    ),
+    "some of both": lambda f: (
+        f,
+        [
+            LinearConstraint([[1, 1, 0]], 1, np.inf),
+            NonlinearConstraint(lambda x: [x[1] - x[2], x[0]], [-np.inf, 0.1], [0.25, np.inf], keep_feasible=[1, 0]),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"bounds": (-1, 6)}, {"log_scaled": True}, {"integrality": [0, 0, 1]}, {"restarts": 2, "popsize": 6}],
+    ids=["plain", "bounds", "log", "integers", "restarts"],
+)
+def test_the_objective_is_never_called_outside_of_constraints_that_are_kept(kind, settings):
+    def f(x):
+        assert x[0] + x[1] >= 1
+        assert x[1] - x[2] <= 0.25
+        calls.append(x)
+        return sphere(x)
+
+    calls = []
+    fun, constraints = KEPT[kind](f)
+    result = sl.minimize(fun, X0, 0.5, constraints=constraints, rng=1, maxfevals=1500, **settings)
+    assert len(calls) == result.nfev > 200
+    assert result.maxcv == 0
+    assert result.fun < 1.6
+
+
+def test_ask_returns_points_that_meet_kept_constraints_however_unlikely_they_are():
+    """The feasible region is a thin slab about the start, far below the step size."""
+    slab = NonlinearConstraint(lambda x: x[0] - x[1], -1e-5, 1e-5, keep_feasible=True)
+    opt = sl.Optimizer(X0, 1.0, constraints=slab, rng=1)
+    for _ in range(20):
+        points = opt.ask()
+        assert np.all(np.abs(points[:, 0] - points[:, 1]) <= 1e-5)
+        opt.tell(points, np.sum(points**2, axis=1))
+
+
+def test_linear_constraints_that_are_active_do_not_stop_a_search_early():
+    rng = np.random.default_rng(1)
+    a = np.linalg.qr(rng.standard_normal((8, 8)))[0][:4]
+    x = a.sum(axis=0) / np.sqrt(4)
+    result = sl.minimize(sphere, x + 2 * a.sum(axis=0), 0.5, constraints=LinearConstraint(a, a @ x, np.inf), rng=1)
+    assert_allclose(result.fun, sphere(x), rtol=1e-9)
+
+
+ERRORS = {
+    "function": (lambda x: x[0], TypeError, "NonlinearConstraint"),
+    "float": (1.0, TypeError, "must be"),
+    "zero": (0, ValueError, "at least 1"),
+    "two numbers": ([1, 2], ValueError, "at most one number"),
+    "dict": ({"type": "less", "fun": total}, ValueError, "'ineq'"),
+    "unknown entry": ({"type": "eq", "fun": total, "tol": 1}, ValueError, "tol"),
+    "crossed": (NonlinearConstraint(total, 2, 1), ValueError, "`lb` must be"),
+    "wrong size": (NonlinearConstraint(total, [1, 2, 3], 4), ValueError, "one for each"),
+    "nothing": (NonlinearConstraint(total, -np.inf, np.inf), ValueError, "restrict nothing"),
+    "columns": (LinearConstraint(np.ones((1, 2)), 1, 2), ValueError, "a column for each of the 3"),
+    "kept equality": (NonlinearConstraint(total, 6, 6, keep_feasible=True), ValueError, "keep_feasible"),
+    "start": (LinearConstraint(np.ones((1, 3)), 7, 8), ValueError, "`x0` must satisfy"),
+    "start of a function": (NonlinearConstraint(total, 7, 8, keep_feasible=True), ValueError, "constraints = 6"),
+    "text": (NonlinearConstraint(lambda x: "a", 0, 1), ValueError, "real numbers"),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_what_cannot_be_a_constraint_is_an_error(case):
+    constraints, kind, message = ERRORS[case]
+    with pytest.raises(kind, match=message):
+        sl.minimize(sphere, X0, 0.5, constraints=constraints)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"constraint_handling": "penalty"}, "constraint_handling"),
+        ({"constraint_tol": -1}, "constraint_tol"),
+        ({"method": sl.cma(step_size="psr")}, "psr"),
+        ({"method": sl.cma(step_size="tpa"), "constraints": FORMS["kept"]}, "tpa"),
+    ],
+)
+def test_settings_that_do_not_fit_are_errors(settings, message):
+    with pytest.raises(ValueError, match=message):
+        sl.minimize(sphere, X0, 0.5, **{"constraints": FORMS["nonlinear"]} | settings)
+
+
+def test_handling_without_constraints_and_bits_are_errors():
+    with pytest.raises(ValueError, match="needs `constraints`"):
+        sl.minimize(sphere, X0, 0.5, constraint_handling="lexicographic")
+    with pytest.raises(ValueError, match="binary methods"):
+        sl.minimize(sphere, np.full(3, 0.5), method="pbil", constraints=FORMS["nonlinear"])
+    with pytest.raises(TypeError, match="minimize"):
+        sl.minimize_sharded(sphere, X0, 0.5, constraints=FORMS["nonlinear"])
+    with pytest.raises(TypeError, match="minimize"):
+        sl.shape_from_ranks(sphere, X0, 0.5, constraints=FORMS["nonlinear"])
+
+
+@pytest.mark.parametrize("answer", [1.0, (1.0,), (1.0, [1, 2]), None])
+def test_an_objective_that_does_not_return_f_and_g_is_an_error(answer):
+    with pytest.raises((TypeError, ValueError)):
+        sl.minimize(lambda x: answer, X0, 0.5, constraints=1)
+
+
+def test_search_does_not_notice_increasing_transforms_of_f_and_g():
+    """Strictly increasing transforms of f, and of g that keep its sign, do not change a search by ranks."""
+
+    def plain(x):
+        return sphere(x), [1 - np.sum(x), x[0] - 0.2]
+
+    def bent(x):
+        f, g = plain(x)
+        return np.exp(3 * f), [np.expm1(g[0]), g[1] ** 3]
+
+    settings = {"constraints": 2, "rng": 3, "maxfevals": 900}
+    for name in ("rank-lagrangian", "lexicographic"):
+        one, other = (sl.minimize(f, X0, 0.5, constraint_handling=name, **settings) for f in (plain, bent))
+        assert np.array_equal(one.mean, other.mean)
+        assert np.array_equal(one.cov, other.cov)
+    one, other = (sl.minimize(f, X0, 0.5, **settings) for f in (plain, bent))
+    assert not np.array_equal(one.mean, other.mean)  # the augmented Lagrangian does notice
+
+
+def sphere_of_three(x):
+    return sphere(x)
+
+
+def constraint_of_three(x):
+    return [np.sum(x), x[0]]
+
+
+PICKLED = NonlinearConstraint(constraint_of_three, [1, -9], np.inf)
+
+
+@pytest.mark.parametrize("workers", [2, "threads", map], ids=["processes", "threads", "map"])
+def test_workers_do_not_change_a_result(workers):
+    settings = {"constraints": PICKLED, "rng": 1, "maxfevals": 300}
+    alone = sl.minimize(sphere_of_three, X0, 0.5, **settings)
+    with ThreadPoolExecutor(2) as pool:
+        result = sl.minimize(sphere_of_three, X0, 0.5, workers=pool if workers == "threads" else workers, **settings)
+    assert np.array_equal(result.x, alone.x)
+    assert np.array_equal(result.cov, alone.cov)
+    assert np.array_equal(result.constr[0], alone.constr[0])
+
+
+def test_vectorized_functions_get_all_points_at_once():
+    def constraint(points):
+        shapes.append(points.shape)
+        return np.stack([points.sum(axis=1), points[:, 0]], axis=1)
+
+    shapes = []
+    c = NonlinearConstraint(constraint, [1, -9], np.inf)
+    alone = sl.minimize(sphere, X0, 0.5, constraints=NonlinearConstraint(constraint_of_three, [1, -9], np.inf), rng=1)
+    result = sl.minimize(lambda p: np.sum(p**2, axis=1), X0, 0.5, constraints=c, rng=1, vectorized=True)
+    assert shapes[0] == (1, 3)
+    assert shapes[-1] == (7, 3)
+    assert_allclose(result.fun, alone.fun, atol=1e-6)
+
+
+@pytest.mark.parametrize("vectorized", [False, True])
+def test_a_constraint_that_is_nan_is_a_failure(vectorized):
+    def g(x):
+        return np.where(x[..., 0] > 1.5, np.nan, 1 - np.sum(x, axis=-1))
+
+    def fun(x):
+        return np.sum(x**2, axis=-1), g(x)
+
+    result = sl.minimize(fun, X0, 0.5, constraints=1, rng=1, vectorized=vectorized)
+    assert result.success
+    assert len(result.failures) == result.failures.counts["nan"] > 10
+    assert "constraint value is NaN" in result.failures.last[-1].detail
+
+
+def test_exceptions_of_constraints_are_treated_like_those_of_the_objective():
+    def broken(x):
+        if x[0] > 2.5:
+            raise OSError("no licence")
+        return np.sum(x)
+
+    c = NonlinearConstraint(broken, 1, np.inf)
+    with pytest.raises(OSError, match="no licence") as caught:
+        sl.minimize(sphere, X0, 0.5, constraints=c, rng=1)
+    assert caught.value.sublevel_x[0] > 2.5
+    result = sl.minimize(sphere, X0, 0.5, constraints=c, rng=1, on_error="nan")
+    assert result.success
+    assert result.failures.counts["error"] > 0
+
+
+def test_a_run_that_finds_nothing_feasible_says_what_is_in_the_way():
+    c = [NonlinearConstraint(lambda x: x[0], 0, 1), NonlinearConstraint(lambda x: [x[1], np.sum(x**2)], -9, [9, -1])]
+    result = sl.minimize(sphere, X0, 0.5, constraints=c, rng=1, maxfevals=2000)
+    assert not result.success
+    assert "no feasible point" in result.message
+    assert "constraints[1][1]" in result.message
+    assert [finding.name for finding in result.diagnosis if finding.name == "infeasible"]
+    assert result.maxcv >= 1
+    assert np.isnan(result.history["best"]).all()
+    assert result.history["maxcv"][-1] == result.maxcv
+
+
+def test_a_plateau_of_f_is_no_convergence_while_nothing_is_feasible():
+    """f is constant until the search has come a long way."""
+
+    def fun(x):
+        return max(sphere(x), 0.0) if x[0] < 0 else 7.0, [x[0] + 20.0]
+
+    result = sl.minimize(fun, X0, 0.1, constraints=1, rng=1)
+    assert result.success
+    assert_allclose(result.fun, 400, rtol=1e-6)
+
+
+def test_a_target_counts_for_feasible_points_only():
+    result = sl.minimize(sphere, np.zeros(3), 0.5, constraints=FORMS["nonlinear"], rng=1, ftarget=0.34)
+    assert result.reasons.keys() == {"ftarget"}
+    assert 1 / 3 <= result.fun <= 0.34
+
+
+@pytest.mark.parametrize("handling", ORDERINGS)
+def test_restarts_compare_feasible_values(handling):
+    def fun(x):
+        return float(np.sum(x**2 - 3 * np.cos(4 * x))), [1.0 - np.sum(x)]
+
+    result = sl.minimize(
+        fun, X0, 1.0, bounds=(-4, 4), constraints=1, restarts=3, rng=1, maxfevals=8000, constraint_handling=handling
+    )
+    assert result.maxcv == 0
+    found = [run.fun for run in result.history.runs]
+    assert result.fun == np.nanmin(found)
+
+
+def test_optimizer_takes_constraint_values():
+    opt = sl.Optimizer(X0, 0.5, constraints=2, rng=1)
+    while not opt.stop():
+        points = opt.ask()
+        g = np.stack([1 - points.sum(axis=1), points[:, 0] - 1], axis=1)
+        order = np.random.default_rng(0).permutation(len(points))
+        opt.tell(points[order], np.sum(points**2, axis=1)[order], constraints=g[order])
+    assert opt.maxcv == 0
+    assert_allclose(opt.best_fun, 1 / 3, rtol=1e-6)
+
+
+def test_optimizer_calls_functions_itself_and_refuses_what_was_not_announced():
+    opt = sl.Optimizer(X0, 0.5, constraints=FORMS["nonlinear"], rng=1)
+    while not opt.stop():
+        points = opt.ask()
+        opt.tell(points, np.sum(points**2, axis=1))
+    assert_allclose(opt.best_fun, 1 / 3, rtol=1e-6)
+    plain = sl.Optimizer(X0, 0.5, rng=1)
+    with pytest.raises(ValueError, match="announced"):
+        plain.tell(points := plain.ask(), np.sum(points**2, axis=1), constraints=np.zeros((len(points), 1)))
+    numbers = sl.Optimizer(X0, 0.5, constraints=1, rng=1)
+    points = numbers.ask()
+    with pytest.raises(TypeError, match="must be given to `tell`"):
+        numbers.tell(points, np.sum(points**2, axis=1))
+    with pytest.raises(ValueError, match="shape"):
+        numbers.tell(points, np.sum(points**2, axis=1), constraints=np.zeros((len(points), 2)))
+
+
+def test_integers_and_choices_with_constraints():
+    """The best of a few bolts: n whole, d real, a grade."""
+    strength = {"a": 1.0, "b": 1.6}
+
+    def cost(p):
+        return p["n"] * p["d"] ** 2 * (1 if p["grade"] == "a" else 1.2) + 0.1 * p["n"]
+
+    def capacity(p):
+        assert isinstance(p, dict)
+        return p["n"] * p["d"] ** 2 * strength[p["grade"]]
+
+    space = sl.Space(n=sl.Integer(1, 12), d=sl.Real(0.2, 4), grade=sl.Choice("a", "b"))
+    constraints = NonlinearConstraint(capacity, 8, np.inf)
+    result = sl.minimize(cost, space, constraints=constraints, rng=1, maxfevals=4000)
+    assert result.maxcv == 0
+    assert result.params["grade"] == "b"
+    assert result.params["n"] == 1
+    assert_allclose(result.fun, 8 / 1.6 * 1.2 + 0.1, rtol=1e-3)
+    with pytest.raises(TypeError, match="Space"):
+        sl.minimize(cost, space, constraints=LinearConstraint(np.ones((1, 3)), 1, 2))
+
+
+@pytest.mark.parametrize("method", ["lra-cma", "sep-cma", "iso-cma", "xnes", "ngd", "rank-mu", sl.cma(step_size="tpa")])
+def test_every_method_takes_constraints(method):
+    for form in ("nonlinear", "linear"):
+        result = sl.minimize(sphere, X0, 0.5, constraints=FORMS[form], method=method, rng=1, maxfevals=3000)
+        assert result.maxcv == 0
+        assert result.fun < 0.4
+
+
+def test_a_method_may_bring_its_ordering():
+    method = replace(sl.cma(), ordering=RankLagrangian())
+    own = sl.minimize(sphere, X0, 0.5, constraints=FORMS["nonlinear"], method=method, rng=1)
+    named = sl.minimize(sphere, X0, 0.5, constraints=FORMS["nonlinear"], constraint_handling="rank-lagrangian", rng=1)
+    assert np.array_equal(own.x, named.x)
+
+
+def test_callbacks_get_the_violation():
+    seen = []
+    sl.minimize(sphere, -X0, 0.5, constraints=FORMS["nonlinear"], rng=1, callback=lambda r: seen.append(r.maxcv))
+    assert seen[0] > 0
+    assert seen[-1] == 0
+    assert seen == sorted(seen, reverse=True)
+
+
+def test_curvature_at_a_free_minimum_and_at_an_active_constraint():
+    loose = NonlinearConstraint(total, -9, np.inf)
+    result = sl.minimize(sphere, X0, 0.5, constraints=loose, rng=1, curvature=True)
+    assert_allclose(result.hess_inv, np.eye(3) / 2, atol=1e-4)
+    with pytest.warns(UserWarning, match="constraint is active"):
+        result = sl.minimize(sphere, X0, 0.5, constraints=FORMS["nonlinear"], rng=1, curvature=True)
+    assert result.curvature is None
+    with pytest.warns(UserWarning, match="constraint is active"):
+        result = sl.minimize(sphere, X0, 0.5, constraints=FORMS["kept"], rng=1, curvature=True)
+    assert result.curvature is None
+
+
+def test_scipy_passes_its_constraints():
+    result = scipy.optimize.minimize(
+        sphere,
+        X0,
+        method=sl.scipy_method,
+        bounds=Bounds(-5, 5),
+        constraints=({"type": "ineq", "fun": lambda x: np.sum(x) - 1},),
+        options={"rng": 1},
+    )
+    assert result.success
+    assert_allclose(result.fun, 1 / 3, rtol=1e-5)
+
+
+def test_results_describe_and_draw_constraints(tmp_path):
+    result = sl.minimize(sphere, -X0, 0.5, constraints=FORMS["nonlinear"], rng=1, maxfevals=500)
+    assert "maxcv" in repr(result)
+    assert '"maxcv"' in result.to_json()
+    assert "maxcv" in result.history.to_frame().columns
+    assert len(result.plot(tmp_path / "run.png").axes) >= 4
+
+
+def test_a_run_without_constraints_has_no_entries_for_them():
+    result = sl.minimize(sphere, X0, 0.5, constraints=(), rng=1, maxfevals=100)
+    assert "maxcv" not in result
+    assert np.array_equal(result.x, sl.minimize(sphere, X0, 0.5, rng=1, maxfevals=100).x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "maxcv" not in result.history.arrays()
