@@ -431,3 +431,85 @@ def test_a_run_without_constraints_has_no_entries_for_them():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert "maxcv" not in result.history.arrays()
+
+
+STORED = {
+    "numbers": (lambda x: (sphere(x), [1 - np.sum(x), x[0] - 1]), 2, {}),
+    "functions": (sphere, FORMS["list"], {}),
+    "linear": (sphere, FORMS["linear"], {}),
+    "kept": (sphere, [FORMS["kept"], FORMS["nonlinear"]], {}),
+    "equality": (sphere, FORMS["equality"], {"constraint_handling": "rank-lagrangian"}),
+    "restarts": (sphere, FORMS["nonlinear"], {"restarts": 3, "bounds": (-4, 4)}),
+    "integers": (sphere, FORMS["linear"], {"integrality": [0, 1, 0]}),
+    "vectorized": (both_in_rows, 1, {"vectorized": True}),
+    "failures": (lambda x: (sphere(x), [np.nan if x[0] > 2.3 else 1 - np.sum(x)]), 1, {}),
+}
+
+
+@pytest.mark.parametrize("case", STORED)
+def test_a_stored_run_resumes_bit_for_bit(case, tmp_path):
+    fun, constraints, settings = STORED[case]
+    settings = {"constraints": constraints, "rng": 1, **settings}
+    whole = sl.minimize(fun, X0, 0.5, maxfevals=900, **settings)
+    half = sl.minimize(fun, X0, 0.5, maxfevals=400, store=tmp_path / "run.db", **settings)
+    again = None if isinstance(constraints, int) else constraints
+    resumed = sl.resume(tmp_path / "run.db", fun, constraints=again, maxfevals=900)
+    assert half.nfev < resumed.nfev == whole.nfev
+    assert np.array_equal(resumed.x, whole.x)
+    assert np.array_equal(resumed.cov, whole.cov)
+    assert resumed.maxcv == whole.maxcv
+    assert np.array_equal(resumed.history["maxcv"], whole.history["maxcv"])
+    assert len(resumed.failures) == len(whole.failures)
+    run = sl.load(tmp_path / "run.db")
+    assert len(run.constraints) == run.values.size
+    assert run.constraints.shape[1] == {"numbers": 2, "functions": 2, "linear": 0, "integers": 0}.get(case, 1)
+    assert run.result.fun == whole.fun
+    assert run.result.maxcv == whole.maxcv
+
+
+def test_constraints_must_be_given_again(tmp_path):
+    store = tmp_path / "run.db"
+    sl.minimize(sphere, X0, 0.5, constraints=FORMS["two sides"], rng=1, maxfevals=100, store=store)
+    with pytest.raises(TypeError, match="`constraints` must be given again"):
+        sl.resume(store, sphere)
+    with pytest.raises(ValueError, match="other bounds"):
+        sl.resume(store, sphere, constraints=FORMS["nonlinear"])
+    sl.minimize(sphere, X0, 0.5, rng=1, maxfevals=100, store=tmp_path / "free.db")
+    with pytest.raises(TypeError, match="left out"):
+        sl.resume(tmp_path / "free.db", sphere, constraints=FORMS["nonlinear"])
+
+
+def test_a_run_that_is_interrupted_within_a_generation_keeps_its_constraint_values(tmp_path):
+    class Stop(Exception):
+        pass
+
+    def interrupted(x):
+        calls.append(x)
+        if len(calls) == 39:
+            raise Stop
+        return sphere_and_total(x)
+
+    calls = []
+    store = tmp_path / "run.db"
+    with pytest.raises(Stop):
+        sl.minimize(interrupted, X0, 0.5, constraints=1, rng=1, maxfevals=300, store=store)
+    assert len(sl.load(store).values) == 38
+    calls.clear()
+    counted = []
+
+    def fun(x):
+        counted.append(x)
+        return sphere_and_total(x)
+
+    resumed = sl.resume(store, fun, check=False)
+    whole = sl.minimize(sphere_and_total, X0, 0.5, constraints=1, rng=1, maxfevals=300)
+    assert len(counted) == whole.nfev - 38
+    assert np.array_equal(resumed.x, whole.x)
+    assert resumed.multipliers[0] == whole.multipliers[0]
+
+
+def test_the_start_is_kept_if_it_is_best_among_linear_constraints():
+    result = sl.minimize(
+        sphere, np.zeros(3), 1.0, constraints=LinearConstraint(np.ones((1, 3)), -1, 1), rng=1, maxfevals=8
+    )
+    assert result.fun == 0

@@ -43,7 +43,7 @@ def read_status(path: Path) -> RunStatus:
     is_running = is_run_active(path)
     with open_run(path) as reading:
         (numbers, run), loose = reading.last_generation()
-        last = numbers[5] if reading.file.count_generations()[0] else reading.settings.began
+        last = numbers[-1] if reading.file.count_generations()[0] else reading.settings.began
         return RunStatus(
             settings=reading.settings,
             variables=reading.problem.x0.size,

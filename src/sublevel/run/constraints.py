@@ -201,6 +201,8 @@ class Constraints:
     def check_start(self, x0: Array) -> None:
         """The starting point (d,) must meet them too."""
         for part in self.kept:
+            if part.fun is None:  # read from a file
+                continue
             (values,) = part.values(x0[None].copy(), self.batched)
             outside = ~((values >= part.lower) & (values <= part.upper))
             if outside.any():
@@ -217,7 +219,8 @@ class Constraints:
         if values is not None:
             self._spread(groups, values)
         for part in self.kept:
-            groups[part.group][part.places] = part.values(x[None].copy(), self.batched)[0]
+            if part.fun is not None:
+                groups[part.group][part.places] = part.values(x[None].copy(), self.batched)[0]
         return groups
 
     def largest_violation(self, values: Array | None) -> float:
@@ -303,6 +306,22 @@ class Inside:
         return values[:, 0] if self.constraints.batched else float(values[0, 0])
 
 
+def as_batched(constraints: ConstraintsLike | None, vectorized: object, workers: object) -> ConstraintsLike | None:
+    """Constraints, of which functions get all points of a generation at once if the objective does."""
+    is_batched = vectorized is True and isinstance(workers, int) and workers == 1
+    return cast(ConstraintsLike, Batched(constraints)) if is_batched else constraints
+
+
+def inside(fun: Callable[..., object], constraints: Constraints | None) -> Callable[..., object]:
+    """The objective of a curvature: f alone, which a point outside of the constraints does not have."""
+    return fun if constraints is None else Inside(fun, constraints)
+
+
+def with_constraints(fun: Callable[..., object], constraints: Constraints | None) -> Callable[..., object]:
+    """The objective with the values of constraints, if it has some."""
+    return fun if constraints is None else constraints.objective(fun)
+
+
 def _joined(parts: Iterable[Part]) -> tuple[Array, Array]:
     """Lower and upper bounds of all components."""
     empty, found = np.zeros(0), list(parts)
@@ -328,8 +347,8 @@ def parse_constraints(constraints: object, tolerance: object, x0: Array, space: 
     If there is a space, they are called with its named parameters.
     """
     tol = as_positive("constraint_tol", tolerance, or_zero=True)
-    if not is_given(constraints):
-        return None
+    if isinstance(constraints, Constraints) or not is_given(constraints):
+        return constraints if isinstance(constraints, Constraints) else None
     batched = isinstance(constraints, Batched)
     given: object = constraints.constraints if isinstance(constraints, Batched) else constraints
     is_list = isinstance(given, list | tuple)

@@ -128,6 +128,7 @@ class History:
         self._endings: Sequence[Mapping[str, float]] = ()
         self.theta_of_best = snapshots[-1].theta  # where the run that found the best point is, or where it ended
         self.last: tuple[float, ...] = (0.0, np.nan, np.nan, np.nan)  # numbers of the last generation
+        self.last_median = np.nan  # of the values of the last generation
         self._is_shared = False  # whether a frozen history reads the same numbers
         self._frozen: Frozen | None = None
 
@@ -174,6 +175,8 @@ class History:
         history = cls.__new__(cls)
         history._begin(start, snapshots, int(seen.popsizes[0]) if len(seen.popsizes) else 0)
         history._next, history._stride = pace
+        if seen.table.shape[1] > len(History.COLUMNS):
+            history._constrain()
         if len(seen.table):
             firsts = np.flatnonzero(np.diff(seen.runs, prepend=-1))
             while len(merged(seen.table, firsts, history._per_row)[0]) > ROWS and history._per_row < LONGEST_ROW:
@@ -218,6 +221,7 @@ class History:
         self.last = (nfev, best.fun, state.standing.latest, largest(done.deviations))
         if len(self.columns) > len(self.last):
             self.last = (nfev, best.fun if done.is_feasible else np.nan, *self.last[2:], done.maxcv)
+        self.last_median = done.generation_median
         self._add(self.last)
         if nfev >= self._next:
             self.snapshots.append(Snapshot(nfev, len(self._begins) - 1, state.search.theta))
@@ -352,7 +356,7 @@ class History:
 class Generations(NamedTuple):
     """The stored numbers of g consecutive generations."""
 
-    table: Array  # (g, 4), columns of a history
+    table: Array  # (g, 4) or (g, 5), columns of a history
     runs: NDArray[np.int_]  # (g,), 0 is the first, then the restarts
     popsizes: NDArray[np.int_]  # (g,)
 

@@ -24,7 +24,14 @@ from sublevel.evaluation.failures import Failure, Failures, OnError, annotate_ex
 from sublevel.evaluation.objective import bind_args, name_parameters
 from sublevel.evaluation.processes import SigtermAsInterrupt
 from sublevel.run.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
-from sublevel.run.constraints import TOLERANCE, Batched, ConstraintHandling, ConstraintsLike, Inside
+from sublevel.run.constraints import (
+    TOLERANCE,
+    ConstraintHandling,
+    ConstraintsLike,
+    as_batched,
+    inside,
+    with_constraints,
+)
 from sublevel.run.history import History
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.progress import Progress
@@ -228,40 +235,24 @@ def minimize(
     how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
     batch = popsize if how[0] and isinstance(how[1], int) and how[1] == 1 else None
     extra = _checked_start(evaluate_x0, optimizer, limits, batch)
-    called = cast(Objective, name_parameters(fun, optimizer.start.parameters))
-    evaluate = make_evaluator(with_constraints(bind_args(called, args), optimizer), *how, failures := Failures())
+    called = bind_args(name_parameters(fun, optimizer.start.parameters), args)
+    evaluate = make_evaluator(with_constraints(called, optimizer.constraints), *how, failures := Failures())
     search = Search(optimizer, evaluate, limits, observer, show, History(optimizer), failures, x0=extra)
     with SigtermAsInterrupt():
         if store is not None:
             asked = (maxfevals, maxiter, ftarget, maxtime)
             from sublevel.store.settings import RunRequest
 
-            request = RunRequest(method, fun, as_args(args), asked, *how, log_scaled, extra is not None)
+            further = log_scaled, extra is not None, constraint_handling
+            request = RunRequest(method, fun, as_args(args), asked, *how, *further)
             search = search.stored(store, request)
         result = search.run_to_the_end()
         if wants_curvature:
             from sublevel.hessian.curvature import add_curvature
 
-            called = inside(called, args, optimizer)
-            add_curvature(result, called, vectorized=how[0], workers=how[1], timeout=how[2], on_error=how[3])
+            settings = dict(zip(("vectorized", "workers", "timeout", "on_error"), how, strict=True))
+            add_curvature(result, inside(called, optimizer.constraints), **settings)
         return result
-
-
-def as_batched(constraints: ConstraintsLike | None, vectorized: object, workers: object) -> ConstraintsLike | None:
-    """Constraints, of which functions get all points of a generation at once if the objective does."""
-    is_batched = vectorized is True and isinstance(workers, int) and workers == 1
-    return cast(ConstraintsLike, Batched(constraints)) if is_batched else constraints
-
-
-def inside(fun: Callable[..., object], args: object, optimizer: Optimizer) -> Callable[..., object]:
-    """The objective of a curvature: f alone, which a point outside of the constraints does not have."""
-    bound = bind_args(fun, args)
-    return bound if optimizer.constraints is None else Inside(bound, optimizer.constraints)
-
-
-def with_constraints(fun: Callable[..., object], optimizer: Optimizer) -> Callable[..., object]:
-    """The objective that an optimizer needs: with the values of constraints, if it has some."""
-    return fun if optimizer.constraints is None else optimizer.constraints.objective(fun)
 
 
 def _checked_curvature(curvature: object, optimizer: Optimizer) -> bool:

@@ -257,6 +257,11 @@ class Optimizer:
         """Best value of the last sample told; NaN if there is none."""
         return self.run_state.standing.latest
 
+    @property
+    def generation_median(self) -> float:
+        """Median value of the last sample told, with constraints that of its feasible points; infinite if none is."""
+        return self._window.medians[-1] if self._window.medians else np.nan
+
     def ask(self) -> Array:
         """Points to evaluate (popsize, d), read-only; an earlier sample that was not told is discarded.
 
@@ -352,7 +357,9 @@ class Optimizer:
         """Count evaluations and keep the best point, without a step."""
         if values.size:
             state = self.run_state
-            if constraints is None or self.constraints is None:
+            if constraints is None and self.constraints is not None and not self.constraints.parts:
+                constraints = np.zeros((values.size, 0))
+            if constraints is None or self.constraints is None or not self.inequalities:
                 best = state.best.after(points, ranking(values), state.restarts)
             else:
                 g = self.constraints.g(constraints)
@@ -444,6 +451,8 @@ class Optimizer:
     ) -> None:
         """Go on from a stored state, given the runs before and the best and median values of its run's generations."""
         self.finished, self.endings = FinishedRuns(runs), Endings(endings)
+        if self.inequalities:
+            best = np.where(np.isnan(best), np.inf, best)  # generations without a feasible point
         self._enter(state, best.tolist(), medians.tolist())
 
     def __repr__(self) -> str:

@@ -109,7 +109,8 @@ class Result(OptimizeResult):
         Values of each constraint at `x`.
     multipliers : list of ndarray or None
         Lagrange multipliers of each constraint: positive at an upper bound, negative at a lower one, NaN for
-        linear inequalities and constraints with ``keep_feasible=True``. None if the ordering has no multipliers in the units of f.
+        linear inequalities and constraints with ``keep_feasible=True``. None if the ordering has no multipliers in the
+        units of f.
     """
 
     x: Array

@@ -36,8 +36,10 @@ LONGEST_LOG = 2**25
 """Bytes of the write-ahead log from which SQLite moves it into the file, which waits for the disk twice."""
 SIDE_FILES = ("-wal", "-shm", "-journal")
 """Suffixes of the files that SQLite keeps next to its own."""
-NUMBERS = 6
-"""Numbers of a generation: evaluations, best value so far, best value, largest deviation, median value, time."""
+NUMBERS = 7
+"""Numbers of a generation: evaluations, best value so far, best value, largest deviation, median value, violation of
+constraints at the best point (0 without any), time.
+"""
 BUSY = 5000
 """Milliseconds to wait for a reader."""
 

@@ -57,6 +57,11 @@ class StoredRun:
         """The values (n,) of the points."""
         return self.evaluations.values
 
+    @property
+    def constraints(self) -> Array:
+        """The constraint values (n, k) of the points, in the order of the constraints; (n, 0) without any."""
+        return self.evaluations.constraints
+
     def to_frame(self) -> Any:
         """All evaluations as a table: a DataFrame if pandas is installed, a structured array otherwise.
 
@@ -146,13 +151,19 @@ def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, fa
     history = restore_state(reading, optimizer, whole=False)
     reasons = ending(reading.file)
     history.end(optimizer, reasons)
-    result = result_of(optimizer, history, reasons, failures)
     first = first_row(found.iteration, optimizer.nit + 1)  # evaluated after the checkpoint
     since = found.values[first:]
+    if optimizer.constraints is not None and since.size:
+        best, values = optimizer.run_state.best, found.constraints[first:]
+        g = optimizer.constraints.g(values)
+        best = best.after_constrained(found.points[first:], since, values, g, optimizer.restarts)
+        optimizer.run_state = replace(optimizer.run_state, best=best)
+    result = result_of(optimizer, history, reasons, failures)
     if since.size:
         is_open = int(found.iteration[-1]) > reading.file.count_generations()[1]  # the last generation is unfinished
         result.update(nfev=result.nfev + since.size, nit=int(found.iteration[-1]) - is_open)
-        if np.any(~np.isnan(since)) and not result.fun <= (best := np.nanmin(since)):
+        has_value = optimizer.constraints is None and np.any(~np.isnan(since))
+        if has_value and not result.fun <= (best := np.nanmin(since)):
             x = found.point(first + int(np.nanargmin(since)))
             result.update(fun=float(best), x=x, success=False, message=message(reasons))
             result.update(params=deferred_params(x.copy(), history))

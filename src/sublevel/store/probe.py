@@ -76,6 +76,7 @@ class ProbingEvaluator:
     probe: Probe
     failures: Failures
     path: Path
+    constraints: int = 0  # constraint values k of an evaluation
     is_done: bool = False
 
     def __call__(self, points: Array) -> Arrivals:
@@ -114,7 +115,7 @@ class ProbingEvaluator:
     def evaluate(self) -> float:
         """The value at the stored point; NaN if it fails. Failures are not counted."""
         before = self.failures.copy()
-        value = evaluate_all(self.inner, self.probe.point[None].copy())[0]
+        value = evaluate_all(self.inner, self.probe.point[None].copy(), self.constraints).ravel()[0]
         self.failures.counts, self.failures.last = before.counts, before.last
         return float(value)
 

@@ -81,6 +81,8 @@ class Reading:
         template = optimizer.run_state
         theta = template.search.theta
         best = replace(template.best, theta=theta if self.facts.get("has_theta_of_best") is True else None)
+        if self.facts.get("has_constraints_of_best") is True and optimizer.constraints is not None:
+            best = replace(best, constraints=np.empty(optimizer.constraints.size))
         state = unpack(without_memory(replace(template, best=best)), self.layout, self.data)
         search = State(state.search.theta, ())
         if memory:
@@ -112,7 +114,8 @@ class Reading:
         runs, sizes = (np.repeat([row[k] for row in rows], lengths).astype(np.int64)[:until] for k in (1, 2))
         popsizes = sizes.copy()
         popsizes[:1] -= self.settings.evaluate_x0  # the start is in the first generation
-        return StoredGenerations(Generations(table[:, :4].copy(), runs, popsizes), table[:, 4], table[:, 5], sizes)
+        columns = table[:, [0, 1, 2, 3] if self.settings.constraints is None else [0, 1, 2, 3, 5]]
+        return StoredGenerations(Generations(columns, runs, popsizes), table[:, 4], table[:, 6], sizes)
 
     def last_generation(self) -> tuple[tuple[Array, int], int]:
         """The numbers (0, NaN, … if there are none) and the run of the last generation; the number of later values."""
@@ -278,6 +281,7 @@ class Evaluations:
     place: NDArray[np.int64]  # (n,), index in its generation
     values: Array  # (n,)
     kept: Array | None  # (n, d), None if they stay in the file
+    constraints: Array  # (n, k), constraint values
 
     @property
     def dimension(self) -> int:
@@ -357,10 +361,12 @@ def evaluations(reading: Reading, form: SampleForm) -> tuple[Evaluations, Failur
     """All evaluations, including those of an unfinished generation, and the failures among them."""
     failures, notes = Failures(), failure_notes(reading)
     keys, values, points, size = list[tuple[int, int, int]](), [np.empty(0)], list[Array](), 0
+    constraints = [np.empty((0, form.constraints))]
     for part in stretches(reading, reading.generations().sizes, form):
         add_failures(failures, part, notes.get(part.iteration, ()))
         keys.append((part.run, part.iteration, part.place))
         values.append(part.values)
+        constraints += [part.constraints.copy()] if form.constraints else []
         size += form.dimension * part.values.nbytes
         if size <= MOST_KEPT:
             points.append(part.points)
@@ -377,6 +383,7 @@ def evaluations(reading: Reading, form: SampleForm) -> tuple[Evaluations, Failur
         place=np.arange(np.sum(sizes)) + np.repeat(places - np.cumsum(sizes) + sizes, sizes),
         values=np.concatenate(values),
         kept=kept,
+        constraints=np.concatenate(constraints),
     )
     return found, failures
 

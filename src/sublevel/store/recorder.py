@@ -98,6 +98,7 @@ def checkpoint_rows(optimizer: Optimizer, history: History) -> list[Row]:
         "rng": plain_state(optimizer.rng.bit_generator.state),
         "pace": list(history.pace),
         "has_theta_of_best": state.best.theta is not None,
+        "has_constraints_of_best": state.best.constraints is not None,
     }
     return [part("checkpoint", facts, without_memory(state)), part("memory", {}, memory_of(state))]
 
@@ -192,8 +193,7 @@ def record_new(path: Path, configuration: Row, optimizer: Optimizer, history: Hi
 def largest_row(optimizer: Optimizer) -> int:
     """Bytes of the largest row that a run writes repeatedly: a distribution, values, or values with points."""
     popsize, d = optimizer.popsize, optimizer.best_x.size
-    is_drawn = is_redrawn(optimizer.method, optimizer.theta, popsize, d)
-    return max(size_of(optimizer.theta), 8 * popsize * (1 if is_drawn else d))
+    return max(size_of(optimizer.theta), 8 * popsize * (1 if is_redrawn(optimizer) else d))
 
 
 def snapshot_rows(history: History, known: set[int]) -> list[Row]:
@@ -216,16 +216,28 @@ class Generation:
 
     run: int
     iteration: int
-    points: Array  # (n, d)
+    points: Array  # (n, d), or (n, d + k) with constraint values
     values: Array  # (n,)
-    popsize: int  # size of the sample, which the start may precede
     sample: Sample | None = None  # if its points are not stored
     has_sample: bool = False  # in the file
     waiting: list[Places] = field(default_factory=list[Places])
     in_file: bool = False  # some values
     is_whole: bool = False  # all values are in the file, in the rows of a finished generation
-    numbers: tuple[float, ...] = ()  # of the history
-    ended: float = 0.0  # seconds since 1970
+    numbers: tuple[float, ...] = ()  # of a row of the table `generations`
+    measured: Array | None = None  # (n, 1 + k), values and constraint values as they arrive
+
+    @classmethod
+    def of(cls, done: Optimizer, points: Array, values: Array, sample: Sample | None) -> Generation:
+        """The next generation of an optimizer, with values (n,) or rows (n, 1 + k) that will be filled in."""
+        if values.ndim == 1:
+            return cls(done.restarts, done.nit + 1, points, values, sample)
+        both = np.concatenate([points, np.full((len(points), values.shape[1] - 1), np.nan)], axis=1)
+        return cls(done.restarts, done.nit + 1, both, values[:, 0], measured=values)
+
+    def take_constraints(self, places: Places | NDArray[np.bool_]) -> None:
+        """Copy the constraint values of these points next to them."""
+        if self.measured is not None:
+            self.points[places, 1 - self.measured.shape[1] :] = self.measured[places, 1:]
 
     def rows(self, parts: Sequence[tuple[int, int]] | None = None) -> Iterator[Row]:
         """Rows for stretches of indices, or for all points, without the points that are drawn again."""
@@ -246,8 +258,7 @@ class Generation:
 
     def generation_row(self) -> Row:
         """Its row of the table `generations`."""
-        table = np.array([[*self.numbers, 0.0, self.ended]])
-        return self.iteration, self.run, len(self.values), _with_medians(table, self.values, self.popsize)
+        return self.iteration, self.run, len(self.values), np.array(self.numbers).tobytes()
 
     def evaluation_rows(self) -> Iterator[Row]:
         """Its rows of the table `evaluations` that are not in the file."""
@@ -265,7 +276,7 @@ class SharedRow:
 
     def begin(self, first: Generation) -> None:
         """Empty the row and add a generation."""
-        self.run, self.iteration, self.popsize, self.size = first.run, first.iteration, first.popsize, len(first.values)
+        self.run, self.iteration, self.size = first.run, first.iteration, len(first.values)
         self.numbers = list[tuple[float, ...]]()  # a tuple per generation
         self.add(first)
 
@@ -275,7 +286,7 @@ class SharedRow:
         if place == len(self.values) or generation.run != self.run or len(generation.values) != self.size:
             return False
         self.points[place], self.values[place] = generation.points, generation.values
-        self.numbers.append((*generation.numbers, 0.0, generation.ended))
+        self.numbers.append(generation.numbers)
         return True
 
     def count_bytes(self) -> int:
@@ -284,20 +295,12 @@ class SharedRow:
 
     def generation_row(self) -> Row:
         """The row of the table `generations`."""
-        numbers = _with_medians(np.array(self.numbers), self.values[: len(self.numbers)], self.popsize)
-        return self.iteration, self.run, self.size, numbers
+        return self.iteration, self.run, self.size, np.array(self.numbers).tobytes()
 
     def evaluation_rows(self) -> Iterator[Row]:
         """The row of the table `evaluations`."""
         points, values = _bytes(self.points[: len(self.numbers)]), _bytes(self.values[: len(self.numbers)])
         yield self.iteration, 0, self.run, self.size, points, values
-
-
-def _with_medians(table: Array, values: Array, popsize: int) -> bytes:
-    """The numbers (g, 6) of generations with the medians of their last values (g·n,), as bytes."""
-    middle = popsize // 2
-    table[:, 4] = np.partition(values.reshape(len(table), -1)[:, -popsize:], middle, axis=1)[:, middle]
-    return table.tobytes()
 
 
 def _pieces(begin: int, end: int, most: int) -> Iterator[slice]:
@@ -361,14 +364,16 @@ class Recorder:
         if done.popsize != self._popsize:
             check_generation(done)
             self._popsize = done.popsize
-            self._is_large = is_redrawn(done.method, done.theta, done.popsize, done.best_x.size)
+            self._is_large = is_redrawn(done)
         self._rng_state = done.rng.bit_generator.state if self._is_large else None
 
     def recall_values(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> bool:
-        """Fill in stored values (n,) of the next points (n, d) and mark them as known; return whether there are any."""
+        """Fill in stored values (n,), or rows (n, 1 + k), of the next points (n, d) and mark them as known; return
+        whether there are any.
+        """
         state, iteration = self._rng_state, done.nit + 1
         sample = None if state is None else Sample(done.theta, state, points, len(points) - done.popsize)
-        self._open = Generation(done.restarts, iteration, points, values, done.popsize, sample)
+        self._open = Generation.of(done, points, values, sample)
         if iteration <= self._awaited:
             stored = np.full(points.shape, np.nan)
             for part in self._stored_parts(done, iteration):
@@ -376,7 +381,10 @@ class Recorder:
                 if piece.stop > len(points):
                     path, count = self._file.path, len(points)
                     raise StoreError(f"{path} is damaged: generation {iteration} has more than {count} points.")
-                stored[piece], values[piece], known[piece] = part.points, part.values, True
+                stored[piece], self._open.values[piece], known[piece] = part.points, part.values, True
+                if values.ndim > 1:
+                    values[piece, 1:] = part.constraints
+            self._open.take_constraints(known)
             self._open.in_file = bool(known.any())
             _check_same(self._file.path, iteration, points[known], stored[known])
         now = time.perf_counter()
@@ -406,6 +414,7 @@ class Recorder:
             if self._error is not None:
                 raise self._error
             self._since = min(self._since, now)
+            generation.take_constraints(places)
             generation.waiting.append(places)
             if failure is not None:
                 self._failures += failure_rows(generation, places, failure)
@@ -435,7 +444,8 @@ class Recorder:
             raise RuntimeError("a generation ended before it began")
         size = generation.points.nbytes
         self._bytes += size
-        generation.numbers, generation.ended = history.last, time.time()
+        violation = history.last[4] if len(history.last) > 4 else 0.0
+        generation.numbers = (*history.last[:4], history.last_median, violation, time.time())
         if generation.in_file:
             generation.waiting = []
             if not generation.is_whole:

@@ -18,6 +18,7 @@ from sublevel.evaluation.failures import Failures, OnError
 from sublevel.evaluation.objective import bind_args, name_parameters
 from sublevel.evaluation.processes import SigtermAsInterrupt
 from sublevel.run.arguments import FileName, Objective, RestartRule, Workers
+from sublevel.run.constraints import ConstraintsLike, with_constraints
 from sublevel.run.history import History
 from sublevel.run.minimize import Callback, Limits, Search
 from sublevel.run.optimizer import Optimizer
@@ -54,6 +55,7 @@ def resume(
     *,
     args: tuple[object, ...] = (),
     space: Space | type[object] | None = None,
+    constraints: ConstraintsLike | None = None,
     x0: Callable[[np.random.Generator], ArrayLike] | None = None,
     method: str | Method | None = None,
     restarts: RestartRule | None = None,
@@ -87,6 +89,8 @@ def resume(
     space : Space or dataclass, optional
         The space of a run that began with one. It must be given again if a dataclass stands for it, or if values of a
         choice are not numbers, texts, True, False or None, which are stored; it must then be the same.
+    constraints : optional
+        The constraints of a run that began with some, which must be given again if they are functions.
     maxfevals, maxiter, ftarget, tolfun, tolx, noise_floor : optional
         New limits. A run that ended at a budget continues with a larger one, and a run that ended at the noise of its
         objective continues with noise_floor=False.
@@ -129,7 +133,7 @@ def resume(
     with ExitStack() as opened:
         lock = Lock(path)
         opened.callback(lock.close)
-        found = _read_run(path, Overrides(method, restarts, x0, True, (tolfun, tolx, noise_floor), space))
+        found = _read_run(path, Overrides(method, restarts, x0, True, (tolfun, tolx, noise_floor), space, constraints))
         stored = found.settings
         if stored.takes_args and not args:
             raise TypeError("`args` must be given again, because the run began with some.")
@@ -137,7 +141,9 @@ def resume(
         limits = Limits.checked(found.optimizer, *(old if new is None else new for new, old in pairs))
         show = Progress(limits.maxfevals) if as_flag("progress", progress) else None
         evaluate = make_evaluator(
-            bind_args(name_parameters(fun, found.optimizer.start.parameters), args),
+            with_constraints(
+                bind_args(name_parameters(fun, found.optimizer.start.parameters), args), found.optimizer.constraints
+            ),
             as_flag("vectorized", stored.vectorized if vectorized is None else vectorized),
             as_workers((stored.workers or 1) if workers is None else workers),
             as_timeout(stored.timeout if timeout is None else timeout),
@@ -150,7 +156,8 @@ def resume(
         recorder.reopen()
         opened.pop_all()
     if check and found.probe is not None:
-        evaluate = ProbingEvaluator(evaluate, found.probe, found.failures, path)
+        k = 0 if found.optimizer.constraints is None else found.optimizer.constraints.size
+        evaluate = ProbingEvaluator(evaluate, found.probe, found.failures, path, k)
     counts = found.optimizer.nit, found.optimizer.nfev
     LOGGER.info("resume %s at generation %d, after %d evaluations", ascii(str(path))[1:-1], *counts)
     start = found.optimizer.start.x0 if stored.evaluate_x0 else None

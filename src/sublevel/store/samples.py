@@ -17,7 +17,6 @@ import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import Family
-from sublevel.engine.method import Method
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.search_space import SearchSpace
 from sublevel.store.errors import StoreError, format_errors
@@ -61,12 +60,14 @@ class Sample:
         return iteration, self.place, len(drawn), json.dumps(plain_state(self.state)), *pack(arrays)
 
 
-def is_redrawn(method: Method, theta: Family, popsize: int, d: int) -> bool:
-    """Whether points (popsize, d) are drawn again when they are read; not if parts of the method add points."""
-    size = 8 * popsize * d
-    if size < SMALLEST or size < LEAST_GAIN * size_of(theta):
+def is_redrawn(done: Optimizer) -> bool:
+    """Whether the points of the next sample are drawn again when they are read; not if parts of the method add points
+    or there are constraints.
+    """
+    size = 8 * done.popsize * done.best_x.size
+    if size < SMALLEST or size < LEAST_GAIN * size_of(done.theta) or done.constraints is not None:
         return False
-    return not any(transform.adds_points for transform in method.transforms)
+    return not any(transform.adds_points for transform in done.method.transforms)
 
 
 def relative_difference(points: Array, others: Array, scale: Array) -> float:
@@ -88,11 +89,14 @@ class SampleForm:
     space: SearchSpace | None
     state: Mapping[str, object]
     dimension: int  # d
+    constraints: int = 0  # constraint values k of an evaluation, which are stored after its point
 
     @classmethod
     def of(cls, optimizer: Optimizer) -> SampleForm:
         """The templates of an optimizer."""
-        return cls(optimizer.theta, optimizer.start.space, optimizer.rng.bit_generator.state, optimizer.start.x0.size)
+        k = 0 if optimizer.constraints is None else optimizer.constraints.size
+        state, d = optimizer.rng.bit_generator.state, optimizer.start.x0.size
+        return cls(optimizer.theta, optimizer.start.space, state, d, k)
 
 
 class RowPart(NamedTuple):
@@ -126,13 +130,18 @@ class Stretch(NamedTuple):
     iteration: int
     place: int
     values: Array  # (m,)
-    kept: Array  # (m, d), or (0, d) if the points are drawn again
+    kept: Array  # (m, d + k), with constraint values, or (0, d) if the points are drawn again
     source: StoredPoints
 
     @property
     def points(self) -> Array:
         """The points (m, d)."""
-        return self.kept if len(self.kept) else self.source.draw_points(self)
+        return self.kept[:, : self.source.dimension] if len(self.kept) else self.source.draw_points(self)
+
+    @property
+    def constraints(self) -> Array:
+        """The constraint values (m, k)."""
+        return self.kept[:, self.source.dimension :]
 
 
 class StoredPoints:
@@ -142,13 +151,19 @@ class StoredPoints:
         self._file, self._form = file, form
         self._iteration, self._place, self._points_of_sample = 0, 0, np.empty((0, form.dimension))  # of the last sample
 
+    @property
+    def dimension(self) -> int:
+        """The number of variables."""
+        return self._form.dimension
+
     def stretches(self, first: int = 1, last: int = 2**62) -> Iterator[Stretch]:
         """All evaluations in the rows that have some of these generations, in the order of the search."""
-        d = self._form.dimension
+        width = self._form.dimension + self._form.constraints
         for run, iteration, place, points, values in row_parts(self._file, first, last):
-            if len(points) not in (0, d * len(values)):
+            if len(points) not in (() if self._form.constraints else (0,)) + (width * len(values),):
+                d = self._form.dimension
                 raise StoreError(f"{self._file.path} is damaged: its points do not have {d} variables.")
-            kept = np.frombuffer(points).reshape(-1, d)
+            kept = np.frombuffer(points).reshape(-1, width)
             yield Stretch(run, iteration, place, np.frombuffer(values), kept, self)
 
     def draw_points(self, part: Stretch) -> Array:

@@ -18,10 +18,12 @@ import sublevel
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import FAMILIES, Bernoulli, Family, FullGaussian
 from sublevel.engine.method import Method
+from sublevel.run.constraints import ConstraintsLike, as_batched
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.parameters import Space
 from sublevel.run.restarts import STRATEGIES, Once, Restarts
 from sublevel.run.termination import Tolerances
+from sublevel.store.constraint_facts import describe_constraints, has_functions, is_same, stored_constraints
 from sublevel.store.errors import FormatError, StoreError
 from sublevel.store.file import SIDE_FILES
 from sublevel.store.rng_state import generator_like
@@ -88,6 +90,7 @@ class Settings:
     tolerances: list[float | bool]  # tolfun, tolx, noise_floor
     names: list[str] | None  # of the variables
     space: dict[str, object] | None  # description of a Space
+    constraints: dict[str, object] | None  # names, bounds and handling of constraints
     is_described: bool  # False if that does not determine what the objective is called with
     evaluate_x0: bool  # with the first generation
     vectorized: bool
@@ -116,6 +119,7 @@ class RunRequest:
     on_error: str
     log_scaled: object
     evaluate_x0: bool
+    constraint_handling: str | None = None
 
     def settings(self, optimizer: Optimizer, command: Mapping[str, object] | None) -> Settings:
         """All arguments that can be stored, except arrays."""
@@ -133,6 +137,7 @@ class RunRequest:
             tolerances=list(optimizer.tolerances),
             names=None if optimizer.start.names is None else list(optimizer.start.names),
             space=None if space is None else {**describe_space(space)},
+            constraints=self._constraints(optimizer),
             is_described=space is None or is_described(space),
             evaluate_x0=self.evaluate_x0,
             vectorized=bool(self.vectorized),
@@ -146,6 +151,11 @@ class RunRequest:
             version=sublevel.__version__,
             began=time.time(),
         )
+
+    def _constraints(self, optimizer: Optimizer) -> dict[str, object] | None:
+        if optimizer.constraints is None:
+            return None
+        return describe_constraints(optimizer.constraints, self.constraint_handling)
 
     def problem(self, optimizer: Optimizer) -> Problem:
         """The arrays."""
@@ -220,6 +230,8 @@ def as_settings(facts: Mapping[str, object]) -> Settings:
         stored_strategy(settings.restarts)
     if settings.space is not None and list(stored_space(settings.space).names) != settings.names:
         raise FormatError("its space of parameters has other names than its variables")
+    if settings.constraints is not None:
+        stored_constraints(settings.constraints)
     if settings.family not in FAMILY_TYPES or not (settings.method is None or settings.method in RECIPES):
         raise FormatError(f"there is no method {short_repr(settings.method)} or family {short_repr(settings.family)}")
     return settings
@@ -269,6 +281,21 @@ class Overrides:
     checked: bool = True  # whether the method must be the original one
     tolerances: tuple[float | None, float | None, bool | None] = (None, None, None)  # tolfun, tolx, noise_floor
     space: object = None
+    constraints: object = None
+
+    def as_constraints(self, settings: Settings) -> ConstraintsLike | None:
+        """The constraints of the run, which are given again if they have functions."""
+        facts = settings.constraints
+        if facts is None:
+            if self.constraints is not None:
+                raise TypeError("`constraints` must be left out, because the run began without any.")
+            return None
+        if self.constraints is not None:
+            return as_batched(cast(ConstraintsLike, self.constraints), settings.vectorized, settings.workers)
+        if self.checked and has_functions(facts):
+            raise TypeError("`constraints` must be given again, because their functions cannot be stored.")
+        found = replace(stored_constraints(facts), batched=settings.vectorized and settings.workers == 1)
+        return cast(ConstraintsLike, found)
 
     def as_method(self, settings: Settings) -> Method:
         """The method of the run, from its name or from a Method with the same `repr`."""
@@ -332,6 +359,18 @@ def _stored_names(names: list[str] | None, d: int) -> tuple[str, ...] | None:
         raise FormatError(f"it has no names for its {d} variables") from None
 
 
+def _constraint_settings(settings: Settings) -> dict[str, Any]:
+    """Further arguments of an optimizer with constraints."""
+    facts = settings.constraints
+    return {} if facts is None else {"constraint_tol": facts["tolerance"], "constraint_handling": facts["handling"]}
+
+
+def _check_constraints(optimizer: Optimizer, settings: Settings) -> None:
+    """Constraints that are given again must have the names and bounds of the original ones."""
+    if optimizer.constraints is not None and not is_same(optimizer.constraints, settings.constraints or {}):
+        raise ValueError("`constraints` must be those that the run began with; these have other bounds.")
+
+
 def rebuild_optimizer(settings: Settings, problem: Problem, rng_state: object, again: Overrides) -> Optimizer:
     """The optimizer at the start of the run, except for the state of its generator."""
     if settings.draws_x0 and again.x0 is None:
@@ -360,7 +399,11 @@ def rebuild_optimizer(settings: Settings, problem: Problem, rng_state: object, a
         tolx=tolerances.x,
         noise_floor=tolerances.noise_floor,
         names=_stored_names(settings.names, problem.x0.size) if space is None else None,
+        constraints=again.as_constraints(settings),
+        **_constraint_settings(settings),
     )
+    if again.checked:
+        _check_constraints(optimizer, settings)
     if again.x0 is not None:
         optimizer.start = replace(optimizer.start, another=again.x0)
     return optimizer
