@@ -85,6 +85,14 @@ def test_tol_of_scipy_becomes_both_tolerances():
     assert result.nfev < scipy.optimize.minimize(bowl, np.ones(4), **given).nfev
 
 
+def test_integrality_is_an_option_of_scipy():
+    options = {"integrality": [0, 1, 0, 1], "rng": 1, "maxfevals": 300}
+    result = scipy.optimize.minimize(bowl, np.ones(4), method=sl.scipy_method, bounds=[(-4, 5)] * 4, options=options)
+    ours = sl.minimize(bowl, np.ones(4), 3.0, bounds=(-4, 5), **options)
+    np.testing.assert_array_equal(result.x, ours.x)
+    assert (result.x[[1, 3]] == np.rint(result.x[[1, 3]])).all()
+
+
 def test_an_option_wins_over_tol_of_scipy():
     options = {"sigma0": 0.5, "rng": 1, "fatol": 1e-9, "xatol": 0}
     result = scipy.optimize.minimize(bowl, np.ones(4), method=sl.scipy_method, tol=1e-2, options=options)

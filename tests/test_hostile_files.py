@@ -444,6 +444,124 @@ def test_what_is_forged_is_refused(name, runs, folder):
     assert memory < 32e6
 
 
+# Forged spaces
+
+
+SPACE = sl.Space(
+    a=sl.Real(0, 1),
+    n=sl.Integer(0, 9),
+    k=sl.Choice("x", "y", "z"),
+    m=sl.Choice(1, 2),
+    o=sl.Choice(1, 2, 3, ordered=True),
+)
+
+
+def of_params(params):
+    return params["a"] + abs(params["n"] - 4) + (params["k"] != "y") + params["m"]
+
+
+@pytest.fixture(scope="module")
+def mixed(folder):
+    """Stored runs of a space, and of a vector with integers."""
+    paths = folder / "space.db", folder / "vector.db"
+    sl.minimize(of_params, SPACE, rng=6, maxfevals=80, store=paths[0])
+    sl.minimize(valley, np.ones(3), 0.5, integrality=[0, 1, 1], rng=6, maxfevals=80, store=paths[1])
+    return paths
+
+
+def space(change):
+    """Another description of the space."""
+    return forged_part("configuration", facts=lambda facts: facts | {"space": change(facts["space"])})
+
+
+def parameter(name, **changes):
+    """Another description of a parameter."""
+    return space(lambda facts: facts | {name: facts[name] | changes})
+
+
+PROBABILITIES = "search.theta.choices.probabilities"
+FORGED_SPACES = {
+    "a list for a space": settings(space=[]),
+    "no space": settings(space=None),
+    "an empty space": settings(space={}),
+    "numbers for parameters": space(lambda facts: dict.fromkeys(facts, 1)),
+    "a parameter less": space(lambda facts: {name: facts[name] for name in facts if name != "n"}),
+    "a parameter more": space(lambda facts: facts | {"more": {"type": "real", "low": 0.0, "high": 1.0, "log": False}}),
+    "another order": space(lambda facts: dict(sorted(facts.items(), reverse=True))),
+    "other names": settings(names=["b", "n", "k", "m", "o"]),
+    "a name that moves the cursor": space(lambda facts: facts | {"\x1b[2J": 1}),
+    "an unknown type": parameter("a", type="os.system"),
+    "text for a bound": parameter("a", low="0"),
+    "a bound beyond floats": parameter("a", high=10**400),
+    "not a number for a bound": parameter("a", high=float("nan")),
+    "a range that is none": parameter("n", low=10),
+    "keys too many": parameter("a", more=1),
+    "no values": parameter("k", values=[]),
+    "a text for values": parameter("k", values="xyz"),
+    "nested values": parameter("k", values=[[1], [2], [3]]),
+    "values twice": parameter("k", values=["x", "x", "z"]),
+    "values too many": parameter("k", values=list(range(10))),
+    "values too few": parameter("k", values=["x", "y"]),
+    "values that would be a large matrix": parameter("k", values=list(range(30_000))),
+    "a long text": parameter("k", values=["x", "y", "z" * 1001]),
+    "a start that is no value": parameter("k", start="w"),
+    "another family of the space": settings(family="DiagonalGaussian"),
+    "huge probabilities": shaped("checkpoint", PROBABILITIES, [10**6, 10**6]),
+    "a negative widening": shaped("checkpoint", "search.theta.widening", [-2]),
+    "probabilities that are none": number(PROBABILITIES, [[2.0, -1.0, 0.0], [0.5, 0.5, 0.0]]),
+    "probabilities of another value": number(PROBABILITIES, [[0.5, 0.5, 0.0], [0.5, 0.4, 0.1]]),
+    "no probabilities": number(PROBABILITIES, np.zeros((2, 3))),
+    "probabilities that are no numbers": number(PROBABILITIES, np.full((2, 3), np.nan)),
+    "no widening": number("search.theta.widening", np.zeros(3)),
+    "no probability of leaving": number("search.theta.leaving", np.full(3, np.nan)),
+    "another margin": number("search.theta.margin", 0.0),
+    "settled for less than no time": number("standing.settled_for", -1),
+}
+FORGED_VECTORS = {
+    "a space from nowhere": settings(space=SPACE.describe()),
+    "a matrix for integrality": shaped("configuration", "integrality", [3, 3], "bool"),
+    "a long integrality": shaped("configuration", "integrality", [10**12], "bool"),
+    "floats for integrality": shaped("configuration", "integrality", [3]),
+    "integrality elsewhere": forged_part("configuration", data=lambda data: data[:-3] + b"\1\0\0"),
+    "no integrality": forged_part(
+        "configuration",
+        layout=lambda rows: [row for row in rows if row[0] != "integrality"],
+        data=lambda data: data[:-3],
+    ),
+}
+
+
+def forged_copy(source, forge, folder):
+    path = folder / "forged.db"
+    shutil.copyfile(source, path)
+    forge(path)
+    return path
+
+
+@pytest.mark.parametrize("name", [*FORGED_SPACES, *FORGED_VECTORS])
+def test_a_forged_space_is_refused(name, mixed, folder):
+    which = name in FORGED_VECTORS
+    path = forged_copy(mixed[which], (FORGED_SPACES | FORGED_VECTORS)[name], folder)
+    before = contents(path)
+    for attempt in (sl.load, lambda path: sl.resume(path, valley if which else of_params, maxfevals=100)):
+        began = time.process_time()
+        tracemalloc.start()
+        with pytest.raises(sl.StoreError, match=r"forged\.db"):
+            attempt(path)
+        memory = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert time.process_time() - began < 2
+        assert memory < 32e6
+    assert contents(path) == before
+
+
+def test_healthy_spaces_are_not_refused(mixed, folder):
+    """The negative control."""
+    for source, fun in zip(mixed, (of_params, valley), strict=True):
+        path = forged_copy(source, lambda path: None, folder)
+        assert sl.resume(path, fun, maxfevals=100).nfev > sl.load(source).result.nfev
+
+
 @pytest.mark.parametrize("name", ["missing", "directory", "pipe", "unreadable"])
 def test_what_is_no_file_is_refused(name, tmp_path):
     path = tmp_path / "run.db"

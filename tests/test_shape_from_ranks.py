@@ -349,6 +349,22 @@ def test_what_cannot_work_is_refused(message):
         sl.shape_from_ranks(settings.pop("fun"), [0.0, 0.0], **settings)
 
 
+def test_integers_are_refused_and_a_space_of_real_parameters_is_not():
+    found = sl.minimize(lambda x: x @ x, [1.0, 1.0], 0.5, integrality=[0, 1], rng=1, maxfevals=60)
+    with pytest.raises(ValueError, match="does not support integers and categories"):
+        sl.shape_from_ranks(lambda x: x @ x, found)
+    space = sl.Space(a=sl.Real(-1, 1), b=sl.Real(-1, 1))
+
+    def fun(params):
+        return params["a"] ** 2 + 25 * params["b"] ** 2
+
+    result, settings = sl.minimize(fun, space, rng=1), {"iterations": 20, "rng": 1}
+    judged = sl.shape_from_ranks(lambda p, q: bool(fun(p) < fun(q)), result, comparison=True, **settings)
+    shape = sl.shape_from_ranks(fun, result, **settings)
+    np.testing.assert_array_equal(shape.hess_inv, judged.hess_inv)
+    np.testing.assert_allclose(shape.hess_inv[0, 0] / shape.hess_inv[1, 1], 25, rtol=0.1)
+
+
 def test_a_result_has_its_own_deviations_and_bits_have_no_shape():
     found = sl.minimize(lambda x: x @ x, [1.0, 1.0], 0.5, rng=1)
     with pytest.raises(ValueError, match="Enlarge them with `scale`"):

@@ -219,6 +219,8 @@ def test_ctrl_c_returns_the_best_so_far(sign):
     ("settings", "kind", "words"),
     [
         ({"method": "pbil", "x0": np.full(6, 0.5), "sigma0": None}, ValueError, "binary methods"),
+        ({"x0": sl.Space(n=sl.Integer(0, 9))}, ValueError, "does not support a Space, integers or categories"),
+        ({"integrality": 1}, TypeError, "integers are searched by `minimize` and `Optimizer` only"),
         ({"workers": 2}, ValueError, "`workers` of a sharded run"),
         ({"workers": map}, ValueError, "`workers` of a sharded run"),
         ({"workers": "two"}, TypeError, "`workers`"),

@@ -51,6 +51,18 @@ class Summary:
         return f"<div>{''.join(parts)}</div>"
 
 
+def short_params(params: Mapping[str, object], most: int = MOST_ROWS) -> str:
+    """Values by name on one line, of many values the first and the last.
+
+    >>> short_params({"rate": 0.1, "kernel": "rbf"})
+    "rate=0.1, kernel='rbf'"
+    """
+    names = list(params)
+    return ", ".join(
+        "…" if i is None else f"{names[i]}={short_repr(params[names[i]])}" for i in listed(len(names), most)
+    )
+
+
 def html_table(rows: Sequence[Sequence[str]], has_header: bool = True) -> str:
     """A table as HTML with escaped cells."""
 

@@ -85,7 +85,7 @@ OTHER_NAMES: Mapping[str, str] = {
     "vectorized": "vectorize vectorised batch is_parallel",
     "workers": "n_jobs njobs num_workers n_workers nworkers processes n_processes parallel num_cpus n_cpus executor "
     "client map",
-    "x0": "x_0 x x_init xinit x_start x0s init initial initial_guess guess p0 start mean mean0 initial_mean",
+    "x0": "x_0 x x_init xinit x_start x0s init initial initial_guess guess p0 start mean mean0 initial_mean space",
 }
 """Names of our arguments in other libraries."""
 NOT_OFFERED: Mapping[str, str] = {
@@ -95,6 +95,7 @@ NOT_OFFERED: Mapping[str, str] = {
     "categories categorical choices discrete": (
         "categorical variables are parameters of a `Space`: minimize(fun, Space(kind=Choice('a', 'b'), ...))."
     ),
+    "integrality": "integers are searched by `minimize` and `Optimizer` only.",
     "options opts inopts solver_options minimizer_kwargs kwargs": "options are keyword arguments: write maxiter=100 "
     "and so on.",
     "jac gradient grad fprime hess hessp hessian": "derivatives are not used. Leave the argument out.",

@@ -46,8 +46,8 @@ def scipy_method(
     tol : float, optional
         Default of the options "tolfun" and "tolx".
     **options
-        Keyword arguments of `sublevel.minimize`. The default of "sigma0" is a third of the box if all bounds are
-        finite. Derivatives are ignored, and unknown options cause a warning.
+        Keyword arguments of `sublevel.minimize`, such as "integrality". The default of "sigma0" is a third of the box
+        if all bounds are finite. Derivatives are ignored, and unknown options cause a warning.
 
     Returns
     -------

@@ -60,6 +60,13 @@ def indices(text: str) -> list[int] | None:
     return [int(word) for word in text.split(",")]
 
 
+def kinds(text: str) -> list[int]:
+    """Which variables are integers, from "0,1,0"; one number applies to all."""
+    if not all(word in ("0", "1") for word in text.split(",")):
+        raise _expected("0 (real) or 1 (integer) for each variable, such as 0,1,0", text)
+    return [int(word) for word in text.split(",")]
+
+
 def error_kind(text: str) -> tuple[str, int | None]:
     """The kind of objective and its number of residuals, from "nll" or from a number of residuals."""
     if text == "nll":

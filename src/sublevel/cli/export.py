@@ -10,14 +10,14 @@ from sublevel.cli.common import FILE, FORCE, Command, CommandError, argument
 
 def run_export(given: argparse.Namespace) -> int:
     """Write the table."""
-    from sublevel.store.export import export
+    from sublevel.store.export import export, table_columns
     from sublevel.store.load import load
     from sublevel.store.output import check_output
 
     check_output(given.out, given.force)
     try:
         run = load(given.file)
-        export(run.evaluations, given.out, run.settings.names, given.force)
+        export(run.evaluations, given.out, table_columns(run.evaluations, run.settings, run.start), given.force)
     except ValueError as error:
         raise CommandError(str(error)) from error
     print(f"export: {given.out.resolve()}")

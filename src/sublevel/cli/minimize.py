@@ -6,10 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sublevel.cli.argument_types import bounds, count, indices, numbers, restarts, seed, variable_names
+import numpy as np
+
+from sublevel.cli.argument_types import bounds, count, indices, kinds, numbers, restarts, seed, variable_names
 from sublevel.cli.common import Command, CommandError, argument
 from sublevel.cli.objective import Objective, objective, objective_label
 from sublevel.cli.run_options import FUNCTION, RUN_ARGUMENTS, Options, run_options
+from sublevel.cli.space_file import read_space, space_names
 
 if TYPE_CHECKING:
     from sublevel.cli.execute import Workers
@@ -21,14 +24,25 @@ EXAMPLES = """examples:
   sublevel minimize --x0 1,2 --sigma0 0.3 --timeout 60 --workers 4 --store run.db --command ./simulate --fast
   sublevel minimize --x0 1,2 --sigma0 0.3 --names rate,depth --pattern last --command ./simulate --rate={rate} {depth}
   sublevel minimize --x0 1,2 --sigma0 0.3 --pattern "cost = (.*)" --command ./simulate {}
+  sublevel minimize --space space.toml --pattern last --command ./train --rate={rate} --kernel={kernel}
+  sublevel minimize mymodule.py:cost --x0 1,2 --sigma0 0.3 --integrality 0,1
   sublevel minimize fit.py:chi2 --x0 1,2 --sigma0 0.3 --names rate,depth --error-bars 31
 
 functions:
   FUNCTION is in a Python file, in an installed module or in a module of the working directory.
 
+spaces:
+  The file of --space is JSON or TOML and has a table for each parameter, here in TOML:
+    rate = {type = "real", low = 1e-6, high = 1, log = true}
+    depth = {type = "integer", low = 1, high = 12}
+    kernel = {type = "choice", values = ["rbf", "poly"]}
+  Further keys are start, scale (of real and integer) and ordered (of choice); a plain value is a constant.
+  A function is then called with a dict, and a program gets the values by name. --x0 is not needed.
+
 programs:
-  A program reads the point as a JSON list from stdin. Values can also be arguments: {0} or {x0} is the first
-  variable, {NAME} a variable named by --names, and {} alone inserts all values. Write {{0}} for the text {0}.
+  A program reads the point as a JSON list from stdin, with --space as a JSON object. Values can also be arguments:
+  {0} or {x0} is the first variable, {NAME} a variable named by --names or --space, and {} alone inserts all values.
+  Write {{0}} for the text {0}.
   The output must be one number. With --pattern REGEX the value is the last match, or its group if the expression has
   one; with --pattern last it is the last number in the output. An evaluation fails if the exit status is not 0, if
   there is no value, or on timeout.
@@ -42,37 +56,63 @@ exit status:
 def run_minimize(given: argparse.Namespace) -> int:
     """Minimize and print the result."""
     from sublevel.cli.execute import run_and_print
-    from sublevel.validation import as_names
+    from sublevel.validation import as_integrality, as_names
 
+    if given.space is not None:
+        _check_alone(given)
+        given.space = read_space(given.space)
+        names = space_names(given.space)
+        return run_and_print(objective(given, len(names), names), given, _minimize)
     missing = [name for name in ("--x0", "--sigma0") if getattr(given, name[2:]) is None]
     if missing:
         hint = " Everything after --command belongs to the program: put --command last." if given.command else ""
         meaning = "the starting point and its initial standard deviation"
-        raise CommandError(f"{' and '.join(missing)} must be given: {meaning}.{hint}")
+        raise CommandError(f"{' and '.join(missing)} must be given: {meaning}; or --space.{hint}")
+    d = len(given.x0)
     try:
-        names = None if given.names is None else as_names(given.names, len(given.x0))
-    except ValueError as error:
+        names = None if given.names is None else as_names(given.names, d)
+        integers = np.flatnonzero(as_integrality(given.integrality, d)).tolist()
+    except (TypeError, ValueError) as error:
         raise CommandError(str(error)) from None
-    return run_and_print(objective(given, len(given.x0), names), given, _minimize)
+    return run_and_print(objective(given, d, names, integers), given, _minimize)
+
+
+def _check_alone(given: argparse.Namespace) -> None:
+    """Refuse options that a space replaces."""
+    unset = {"x0": None, "bounds": None, "log_scaled": [], "integrality": None, "names": None}
+    for name, default in unset.items():
+        if getattr(given, name) != default:
+            option = f"--{name.replace('_', '-')}"
+            raise CommandError(f"{option} must not be given with --space, whose parameters define it.")
 
 
 def _minimize(fun: Objective, given: argparse.Namespace, workers: Workers) -> Result:
     from sublevel.run.minimize import minimize
     from sublevel.store.settings import Target
 
-    d = len(given.x0)
     settings: Options = {
         "method": given.method,
         "popsize": given.popsize,
-        "bounds": given.bounds * d if given.bounds is not None and len(given.bounds) == 1 else given.bounds,
-        "names": given.names,
         "restarts": given.restarts,
-        "log_scaled": _log_scaled(given.log_scaled, d),
         "rng": given.seed,
         "store": None if given.store is None else Target(given.store, objective_label(given)),
     }
-    sigma0 = None if given.method == "pbil" else given.sigma0[0] if len(given.sigma0) == 1 else given.sigma0
-    return minimize(fun, given.x0, sigma0, workers=workers, **settings, **run_options(fun, given))
+    if given.space is None:
+        settings |= _variables(given, len(given.x0))
+    start = given.x0 if given.space is None else given.space
+    sigma0 = None if given.method == "pbil" or given.sigma0 is None else given.sigma0
+    sigma0 = sigma0[0] if sigma0 is not None and len(sigma0) == 1 else sigma0
+    return minimize(fun, start, sigma0, workers=workers, **settings, **run_options(fun, given))
+
+
+def _variables(given: argparse.Namespace, d: int) -> Options:
+    """The options about d variables without a space."""
+    return {
+        "bounds": given.bounds * d if given.bounds is not None and len(given.bounds) == 1 else given.bounds,
+        "names": given.names,
+        "log_scaled": _log_scaled(given.log_scaled, d),
+        "integrality": given.integrality,
+    }
 
 
 def _log_scaled(chosen: list[int] | None, d: int) -> list[bool]:
@@ -85,12 +125,15 @@ def _log_scaled(chosen: list[int] | None, d: int) -> list[bool]:
     return [i in chosen for i in range(d)]
 
 
+SIGMA0 = "initial standard deviation, one number or one per variable (required without --space)"
 PROBLEM = (
     FUNCTION,
-    argument("--x0", "starting point (required)", numbers, "1,2,3"),
-    argument("--sigma0", "initial standard deviation, one number or one per variable (required)", numbers, "S"),
+    argument("--x0", "starting point (required without --space)", numbers, "1,2,3"),
+    argument("--sigma0", SIGMA0, numbers, "S"),
+    argument("--space", "JSON or TOML file of named parameters, in place of --x0; see below", Path, "FILE"),
     argument("--bounds", "one pair for all variables or one per variable; none: no bound", bounds, "LO:HI,..."),
     argument("--log-scaled", "indices of variables to search on a log scale", indices, "0,2|all", default=[]),
+    argument("--integrality", "1 for variables that are integers, 0 for others", kinds, "0,1,..."),
     argument("--names", "names of the variables, also usable in --command as {NAME}", variable_names, "NAME,..."),
 )
 METHOD = (

@@ -12,7 +12,7 @@ import importlib.util
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -31,18 +31,20 @@ LAST = "last"
 """Argument of --pattern for the last number in the output."""
 
 
-def objective(given: argparse.Namespace, d: int, names: Sequence[str] | None = None) -> Objective:
-    """The function of d variables to minimize."""
+def objective(
+    given: argparse.Namespace, d: int, names: Sequence[str] | None = None, integers: Collection[int] = ()
+) -> Objective:
+    """The function of d variables to minimize, some of which may be integers."""
     if (given.function is None) == (given.command is None):
         raise CommandError("give either module:function or --command PROG ARG..., not both.")
     if given.command is not None:
-        return program(given, d, names)
+        return program(given, d, names, integers)
     if given.pattern is not None:
         raise CommandError("--pattern applies to the output of a program; it needs --command.")
     return file_function(given.function, given.path) or module_function(given.function, given.path)
 
 
-def program(given: argparse.Namespace, d: int, names: Sequence[str] | None) -> Program:
+def program(given: argparse.Namespace, d: int, names: Sequence[str] | None, integers: Collection[int] = ()) -> Program:
     """The program of --command."""
     if not given.command or shutil.which(given.command[0]) is None:
         got = " ".join(given.command) or "nothing"
@@ -58,7 +60,7 @@ def program(given: argparse.Namespace, d: int, names: Sequence[str] | None) -> P
         unused = ", ".join(f"{{{names[i] if names else i}}}" for i in range(d) if i not in used)
         hint = "the program can read all values from stdin, as JSON"
         print(f"note: the arguments of the program do not use {unused}; {hint}", file=sys.stderr)
-    return Program(given.command, given.timeout, given.pattern, names)
+    return Program(given.command, given.timeout, given.pattern, names, integers)
 
 
 def pattern(text: str) -> re.Pattern[str]:
@@ -139,8 +141,8 @@ class FileFunction:
     file: str
     name: str
 
-    def __call__(self, point: Array) -> float:
-        """The value at a point (d,)."""
+    def __call__(self, point: Array | Mapping[str, object]) -> float:
+        """The value at a point (d,), or at parameters by name."""
         return getattr(load_file(self.file), self.name)(point)
 
 

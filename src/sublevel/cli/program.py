@@ -12,13 +12,13 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, cast
 
 import sublevel.cli.supervisor as supervisor
-from sublevel.cli.template import fill_arguments
+from sublevel.cli.template import argument_text, fill_arguments
 from sublevel.engine.arrays import Array
 from sublevel.evaluation.failures import NAN, EvaluationFailed
 
@@ -84,19 +84,20 @@ class Program:
     argv: Sequence[str]  # {name}, {0} or {x0} is replaced by a variable, {} by all of them
     timeout: float | None = None  # of one evaluation, in seconds
     pattern: re.Pattern[str] | None = None  # the value is the last match, or its group; None: the output is one number
-    names: Sequence[str] | None = None  # of the variables
+    names: Sequence[str] | None = None  # of the variables, or of all parameters of a space
+    integers: Collection[int] = ()  # variables that are integers
     _idle: list[Supervisor] = field(default_factory=list[Supervisor])
     _busy: set[Supervisor] = field(default_factory=set[Supervisor])
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _closed: bool = False
     _has_failed: bool = False
 
-    def __call__(self, point: Array) -> float:
-        """The value at a point (d,)."""
-        values = point.tolist()
+    def __call__(self, point: Array | Mapping[str, object]) -> float:
+        """The value at a point (d,), or at parameters by name."""
+        values = self._values(point)
         request: supervisor.Request = {
             "argv": fill_arguments(self.argv, values, self.names),
-            "input": json.dumps(values) + "\n",
+            "input": json.dumps(dict(point) if isinstance(point, Mapping) else values) + "\n",
             "timeout": self.timeout,
             "limit": LONGEST_OUTPUT if self.pattern is None else SEARCHED_OUTPUT,
             "tail": self.pattern is not None,
@@ -110,12 +111,21 @@ class Program:
             self._report_first(error, values)
             raise
 
-    def _report_first(self, error: EvaluationFailed, values: list[float]) -> None:
+    def _values(self, point: Array | Mapping[str, object]) -> list[object]:
+        """The values of a point as the program gets them."""
+        if isinstance(point, Mapping):
+            return list(point.values())
+        return [int(x) if i in self.integers else x for i, x in enumerate(point.tolist())]
+
+    def _report_first(self, error: EvaluationFailed, values: Sequence[object]) -> None:
         """Print the first failure immediately, because all evaluations may fail in the same way."""
         with self._lock:
             is_first, self._has_failed = not self._has_failed and not self._closed, True
         if is_first and sys.stderr is not None:
-            print(f"sublevel: first failed evaluation, at {','.join(map(repr, values))}: {error}", file=sys.stderr)
+            print(
+                f"sublevel: first failed evaluation, at {','.join(map(argument_text, values))}: {error}",
+                file=sys.stderr,
+            )
 
     def _run(self, request: supervisor.Request) -> supervisor.Answer:
         """Send a request to a free supervisor."""

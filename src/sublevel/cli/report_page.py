@@ -12,6 +12,7 @@ import numpy as np
 from sublevel import plots
 from sublevel.cli.common import describe_objective, printable
 from sublevel.cli.result_output import user_deviations
+from sublevel.cli.template import argument_text
 from sublevel.plots.run import panel_images
 from sublevel.plots.style import HTML_STYLE
 from sublevel.run import termination
@@ -128,10 +129,16 @@ def _findings(run: StoredRun) -> Iterable[str]:
 
 def _variables(run: StoredRun) -> Iterable[str]:
     result, widths = run.result, user_deviations(run.result)
+    is_choice = np.zeros(result.x.size, dtype=np.bool_)
+    if result.history.space is not None:
+        is_choice[result.history.space.choices] = True
 
     def row(i: int) -> tuple[str, ...]:
-        numbers = repr(float(result.x[i])), f"{result.mean[i]:.8g}", f"{widths[i]:.3g}"
-        return printable(result.history.name(i)), *numbers
+        best, mean = repr(float(result.x[i])), f"{result.mean[i]:.8g}"
+        if run.space is not None:
+            decode = run.space.parameters[run.space.names[i]].decode
+            best, mean = (printable(argument_text(decode(x[i]))) for x in (result.x, result.mean))
+        return printable(result.history.name(i)), best, mean, "" if is_choice[i] else f"{widths[i]:.3g}"
 
     rows = [OMITTED if i is None else row(i) for i in listed(result.x.size, MOST_ROWS)]
     yield "<h2>Variables</h2>"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
+
+from sublevel.summaries import short_params
 
 if TYPE_CHECKING:
     from sublevel.engine.arrays import Array
@@ -14,9 +16,12 @@ if TYPE_CHECKING:
     from sublevel.run.diagnosis import Finding
     from sublevel.run.result import Result
 
+MOST_PARAMS = 1000
+"""Number of parameters up to which all are printed."""
+
 
 def result_as_text(result: Result, seconds: float, figure: Path | None) -> str:
-    """The result in lines. The line of `x` can be passed to --x0."""
+    """The result in lines. The line of `x` can be passed to --x0; parameters of a space have a line by name."""
     deviations = ",".join(f"{deviation:.3g}" for deviation in user_deviations(result))
     lines = [
         result.message,
@@ -25,7 +30,12 @@ def result_as_text(result: Result, seconds: float, figure: Path | None) -> str:
         f"std    {deviations} (search distribution, not error bars)",
         f"spent  {_effort(result)}, {seconds:.1f} s",
     ]
-    if result.history.given_names is not None:
+    if result.space is not None:
+        lines[2] = f"params {short_params(result.params, MOST_PARAMS)}"
+        widths = zip(result.space.names, user_deviations(result), strict=True)
+        shown = ", ".join(f"{name}={width:.3g}" for name, width in widths if width > 0)
+        lines[3] = f"std    {shown} (search distribution, not error bars)"
+    elif result.history.given_names is not None:
         lines.insert(2, f"names  {','.join(result.history.given_names)}")
     lines += [f"note   {finding}" for finding in result.diagnosis]
     lines += [f"plot   {figure}"] if figure else []
@@ -49,6 +59,7 @@ def result_as_json(result: Result, seconds: float, raised: Exception | None) -> 
         "mean": result.mean.tolist(),
         "deviations": user_deviations(result).tolist(),
         "names": [result.history.name(i) for i in range(result.x.size)],
+        "params": None if result.space is None else describe_params(result.params),
         "seconds": round(seconds, 3),
         "diagnosis": _findings_as_json(result.diagnosis),
         "failures": dict(result.failures.counts),
@@ -56,6 +67,13 @@ def result_as_json(result: Result, seconds: float, raised: Exception | None) -> 
         "error": None if raised is None else "".join(traceback.format_exception_only(raised)).strip(),
     }
     return {name: replace_nonfinite(value) for name, value in facts.items()}
+
+
+def describe_params(params: Mapping[str, object]) -> dict[str, object]:
+    """Values by name as JSON has them."""
+    from sublevel.store.spaces import plain_value
+
+    return {name: plain_value(value) for name, value in params.items()}
 
 
 def _findings_as_json(findings: Iterable[Finding]) -> list[object]:
@@ -80,6 +98,6 @@ def replace_nonfinite(value: object) -> object:
 def user_deviations(result: Result) -> Array:
     """Standard deviations (d,) of the search distribution in the user's variables; bounds and scales are linearised."""
     deviations, space = result.std.copy(), result.history.space
-    if space is not None:
+    if space is not None and space.free.any():
         deviations[space.free] *= space.slopes(result.mean)
     return deviations

@@ -7,6 +7,8 @@ import shlex
 import sys
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sublevel.cli.common import FILE, Command, CommandError, argument, describe_objective
 from sublevel.cli.objective import Objective, objective, objective_label
 from sublevel.cli.run_options import FUNCTION, RUN_ARGUMENTS, run_options
@@ -31,13 +33,18 @@ def run_resume(given: argparse.Namespace) -> int:
     from sublevel.store.reader import open_run
 
     with open_run(given.file) as reading:
-        settings, d = reading.settings, reading.problem.x0.size
+        settings, problem = reading.settings, reading.problem
     started = describe_objective(settings)
     if given.function is None and given.command is None:  # the stored command line is never executed by itself
         command = f"sublevel resume {shlex.quote(str(given.file))} ..."
         raise CommandError(f"give the function or program again: {command} The run was started with: {started}")
+    if not settings.is_described:
+        hint = f"sublevel.resume({str(given.file)!r}, fun, space=space)"
+        raise CommandError(f"the space of this run could not be stored in full; resume it from Python: {hint}")
     given.file = given.file.absolute()
-    fun = objective(given, d, settings.names)
+    names = settings.names if settings.space is None else list(settings.space)
+    integers = [] if problem.integrality is None else np.flatnonzero(problem.integrality).tolist()
+    fun = objective(given, problem.x0.size if settings.space is None else len(settings.space), names, integers)
     if settings.command and settings.command != objective_label(given):
         print(f"note: the run was started with {started}", file=sys.stderr)
     return run_and_print(fun, given, _resume)

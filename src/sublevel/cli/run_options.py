@@ -16,7 +16,7 @@ from sublevel.evaluation.failures import ATTEMPTS
 Options = dict[str, Any]
 """Keyword arguments of `minimize` or `resume`."""
 PASSED_ON = ("maxfevals", "maxiter", "maxtime", "ftarget", "tolfun", "tolx")
-CALLED = "module:function or file.py:function; it is called with an array of the variables"
+CALLED = "module:function or file.py:function; it is called with an array of the variables, with --space with a dict"
 FUNCTION = argument("function", CALLED, metavar="FUNCTION", nargs="?")
 NO_NOISE_FLOOR = "do not stop when the differences between values are only noise"
 STOPPING = (

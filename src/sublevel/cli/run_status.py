@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,9 +10,11 @@ import numpy as np
 
 from sublevel.run.progress import duration
 from sublevel.store.file import File
+from sublevel.store.load import sketch_optimizer
 from sublevel.store.lock import is_locked
-from sublevel.store.reader import ending, open_run
+from sublevel.store.reader import Reading, ending, open_run
 from sublevel.store.settings import Settings
+from sublevel.summaries import short_params
 
 
 class RunStatus(NamedTuple):
@@ -27,6 +30,7 @@ class RunStatus(NamedTuple):
     reasons: dict[str, float]
     seconds: float  # from the start to the last generation
     is_running: bool
+    params: Mapping[str, object] | None  # the best point of a space, if its value is the best one of the file
 
 
 def state_name(reasons: dict[str, float], is_running: bool) -> str:
@@ -51,7 +55,18 @@ def read_status(path: Path) -> RunStatus:
             reasons=ending(reading.file),
             seconds=max(float(last) - reading.settings.began, 0.0),
             is_running=is_running,
+            params=_best_params(reading, float(numbers[1])),
         )
+
+
+def _best_params(reading: Reading, best: float) -> Mapping[str, object] | None:
+    """The best point of a space by name; None without a space, or if the last checkpoint is older than that point."""
+    if reading.settings.space is None:
+        return None
+    optimizer = sketch_optimizer(reading)
+    found = reading.run_state(optimizer, memory=False).best
+    space = optimizer.start.parameters
+    return space.decode(found.x) if space is not None and found.fun == best else None
 
 
 def is_run_active(path: Path) -> bool:
@@ -64,5 +79,6 @@ def status_line(status: RunStatus) -> str:
     """The status in one line."""
     restarts = f", restart {status.restarts}" if status.restarts else ""
     width = f", std {status.deviation:.2g}" if np.isfinite(status.deviation) else ""
-    best, state = f"best {status.best:.8g}{width}{restarts}", state_name(status.reasons, status.is_running)
+    place = "" if status.params is None else f" at {short_params(status.params)}"
+    best, state = f"best {status.best:.8g}{place}{width}{restarts}", state_name(status.reasons, status.is_running)
     return f"{status.nfev} evaluations, {best}, {duration(status.seconds)}, {state}"

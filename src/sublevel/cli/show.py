@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sublevel.cli.common import FILE, Command, argument, describe_objective, printable
+from sublevel.summaries import short_params
 
 if TYPE_CHECKING:
     from sublevel.engine.arrays import Array
@@ -65,9 +66,12 @@ def run_as_lines(run: StoredRun, is_running: bool) -> Iterator[str]:
     yield f"state    {'running' if is_running else end}"
     yield f"spent    {result.nfev} evaluations in {result.nit} generations, {result.restarts} restarts"
     yield f"fun      {result.fun!r}"
-    if settings.names is not None:
-        yield f"names    {printable(','.join(settings.names))}"
-    yield f"x        {_format_point(result.x)}"
+    if run.space is not None:
+        yield f"params   {short_params(run.params, MOST_NUMBERS)}"
+    else:
+        if settings.names is not None:
+            yield f"names    {printable(','.join(settings.names))}"
+        yield f"x        {_format_point(result.x)}"
     yield f"failed   {int(np.count_nonzero(np.isnan(run.values)))} evaluations"
     yield f"sha256   {fingerprint(run.path)}"
     yield from (f"note     {finding}" for finding in result.diagnosis)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -37,21 +38,30 @@ def used_variables(argv: Sequence[str], d: int, names: Sequence[str] | None = No
     return used or None
 
 
-def fill_arguments(argv: Sequence[str], values: Sequence[float], names: Sequence[str] | None = None) -> list[str]:
-    """The arguments with placeholders replaced by values (d,), each as the shortest text that gives the same float.
+def fill_arguments(argv: Sequence[str], values: Sequence[object], names: Sequence[str] | None = None) -> list[str]:
+    """The arguments with placeholders replaced by values (d,): floats as the shortest text that gives the same float.
 
     >>> fill_arguments(["./sim", "--rate={rate}", "{1}", "{{rate}}"], [0.1, -2.0], ["rate", "depth"])
     ['./sim', '--rate=0.1', '-2.0', '{rate}']
     >>> fill_arguments(["./sim", "{}"], [0.1, -2.0])
     ['./sim', '0.1', '-2.0']
+    >>> fill_arguments(["./sim", "{depth}", "{kernel}", "{fast}"], [3, "rbf", True], ["depth", "kernel", "fast"])
+    ['./sim', '3', 'rbf', 'true']
     """
     known, filled = variable_names(len(values), names), [argv[0]]
     for word in argv[1:]:
         if word == ALL:
-            filled += map(repr, values)
+            filled += map(argument_text, values)
         else:
             filled.append(PLACEHOLDER.sub(lambda match: _text(match, known, values), word))
     return filled
+
+
+def argument_text(value: object) -> str:
+    """A value as an argument of a program: texts as they are, true, false and null as in JSON, numbers as by `repr`."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    return value if isinstance(value, str) else repr(value)
 
 
 def _placeholders(word: str, known: Mapping[str, int]) -> Iterator[str]:
@@ -66,10 +76,10 @@ def _is_placeholder(name: str, known: Mapping[str, int]) -> bool:
     return name in known or re.fullmatch(r"\w*", name) is not None
 
 
-def _text(match: re.Match[str], known: Mapping[str, int], values: Sequence[float]) -> str:
+def _text(match: re.Match[str], known: Mapping[str, int], values: Sequence[object]) -> str:
     """The replacement of a placeholder."""
     if match["name"] is not None:
-        return repr(values[known[match["name"]]]) if match["name"] in known else match[0]
+        return argument_text(values[known[match["name"]]]) if match["name"] in known else match[0]
     return "{" + match["literal"] + "}" if _is_placeholder(match["literal"], known) else match[0]
 
 

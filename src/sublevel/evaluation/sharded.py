@@ -30,6 +30,7 @@ from sublevel.evaluation.processes import SigtermAsInterrupt
 from sublevel.evaluation.values import as_values
 from sublevel.run.arguments import Box, Objective, RestartRule, Seed, StartingPoint, Workers
 from sublevel.run.history import History
+from sublevel.run.initial import as_space
 from sublevel.run.minimize import Callback, Limits, Search
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.progress import Progress
@@ -291,7 +292,8 @@ def minimize_sharded(
         1 evaluates all shards in this process.
     x0, sigma0, args, method, cov0, bounds, log_scaled, restarts, rng, maxfevals, maxiter, maxtime, ftarget, tolfun, \
     tolx, names, callback, progress
-        As for `minimize`; `method` must not be binary, and `maxtime` is checked between generations.
+        As for `minimize`; `method` must not be binary, all variables are real, and `maxtime` is checked between
+        generations.
     noise_floor : bool
         As for `minimize`, for the methods "cma" and "ngd"; without effect for others.
 
@@ -311,6 +313,10 @@ def minimize_sharded(
     """
     validate_callable("fun", fun)
     observer = as_callback(callback)
+    if as_space(x0) is not None:
+        raise ValueError(
+            "`minimize_sharded` does not support a Space, integers or categories; use `minimize` with `workers`."
+        )
     optimizer = Optimizer(
         x0,
         sigma0,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,6 +29,8 @@ from sublevel.rank_shape.shape import RankShape
 from sublevel.run.arguments import Box, Seed, Workers
 from sublevel.run.diagnosis import Finding, rank_correlation
 from sublevel.run.optimizer import Optimizer
+from sublevel.run.parameters import Space
+from sublevel.run.search_space import SearchSpace
 from sublevel.validation import (
     as_bounds,
     as_count,
@@ -117,7 +120,7 @@ def shape_from_ranks(
     Raises
     ------
     ValueError
-        If an argument is invalid, no variable is free, or f has the same value everywhere.
+        If an argument is invalid, no variable is free, some are discrete, or f has the same value everywhere.
 
     Examples
     --------
@@ -130,13 +133,15 @@ def shape_from_ranks(
            [1.  , 1.01]])
     """
     validate_callable("fun", fun)
+    _refuse_discrete(result_or_optimizer)
+    called = _name_points(fun, _find_space(result_or_optimizer), 2 if comparison else 1)
     frame = _frame(result_or_optimizer, sigma0, bounds)
     enlarged = None if scale is None else as_positive("scale", scale)
     count, size = as_count("iterations", iterations, 8), _sample_size(popsize, frame.size)
     variables = as_names(find_names(result_or_optimizer) if names is None else names, frame.free.size)
     if frame.size == 1:
         return _make_shape(frame, variables, np.zeros(1), np.eye(1))  # every shape of one dimension is the same
-    comparisons = _Comparisons(bind_args(fun, args))
+    comparisons = _Comparisons(bind_args(called, args))
     settings = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
     evaluate = _evaluator(comparisons, as_flag("comparison", comparison), settings)
     ranker = _Ranker(evaluate)
@@ -145,6 +150,31 @@ def shape_from_ranks(
     finally:
         evaluate.close()
     return replace(_average_result(record, variables), popsize=size, nfev=ranker.nfev, comparisons=comparisons.count)
+
+
+def _refuse_discrete(found: object) -> None:
+    """Raise ValueError if a result or an optimizer has integers or categories."""
+    source = found if isinstance(found, Optimizer) else getattr(found, "history", None)
+    space: SearchSpace | None = getattr(source, "space", None)
+    if space is not None and space.discrete.any():
+        raise ValueError(
+            "`shape_from_ranks` does not support integers and categories. Fix them: minimise over the real variables "
+            "alone."
+        )
+
+
+def _find_space(found: object) -> Space | None:
+    """The space of named parameters of a result or an optimizer, if it has one."""
+    return found.start.parameters if isinstance(found, Optimizer) else getattr(found, "space", None)
+
+
+def _name_points(fun: Callable[..., object], space: Space | None, count: int) -> Callable[..., object]:
+    """The function, called with named parameters in place of its first `count` arguments if there is a space."""
+    return fun if space is None else partial(_call_with_names, fun, space, count)
+
+
+def _call_with_names(fun: Callable[..., object], space: Space, count: int, *given: Any) -> object:
+    return fun(*map(space.build, given[:count]), *given[count:])
 
 
 def _evaluator(

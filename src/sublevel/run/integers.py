@@ -17,6 +17,8 @@ from sublevel.engine.families import Sample
 from sublevel.engine.families.mixed import Mixed, MixedSample
 from sublevel.engine.method import Info, Method, State
 
+LARGEST_EXACT = 2.0**52
+"""Floats are integers from here on: there is nothing between two of them, and no margin is needed."""
 TINY = 1e-8
 """Distance of probabilities from 0 and 1/2."""
 
@@ -86,7 +88,8 @@ class Grid:
         mean, narrow = theta.mean, theta.gaussian.deviations
         wide = theta.widening * narrow
         here = self.nearest(mean)
-        has_lower, has_upper = self.is_integer & (here > self.low), self.is_integer & (here < self.high)
+        is_exact = self.is_integer & (np.abs(here) < LARGEST_EXACT)
+        has_lower, has_upper = is_exact & (here > self.low), is_exact & (here < self.high)
         below, above = self.position(here - 0.5), self.position(here + 0.5)
         p_lower = np.where(has_lower, ndtr((below - mean) / wide), 0.0)
         p_upper = np.where(has_upper, ndtr((mean - above) / wide), 0.0)

@@ -183,9 +183,7 @@ class Choice:
             raise TypeError(
                 f"Choice takes its values one by one: write Choice(*values), got {short_repr(cast(object, values[0]))}."
             )
-        for i, value in enumerate(values):
-            if _position(values[:i], value) is not None:
-                raise ValueError(f"the values of Choice must differ, got {short_repr(value)} twice.")
+        _check_different(values)
         first = 0 if start is MISSING else _position(values, start)
         if first is None:
             raise ValueError(f"`start` of Choice must be one of its values, got {short_repr(start)}.")
@@ -220,6 +218,20 @@ def _position(values: Sequence[object], wanted: object) -> int | None:
         if value is wanted or (type(value) is type(wanted) and bool(value == wanted)):
             return place
     return None
+
+
+def _check_different(values: Sequence[object]) -> None:
+    """Raise ValueError if two values are equal and of the same type."""
+    seen, others = set[tuple[type, object]](), list[object]()
+    for value in values:
+        try:
+            is_known = (type(value), value) in seen
+            seen.add((type(value), value))
+        except TypeError:  # not hashable
+            is_known = _position(others, value) is not None
+            others.append(value)
+        if is_known:
+            raise ValueError(f"the values of Choice must differ, got {short_repr(value)} twice.")
 
 
 def _convert(parameter: Real | Integer, required: Sequence[str], optional: Sequence[str]) -> None:
@@ -339,8 +351,8 @@ class Space:
         self._order = tuple(given)
         self._type: type[object] | None = None
         for name, parameter in given.items():
-            if not isinstance(cast(object, name), str) or not name:
-                raise TypeError(f"names of a Space must be texts, got {short_repr(name)}.")
+            if not isinstance(cast(object, name), str) or not name.strip() or not name.isprintable():
+                raise TypeError(f"names of a Space must be printable texts, got {short_repr(name)}.")
             self._add(name, parameter)
         if not self.parameters:
             raise ValueError("Space needs at least one parameter that can vary: Real, Integer or Choice.")
@@ -391,6 +403,11 @@ class Space:
         return space
 
     @property
+    def dataclass_type(self) -> type[object] | None:
+        """The dataclass that stands for the space; None if there is none."""
+        return self._type
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the d parameters that can vary."""
         return tuple(self.parameters)
@@ -426,7 +443,7 @@ class Space:
         return Coordinates(x0, deviations, lower, upper, is_log, is_integer, categories.astype(np.intp))
 
     def start_at(self, values: Mapping[str, object]) -> Space:
-        """The space with other initial values of some parameters.
+        """The space with other initial values of some parameters; values of constants are ignored.
 
         Examples
         --------
@@ -435,8 +452,11 @@ class Space:
         Space(rate=Real(low=0.0, high=1.0, start=0.2))
         """
         self._check_names(values, complete=False)
-        space = Space({**dict.fromkeys(self._order), **self.constants, **self.parameters})
+        constants = {name: Choice(value) for name, value in self.constants.items()}
+        space = Space({**dict.fromkeys(self._order), **constants, **self.parameters})
         for name, value in values.items():
+            if name in self.constants:
+                continue
             parameter = self.parameters[name]
             x = self._encoded(name, value)
             if isinstance(parameter, Choice):

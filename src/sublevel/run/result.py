@@ -207,15 +207,18 @@ class Result(OptimizeResult):
         str
             An object with ``x``, ``fun``, ``success``, ``status``, ``message``, ``reasons``, ``nfev``, ``nit``,
             ``restarts``, ``mean``, ``std``, ``names``, ``diagnosis`` (names, sentences and numbers), ``failures`` (how
-            many of each kind), and ``hess_inv`` if it is there. Numbers that are not finite are null.
+            many of each kind), ``params`` if a space was searched, and ``hess_inv`` if it is there. Numbers that are
+            not finite are null, and values that JSON does not have are texts.
         """
         facts = {name: self[name] for name in JSON_ENTRIES}
         facts["names"] = [self.history.name(i) for i in range(self.x.size)]
         facts["diagnosis"] = [{"name": f.name, "sentence": f.sentence, "numbers": f.numbers} for f in self.diagnosis]
         facts["failures"] = dict(self.failures.counts)
+        if self.get("space") is not None:
+            facts["params"] = self.params
         if self.get("hess_inv") is not None:
             facts["hess_inv"] = self.hess_inv
-        return json.dumps(finite(facts), indent=indent, allow_nan=False)
+        return json.dumps(finite(facts), indent=indent, allow_nan=False, default=str)
 
     def __repr__(self) -> str:
         """The most important entries, of many variables a few; large matrices are not computed."""
@@ -311,11 +314,16 @@ def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, floa
         failures=failures,
         diagnosis=deferred_diagnosis(optimizer.best_x, history, failures),
         space=optimizer.start.parameters,
-        params=Deferred(named_values, (optimizer.best_x.copy(), history), ()),
+        params=deferred_params(optimizer.best_x.copy(), history),
         curvature=None,
         hess_inv=None,
     )
     return result
+
+
+def deferred_params(x: Array, history: History) -> Deferred:
+    """The values of a point x (d,) by name, computed when read."""
+    return Deferred(named_values, (x, history), ())
 
 
 def named_values(x: Array, history: History) -> dict[str, Any]:

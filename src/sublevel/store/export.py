@@ -6,16 +6,21 @@ import csv
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
+from sublevel.run.initial import Start
 from sublevel.store.errors import StoreError
 from sublevel.store.output import write_output
 from sublevel.store.reader import Evaluations
+from sublevel.store.settings import Settings
+from sublevel.store.spaces import VariableColumns, variable_columns
 
+KEYS: Sequence[str] = ("run", "iteration", "index", "value")
+"""Names of the columns before those of the variables."""
 ROW_GROUP = 2**26
 """Least bytes of points in a row group of a Parquet file."""
 MOST_COLUMNS = 1000
@@ -24,16 +29,15 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First characters of a formula in spreadsheet programs."""
 
 
-def export(evaluations: Evaluations, file: Path, names: Sequence[str] | None = None, force: bool = True) -> None:
-    """Write one row per evaluation: run, iteration, index, value and the variables, which are named x0, x1, … if
-    `names` is None.
+def export(evaluations: Evaluations, file: Path, variables: VariableColumns, force: bool = True) -> None:
+    """Write one row per evaluation: run, iteration, index, value and the variables.
 
     With `force` an existing file is overwritten, but never a stored run. Symbolic links are not followed.
     """
     write = WRITERS.get(file.suffix.lower())
     if write is None:
         raise ValueError(f"`file` must end with {' or '.join(WRITERS)}, got {str(file)!r}.")
-    write_output(file, lambda unfinished: write(evaluations, unfinished, column_names(evaluations, names)), force)
+    write_output(file, lambda unfinished: write(evaluations, unfinished, variables), force)
 
 
 def plain_cell(text: str) -> str:
@@ -45,9 +49,16 @@ def plain_cell(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
+def table_columns(evaluations: Evaluations, settings: Settings, start: Start) -> VariableColumns:
+    """The columns of the variables: the parameters of a space as the objective gets them, integers as integers."""
+    names = column_names(evaluations, settings.names)[len(KEYS) :]
+    discrete = np.zeros(len(names), dtype=np.bool_) if start.space is None else start.space.discrete
+    return variable_columns(names, start.parameters, discrete, (points for _, points in evaluations.parts()))
+
+
 def column_names(evaluations: Evaluations, names: Sequence[str] | None) -> list[str]:
     """Names of the columns. An underscore is appended to the name of a variable that is already taken."""
-    columns = dict.fromkeys(["run", "iteration", "index", "value"])
+    columns = dict.fromkeys(KEYS)
     for name in (f"x{i}" for i in range(evaluations.dimension)) if names is None else names:
         while name in columns:
             name += "_"
@@ -55,14 +66,24 @@ def column_names(evaluations: Evaluations, names: Sequence[str] | None) -> list[
     return list(columns)
 
 
-def write_csv(evaluations: Evaluations, file: Path, columns: Sequence[str]) -> None:
+def write_csv(evaluations: Evaluations, file: Path, variables: VariableColumns) -> None:
     """Write CSV. Numbers have the shortest form that gives the same float."""
     with file.open("w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerow(map(plain_cell, columns))
+        writer = csv.writer(stream)
+        writer.writerow(map(plain_cell, [*KEYS, *variables.names]))
         for rows, points in evaluations.parts():
             keys = [column[rows].tolist() for column in _keys(evaluations)]
-            for *row, point in zip(*keys, points, strict=True):
-                stream.write(",".join(map(repr, row + point.tolist())) + "\r\n")
+            if variables.is_plain:
+                for *row, point in zip(*keys, points, strict=True):
+                    stream.write(",".join(map(repr, row + point.tolist())) + "\r\n")
+            else:
+                columns = [*keys, *(column.tolist() for column in variables.decode(points))]
+                writer.writerows([_cell(value) for value in row] for row in zip(*columns, strict=True))
+
+
+def _cell(value: object) -> str:
+    """A value as the text of a cell."""
+    return plain_cell(value) if isinstance(value, str) else repr(value)
 
 
 def _keys(evaluations: Evaluations) -> tuple[NDArray[np.int64 | np.float64], ...]:
@@ -70,8 +91,10 @@ def _keys(evaluations: Evaluations) -> tuple[NDArray[np.int64 | np.float64], ...
     return evaluations.run, evaluations.iteration, evaluations.place, evaluations.values
 
 
-def write_parquet(evaluations: Evaluations, file: Path, names: Sequence[str]) -> None:
-    """Write Parquet with pyarrow. More than `MOST_COLUMNS` variables are one column ``x`` of lists of equal length."""
+def write_parquet(evaluations: Evaluations, file: Path, variables: VariableColumns) -> None:
+    """Write Parquet with pyarrow. More than `MOST_COLUMNS` real variables are one column ``x`` of lists of equal
+    length.
+    """
     try:
         import pyarrow
         import pyarrow.parquet as parquet
@@ -81,10 +104,13 @@ def write_parquet(evaluations: Evaluations, file: Path, names: Sequence[str]) ->
             "package."
         ) from error
     arrow, d = cast(Any, pyarrow), evaluations.dimension
-    is_wide = d > MOST_COLUMNS
+    is_wide = d > MOST_COLUMNS and variables.is_plain
     kinds = [arrow.int64()] * 3 + [arrow.float64()]
-    kinds += [arrow.list_(arrow.float64(), d)] if is_wide else [arrow.float64()] * d
-    schema = arrow.schema(list(zip([*names[:4], "x"] if is_wide else names, kinds, strict=True)))
+    if is_wide:
+        kinds.append(arrow.list_(arrow.float64(), d))
+    else:
+        kinds += [arrow.string() if dtype.kind == "U" else arrow.from_numpy_dtype(dtype) for dtype in variables.dtypes]
+    schema = arrow.schema(list(zip([*KEYS, *(["x"] if is_wide else variables.names)], kinds, strict=True)))
     options = {"compression": "none", "use_dictionary": False, "write_statistics": False} if is_wide else {}
     with cast(Any, parquet).ParquetWriter(file, schema, **options) as writer:
         for rows, points in _groups(evaluations):
@@ -92,7 +118,7 @@ def write_parquet(evaluations: Evaluations, file: Path, names: Sequence[str]) ->
             if is_wide:
                 columns.append(arrow.FixedSizeListArray.from_arrays(arrow.array(points.ravel()), d))
             else:
-                columns += map(arrow.array, points.T)
+                columns += map(arrow.array, variables.decode(points))
             writer.write_table(arrow.table(columns, schema=schema))
 
 
@@ -109,22 +135,39 @@ def _groups(evaluations: Evaluations) -> Iterator[tuple[slice, Array]]:
         yield slice(begin, end), np.concatenate([np.empty((0, evaluations.dimension)), *parts])
 
 
-def write_npz(evaluations: Evaluations, file: Path, names: Sequence[str]) -> None:
-    """Write arrays for `numpy.load`: run, iteration, index, value, points x (n, d), and names of the variables."""
+def write_npz(evaluations: Evaluations, file: Path, variables: VariableColumns) -> None:
+    """Write arrays for `numpy.load`: run, iteration, index, value, points x (n, d), names of the variables and, if some
+    are discrete, a structured array ``params`` (n,) of their values by name.
+    """
+    n, d = evaluations.values.size, evaluations.dimension
     with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
-        for name, column in zip(("run", "iteration", "index", "value"), _keys(evaluations), strict=True):
+        for name, column in zip(KEYS, _keys(evaluations), strict=True):
             with archive.open(f"{name}.npy", "w") as stream:
                 np.save(stream, column)
         with archive.open("names.npy", "w") as stream:
-            np.save(stream, np.array(names[4:]))
+            np.save(stream, np.array(variables.names))
         with archive.open("x.npy", "w", force_zip64=True) as stream:
-            shape = (evaluations.values.size, evaluations.dimension)
-            np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": shape})
+            np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": (n, d)})
             for _, points in evaluations.parts():
                 stream.write(points.tobytes())
+        if not variables.is_plain:
+            with archive.open("params.npy", "w", force_zip64=True) as stream:
+                _write_params(stream, evaluations, variables)
 
 
-WRITERS: dict[str, Callable[[Evaluations, Path, Sequence[str]], None]] = {
+def _write_params(stream: IO[bytes], evaluations: Evaluations, variables: VariableColumns) -> None:
+    """Write the values of the variables as a structured array (n,)."""
+    kind = np.dtype(list(zip(variables.names, variables.dtypes, strict=True)))
+    header = {"descr": kind.descr, "fortran_order": False, "shape": (evaluations.values.size,)}
+    np.lib.format.write_array_header_2_0(stream, header)
+    for _, points in evaluations.parts():
+        table = np.empty(len(points), dtype=kind)
+        for name, column in zip(variables.names, variables.decode(points), strict=True):
+            table[name] = column
+        stream.write(table.tobytes())
+
+
+WRITERS: dict[str, Callable[[Evaluations, Path, VariableColumns], None]] = {
     ".csv": write_csv,
     ".parquet": write_parquet,
     ".npz": write_npz,

@@ -7,22 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.method import Method
 from sublevel.engine.weights import Active
 from sublevel.evaluation.failures import Failures
 from sublevel.run.data_frames import data_frame
+from sublevel.run.initial import Start
 from sublevel.run.optimizer import Optimizer
-from sublevel.run.result import Result, deferred_diagnosis, result_of
+from sublevel.run.parameters import Space
+from sublevel.run.result import Result, deferred_diagnosis, deferred_params, result_of
 from sublevel.run.termination import message
-from sublevel.run.warm_start import Beginning, warm_start
-from sublevel.store.export import column_names, export
+from sublevel.run.warm_start import Beginning, SpaceBeginning, warm_start
+from sublevel.store.export import export, table_columns
 from sublevel.store.reader import Evaluations, Reading, ending, evaluations, first_row, open_run, restore_state
 from sublevel.store.samples import SampleForm
 from sublevel.store.settings import FAMILY_TYPES, Overrides, Settings, as_path, rebuild_optimizer
-from sublevel.summaries import Summary, counted, short_array
+from sublevel.store.spaces import VariableColumns
+from sublevel.summaries import Summary, counted, short_array, short_params
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,17 @@ class StoredRun:
     settings: Settings
     evaluations: Evaluations
     result: Result
-    log_scaled: NDArray[np.bool_] | None  # (d,)
+    start: Start
+
+    @property
+    def space(self) -> Space | None:
+        """The space that was searched, if the run began with one; values that could not be stored are texts."""
+        return self.result.space
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The best point by the names of its variables."""
+        return self.result.params
 
     @property
     def points(self) -> Array:
@@ -52,11 +64,17 @@ class StoredRun:
         -------
         pandas.DataFrame or structured numpy.ndarray
             One row per evaluation with the columns ``run``, ``iteration``, ``index`` (in its generation), ``value``,
-            and one column per variable with its name, or x0, x1, … if there are no names.
+            and one column per variable with its name, or x0, x1, … if there are no names. Integers are integers, and
+            choices are texts unless their values are all numbers, or True and False.
         """
-        found = self.evaluations
+        found, variables = self.evaluations, self._columns()
         keys = {"run": found.run, "iteration": found.iteration, "index": found.place, "value": found.values}
-        return data_frame(keys, found.points, column_names(found, self.settings.names)[len(keys) :])
+        if variables.is_plain:
+            return data_frame(keys, found.points, variables.names)
+        return data_frame(keys | dict(zip(variables.names, variables.decode(found.points), strict=True)))
+
+    def _columns(self) -> VariableColumns:
+        return table_columns(self.evaluations, self.settings, self.start)
 
     def __repr__(self) -> str:
         """A summary in a few lines."""
@@ -70,7 +88,7 @@ class StoredRun:
         result = self.result
         facts = {
             "fun": f"{result.fun:.10g}",
-            "x": short_array(result.x),
+            **({"x": short_array(result.x)} if self.space is None else {"params": short_params(result.params)}),
             "method": (self.settings.method or self.settings.parts)[:100],
             "state": result.message if result.reasons else "not ended",
             "spent": f"nfev {result.nfev}, nit {result.nit}, restarts {result.restarts}",
@@ -79,12 +97,27 @@ class StoredRun:
         return Summary(f"StoredRun: {self.path}, {sizes}", facts)
 
     def export(self, file: str | Path) -> None:
-        """Write all evaluations to a .csv, .parquet or .npz file; .npz suits many variables."""
-        export(self.evaluations, Path(file), self.settings.names)
+        """Write all evaluations to a .csv, .parquet or .npz file; .npz suits many variables.
 
-    def warm_start(self, *, gamma: float = 0.1, alpha: float = 0.1, correlations: bool = True) -> Beginning:
-        """The start of another search, from the evaluations of this one by `sublevel.warm_start`."""
-        log_scaled = False if self.log_scaled is None else self.log_scaled
+        Parameters of a space have their values as in `to_frame`.
+        """
+        export(self.evaluations, Path(file), self._columns())
+
+    def warm_start(
+        self, *, gamma: float = 0.1, alpha: float = 0.1, correlations: bool = True
+    ) -> Beginning | SpaceBeginning:
+        """The start of another search, from the evaluations of this one by `sublevel.warm_start`; with a space if this
+        run has one.
+        """
+        if self.space is not None:
+            if not self.settings.is_described:
+                raise ValueError(
+                    "the space of this run could not be stored in full; pass it to "
+                    "sublevel.warm_start(run.points, run.values, space=space)."
+                )
+            options = {"gamma": gamma, "alpha": alpha}
+            return warm_start(self.points, self.values, space=self.space, correlations=correlations, **options)
+        log_scaled = False if self.start.space is None else self.start.space.log_scaled
         return warm_start(
             self.points, self.values, gamma=gamma, alpha=alpha, log_scaled=log_scaled, correlations=correlations
         )
@@ -105,7 +138,7 @@ def load(store: str | Path) -> StoredRun:
         optimizer = sketch_optimizer(reading)
         found, failures = evaluations(reading, SampleForm.of(optimizer))
         result = result_so_far(reading, optimizer, found, failures)
-        return StoredRun(reading.path, reading.settings, found, result, reading.problem.log_scaled)
+        return StoredRun(reading.path, reading.settings, found, result, optimizer.start)
 
 
 def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, failures: Failures) -> Result:
@@ -122,6 +155,7 @@ def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, fa
         if np.any(~np.isnan(since)) and not result.fun <= (best := np.nanmin(since)):
             x = found.point(first + int(np.nanargmin(since)))
             result.update(fun=float(best), x=x, success=False, message=message(reasons))
+            result.update(params=deferred_params(x.copy(), history))
             result.update(diagnosis=deferred_diagnosis(x.copy(), history, result.failures))
     return result
 

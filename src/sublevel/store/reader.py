@@ -85,7 +85,7 @@ class Reading:
         search = State(state.search.theta, ())
         if memory:
             search = State(state.search.theta, *unpack(memory_of(template), *self.file.part("memory")[1:]))
-        check_run_state(state, optimizer.best_x.size)
+        check_run_state(state, optimizer.best_x.size, theta)
         return replace(state, search=search)
 
     def finished_runs(self) -> tuple[list[tuple[Run, int]], list[dict[str, float]]]:
@@ -131,7 +131,7 @@ class Reading:
         snapshots = list[Snapshot]()
         for nfev, run, layout, data in self.file.rows("snapshots", "ORDER BY nfev"):
             theta = unpack(optimizer.theta, layout, data)
-            _check_theta(theta)
+            _check_theta(theta, optimizer.theta)
             snapshots.append(Snapshot(nfev, run, theta))
         if not 0 < len(snapshots) <= MOST_SNAPSHOTS:
             raise StoreError(f"{self.path} is damaged: its snapshots are missing.")
@@ -165,10 +165,11 @@ def restore_state(reading: Reading, optimizer: Optimizer, whole: bool = True) ->
     return reading.history(optimizer, stored, endings)
 
 
-def check_run_state(state: RunState, d: int) -> None:
-    """Raise FormatError if a run of d variables cannot have these numbers."""
+def check_run_state(state: RunState, d: int, first: Family) -> None:
+    """Raise FormatError if a run of d variables that began with the distribution `first` cannot have these numbers."""
     best, standing, size = state.best, state.standing, state.run.popsize
     counts = state.began, state.nfev, state.nit, state.restarts, best.run, standing.generations, standing.standing_for
+    counts += (standing.settled_for,)
     if min(counts) < 0 or max(counts) >= 2**53 or state.began > state.nfev or standing.generations > state.nit:
         raise FormatError("its checkpoint has counts out of range")
     if size < 2 or 8 * size * d > LARGEST_GENERATION:
@@ -179,7 +180,7 @@ def check_run_state(state: RunState, d: int) -> None:
         raise FormatError(INVALID_CHECKPOINT)
     for theta in (state.search.theta, best.theta):
         if theta is not None:
-            _check_theta(theta)
+            _check_theta(theta, first)
 
 
 def _reasons(given: object) -> dict[str, float]:
@@ -209,12 +210,30 @@ def _run(asked: object) -> Run:
     return Run(_count(popsize, 2), _number(factor), _number(budget), spares_leaders)
 
 
-def _check_theta(theta: Family) -> None:
-    """Raise FormatError unless the mean is finite and the deviations are finite and positive."""
+def _check_theta(theta: Family, first: Family) -> None:
+    """Raise FormatError unless the mean is finite, the deviations are finite and positive, and discrete variables have
+    probabilities, of the same values as in the distribution `first`.
+    """
     with np.errstate(all="ignore"):
         deviations = theta.deviations
         if not (np.all(np.isfinite(theta.mean)) and np.all(np.isfinite(deviations)) and np.all(deviations > 0)):
             raise FormatError("its search distribution is invalid")
+        if not _has_probabilities(theta, first):
+            raise FormatError("its probabilities are invalid")
+
+
+def _has_probabilities(theta: Family, first: Family) -> bool:
+    """Whether the discrete variables of a distribution can be those of one that began with another."""
+    found, expected = theta.discrete, first.discrete
+    if found is None or expected is None:
+        return found is expected
+    if found.variables != expected.variables or found.margin != expected.margin:
+        return False
+    if theta.choices is None or first.choices is None:
+        return True
+    probabilities, total = theta.choices.probabilities, np.sum(theta.choices.probabilities, axis=-1)
+    is_same = np.array_equal(probabilities > 0, first.choices.probabilities > 0)
+    return is_same and bool(np.all(probabilities >= 0) and np.all(np.abs(total - 1) < 1e-6))
 
 
 def ending(file: File) -> dict[str, float]:

@@ -15,12 +15,13 @@ from numpy.typing import ArrayLike
 from sublevel.engine.method import Method
 from sublevel.evaluation.evaluators import make_evaluator
 from sublevel.evaluation.failures import Failures, OnError
-from sublevel.evaluation.objective import bind_args
+from sublevel.evaluation.objective import bind_args, name_parameters
 from sublevel.evaluation.processes import SigtermAsInterrupt
 from sublevel.run.arguments import FileName, Objective, RestartRule, Workers
 from sublevel.run.history import History
 from sublevel.run.minimize import Callback, Limits, Search
 from sublevel.run.optimizer import Optimizer
+from sublevel.run.parameters import Space
 from sublevel.run.progress import Progress
 from sublevel.store.environment import HOST, describe_differences, environment
 from sublevel.store.file import File
@@ -52,6 +53,7 @@ def resume(
     fun: Objective,
     *,
     args: tuple[object, ...] = (),
+    space: Space | type[object] | None = None,
     x0: Callable[[np.random.Generator], ArrayLike] | None = None,
     method: str | Method | None = None,
     restarts: RestartRule | None = None,
@@ -82,6 +84,9 @@ def resume(
     args, x0, method, restarts
         Must be given again if they cannot be stored: arguments, a function that draws starting points, a Method, or a
         strategy that is not registered.
+    space : Space or dataclass, optional
+        The space of a run that began with one. It must be given again if a dataclass stands for it, or if values of a
+        choice are not numbers, texts, True, False or None, which are stored; it must then be the same.
     maxfevals, maxiter, ftarget, tolfun, tolx, noise_floor : optional
         New limits. A run that ended at a budget continues with a larger one, and a run that ended at the noise of its
         objective continues with noise_floor=False.
@@ -124,7 +129,7 @@ def resume(
     with ExitStack() as opened:
         lock = Lock(path)
         opened.callback(lock.close)
-        found = _read_run(path, Overrides(method, restarts, x0, tolerances=(tolfun, tolx, noise_floor)))
+        found = _read_run(path, Overrides(method, restarts, x0, True, (tolfun, tolx, noise_floor), space))
         stored = found.settings
         if stored.takes_args and not args:
             raise TypeError("`args` must be given again, because the run began with some.")
@@ -132,7 +137,7 @@ def resume(
         limits = Limits.checked(found.optimizer, *(old if new is None else new for new, old in pairs))
         show = Progress(limits.maxfevals) if as_flag("progress", progress) else None
         evaluate = make_evaluator(
-            bind_args(fun, args),
+            bind_args(name_parameters(fun, found.optimizer.start.parameters), args),
             as_flag("vectorized", stored.vectorized if vectorized is None else vectorized),
             as_workers((stored.workers or 1) if workers is None else workers),
             as_timeout(stored.timeout if timeout is None else timeout),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, fields, is_dataclass, replace
@@ -20,17 +19,20 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.families import FAMILIES, Bernoulli, Family, FullGaussian
 from sublevel.engine.method import Method
 from sublevel.run.optimizer import Optimizer
+from sublevel.run.parameters import Space
 from sublevel.run.restarts import STRATEGIES, Once, Restarts
 from sublevel.run.termination import Tolerances
 from sublevel.store.errors import FormatError, StoreError
 from sublevel.store.file import SIDE_FILES
 from sublevel.store.rng_state import generator_like
 from sublevel.store.serialize import Form, as_list, parse_json, unpack
+from sublevel.store.spaces import describe, describe_space, is_described, match_space, stored_space
 from sublevel.validation import RECIPES, as_flag, as_method, as_names, as_restarts, as_tolerance, short_repr
 
 FAMILY_TYPES: Mapping[str, type[Family]] = {family.__name__: family for family in (*FAMILIES.values(), Bernoulli)}
 STRATEGIES_BY_CLASS = {strategy.__name__: strategy for strategy in STRATEGIES.values()}
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+FLAGS = ("log_scaled", "integrality")
+"""Arrays of a problem that have a byte for each variable."""
 LARGEST_GENERATION = 2**33
 """Most bytes of the points of a generation."""
 
@@ -63,13 +65,14 @@ def as_path(store: object) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The start of the search as arrays; None for arguments that were not given."""
+    """The start of the search as arrays; None for arguments that were not given, or that follow from a Space."""
 
     x0: Array  # (d,)
     sigma0: Array | None  # () or (d,)
     cov0: Array | None  # (d, d)
     bounds: Array | None  # (2, d)
     log_scaled: NDArray[np.bool_] | None  # (d,)
+    integrality: NDArray[np.bool_] | None  # (d,), variables that are integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,8 @@ class Settings:
     limits: list[float | None]  # maxfevals, maxiter, ftarget, maxtime
     tolerances: list[float | bool]  # tolfun, tolx, noise_floor
     names: list[str] | None  # of the variables
+    space: dict[str, object] | None  # description of a Space
+    is_described: bool  # False if that does not determine what the objective is called with
     evaluate_x0: bool  # with the first generation
     vectorized: bool
     workers: int | None  # None if it was a function, an executor or a client
@@ -114,19 +119,21 @@ class RunRequest:
 
     def settings(self, optimizer: Optimizer, command: Mapping[str, object] | None) -> Settings:
         """All arguments that can be stored, except arrays."""
-        family = optimizer.method.family.__name__
+        family, space = optimizer.method.family.__name__, optimizer.start.parameters
         if FAMILY_TYPES.get(family) is not optimizer.method.family:
             found = describe(optimizer.method.family)
             raise StoreError(f"runs with a user-defined family cannot be stored, got {found}.")
         return Settings(
             method=self.method if isinstance(self.method, str) else None,
-            parts=describe(optimizer.method),
+            parts=describe(as_method(self.method)),
             family=family,
             popsize=optimizer.popsize,
             restarts=strategy_facts(optimizer.strategy),
             limits=[None if limit is None else float(limit) for limit in self.limits],
             tolerances=list(optimizer.tolerances),
             names=None if optimizer.start.names is None else list(optimizer.start.names),
+            space=None if space is None else {**describe_space(space)},
+            is_described=space is None or is_described(space),
             evaluate_x0=self.evaluate_x0,
             vectorized=bool(self.vectorized),
             workers=int(self.workers) if isinstance(self.workers, int) else None,
@@ -143,13 +150,15 @@ class RunRequest:
     def problem(self, optimizer: Optimizer) -> Problem:
         """The arrays."""
         start = optimizer.start
+        box = start.space if start.parameters is None else None
         log_scaled = np.broadcast_to(np.asarray(self.log_scaled, dtype=np.bool_), start.x0.shape)
         return Problem(
             x0=start.x0,
             sigma0=None if start.sigma0 is None else np.asarray(start.sigma0, dtype=np.float64),
             cov0=None if start.cov0 is None else np.asarray(start.cov0, dtype=np.float64),
-            bounds=None if start.space is None else np.array(start.space.box),
-            log_scaled=None if start.space is None else log_scaled.copy(),
+            bounds=None if box is None else np.array(box.box),
+            log_scaled=None if box is None else log_scaled.copy(),
+            integrality=None if box is None or not box.discrete.any() else box.discrete,
         )
 
 
@@ -164,11 +173,6 @@ def strategy_facts(strategy: Restarts) -> str | list[str | int | float] | None:
     return [name, *(int(number) if isinstance(field.default, int) else float(number) for field, number in pairs)]
 
 
-def describe(thing: object) -> str:
-    """The `repr` of an object without its address in memory."""
-    return ADDRESS.sub("", repr(thing))[:2000]
-
-
 def unpack_problem(layout: str, data: bytes) -> Problem:
     """The stored problem. The shapes must fit each other and the size of the data, before memory is allocated."""
     try:
@@ -177,14 +181,15 @@ def unpack_problem(layout: str, data: bytes) -> Problem:
         (d,) = sizes["x0"]
     except (TypeError, ValueError, KeyError):
         raise FormatError("its problem cannot be read") from None
-    allowed = {"x0": [(d,)], "sigma0": [(), (1,), (d,)], "cov0": [(d, d)], "bounds": [(2, d)], "log_scaled": [(d,)]}
+    allowed = {"x0": [(d,)], "sigma0": [(), (1,), (d,)], "cov0": [(d, d)], "bounds": [(2, d)]}
+    allowed |= {name: [(d,)] for name in FLAGS}
     if d < 1 or any(shape not in allowed.get(name, []) for name, shape in sizes.items()):
         raise FormatError("the arrays of its problem do not fit each other")
-    if sum((1 if name == "log_scaled" else 8) * prod(shape) for name, shape in sizes.items()) != len(data):
+    if sum((1 if name in FLAGS else 8) * prod(shape) for name, shape in sizes.items()) != len(data):
         raise FormatError(f"its problem declares other sizes than the {len(data)} bytes it holds")
     sigma0, cov0, bounds = (np.empty(sizes[name]) if name in sizes else None for name in ("sigma0", "cov0", "bounds"))
-    log_scaled = np.empty(d, np.bool_) if "log_scaled" in sizes else None
-    return unpack(Problem(np.empty(d), sigma0, cov0, bounds, log_scaled), layout, data)
+    flags = [np.empty(d, np.bool_) if name in sizes else None for name in FLAGS]
+    return unpack(Problem(np.empty(d), sigma0, cov0, bounds, *flags), layout, data)
 
 
 def _classes(annotation: type | UnionType) -> tuple[type, ...]:
@@ -213,6 +218,8 @@ def as_settings(facts: Mapping[str, object]) -> Settings:
     settings = Settings(**cast(Any, facts))
     if not isinstance(settings.restarts, str):
         stored_strategy(settings.restarts)
+    if settings.space is not None and list(stored_space(settings.space).names) != settings.names:
+        raise FormatError("its space of parameters has other names than its variables")
     if settings.family not in FAMILY_TYPES or not (settings.method is None or settings.method in RECIPES):
         raise FormatError(f"there is no method {short_repr(settings.method)} or family {short_repr(settings.family)}")
     return settings
@@ -221,10 +228,18 @@ def as_settings(facts: Mapping[str, object]) -> Settings:
 def check_size(settings: Settings, problem: Problem, state_bytes: int) -> None:
     """Raise FormatError if the run would take much more memory than the file has data."""
     d = problem.x0.size
-    if settings.family == FullGaussian.__name__:
-        free = d if problem.bounds is None else int(np.count_nonzero(problem.bounds[0] < problem.bounds[1]))
-        if 8 * free * free > state_bytes:
-            raise FormatError(f"it has {free} free variables and a state of {state_bytes} bytes")
+    free = np.ones(d, dtype=np.bool_) if problem.bounds is None else problem.bounds[0] < problem.bounds[1]
+    probabilities = 0
+    if settings.space is not None:
+        space = stored_space(settings.space).coordinates()
+        if space.x0.size != d or problem.bounds is not None or problem.log_scaled is not None:
+            raise FormatError("its space of parameters does not fit the arrays of its problem")
+        free = (space.lower < space.upper) & (space.categories == 0)
+        probabilities = int(np.count_nonzero(space.categories) * np.max(space.categories))
+    k = int(np.count_nonzero(free))
+    matrix = k * k if settings.family == FullGaussian.__name__ else k
+    if 8 * (matrix + probabilities) > state_bytes:
+        raise FormatError(f"it has {k} free variables and a state of {state_bytes} bytes")
     if not settings.popsize >= 2 or 8 * settings.popsize * d > LARGEST_GENERATION:
         size = f"{settings.popsize} points with {d} variables"
         raise FormatError(f"a generation of {size} exceeds the limit of {LARGEST_GENERATION} bytes")
@@ -253,6 +268,7 @@ class Overrides:
     x0: Callable[[np.random.Generator], ArrayLike] | None = None
     checked: bool = True  # whether the method must be the original one
     tolerances: tuple[float | None, float | None, bool | None] = (None, None, None)  # tolfun, tolx, noise_floor
+    space: object = None
 
     def as_method(self, settings: Settings) -> Method:
         """The method of the run, from its name or from a Method with the same `repr`."""
@@ -266,6 +282,19 @@ class Overrides:
             expected = f"the one that the run began with, {settings.parts}"
             raise ValueError(f"`method` must be {expected}, got {describe(method)}.")
         return method
+
+    def as_space(self, settings: Settings) -> Space | None:
+        """The space of the run, from its description or from one that has the same description; None without one."""
+        if settings.space is None:
+            if self.space is not None:
+                raise TypeError("`space` must be left out, because the run began with a point and not with a Space.")
+            return None
+        if self.space is not None:
+            return match_space(self.space, settings.space)
+        if self.checked and not settings.is_described:
+            reason = "the run began with a dataclass, or with values of choices that cannot be stored"
+            raise TypeError(f"`space` must be given again, because {reason}: {stored_space(settings.space)!r}")
+        return stored_space(settings.space)
 
     def as_restarts(self, settings: Settings) -> Restarts:
         """The restart strategy of the run, likewise."""
@@ -315,20 +344,22 @@ def rebuild_optimizer(settings: Settings, problem: Problem, rng_state: object, a
         from scipy.optimize import Bounds
 
         bounds = Bounds(*problem.bounds)
+    space = again.as_space(settings)
     optimizer = Optimizer(
-        problem.x0,
+        problem.x0 if space is None else space,
         problem.sigma0,
         method=method,
         popsize=settings.popsize,
         cov0=problem.cov0,
         bounds=bounds,
         log_scaled=False if problem.log_scaled is None else problem.log_scaled,
+        integrality=problem.integrality,
         restarts=again.as_restarts(settings),
         rng=generator_like(rng_state),
         tolfun=tolerances.fun,
         tolx=tolerances.x,
         noise_floor=tolerances.noise_floor,
-        names=_stored_names(settings.names, problem.x0.size),
+        names=_stored_names(settings.names, problem.x0.size) if space is None else None,
     )
     if again.x0 is not None:
         optimizer.start = replace(optimizer.start, another=again.x0)

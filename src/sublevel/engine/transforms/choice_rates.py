@@ -14,6 +14,8 @@ from sublevel.engine.tangent import Tangent
 from sublevel.engine.transforms.protocol import Generation, Transform
 
 T = TypeVar("T")
+ROUNDING = 1e-12
+"""Length of a gradient that may be due to rounding, as where the weights of all categories are their probabilities."""
 
 
 @value_class
@@ -51,7 +53,8 @@ class ChoiceRates(Transform):
         )
         direction = choices.orthonormal(gradient)
         length = np.sqrt(np.sum(np.square(direction), axis=(-2, -1)))
-        unit = expand_trailing(np.where(length > 0.0, 1.0 / np.where(length > 0.0, length, 1.0), 0.0)[()], 2)
+        is_clear = length > ROUNDING
+        unit = expand_trailing(np.where(is_clear, 1.0 / np.where(is_clear, length, 1.0), 0.0)[()], 2)
         rate = self.longest / memory.steps
         free = np.sum(choices.counts - 1, axis=-1)
         beta = np.minimum(rate / np.sqrt(free), 1.0)
