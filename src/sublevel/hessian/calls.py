@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from sublevel.evaluation.evaluators import Evaluator, make_evaluator
 from sublevel.evaluation.failures import NAN, Failures, OnError
-from sublevel.evaluation.objective import bind_args
+from sublevel.evaluation.objective import bind_args, name_parameters
 from sublevel.run.arguments import Workers
 from sublevel.run.diagnosis import Finding
+from sublevel.run.parameters import Space
 from sublevel.validation import as_flag, as_on_error, as_timeout, as_workers, validate_callable
 
 
@@ -33,11 +34,12 @@ class ObjectiveCalls:
         workers: object = 1,
         timeout: object = None,
         on_error: object = "raise",
+        space: Space | None = None,
     ) -> ObjectiveCalls:
-        """Validate the arguments of a public function."""
+        """Validate the arguments of a public function; with a space, `fun` is called with named parameters."""
         validate_callable("fun", fun)
         how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
-        return cls(bind_args(fun, args), *how)
+        return cls(bind_args(name_parameters(fun, space), args), *how)
 
     @contextmanager
     def open(self, failures: Failures | None = None) -> Generator[Evaluator]:
@@ -57,11 +59,15 @@ class ObjectiveCalls:
         return self
 
 
-def resolve_calls(default: ObjectiveCalls | None, fun: Callable[..., object] | None, **given: object) -> ObjectiveCalls:
-    """Calls of `fun` if given, else the `default` ones; settings in `given` that are not None replace theirs."""
+def resolve_calls(
+    default: ObjectiveCalls | None, fun: Callable[..., object] | None, space: Space | None, **given: object
+) -> ObjectiveCalls:
+    """Calls of `fun` if given, with named parameters if there is a space, else the `default` ones; settings in `given`
+    that are not None replace theirs.
+    """
     settings = {name: setting for name, setting in given.items() if setting is not None}
     if fun is not None:
-        return ObjectiveCalls.from_arguments(fun, **settings)
+        return ObjectiveCalls.from_arguments(fun, **settings, space=space)
     if default is None:
         raise ValueError("a pickled curvature does not keep the objective: pass it again as `fun`, with its `args`.")
     if "args" in settings:

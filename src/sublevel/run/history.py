@@ -422,6 +422,14 @@ def real_axes(theta: Family, space: SearchSpace | None, units: Array | None = No
     return np.linalg.svd(theta.dense_root[judged] / scales[:, None], compute_uv=False)
 
 
+def log_size(theta: Family, space: SearchSpace | None) -> float:
+    """ln of the geometric mean of the principal axes of a single run's real coordinates; NaN if there are none."""
+    if space is None or not space.is_mixed:
+        return theta.log_size
+    axes = real_axes(theta, space)
+    return float(np.mean(np.log(axes))) if axes.size else np.nan
+
+
 def staying_of(theta: Family, space: SearchSpace | None) -> Array:
     """Probabilities (m,) that a single run's discrete variables take their most probable value."""
     if space is None or not space.is_mixed:

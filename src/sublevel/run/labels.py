@@ -44,10 +44,14 @@ class Labels:
         whole = self.discrete(x.size)
         return {self.name(i): int(v) if whole[i] else v for i, v in enumerate(x.tolist())}
 
+    def held(self, x: Array) -> dict[str, str]:
+        """Values of the integers and choices of a point x (d,) as texts, by name."""
+        return {self.name(i): self.text(i, float(x[i])) for i in np.flatnonzero(self.discrete(x.size)).tolist()}
+
     def text(self, index: int, number: float, digits: int = 8) -> str:
         """The value of a variable as text."""
         if self.parameters is not None:
-            parameter = self.parameters.parameters[self.name(index)]
+            parameter = list(self.parameters.parameters.values())[index]
             if isinstance(parameter, Choice):
                 return value_text(parameter.decode(number))
         if self.space is not None and bool(self.space.discrete[index]):

@@ -220,7 +220,7 @@ def minimize(
         if wants_curvature:
             from sublevel.hessian.curvature import add_curvature
 
-            add_curvature(result, called, args=args, vectorized=how[0], workers=how[1], timeout=how[2], on_error=how[3])
+            add_curvature(result, fun, args=args, vectorized=how[0], workers=how[1], timeout=how[2], on_error=how[3])
         return result
 
 
@@ -229,8 +229,9 @@ def _checked_curvature(curvature: object, optimizer: Optimizer) -> bool:
     if wanted and not optimizer.theta.continuous:
         raise ValueError("binary methods have no curvature, got curvature=True.")
     if wanted:
-        from sublevel.hessian.frame import check_number_of_variables
+        from sublevel.hessian.frame import check_number_of_variables, check_real_variables
 
+        check_real_variables(optimizer.space)
         check_number_of_variables(optimizer.theta.dimension)
     return wanted
 
