@@ -34,12 +34,11 @@ class ObjectiveCalls:
         workers: object = 1,
         timeout: object = None,
         on_error: object = "raise",
-        space: Space | None = None,
     ) -> ObjectiveCalls:
-        """Validate the arguments of a public function; with a space, `fun` is called with named parameters."""
+        """Validate the arguments of a public function."""
         validate_callable("fun", fun)
         how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
-        return cls(bind_args(name_parameters(fun, space), args), *how)
+        return cls(bind_args(fun, args), *how)
 
     @contextmanager
     def open(self, failures: Failures | None = None) -> Generator[Evaluator]:
@@ -67,13 +66,19 @@ def resolve_calls(
     """
     settings = {name: setting for name, setting in given.items() if setting is not None}
     if fun is not None:
-        return ObjectiveCalls.from_arguments(fun, **settings, space=space)
+        return ObjectiveCalls.from_arguments(named_objective(fun, space), **settings)
     if default is None:
         raise ValueError("a pickled curvature does not keep the objective: pass it again as `fun`, with its `args`.")
     if "args" in settings:
         raise ValueError(f"`args` requires `fun`, got args={settings['args']!r} without it.")
     how = {name: getattr(default, name) for name in ("vectorized", "workers", "timeout", "on_error")}
     return ObjectiveCalls.from_arguments(default.fun, **how | settings)
+
+
+def named_objective(fun: Callable[..., object], space: Space | None) -> Callable[..., object]:
+    """The objective, which must be callable, as a function of points; with a space it takes named parameters itself."""
+    validate_callable("fun", fun)
+    return name_parameters(fun, space)
 
 
 def failure_findings(failures: Failures) -> tuple[Finding, ...]:

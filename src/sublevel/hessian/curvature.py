@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sublevel.evaluation.failures import Failures, OnError, annotate_exception
 from sublevel.hessian import probing
 from sublevel.hessian.assemble import assemble_curvature, fixed_curvature, is_defined, undefined_curvature
-from sublevel.hessian.calls import ObjectiveCalls, failure_findings
+from sublevel.hessian.calls import ObjectiveCalls, failure_findings, named_objective
 from sublevel.hessian.extrapolation import extrapolate_smooth, repeat_until_precise, significant_change
 from sublevel.hessian.findings import Spectrum, spectrum_of
 from sublevel.hessian.frame import Frame, Place, find_labels, find_names, find_place, find_space, free_frame
@@ -134,7 +134,8 @@ def curvature(
            [-200.,  200.]])
     """
     space = find_space(result_or_optimizer)
-    calls = ObjectiveCalls.from_arguments(fun, args, vectorized, workers, timeout, on_error, space)
+    named = named_objective(fun, space)
+    calls = ObjectiveCalls.from_arguments(named, args, vectorized, workers, timeout, on_error)
     options, tuning = Options.from_arguments(delta_f, noise, kind, n_residuals), Tuning()
     place_under = partial(find_place, result_or_optimizer, bounds, log_scaled=log_scaled, tuning=tuning)
     place = place_under(0.0)

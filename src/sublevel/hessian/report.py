@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from textwrap import TextWrapper
 
 import numpy as np
@@ -57,22 +57,22 @@ def _head(found: Estimate) -> list[str]:
         f"minimum  f = {found.fun:.10g}",
         f"region   f rises by {found.delta_f:.3g}; residual scatter {found.noise:.2g}; {found.nfev} evaluations",
         f"errors   {MEANING[found.kind]}",
-        *([f"held     {held_text(found)}"] if found.held else []),
+        *([f"held     {held_text(found.held)}"] if found.held else []),
     ]
 
 
-def held_text(found: Estimate) -> str:
+def held_text(held: Mapping[str, str]) -> str:
     """The discrete variables, which are held, in one line."""
-    names = list(found.held)
-    parts = ["…" if i is None else f"{names[i]} = {found.held[names[i]]}" for i in listed(len(names))]
-    return ", ".join(parts) + ("; it is discrete" if len(names) == 1 else "; they are discrete")
+    names = list(held)
+    parts = ["…" if i is None else f"{names[i]} = {held[names[i]]}" for i in listed(len(names))]
+    return f"{', '.join(parts)} (discrete)"
 
 
 def short_summary(found: Estimate) -> Summary:
     """The minimum and its errors."""
     what = f"{counted(found.free.size, 'variable')}, {int(np.count_nonzero(found.free))} free, {found.nfev} evaluations"
     facts = {"fun": f"{found.fun:.10g}", "errors": MEANING[found.kind], "success": str(found.success)}
-    facts |= {"held": held_text(found)} if found.held else {}
+    facts |= {"held": held_text(found.held)} if found.held else {}
     return Summary(f"Curvature: {what}", facts, parameter_rows(found), [str(problem) for problem in found.problems])
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -21,13 +22,14 @@ from sublevel.engine.method import Outcome, State
 from sublevel.engine.recipes import shape_only
 from sublevel.evaluation.evaluators import ComparisonEvaluator, Evaluator, evaluate_all, make_evaluator
 from sublevel.evaluation.failures import OnError
-from sublevel.evaluation.objective import bind_args
-from sublevel.hessian.frame import Frame, Place, find_names, find_place, free_frame
+from sublevel.evaluation.objective import bind_args, name_parameters
+from sublevel.hessian.frame import Frame, Place, find_names, find_place, find_space, free_frame
 from sublevel.rank_shape.average import STRONGEST, ShapeAverage, average_shapes
 from sublevel.rank_shape.shape import RankShape
 from sublevel.run.arguments import Box, Seed, Workers
 from sublevel.run.diagnosis import Finding, rank_correlation
 from sublevel.run.optimizer import Optimizer
+from sublevel.run.parameters import Space
 from sublevel.validation import (
     as_bounds,
     as_count,
@@ -136,15 +138,29 @@ def shape_from_ranks(
     variables = as_names(find_names(result_or_optimizer) if names is None else names, frame.free.size)
     if frame.size == 1:
         return _make_shape(frame, variables, np.zeros(1), np.eye(1))  # every shape of one dimension is the same
-    comparisons = _Comparisons(bind_args(fun, args))
+    named = _name_points(fun, find_space(result_or_optimizer), as_flag("comparison", comparison))
+    comparisons = _Comparisons(bind_args(named, args))
     settings = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
-    evaluate = _evaluator(comparisons, as_flag("comparison", comparison), settings)
+    evaluate = _evaluator(comparisons, comparison, settings)
     ranker = _Ranker(evaluate)
     try:
         record = _iterate(ranker, frame, enlarged, count, size, MirroredFrames(as_generator(rng)))
     finally:
         evaluate.close()
     return replace(_average_result(record, variables), popsize=size, nfev=ranker.nfev, comparisons=comparisons.count)
+
+
+def _name_points(fun: Callable[..., object], space: Space | None, is_comparison: bool) -> Callable[..., object]:
+    """The objective, or comparison, as a function of points; it is itself called with named parameters if there is a
+    space.
+    """
+    if space is None or not is_comparison:
+        return name_parameters(fun, space)
+    return partial(_compare_by_name, fun, space)
+
+
+def _compare_by_name(fun: Callable[..., object], space: Space, x: Array, y: Array, *args: object) -> object:
+    return fun(space.build(x), space.build(y), *args)
 
 
 def _evaluator(

@@ -419,7 +419,7 @@ def real_axes(theta: Family, space: SearchSpace | None, units: Array | None = No
     scales = np.ones(int(np.count_nonzero(judged))) if units is None else units[judged]
     if theta.coordinate_axes:
         return np.sort(theta.deviations[judged] / scales)[::-1]
-    return np.linalg.svd(theta.dense_root[judged] / scales[:, None], compute_uv=False)
+    return np.linalg.svd(theta.dense_root[judged] / scales[:, None], compute_uv=False).astype(np.float64)
 
 
 def log_size(theta: Family, space: SearchSpace | None) -> float:
@@ -449,4 +449,4 @@ def adapts_rates(method: Method) -> bool:
 def axis_ratio(axes: Array) -> Array:
     """Longest over shortest (...,) of sorted principal axes (..., k), the root of the covariance's condition number."""
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        return axes[..., 0] / axes[..., -1]
+        return axes[..., 0] / axes[..., -1] if axes.shape[-1] else np.full(axes.shape[:-1], np.nan)

@@ -101,7 +101,10 @@ def state_line(done: Optimizer) -> str:
     ratio = f", axis ratio {axis_ratio(axes):.2g}" if axes.size and axes[-1] > 0 else ""
     widest = f", std {widest_deviation(done):.2g}" if axes.size else ""
     discrete = done.theta.discrete
-    settled = f", {discrete.variables - discrete.unsettled} of {discrete.variables} discrete settled" if discrete else ""
+    if discrete is None:
+        settled = ""
+    else:
+        settled = f", {discrete.variables - discrete.unsettled} of {discrete.variables} discrete variables settled"
     return f"{done.nfev} evaluations, best {done.best_fun:.8g}{widest}{ratio}{settled}{restarts}"
 
 

@@ -247,8 +247,9 @@ class Result(OptimizeResult):
             "spent": f"nfev {self.nfev}, nit {self.nit}, restarts {self.restarts}",
             "failures": repr(self.failures),
         }
-        others = [name for name, found in self.entries().items() if name not in SHOWN | facts.keys()]
-        facts["also"] = ", ".join(name for name in others if self.entries()[name] is not None)
+        hidden = SHOWN | facts.keys()
+        others = [name for name, found in self.entries().items() if name not in hidden and found is not None]
+        facts["also"] = ", ".join(others)
         if not self.failures:
             del facts["failures"]
         is_cheap = self.x.size <= LARGEST_DIAGNOSED or "diagnosis" not in self._deferred()
