@@ -170,13 +170,12 @@ def start_is_best(facts: Facts) -> Finding | None:
 def flat(facts: Facts) -> Finding | None:
     """Many points have equal values."""
     best = facts.columns["generation_best"]
-    if facts.is_mixed:  # discrete values repeat, also while a search that has narrowed tries their neighbours
-        if not facts.real.any():
-            return None
-        best = best[facts.columns["deviation"] > CLOSENESS * np.max(facts.deviations(facts.first))]
-    ended_flat = any({"flat", "tolfun"} & set(run.reasons) for run in facts.runs) and not facts.is_mixed
+    if facts.is_mixed:  # values repeat where all variables are discrete, or where the real ones have converged
+        is_wide = facts.columns["deviation"] > CLOSENESS * np.max(facts.deviations(facts.first), initial=0.0)
+        best = best[is_wide & facts.real.any()]
+    ended_flat = any({"flat", "tolfun"} & set(run.reasons) for run in facts.runs)
     count = len(np.unique(best))
-    if count > DISTINCT * best.size or not (ended_flat or best.size >= WINDOW):
+    if not count or count > DISTINCT * best.size or not (ended_flat or best.size >= WINDOW):
         return None
     sentence = (
         f"the generations' best values were only {counted(count, 'different number')} in "

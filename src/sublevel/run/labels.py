@@ -15,6 +15,9 @@ from sublevel.run.search_space import SearchSpace
 from sublevel.summaries import MOST_NUMBERS, listed, short_repr
 from sublevel.validation import default_name
 
+LONGEST_TEXT = 60
+"""Characters of a choice that is shown as it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Labels:
@@ -95,5 +98,6 @@ class Labels:
 
 
 def value_text(value: object) -> str:
-    """The value of a choice or a constant as text: texts as they are, others by their `repr`."""
-    return " ".join(value.split()) if isinstance(value, str) and value.strip() else short_repr(value)
+    """The value of a choice or a constant as text: a short printable text as it is, others by their `repr`."""
+    is_plain = isinstance(value, str) and value.strip() and value.isprintable() and len(value) <= LONGEST_TEXT
+    return str(value) if is_plain else short_repr(value)
