@@ -6,6 +6,7 @@ import copy
 import io
 import json
 import pickle
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -144,6 +145,15 @@ def test_results_with_a_space_can_be_copied_and_pickled(mixed):
     for other in (copy.deepcopy(mixed), pickle.loads(pickle.dumps(mixed))):
         assert other.params == mixed.params
         assert repr(other) == repr(mixed)
+
+
+def test_annotations_that_cannot_be_evaluated_are_refused_with_advice():
+    @dataclass
+    class Hidden:
+        rate: Annotated[float, sl.Real(0, 1)]
+
+    with pytest.raises(TypeError, match="define the class in a module"):
+        sl.minimize(lambda p: p.rate, Hidden)
 
 
 # History

@@ -98,9 +98,9 @@ def minimize(
         ``fun(x, *args)`` returns the value at a point (d,), or the values (n,) of points (n, d) if `vectorized`. NaN is
         worse than +inf. With a `Space`, x is a dict of the parameters by name, or of lists of them if `vectorized`.
     x0 : array_like, callable, Space or dataclass type
-        Starting point (d,), or a function ``x0(rng)`` that draws one for each run; or a space of named parameters, which
-        has its own start, bounds and scales. A dataclass with annotated fields may stand for a space; `fun` then gets
-        an instance.
+        Starting point (d,), or a function ``x0(rng)`` that draws one for each run; or a space of named parameters with
+        their own start, bounds and scales. A dataclass with annotated fields may stand for a space; `fun` then gets an
+        instance.
     sigma0 : float or array_like
         Initial standard deviation, one for all variables or one per variable: about a third of the range to search.
         Optional with a `Space`.
