@@ -79,7 +79,7 @@ def run_minimize(given: argparse.Namespace) -> int:
 
 def _check_alone(given: argparse.Namespace) -> None:
     """Refuse options that a space replaces."""
-    unset = {"x0": None, "bounds": None, "log_scaled": [], "integrality": None, "names": None}
+    unset: dict[str, object] = {"x0": None, "bounds": None, "log_scaled": [], "integrality": None, "names": None}
     for name, default in unset.items():
         if getattr(given, name) != default:
             option = f"--{name.replace('_', '-')}"

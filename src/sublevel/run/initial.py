@@ -13,6 +13,7 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.families import Family
 from sublevel.evaluation.failures import annotate_exception
 from sublevel.run.arguments import Box, DrawPoint, StartingPoint
+from sublevel.run.labels import Labels
 from sublevel.run.parameters import Space
 from sublevel.run.search_space import SearchSpace, Variables, bounded_space
 from sublevel.validation import (
@@ -40,6 +41,11 @@ class Start:
     space: SearchSpace | None
     names: tuple[str, ...] | None = None  # d of them, if the user gave some
     parameters: Space | None = None  # if the user gave a space
+
+    @property
+    def labels(self) -> Labels:
+        """Names and values of the variables as texts."""
+        return Labels(self.names, self.space, self.parameters)
 
     @property
     def searched(self) -> int:

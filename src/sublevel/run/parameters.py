@@ -385,7 +385,13 @@ class Space:
         """The space of a dataclass whose fields are annotated with parameters, or have a default."""
         if not is_dataclass(kind):
             raise TypeError(f"a class that stands for a space must be a dataclass, got {kind!r}.")
-        hints = get_type_hints(kind, include_extras=True)
+        try:
+            hints = get_type_hints(kind, include_extras=True)
+        except NameError as error:
+            raise TypeError(
+                f"the annotations of {kind.__name__} cannot be evaluated ({error}): define the class in a module, not "
+                "in a function, or without `from __future__ import annotations`."
+            ) from error
         parameters: dict[str, object] = {}
         for one in fields(kind):
             hint = hints[one.name]
