@@ -15,10 +15,14 @@ from scipy.special import ndtr, ndtri
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import Sample
 from sublevel.engine.families.mixed import Mixed, MixedSample
+from sublevel.engine.families.protocol import SCALE_RANGE
 from sublevel.engine.method import Info, Method, State
 
 TINY = 1e-8
 """Distance of probabilities from 0 and 1/2."""
+RESOLUTION = 16.0
+"""Floating-point numbers between the two ends of an integer, at least: beyond about 10¹⁵, or 10¹³ on a log scale, they
+are too coarse for a margin, and a coordinate is searched as if it were real."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +38,8 @@ class Grid:
     def nearest(self, u: Array) -> Array:
         """Integers (..., k) of search coordinates u (..., k)."""
         with np.errstate(over="ignore"):
-            return np.clip(
-                np.rint(np.where(self.is_log, np.exp(np.where(self.is_log, u, 0.0)), u)), self.low, self.high
-            )
+            x = np.where(self.is_log, np.minimum(np.exp(np.where(self.is_log, u, 0.0)), SCALE_RANGE[1]), u)
+        return np.clip(np.rint(x), self.low, self.high)
 
     def position(self, integers: Array) -> Array:
         """Search coordinates (..., k) of integers, or of numbers between them."""
@@ -86,8 +89,9 @@ class Grid:
         mean, narrow = theta.mean, theta.gaussian.deviations
         wide = theta.widening * narrow
         here = self.nearest(mean)
-        has_lower, has_upper = self.is_integer & (here > self.low), self.is_integer & (here < self.high)
         below, above = self.position(here - 0.5), self.position(here + 0.5)
+        is_resolved = self.is_integer & (above - below > RESOLUTION * np.spacing(np.abs(above)))
+        has_lower, has_upper = is_resolved & (here > self.low), is_resolved & (here < self.high)
         p_lower = np.where(has_lower, ndtr((below - mean) / wide), 0.0)
         p_upper = np.where(has_upper, ndtr((mean - above) / wide), 0.0)
         most = np.where(succeeded, 1.0 - 0.5 * self.margin, theta.leaving)
