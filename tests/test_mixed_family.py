@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from scipy.special import ndtr
 
 from helpers import mixed_oracle as oracle
 from helpers.cases import RECIPES, trial
+from helpers.mixed import leaves, same_bits
 from sublevel import Integer as Whole
 from sublevel import Optimizer, Space, cma, ngd, xnes
 from sublevel.engine.arrays import Streams
@@ -44,18 +45,6 @@ def some_mixed(rng, counts, d=3, batch=(), family=FullGaussian):
     margin = np.full(batch, margin_of(len(counts)))[()]
     ones, zeros = np.ones((*batch, d)), np.zeros((*batch, d))
     return Mixed(gaussian, ones, zeros, some_categorical(rng, counts, batch), margin)
-
-
-def leaves(value):
-    """The arrays of a distribution, of all its parts."""
-    if hasattr(value, "__dataclass_fields__"):
-        return [leaf for field in fields(value) for leaf in leaves(getattr(value, field.name))]
-    return [] if value is None else [np.asarray(value)]
-
-
-def same_bits(one, other):
-    """Whether two distributions are equal to the last bit."""
-    return all(np.array_equal(a, b) for a, b in zip(leaves(one), leaves(other), strict=True))
 
 
 def own_probabilities(q, counts):

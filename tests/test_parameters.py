@@ -440,7 +440,7 @@ def test_space_begins_at_the_centre_with_a_quarter_of_the_range():
         "rate": (1e-3, math.log(1e6) / 4),
         "width": (2.5, 2.5),
         "shift": (0.0, 2.0),
-        "depth": (6.0, 3.0),  # 0.5 to 12.5; 6.5 is rounded to even
+        "depth": (7.0, 3.0),  # of 0.5 to 12.5
         "units": (64.0, math.log(4096.5 / 7.5) / 4),
         "count": (5.0, 5.0),
         "kernel": (0.0, 0.75),
@@ -526,7 +526,7 @@ def test_start_at_changes_the_start_alone():
     values = {"rate": 0.1, "units": 4096, "kernel": "linear", "size": "L", "seed": 7}
     moved = SPACE.start_at(values)
     before, after = SPACE.coordinates(), moved.coordinates()
-    assert after.x0.tolist() == [0.1, 2.5, 0.0, 6.0, 4096.0, 5.0, 2.0, 2.0, 0.0]
+    assert after.x0.tolist() == [0.1, 2.5, 0.0, 7.0, 4096.0, 5.0, 2.0, 2.0, 0.0]
     assert all(np.array_equal(a, b) for a, b in zip(before[1:], after[1:], strict=True))
     assert SPACE.coordinates().x0[0] == pytest.approx(1e-3)
     assert moved.constants == SPACE.constants

@@ -19,6 +19,8 @@ RANGE_SHARE = 0.25
 """Initial standard deviation of a parameter between two bounds, as a part of its range."""
 LARGEST_INTEGER = 2**53
 """Integers beyond this one are not represented exactly by floats."""
+LONGEST = math.log(SCALE_RANGE[1])
+"""Largest logarithm of a parameter."""
 Scalar: TypeAlias = float | int | str | bool | None
 """Values of constants, and of choices that can be stored in files."""
 
@@ -304,7 +306,7 @@ def coordinates(parameter: Parameter) -> tuple[float, float, float, float, bool,
         start = (
             _center(low, high, log, deviation) if not is_closed else math.sqrt(low * high) if log else _mid(low, high)
         )
-        start = min(max(float(round(start)), low), high) if whole else min(max(start, low), high)
+        start = min(max(float(math.floor(start + 0.5)) if whole else start, low), high)  # halves are rounded up
     return start, deviation or 1.0, low, high, log, whole, 0
 
 
@@ -315,7 +317,8 @@ def _mid(low: float, high: float) -> float:
 def _center(low: float, high: float, log: bool, deviation: float) -> float:
     """Where a search begins between bounds of which one or both are open."""
     if log:
-        return low * math.exp(deviation) if low > 0 else high * math.exp(-deviation) if high < math.inf else 1.0
+        factor = math.exp(min(deviation, LONGEST))
+        return min(low * factor, SCALE_RANGE[1]) if low > 0 else high / factor if high < math.inf else 1.0
     return low + deviation if low > -math.inf else high - deviation if high < math.inf else 0.0
 
 
