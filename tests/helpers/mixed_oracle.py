@@ -138,7 +138,7 @@ def _correct_inner(m, sd, below, above, before, succeeded, margin):
     mid = 1 - low - up
     low, up = max(low, margin / 2), max(up, margin / 2)
     least_mid = margin / 2 if succeeded else 1 - before
-    mid = max(mid, least_mid)
+    mid = mid if succeeded else max(mid, least_mid)
     excess = 1 - low - up - mid
     room = low + up + mid - margin - least_mid
     share = excess / room if excess else 0.0
