@@ -148,6 +148,8 @@ def test_results_with_a_space_can_be_copied_and_pickled(mixed):
 
 
 def test_annotations_that_cannot_be_evaluated_are_refused_with_advice():
+    from typing import Annotated  # not known to the module
+
     @dataclass
     class Hidden:
         rate: Annotated[float, sl.Real(0, 1)]

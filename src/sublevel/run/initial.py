@@ -170,10 +170,11 @@ def checked_beginning(
         raise ValueError(f"binary methods take neither {what}, got bounds={short_repr(bounds)}.")
     d = point.size
     whole = as_integrality(integrality, d)
-    lower, upper = as_bounds([(None, None)] * d if bounds is None else bounds, d, whole)
+    box = [(None, None)] * d if bounds is None else bounds
+    check_inside(point, *as_bounds(box, d), called)
+    lower, upper = as_bounds(box, d, whole)
     mask = as_log_scaled(log_scaled, lower, point)
     lower = np.where(whole & mask, np.maximum(lower, 1.0), lower)
-    check_inside(point, lower, upper, called)
     if not np.any(lower < upper):
         raise ValueError("`bounds` fix every variable: nothing is left to search.")
     variables = Variables(lower, upper, mask, whole, np.zeros(d, dtype=np.intp))
