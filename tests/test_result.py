@@ -15,7 +15,7 @@ import sublevel as sl
 from sublevel.run import history
 from sublevel.run.result import Deferred
 
-READ_LATER = ("mean", "std", "cov", "diagnosis")
+READ_LATER = ("mean", "std", "cov", "diagnosis", "params")
 
 
 def sphere(x):
