@@ -30,7 +30,6 @@ from sublevel.run.arguments import Box, Seed, Workers
 from sublevel.run.diagnosis import Finding, rank_correlation
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.parameters import Space
-from sublevel.run.search_space import SearchSpace
 from sublevel.validation import (
     as_bounds,
     as_count,
@@ -133,7 +132,6 @@ def shape_from_ranks(
            [1.  , 1.01]])
     """
     validate_callable("fun", fun)
-    _refuse_discrete(result_or_optimizer)
     frame = _frame(result_or_optimizer, sigma0, bounds)
     enlarged = None if scale is None else as_positive("scale", scale)
     count, size = as_count("iterations", iterations, 8), _sample_size(popsize, frame.size)
@@ -150,17 +148,6 @@ def shape_from_ranks(
     finally:
         evaluate.close()
     return replace(_average_result(record, variables), popsize=size, nfev=ranker.nfev, comparisons=comparisons.count)
-
-
-def _refuse_discrete(found: object) -> None:
-    """Raise ValueError if a result or an optimizer has integers or categories."""
-    source = found if isinstance(found, Optimizer) else getattr(found, "history", None)
-    space: SearchSpace | None = getattr(source, "space", None)
-    if space is not None and space.discrete.any():
-        raise ValueError(
-            "`shape_from_ranks` does not support integers and categories. Fix them: minimise over the real variables "
-            "alone."
-        )
 
 
 def _name_points(fun: Callable[..., object], space: Space | None, is_comparison: bool) -> Callable[..., object]:
