@@ -5,7 +5,9 @@ each pair runs, asks valid points only and improves f.
 from __future__ import annotations
 
 import re
+import tempfile
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -72,8 +74,7 @@ def observe(intermediate_result):
     assert intermediate_result.fun >= 0
 
 
-# Options by axis. Those that other parts of the library do not have for discrete variables yet stand in LATER, and are
-# switched on by moving them to AXES.
+# Options by axis.
 AXES = {
     "method": {name: {"method": name} for name in ("cma", "xnes", "ngd", "rank-mu")},
     "family": {family: {"family": family} for family in ("full", "sep", "iso")},
@@ -88,9 +89,7 @@ AXES = {
     "observers": {"callback": {"callback": observe}, "progress": {"progress": True}},
     "limits": {"time": {"maxtime": 60.0}, "generations": {"maxiter": 60}, "target": {"ftarget": 0.2}},
     "sizes": {"popsize": {"popsize": 14}, "sigma0": {"sigma0": 2.0}},
-}
-LATER = {
-    "files": {"store": {"store": "run.sublevel"}},
+    "files": {"store": {"store": True}},
     "curvature": {"curvature": {"curvature": True}},
 }
 OPTIONS = {(axis, name): option for axis, options in AXES.items() for name, option in options.items()}
@@ -127,13 +126,25 @@ def run(kind, **options):
         space = space.start_at({name: value for name, value in START.items() if name in space.names})
     is_here = options.get("workers") != 2
     objective = Objective(fails="on_error" in options and is_here and "vectorized" not in options)
-    sigma0 = options.pop("sigma0", None)
-    result = sl.minimize(objective, space, sigma0, method=method, rng=1, maxfevals=700, **options)
+    sigma0, adds = options.pop("sigma0", None), options.get("curvature", False)
+    c = space.coordinates()
+    if adds and not np.any((c.lower < c.upper) & ~c.is_integer & (c.categories == 0)):
+        with pytest.raises(ValueError, match="curvature"):
+            sl.minimize(objective, space, sigma0, method=method, rng=1, maxfevals=700, **options)
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        if options.pop("store", False):
+            options["store"] = Path(folder, "run.db")
+        result = sl.minimize(objective, space, sigma0, method=method, rng=1, maxfevals=700, **options)
+        if "store" in options:
+            assert sl.load(options["store"]).params == result.params
+    if adds:
+        assert result.curvature.held == result.history.labels.held(result.x)
     assert result.params == space.decode(result.x)
     assert result.fun == loss(result.params)
     start = loss(space.decode(space.coordinates().x0))
     assert result.fun <= 0.6 * start
-    if is_here:
+    if is_here and not adds:
         points = list(rows(objective.asked))
         assert result.fun == min(loss(point) for point in points)
         for point in points:
