@@ -49,6 +49,7 @@ LAYERS = [
         "run.state",
         "run.optimizer",
         "run.history",
+        "run.labels",
     }
     | {"evaluation.processes", "evaluation.evaluators"},
     {"store"},

@@ -48,7 +48,7 @@ def test_the_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatc
     monkeypatch.setenv("MPLBACKEND", "Agg")
     namespace = {"__name__": "__main__"}
     for line, code in blocks(page.read_text(encoding="utf-8")):
-        exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
+        exec(compile("\n" * (line - 1) + code, str(page), "exec", dont_inherit=True), namespace)
 
 
 @pytest.mark.parametrize("name", ["sublevel", *MODULES])

@@ -349,10 +349,7 @@ def test_what_cannot_work_is_refused(message):
         sl.shape_from_ranks(settings.pop("fun"), [0.0, 0.0], **settings)
 
 
-def test_integers_are_refused_and_a_space_of_real_parameters_is_not():
-    found = sl.minimize(lambda x: x @ x, [1.0, 1.0], 0.5, integrality=[0, 1], rng=1, maxfevals=60)
-    with pytest.raises(ValueError, match="does not support integers and categories"):
-        sl.shape_from_ranks(lambda x: x @ x, found)
+def test_a_space_is_judged_by_its_named_parameters():
     space = sl.Space(a=sl.Real(-1, 1), b=sl.Real(-1, 1))
 
     def fun(params):

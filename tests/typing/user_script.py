@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +46,24 @@ def named(*, intermediate_result: sl.Result) -> None:
     kept.append(intermediate_result)
 
 
+def tuned(parameters: dict[str, Any]) -> float:
+    """Named parameters to one value."""
+    return float(parameters["rate"]) + float(parameters["depth"] == 3)
+
+
+@dataclass
+class Model:
+    """A dataclass that stands for a space."""
+
+    rate: Annotated[float, sl.Real(1e-6, 1, log=True)]
+    depth: Annotated[int, sl.Integer(1, 12)] = 3
+
+
+def trained(model: Model) -> float:
+    """A model to one value."""
+    return model.rate * model.depth
+
+
 kept: list[sl.Result] = []
 plain: sl.Result = sl.minimize(
     sphere, [1.0, 2.0, 3.0], 0.5, rng=1, maxfevals=1e3, callback=stop_early, names=["a", "b", "c"], tolx=1e-9
@@ -73,6 +93,33 @@ drawn = sl.minimize(
     sphere, draw, 0.5, method=sl.ngd(), restarts=sl.BIPOP(2), cov0=np.eye(3), on_error="retry", maxiter=3
 )
 named_seed = sl.minimize(sphere, np.ones(3), 0.5, rng=np.random.SeedSequence(1), workers=map, timeout=None, maxiter=3)
+
+
+space = sl.Space(
+    rate=sl.Real(1e-6, 1, log=True),
+    shift=sl.Real(scale=2.0, start=0.5),
+    depth=sl.Integer(1, 12),
+    kernel=sl.Choice("rbf", "poly", ordered=False, start="poly"),
+    seed=3,
+)
+of_space: sl.Result = sl.minimize(tuned, space, maxfevals=50, rng=1)
+of_class = sl.minimize(trained, Model, maxfevals=50, rng=1)
+of_integers = sl.minimize(sphere, np.ones(3), 0.5, integrality=[0, 1, 0], names=["a", "n", "b"], maxiter=3)
+asked = sl.Optimizer(space.start_at({"depth": 4}), rng=1)
+asked.tell(asked.ask(), np.arange(asked.popsize))
+
+
+def use_space(result: sl.Result) -> tuple[dict[str, Any], Points]:
+    """The best point by names, and as an array."""
+    found: sl.Space | None = result.space
+    names: tuple[str, ...] = () if found is None else found.names
+    point: Points = space.encode({**space.decode(result.x), "depth": 2})
+    again: sl.Space = sl.Space.from_description(space.describe())
+    print(names, len(again), list(again), again == space, sl.Space.of(Model).build([0.1, 2]))
+    return result.params, point
+
+
+print(use_space(of_space), of_class.params["depth"])
 
 
 def run_with_store(file: Path) -> sl.Result:
@@ -110,5 +157,5 @@ def use(result: sl.Result) -> tuple[float, int, bool, str]:
     return result.fun, result.nfev + result.nit + result.restarts, result.success, result.message
 
 
-for one in (plain, short, boxed, other, again, drawn, named_seed):
+for one in (plain, short, boxed, other, again, drawn, named_seed, of_space, of_class, of_integers):
     print(use(one))

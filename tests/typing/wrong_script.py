@@ -26,3 +26,7 @@ sl.minimize(sphere, [1.0, 2.0], 0.5, callback=3)  # wrong
 sl.minimize(sphere, [1.0, 2.0], 0.5, store=3)  # wrong
 sl.minimize(sphere, [1.0, 2.0], 0.5, rng="one")  # wrong
 sl.minimize(3, [1.0, 2.0], 0.5)  # wrong
+sl.Real("0", 1)  # wrong
+sl.Integer(0, 3, scale="wide")  # wrong
+sl.Space(rate=sl.Real(0, 1)).start_at(0.5)  # wrong
+result.params.no_such_thing()  # wrong

@@ -12,7 +12,6 @@ import numpy as np
 from sublevel import plots
 from sublevel.cli.common import describe_objective, printable
 from sublevel.cli.result_output import user_deviations
-from sublevel.cli.template import argument_text
 from sublevel.plots.run import panel_images
 from sublevel.plots.style import HTML_STYLE
 from sublevel.run import termination
@@ -61,6 +60,7 @@ CAPTIONS = {
     "axes": "Standard deviations along the principal axes of the search distribution, their geometric mean σ, and the "
     "ratio of the longest to the shortest.",
     "deviations": "Standard deviations of the variables in the search distribution.",
+    "discrete": "Probability of the most probable value of each integer and choice.",
     "correlations": "Correlations of the variables in the search distribution of the best run, which adapts to the "
     "shape of the valley.",
 }
@@ -109,7 +109,7 @@ def _pictures(run: StoredRun) -> Iterable[str]:
     panels = [_figure(CAPTIONS[name], image) for name, image in panel_images(history).items()]
     yield f'<h2>Progress of the run</h2><div class="panels">{"".join(panels)}</div>'
     theta = history.theta_of_best
-    if 1 < theta.dimension <= LARGEST_MATRIX and theta.continuous:
+    if 1 < len(history.free) <= LARGEST_MATRIX and theta.continuous:
         plots.correlation(history, stream := io.BytesIO(), file_format="svg")
         yield f"<h2>Correlations</h2>{_figure(CAPTIONS['correlations'], stream.getvalue())}"
 
@@ -128,19 +128,16 @@ def _findings(run: StoredRun) -> Iterable[str]:
 
 
 def _variables(run: StoredRun) -> Iterable[str]:
-    result, widths = run.result, user_deviations(run.result)
-    is_choice = np.zeros(result.x.size, dtype=np.bool_)
-    if result.history.space is not None:
-        is_choice[result.history.space.choices] = True
+    result, widths, labels = run.result, user_deviations(run.result), run.result.history.labels
+    is_discrete = labels.discrete(result.x.size)
 
     def row(i: int) -> tuple[str, ...]:
-        best, mean = repr(float(result.x[i])), f"{result.mean[i]:.8g}"
-        if run.space is not None:
-            decode = run.space.parameters[run.space.names[i]].decode
-            best, mean = (printable(argument_text(decode(x[i]))) for x in (result.x, result.mean))
-        return printable(result.history.name(i)), best, mean, "" if is_choice[i] else f"{widths[i]:.3g}"
+        best = labels.text(i, result.x[i]) if is_discrete[i] else repr(float(result.x[i]))
+        texts = best, labels.text(i, result.mean[i]), labels.spread(i, widths, result.distribution)
+        return printable(labels.name(i)), *map(printable, texts)
 
     rows = [OMITTED if i is None else row(i) for i in listed(result.x.size, MOST_ROWS)]
+    rows += [(printable(name), printable(text), "", "constant") for name, text in labels.constants().items()]
     yield "<h2>Variables</h2>"
     yield from _table("variables", ["", "best point", "mean of the search", "standard deviation of the search"], rows)
     yield f"<p>{SEARCH_SPREAD}</p>"

@@ -108,9 +108,15 @@ class Builds(Protocol):
     def build(self, x: Array, /) -> object: ...
 
 
+class TakesPoints:
+    """Base class of objectives that take points also where a space of named parameters is searched."""
+
+    __slots__ = ()
+
+
 def name_parameters(fun: Callable[..., object], space: Builds | None) -> Callable[..., object]:
     """The objective as a function of points; it is itself called with named parameters if there is a space."""
-    return fun if space is None else partial(_call_with_names, fun, space)
+    return fun if space is None or isinstance(fun, TakesPoints) else partial(_call_with_names, fun, space)
 
 
 def _call_with_names(fun: Callable[..., object], space: Builds, points: Array, *args: object) -> object:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from sublevel.evaluation.evaluators import Evaluator, make_evaluator
 from sublevel.evaluation.failures import NAN, Failures, OnError
-from sublevel.evaluation.objective import bind_args
+from sublevel.evaluation.objective import bind_args, name_parameters
 from sublevel.run.arguments import Workers
 from sublevel.run.diagnosis import Finding
+from sublevel.run.parameters import Space
 from sublevel.validation import as_flag, as_on_error, as_timeout, as_workers, validate_callable
 
 
@@ -57,17 +58,27 @@ class ObjectiveCalls:
         return self
 
 
-def resolve_calls(default: ObjectiveCalls | None, fun: Callable[..., object] | None, **given: object) -> ObjectiveCalls:
-    """Calls of `fun` if given, else the `default` ones; settings in `given` that are not None replace theirs."""
+def resolve_calls(
+    default: ObjectiveCalls | None, fun: Callable[..., object] | None, space: Space | None, **given: object
+) -> ObjectiveCalls:
+    """Calls of `fun` if given, with named parameters if there is a space, else the `default` ones; settings in `given`
+    that are not None replace theirs.
+    """
     settings = {name: setting for name, setting in given.items() if setting is not None}
     if fun is not None:
-        return ObjectiveCalls.from_arguments(fun, **settings)
+        return ObjectiveCalls.from_arguments(named_objective(fun, space), **settings)
     if default is None:
         raise ValueError("a pickled curvature does not keep the objective: pass it again as `fun`, with its `args`.")
     if "args" in settings:
         raise ValueError(f"`args` requires `fun`, got args={settings['args']!r} without it.")
     how = {name: getattr(default, name) for name in ("vectorized", "workers", "timeout", "on_error")}
     return ObjectiveCalls.from_arguments(default.fun, **how | settings)
+
+
+def named_objective(fun: Callable[..., object], space: Space | None) -> Callable[..., object]:
+    """The objective, which must be callable, as a function of points; with a space it takes named parameters itself."""
+    validate_callable("fun", fun)
+    return name_parameters(fun, space)
 
 
 def failure_findings(failures: Failures) -> tuple[Finding, ...]:

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike
 from sublevel.evaluation.failures import Failures, OnError, annotate_exception
 from sublevel.hessian import probing
 from sublevel.hessian.assemble import assemble_curvature, fixed_curvature, is_defined, undefined_curvature
-from sublevel.hessian.calls import ObjectiveCalls, failure_findings
+from sublevel.hessian.calls import ObjectiveCalls, failure_findings, named_objective
 from sublevel.hessian.extrapolation import extrapolate_smooth, repeat_until_precise, significant_change
 from sublevel.hessian.findings import Spectrum, spectrum_of
-from sublevel.hessian.frame import Frame, Place, find_names, find_place, free_frame
+from sublevel.hessian.frame import Frame, Place, find_labels, find_names, find_place, find_space, free_frame
 from sublevel.hessian.minimum import choose_minimum
 from sublevel.hessian.probing import Baseline, CountedObjective, Probe
 from sublevel.hessian.result import Curvature
@@ -84,11 +84,12 @@ def curvature(
 
     A quadratic is fitted to values of `fun` around the minimum, in the coordinates that the search has learned. A
     smooth function takes (d + 1)(d + 2) evaluations after a search with a full covariance, other cases take more.
+    Integers and choices are held at the best point: d is then the number of real variables.
 
     Parameters
     ----------
     fun : callable
-        The objective, as for `minimize`.
+        The objective, as for `minimize`; after a search of a Space it is called with named parameters.
     result_or_optimizer : Result, Optimizer or OptimizeResult
         The minimum: the return value of `minimize`, an `Optimizer`, or any object with an attribute ``x``.
     delta_f : float, optional
@@ -123,7 +124,7 @@ def curvature(
     Raises
     ------
     ValueError
-        If an argument is invalid, `maxfevals` is too small, or the search was over binary variables.
+        If an argument is invalid, `maxfevals` is too small, or the search had no real variables.
 
     Examples
     --------
@@ -134,13 +135,17 @@ def curvature(
     array([[ 202., -200.],
            [-200.,  200.]])
     """
-    calls = ObjectiveCalls.from_arguments(fun, args, vectorized, workers, timeout, on_error)
+    space = find_space(result_or_optimizer)
+    named = named_objective(fun, space)
+    calls = ObjectiveCalls.from_arguments(named, args, vectorized, workers, timeout, on_error)
     options, tuning = Options.from_arguments(delta_f, noise, kind, n_residuals), Tuning()
     place_under = partial(find_place, result_or_optimizer, bounds, log_scaled=log_scaled, tuning=tuning)
     place = place_under(0.0)
     variables = as_names(find_names(result_or_optimizer) if names is None else names, place.x.size)
     frame = free_frame(place, place.x)
-    complete = partial(replace, names=variables, kind=kind, n_residuals=options.n_residuals, calls=calls)
+    held = find_labels(result_or_optimizer, variables).held(place.x)
+    facts = {"kind": kind, "n_residuals": options.n_residuals, "held": held, "space": space}
+    complete = partial(replace, names=variables, calls=calls, **facts)
     if not frame.size:
         return complete(fixed_curvature(place, frame))
     if options.n_residuals is not None and options.n_residuals <= frame.size:

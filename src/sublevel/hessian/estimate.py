@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.special import ndtri, stdtrit
 from sublevel.engine.arrays import Array
 from sublevel.hessian.calls import ObjectiveCalls
 from sublevel.run.diagnosis import Finding
+from sublevel.run.parameters import Space
 from sublevel.run.search_space import shift_where
 
 HARMLESS = frozenset({"at_bound", "better_point", "failures"})
@@ -46,6 +48,8 @@ class Estimate:
     box: tuple[Array, Array] = (np.array(-np.inf), np.array(np.inf))  # (d,) each
     is_log: NDArray[np.bool_] = field(default_factory=lambda: np.array(False))  # (d,), log-scaled variables
     is_noisy: bool = False  # whether f returned different values at the same point
+    held: Mapping[str, str] = field(default_factory=dict[str, str])
+    space: Space | None = None  # of named parameters, with which f is called
     calls: ObjectiveCalls | None = field(default=None, repr=False)  # how to evaluate f; None after pickling
 
     @property

@@ -1,6 +1,7 @@
 """The point at which the curvature is computed, and the frame in which f is round: x = centre + root·z.
 
 For a log-scaled variable x = centre·exp(root·z); its row of a root and its distances to bounds are in units of ln x.
+Integers and choices are held at the best point: their rows are 0, and both of their bounds are their value.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from sublevel.engine.families import Family
 from sublevel.engine.families.full import power_of_two_near
 from sublevel.hessian.tuning import Tuning
 from sublevel.run.diagnosis import TOUCHING
-from sublevel.run.history import History, Snapshot
+from sublevel.run.history import History, Snapshot, log_size
+from sublevel.run.labels import Labels
 from sublevel.run.optimizer import Optimizer
+from sublevel.run.parameters import Space
 from sublevel.run.search_space import MARGIN, SearchSpace, log_where, shift_where
 from sublevel.validation import as_bounds, as_log_scaled, as_x0, short_repr
 
@@ -129,6 +132,19 @@ def find_place(
     return Place(x, fun, x, _root_of_other_result(found, x, is_log), box, is_log)
 
 
+def find_space(found: object) -> Space | None:
+    """The space of named parameters of an Optimizer or of a result of `minimize`; None if there is none."""
+    if isinstance(found, Optimizer):
+        return found.start.parameters
+    return getattr(getattr(found, "history", None), "parameters", None)
+
+
+def find_labels(found: object, names: tuple[str, ...]) -> Labels:
+    """How the values of variables with these names are written."""
+    space = getattr(found if isinstance(found, Optimizer) else getattr(found, "history", None), "space", None)
+    return Labels(names, space, find_space(found))
+
+
 def find_names(found: object) -> tuple[str, ...] | None:
     """The variable names of an Optimizer or of a result of `minimize`; None if there are none."""
     if isinstance(found, Optimizer):
@@ -160,15 +176,17 @@ def _curvature_of_history(history: History, snapshots: list[Snapshot], least: fl
     """
     last, later = snapshots[-1].theta, snapshots[len(snapshots) // 2 :]
     rises, usable = _rises(history, later, least)
-    sizes = np.exp([2.0 * (last.log_size - snapshot.theta.log_size) for snapshot in later])
+    size, dimension = log_size(last, history.space), int(np.count_nonzero(history.is_real))
+    sizes = np.exp([2.0 * (size - log_size(snapshot.theta, history.space)) for snapshot in later])
     if not usable.any():
         return np.nan
-    return float(power_of_two_near(np.median((4.0 / last.dimension) * (rises * sizes)[usable])))
+    return float(power_of_two_near(np.median((4.0 / dimension) * (rises * sizes)[usable])))
 
 
 def _place_of_search(x: Array, fun: float, theta: Family, space: SearchSpace | None, bounds: object) -> Place:
     if not theta.continuous:
         raise ValueError("binary methods have no curvature.")
+    check_real_variables(space)
     check_number_of_variables(theta.dimension)
     root = theta.dense_root
     if space is None:
@@ -176,8 +194,19 @@ def _place_of_search(x: Array, fun: float, theta: Family, space: SearchSpace | N
     full, is_log, span = np.zeros((x.size, theta.dimension)), space.log_scaled, np.zeros(x.size)
     span[space.free] = space.fold.width / MARGIN
     full[space.free] = (space.slopes(x) / np.where(is_log, x, 1.0)[space.free])[:, None] * root
-    box = space.box if bounds is None else _box(bounds, x.size)
-    return Place(x, fun, space.points(theta.mean), full, box, is_log, span)
+    full[space.discrete] = 0.0
+    lower, upper = space.box if bounds is None else _box(bounds, x.size)
+    box = np.where(space.discrete, x, lower), np.where(space.discrete, x, upper)
+    return Place(x, fun, np.clip(space.points(theta.center), *box), full, box, is_log & ~space.discrete, span)
+
+
+def check_real_variables(space: SearchSpace | None) -> None:
+    """Raise an error if all variables of a search are discrete."""
+    if space is not None and not space.judged.any():
+        raise ValueError(
+            "the curvature is that of the real variables, and all variables of this search are integers, choices or "
+            "fixed."
+        )
 
 
 def check_number_of_variables(d: int) -> None:

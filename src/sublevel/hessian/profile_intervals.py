@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from sublevel.hessian.calls import ObjectiveCalls, failure_findings
 from sublevel.hessian.estimate import Estimate
 from sublevel.hessian.frame import in_search_units
 from sublevel.hessian.profile_path import Chart, End, Line, Target, climb
-from sublevel.hessian.report import problem_lines
+from sublevel.hessian.report import held_text, problem_lines
 from sublevel.hessian.tuning import ProfileTuning
 from sublevel.plots import curvature
 from sublevel.run.arguments import FileName
@@ -71,6 +71,7 @@ class ProfileIntervals:
     nfev: int
     problems: tuple[Finding, ...]
     names: tuple[str, ...]
+    held: Mapping[str, str] = field(default_factory=dict[str, str])  # values of discrete variables as texts, by name
 
     @property
     def success(self) -> bool:
@@ -90,7 +91,8 @@ class ProfileIntervals:
             ends = f"[{low:.6g}{notes[0]}, {high:.6g}{notes[1]}]"
             rows.append([self.names[i], f"{x:.7g}", f"{x - low:.4g}", f"{high - x:.4g}", ends])
         rise = f"f rises by {self.rise:.4g} at the ends; {self.nfev} evaluations"
-        return "\n".join([*aligned(rows), rise, *problem_lines(self.problems)])
+        held = [f"held: {held_text(self.held)}"] if self.held else []
+        return "\n".join([*aligned(rows), rise, *held, *problem_lines(self.problems)])
 
     def __repr__(self) -> str:
         """One line."""
@@ -284,7 +286,7 @@ def _assemble(
         problems += _end_problems(line, end, found.names[i], rise, values.unit)
     problems += _lower_point(values, target)
     seen = tuple(paths), deviations, values.unit, found.is_log, level, rise, values.nfev, tuple(problems)
-    return ProfileIntervals(found.x, intervals, at_bound, points, *seen, found.names)
+    return ProfileIntervals(found.x, intervals, at_bound, points, *seen, found.names, found.held)
 
 
 def _end_value(line: Line, end: End) -> float:

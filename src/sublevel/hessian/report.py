@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from textwrap import TextWrapper
 
 import numpy as np
@@ -57,13 +57,22 @@ def _head(found: Estimate) -> list[str]:
         f"minimum  f = {found.fun:.10g}",
         f"region   f rises by {found.delta_f:.3g}; residual scatter {found.noise:.2g}; {found.nfev} evaluations",
         f"errors   {MEANING[found.kind]}",
+        *([f"held     {held_text(found.held)}"] if found.held else []),
     ]
+
+
+def held_text(held: Mapping[str, str]) -> str:
+    """The discrete variables, which are held, in one line."""
+    names = list(held)
+    parts = ["…" if i is None else f"{names[i]} = {held[names[i]]}" for i in listed(len(names))]
+    return f"{', '.join(parts)} (discrete)"
 
 
 def short_summary(found: Estimate) -> Summary:
     """The minimum and its errors."""
     what = f"{counted(found.free.size, 'variable')}, {int(np.count_nonzero(found.free))} free, {found.nfev} evaluations"
     facts = {"fun": f"{found.fun:.10g}", "errors": MEANING[found.kind], "success": str(found.success)}
+    facts |= {"held": held_text(found.held)} if found.held else {}
     return Summary(f"Curvature: {what}", facts, parameter_rows(found), [str(problem) for problem in found.problems])
 
 
@@ -76,7 +85,7 @@ def parameter_rows(found: Estimate) -> list[list[str]]:
         if i is None:
             rows.append(["…", "", "", ""])
         elif not found.free[i]:
-            rows.append([found.names[i], f"{found.x[i]:.7g}", "held", ""])
+            rows.append([found.names[i], found.held.get(found.names[i], f"{found.x[i]:.7g}"), "held", ""])
         else:
             interval = "" if intervals is None else f"[{intervals[i, 0]:.6g}, {intervals[i, 1]:.6g}]"
             rows.append([found.names[i], f"{found.x[i]:.7g}", f"{errors[i]:.3g}", interval])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curvature(Estimate):
-    """A minimum and its curvature, with errors. Of d variables k are free (neither fixed nor at a bound).
+    """A minimum and its curvature, with errors. Of d variables k are free: real, neither fixed nor at a bound.
 
     Entries of variables that are not free are NaN in `hessian`, `gradient` and their errors, and 0 in `hess_inv` and
     all that follows from it. `hess_inv` is NaN where f has no curvature to invert; `problems` gives the reason.
@@ -67,6 +67,11 @@ class Curvature(Estimate):
         Reasons not to trust the numbers, and remarks.
     names : tuple of str
         Names of the variables.
+    held : dict
+        Values of the integers and choices by name, as texts: they are held at the best point, and all numbers are those
+        of the other variables, given these.
+    space : Space or None
+        The space of named parameters, if one was searched; the objective is then called with named parameters.
     """
 
     def intervals(
@@ -143,9 +148,8 @@ class Curvature(Estimate):
         quantile, variance = self._quantile(level), self._variance
         if not variance > 0:
             raise ValueError(f"profile intervals need a residual variance above 0, got {variance!r}: a perfect fit.")
-        calls = resolve_calls(
-            self.calls, fun, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error
-        )
+        how = {"vectorized": vectorized, "workers": workers, "timeout": timeout, "on_error": on_error}
+        calls = resolve_calls(self.calls, fun, self.space, args=args, **how)
         budget = np.inf if maxfevals is None else as_budget("maxfevals", maxfevals)
         return profile_intervals(self, quantile, level, calls, variables, budget)
 
@@ -178,9 +182,8 @@ class Curvature(Estimate):
         -------
         Profile
         """
-        calls = resolve_calls(
-            self.calls, fun, args=args, vectorized=vectorized, workers=workers, timeout=timeout, on_error=on_error
-        )
+        how = {"vectorized": vectorized, "workers": workers, "timeout": timeout, "on_error": on_error}
+        calls = resolve_calls(self.calls, fun, self.space, args=args, **how)
         return evaluate_profile(self, calls, steps, tolerance)
 
     def summary(self) -> str:

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
+from sublevel.evaluation.objective import name_parameters
 from sublevel.plots.style import CIRCLE, FAINT, ORANGE, short_name
 from sublevel.run.arguments import Objective
 from sublevel.run.history import History
 from sublevel.run.search_space import exp_where, log_where
+from sublevel.summaries import short_repr
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +40,25 @@ def choose_snapshots(count: int, frames: int) -> NDArray[np.int_]:
     return np.unique(moments.round().astype(int))
 
 
+def choose_pair(history: History, variables: tuple[int | str, int | str] | None) -> list[int]:
+    """Indices of two searched variables that are given by number or name; the first ones by default."""
+    free, labels = history.free.tolist(), history.labels
+    if variables is None:
+        real = history.free[history.is_real[: len(free)]].tolist()
+        return real[:2] if len(real) > 1 else _two(free[:2], free, variables)
+    by_name = {labels.name(i): i for i in free}
+    return _two([by_name.get(one, -1) if isinstance(one, str) else one for one in variables], free, variables)
+
+
+def _two(pair: list[int], free: list[int], given: object) -> list[int]:
+    if len(set(pair)) != 2 or len(pair) != 2 or not {*pair} <= {*free}:
+        raise ValueError(
+            "`variables` must be two different indices or names of searched variables that are not choices, "
+            f"{short_repr(free)}, got {given!r}."
+        )
+    return pair
+
+
 class Plane:
     """The plane of two variables through a point. Log-scaled variables are shown as logarithms."""
 
@@ -46,20 +67,17 @@ class Plane:
         history: History,
         fun: Objective | None,
         through: Array,
-        variables: tuple[int, int],
+        variables: tuple[int | str, int | str] | None,
         vectorized: bool,
         views: int,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """The plane through a point (d,); `views` is the number of views that share the time."""
-        self.history, self.fun, self.vectorized, self.views, self.clock = history, fun, vectorized, views, clock
+        self.history, self.vectorized, self.views, self.clock = history, vectorized, views, clock
+        self.fun = None if fun is None else name_parameters(fun, history.parameters)
         self.trace = history.trace()
         free = history.free
-        if len(set(variables)) != 2 or not {*variables} <= {*free.tolist()}:
-            raise ValueError(
-                f"`variables` must be two different indices of searched variables, {free.tolist()}, got {variables!r}."
-            )
-        self.pair = list(variables)  # indices in user coordinates
+        self.pair = choose_pair(history, variables)  # indices in user coordinates
         self.searched = np.searchsorted(free, self.pair)  # indices in search coordinates
         self.through = log_where(history.is_log, through)  # (d,)
         self.means = log_where(history.is_log, self.trace.mean)[:, self.pair]  # (s, 2)
@@ -72,11 +90,14 @@ class Plane:
     def ellipse(self, index: int, radius: float) -> Array:
         """Points (2, 181) at `radius` standard deviations of the distribution of a snapshot, folded at the bounds."""
         theta = self.history.snapshots[index].theta
-        u = np.repeat(theta.mean[None], CIRCLE.shape[1], axis=0)
+        u = np.repeat(theta.center[None], CIRCLE.shape[1], axis=0)
         root = np.linalg.cholesky(theta.correlation(self.searched) + 1e-12 * np.eye(2))  # in spite of rounding
         u[:, self.searched] += radius * (theta.deviations[self.searched, None] * (root @ CIRCLE)).T
-        points = u if self.history.space is None else log_where(self.history.is_log, self.history.space.points(u))
-        return points[:, self.pair].T
+        if self.history.space is None:
+            return u[:, self.pair].T
+        points = log_where(self.history.is_log, self.history.space.points(u))[:, self.pair]
+        is_whole = self.history.space.discrete[self.pair]  # integers are not folded, and the ellipse is not rounded
+        return np.where(is_whole, u[:, self.searched], points).T
 
     def whole_view(self) -> Array:
         """Limits (2, 2) of a view with all means, the best point and the first ellipse."""
@@ -140,11 +161,13 @@ class Plane:
             chunks = np.array_split(places, -(-len(places) * self.through.size // MOST_NUMBERS))
             values[wanted] = np.concatenate([self._values_at(chunk, self.fun) for chunk in chunks])
 
-    def _values_at(self, places: Array, fun: Objective) -> Array:
+    def _values_at(self, places: Array, fun: Callable[..., Any]) -> Array:
         """Values (n,) at points (n, 2) of the plane, NaN outside the bounds."""
         grid = np.tile(self.through, (len(places), 1))
         grid[:, self.pair] = places
         points = exp_where(self.history.is_log, grid)
+        if self.history.space is not None:
+            points = np.where(self.history.space.discrete, np.rint(points), points)
         inside, found = self.is_inside(points), np.full(len(points), np.nan)
         if inside.any():
             found[inside] = fun(points[inside]) if self.vectorized else [fun(point) for point in points[inside]]

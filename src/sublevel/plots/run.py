@@ -57,6 +57,9 @@ class RunLike(Protocol):
 def convergence(run: RunLike | History, file: Target = None) -> Figure:
     """Draw values, mean, principal axes with step size and axis ratio, and standard deviations against evaluations.
 
+    With integers or choices there is one more panel, the probability of the most probable value of each of them, and
+    panels about the width of the search are left out if there is none.
+
     Parameters
     ----------
     run : Result or History
@@ -68,25 +71,46 @@ def convergence(run: RunLike | History, file: Target = None) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        Its ``axes`` are labelled "values", "mean", "axes" and "deviations".
+        Its ``axes`` are labelled "values", "mean", "axes", "deviations" and "discrete".
     """
     history = _history(run)
     trace = history.trace()
-    with new_figure(file, (11.0, 7.4)) as figure:
-        for axis, (name, draw) in zip(figure.subplots(2, 2).flat, PANELS.items(), strict=True):
+    places, size = _layout(_panel_names(history))
+    with new_figure(file, size) as figure:
+        for name, axis in figure.subplot_mosaic(places).items():
             axis.set_label(name)
-            draw(axis, history, trace)
+            PANELS[name](axis, history, trace)
     return figure
+
+
+def _panel_names(history: History) -> list[str]:
+    """The panels that a run has: some are about real, numeric or discrete variables."""
+    exists = {
+        "mean": history.free.size or not history.discrete.size,
+        "axes": bool(history.is_real.any()),
+        "deviations": history.free.size,
+        "discrete": history.discrete.size,
+    }
+    return [name for name in PANELS if exists.get(name, True)]
+
+
+def _layout(names: list[str]) -> tuple[list[Any], tuple[float, float]]:
+    """Panels in rows, and the size of the figure in inches; of five panels the first one is wide."""
+    if len(names) <= 2:
+        return [names], (11.0, 3.9)
+    if len(names) == 4:
+        return [names[:2], names[2:]], (11.0, 7.4)
+    return [[names[0], names[0], names[1]], names[2:]], (15.0, 7.4)
 
 
 def panel_images(run: RunLike | History, file_format: str = "svg") -> dict[str, bytes]:
     """Draw each panel of `convergence` as a separate figure, for narrow pages. Returns the file contents by label."""
     history, images = _history(run), dict[str, bytes]()
     trace = history.trace()
-    for name, draw in PANELS.items():
+    for name in _panel_names(history):
         stream = io.BytesIO()
         with new_figure(stream, PANEL, file_format=file_format) as figure:
-            draw(figure.subplots(), history, trace)
+            PANELS[name](figure.subplots(), history, trace)
         images[name] = stream.getvalue()
     return images
 
@@ -109,6 +133,8 @@ def correlation(run: RunLike | History, file: Target = None, file_format: str | 
     """
     history = _history(run)
     names = _free_names(history)
+    if not names:
+        raise ValueError("choices have no correlations in the search distribution, and all variables are choices.")
     if len(names) > MOST_CORRELATIONS:
         raise ValueError(f"the correlations of at most {MOST_CORRELATIONS} variables can be drawn, got {len(names)}.")
     cov = history.theta_of_best.cov
@@ -157,7 +183,7 @@ def animate(
     run: RunLike | History,
     file: FileName | None = None,
     *,
-    variables: tuple[int, int] = (0, 1),
+    variables: tuple[int | str, int | str] | None = None,
     vectorized: bool = False,
     frames: int = 60,
     fps: int = 6,
@@ -170,15 +196,16 @@ def animate(
     Parameters
     ----------
     fun : callable or None
-        The objective, for the contour lines: each view evaluates it on a grid of 69 × 69 points, or of 35 × 35 or 18 ×
-        18 if all views would otherwise take more than about ten seconds. Nothing outside the bounds is evaluated, and
-        no view twice. None draws none.
+        The objective as it was minimised, for the contour lines: each view evaluates it on a grid of 69 × 69 points, or
+        of 35 × 35 or 18 × 18 if all views would otherwise take more than about ten seconds. Nothing outside the bounds
+        is evaluated, and no view twice. None draws none.
     run : Result or History
         The run to animate.
     file : path, optional
         Where to save a GIF.
-    variables : pair of int
-        The two variables, which must not be fixed.
+    variables : pair of int or str, optional
+        The two variables, by number or name, which must be neither fixed nor choices; the first two such variables by
+        default, real ones if there are two. Steps of integers are visible in the contour lines.
     vectorized : bool
         Whether `fun` takes points (n, d) and returns values (n,).
     frames, fps : int
@@ -290,9 +317,21 @@ def _value_label(lowest: float, difference: float) -> str:
 
 
 def _mean_panel(axis: Axes, history: History, trace: Trace) -> None:
-    names, means = history.names, log_where(history.is_log, trace.mean)
-    which = _curves(axis, trace, means, names, style.colours(len(names)))
+    names, means, colours = history.names, log_where(history.is_log, trace.mean), style.colours(len(history.names))
+    numeric = [i for i in range(len(names)) if history.space is None or i not in history.space.choices]
+    which = _curves(axis, trace, means[:, numeric], [names[i] for i in numeric], [colours[i] for i in numeric])
     _finish_panel(axis, trace, "mean of the search" + which)
+
+
+def _discrete_panel(axis: Axes, history: History, trace: Trace) -> None:
+    """Probability of the most probable value of each integer and choice, which is named at the end."""
+    labels, colours, discrete = history.labels, style.colours(len(history.names)), history.discrete.tolist()
+    ends = [f"{labels.name(i)} = {labels.text(i, trace.mean[-1, i])}" for i in discrete]
+    if len(discrete) > NAMED:
+        ends = [labels.name(i) for i in discrete]
+    axis.set_ylim(0.0, 1.03)  # before names are written beside the curves
+    which = _curves(axis, trace, trace.staying, ends, [colours[i] for i in discrete])
+    _finish_panel(axis, trace, "probability of the most probable value" + which)
 
 
 def _axes_panel(axis: Axes, history: History, trace: Trace) -> None:
@@ -334,8 +373,9 @@ PANELS: dict[str, Callable[[Axes, History, Trace], None]] = {
     "mean": _mean_panel,
     "axes": _axes_panel,
     "deviations": _deviations_panel,
+    "discrete": _discrete_panel,
 }
-"""The panels of `convergence` by name."""
+"""The panels of `convergence` by name; the last one for runs with integers or choices."""
 
 
 def _finish_panel(axis: Axes, trace: Trace, title: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,15 +22,14 @@ from sublevel.engine.method import Outcome, State
 from sublevel.engine.recipes import shape_only
 from sublevel.evaluation.evaluators import ComparisonEvaluator, Evaluator, evaluate_all, make_evaluator
 from sublevel.evaluation.failures import OnError
-from sublevel.evaluation.objective import bind_args
-from sublevel.hessian.frame import Frame, Place, find_names, find_place, free_frame
+from sublevel.evaluation.objective import bind_args, name_parameters
+from sublevel.hessian.frame import Frame, Place, find_names, find_place, find_space, free_frame
 from sublevel.rank_shape.average import STRONGEST, ShapeAverage, average_shapes
 from sublevel.rank_shape.shape import RankShape
 from sublevel.run.arguments import Box, Seed, Workers
 from sublevel.run.diagnosis import Finding, rank_correlation
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.parameters import Space
-from sublevel.run.search_space import SearchSpace
 from sublevel.validation import (
     as_bounds,
     as_count,
@@ -135,17 +134,16 @@ def shape_from_ranks(
            [1.  , 1.01]])
     """
     validate_callable("fun", fun)
-    _refuse_discrete(result_or_optimizer)
-    called = _name_points(fun, _find_space(result_or_optimizer), 2 if comparison else 1)
     frame = _frame(result_or_optimizer, sigma0, bounds)
     enlarged = None if scale is None else as_positive("scale", scale)
     count, size = as_count("iterations", iterations, 8), _sample_size(popsize, frame.size)
     variables = as_names(find_names(result_or_optimizer) if names is None else names, frame.free.size)
     if frame.size == 1:
         return _make_shape(frame, variables, np.zeros(1), np.eye(1))  # every shape of one dimension is the same
-    comparisons = _Comparisons(bind_args(called, args))
+    named = _name_points(fun, find_space(result_or_optimizer), as_flag("comparison", comparison))
+    comparisons = _Comparisons(bind_args(named, args))
     settings = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
-    evaluate = _evaluator(comparisons, as_flag("comparison", comparison), settings)
+    evaluate = _evaluator(comparisons, comparison, settings)
     ranker = _Ranker(evaluate)
     try:
         record = _iterate(ranker, frame, enlarged, count, size, MirroredFrames(as_generator(rng)))
@@ -154,29 +152,17 @@ def shape_from_ranks(
     return replace(_average_result(record, variables), popsize=size, nfev=ranker.nfev, comparisons=comparisons.count)
 
 
-def _refuse_discrete(found: object) -> None:
-    """Raise ValueError if a result or an optimizer has integers or categories."""
-    source = found if isinstance(found, Optimizer) else getattr(found, "history", None)
-    space: SearchSpace | None = getattr(source, "space", None)
-    if space is not None and space.discrete.any():
-        raise ValueError(
-            "`shape_from_ranks` does not support integers and categories. Fix them: minimise over the real variables "
-            "alone."
-        )
+def _name_points(fun: Callable[..., object], space: Space | None, is_comparison: bool) -> Callable[..., object]:
+    """The objective, or comparison, as a function of points; it is itself called with named parameters if there is a
+    space.
+    """
+    if space is None or not is_comparison:
+        return name_parameters(fun, space)
+    return partial(_compare_by_name, fun, space)
 
 
-def _find_space(found: object) -> Space | None:
-    """The space of named parameters of a result or an optimizer, if it has one."""
-    return found.start.parameters if isinstance(found, Optimizer) else getattr(found, "space", None)
-
-
-def _name_points(fun: Callable[..., object], space: Space | None, count: int) -> Callable[..., object]:
-    """The function, called with named parameters in place of its first `count` arguments if there is a space."""
-    return fun if space is None else partial(_call_with_names, fun, space, count)
-
-
-def _call_with_names(fun: Callable[..., object], space: Space, count: int, *given: Any) -> object:
-    return fun(*map(space.build, given[:count]), *given[count:])
+def _compare_by_name(fun: Callable[..., object], space: Space, x: Array, y: Array, *args: object) -> object:
+    return fun(space.build(x), space.build(y), *args)
 
 
 def _evaluator(

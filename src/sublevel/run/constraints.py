@@ -14,7 +14,7 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.method import Method
 from sublevel.engine.ordering import BY_VALUE, ORDERINGS, equality_constraints
 from sublevel.evaluation.failures import annotate_exception
-from sublevel.evaluation.objective import Builds, ConstrainedObjective, call_objective, name_parameters
+from sublevel.evaluation.objective import Builds, ConstrainedObjective, TakesPoints, call_objective, name_parameters
 from sublevel.evaluation.values import Answer, as_constraint_values, as_float64, plain_array
 from sublevel.run.projection import HalfSpaces
 from sublevel.summaries import short_repr
@@ -286,7 +286,7 @@ class ActiveConstraint(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class Inside(TakesPoints):
     """An objective that raises ActiveConstraint where a constraint is not satisfied."""
 
     fun: Callable[..., object]

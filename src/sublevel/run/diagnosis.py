@@ -1,6 +1,7 @@
 """Findings about the problem and the start of a finished run, each a sentence with its numbers.
 
-Every finding is about ranks and ratios: none of them changes when f is scaled, or x scaled or shifted.
+Every finding is about ranks and ratios: none of them changes when f is scaled, or x scaled or shifted. Findings about
+widths are about real variables: integers are kept wide, and choices have no width.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
-from sublevel.engine.families import FAMILIES, Family
+from sublevel.engine.families import Family, method_prefix
+from sublevel.engine.families.mixed import SETTLED
 from sublevel.evaluation.failures import Failures
 from sublevel.run import termination
-from sublevel.run.history import History, RunSummary, axis_ratio
+from sublevel.run.history import History, RunSummary, axis_ratio, log_size, real_axes, staying_of
 from sublevel.run.search_space import log_where
 from sublevel.summaries import counted
 
@@ -36,8 +39,6 @@ DISTINCT = 0.5
 """An objective has plateaus if the best values of generations are fewer distinct numbers than this part of them."""
 MANY, EVALUATIONS_PER_AXIS = 300, 10
 """Above this dimension, the principal axes of a full covariance, O(d³), need this many evaluations per variable."""
-PREFIXES: dict[type[Family], str] = {family: prefix for prefix, family in FAMILIES.items()}
-"""How names of methods on a family begin."""
 ENDS = termination.SUCCESSES | {"flat", "stagnation", "abandoned"}
 """Reasons of runs that ended at a value, not at a limit."""
 
@@ -81,7 +82,32 @@ class Facts:
     @property
     def closed_in(self) -> bool:
         """Whether that run ended narrower than the search began; if not, its shape is that of a slope."""
-        return self.last.log_size < self.first.log_size
+        space = self.history.space
+        return log_size(self.last, space) < log_size(self.first, space)
+
+    @property
+    def real(self) -> NDArray[np.bool_]:
+        """The coordinates (k,) that stand for real variables."""
+        return self.history.is_real
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some variables are integers or choices."""
+        return self.first.discrete is not None
+
+    @property
+    def variables(self) -> NDArray[np.intp]:
+        """The real variables (r,), by number."""
+        free = self.history.free
+        return free[self.real[: free.size]]
+
+    def deviations(self, theta: Family) -> Array:
+        """Standard deviations (r,) of the real coordinates."""
+        return theta.deviations[self.real]
+
+    def way(self) -> Array:
+        """How far the best point lies from the start (r,), in each real coordinate."""
+        return np.abs(self.searched(self.x) - self.first.mean)[self.real]
 
     @property
     def is_too_short_for_axes(self) -> bool:
@@ -94,7 +120,7 @@ class Facts:
         """The remedy for noise and many minima: adapted learning rates, unless in use, and a larger sample."""
         if self.history.adapts_rates:
             return "try a larger `popsize`"
-        return f"try `method='lra-{PREFIXES[type(self.first)]}cma'`, or a larger `popsize`"
+        return f"try `method='lra-{method_prefix(self.first)}cma'`, or a larger `popsize`"
 
     def searched(self, points: Array) -> Array:
         """The user's points (..., d) as the search sees them (..., k)."""
@@ -121,10 +147,11 @@ def failed(facts: Facts) -> Finding | None:
     if not failures:
         return None
     last, nfev = failures.last[-1], int(facts.columns["nfev"][-1])
-    where = np.array2string(np.asarray(last.x), threshold=20, separator=", ")
+    labels, x = facts.history.labels, np.asarray(last.x)
+    where = labels.point(x) if labels.by_name else f"x = {np.array2string(x, threshold=20, separator=', ')}"
     sentence = (
         f"{len(failures)} of {nfev} evaluations failed ({failures!r}) and counted as worse than all others; "
-        f"the last at x = {where}: {last.detail}"
+        f"the last at {where}: {last.detail}"
     )
     return Finding("failed", sentence, {"failed": len(failures), "nfev": nfev, **failures.counts})
 
@@ -152,9 +179,11 @@ def start_is_best(facts: Facts) -> Finding | None:
     best, found = float(facts.columns["best"][-1]), float(np.fmin.reduce(facts.columns["generation_best"]))
     if not best < found:
         return None
+    advice = "a smaller `sigma0`, or restarts" if facts.real.any() else "restarts"
+    start = "`x0`" if facts.history.parameters is None else "the initial values of the space"
     sentence = (
-        f"no point of the search was better than `x0`, whose value is {best:.6g}; the best one had {found:.6g}: the "
-        "search ended elsewhere; try a smaller `sigma0`, or restarts"
+        f"no point of the search was better than {start}, whose value is {best:.6g}; the best one had {found:.6g}: the "
+        f"search ended elsewhere; try {advice}"
     )
     return Finding("start_is_best", sentence, {"start": best, "found": found})
 
@@ -162,10 +191,13 @@ def start_is_best(facts: Facts) -> Finding | None:
 def flat(facts: Facts) -> Finding | None:
     """Many points have equal values."""
     best = facts.columns["generation_best"]
+    if facts.is_mixed:  # values repeat where all variables are discrete, or where the real ones have converged
+        is_wide = facts.columns["deviation"] > CLOSENESS * np.max(facts.deviations(facts.first), initial=0.0)
+        best = best[is_wide & facts.real.any()]
     best = best[~np.isnan(best)]  # no usable value, or no feasible point
     ended_flat = any({"flat", "tolfun"} & set(run.reasons) for run in facts.runs)
     count = len(np.unique(best))
-    if count > DISTINCT * best.size or not best.size or not (ended_flat or best.size >= WINDOW):
+    if not count or count > DISTINCT * best.size or not (ended_flat or best.size >= WINDOW):
         return None
     sentence = (
         f"the generations' best values were only {counted(count, 'different number')} in "
@@ -181,7 +213,7 @@ def noise_floor(facts: Facts) -> Finding | None:
     if "noise_floor" not in run.reasons:
         return None
     generations = int(run.reasons["noise_floor"])
-    shrinkage = float(np.max(facts.last.deviations / facts.first.deviations))
+    shrinkage = float(np.max(facts.deviations(facts.last) / facts.deviations(facts.first)))
     rows = slice(max(run.rows.start, run.rows.stop - generations), run.rows.stop)
     scatter = float(np.ptp(facts.columns["generation_best"][rows]))
     sentence = (
@@ -195,6 +227,8 @@ def noise_floor(facts: Facts) -> Finding | None:
 
 def noisy(facts: Facts) -> Finding | None:
     """The values of generations go up and down without a trend, and the search does not close in."""
+    if not facts.real.any():
+        return None
     run = max(facts.runs, key=lambda run: run.rows.stop - run.rows.start)
     rows = slice(run.rows.stop - (run.rows.stop - run.rows.start) // 3, run.rows.stop)
     values, deviations = facts.columns["generation_best"][rows], facts.columns["deviation"][rows]
@@ -255,13 +289,13 @@ def at_bound(facts: Facts) -> Finding | None:
 
 def small_sigma0(facts: Facts) -> Finding | None:
     """The step size grew much before it shrank, and the best point lies far from the start."""
-    initial, snapshots = facts.first.deviations, [snapshot for snapshot in facts.history.snapshots if snapshot.run == 0]
-    if all(np.all(snapshot.theta.deviations < GROWN * initial) for snapshot in snapshots):
+    initial, snapshots = facts.deviations(facts.first), [one for one in facts.history.snapshots if one.run == 0]
+    if all(np.all(facts.deviations(snapshot.theta) < GROWN * initial) for snapshot in snapshots):
         return None
-    sizes = np.array([snapshot.theta.log_size for snapshot in snapshots])
+    sizes = np.array([log_size(snapshot.theta, facts.history.space) for snapshot in snapshots])
     peak = int(np.argmax(sizes))
     growth, nfev = float(np.exp(sizes[peak] - sizes[0])), snapshots[peak].nfev
-    way = np.abs(facts.searched(facts.x) - facts.first.mean)
+    way = facts.way()
     if growth < GROWN or not np.any(way >= GROWN * initial):
         return None
     if peak == sizes.size - 1:
@@ -273,8 +307,8 @@ def small_sigma0(facts: Facts) -> Finding | None:
 
 
 def _suitable_sigma0(facts: Facts, way: Array) -> str:
-    """A third of the way (k,) for variables that ended many initial deviations away; one number if it suits all."""
-    initial, names, free = facts.first.deviations, facts.history.names, facts.history.free
+    """A third of the way (r,) for variables that ended many initial deviations away; one number if it suits all."""
+    initial, names, free = facts.deviations(facts.first), facts.history.names, facts.variables
     far, suitable = np.flatnonzero(way >= GROWN * initial), way / 3
     if far.size == way.size and suitable.max() < 3 * suitable.min():
         return f"about {np.median(suitable):.2g} suits"
@@ -284,14 +318,16 @@ def _suitable_sigma0(facts: Facts, way: Array) -> str:
 
 def large_sigma0(facts: Facts) -> Finding | None:
     """The minimum lay within a small part of the initial step size, or that was wider than the box."""
-    first, space = facts.first, facts.history.space
+    first, space = facts.deviations(facts.first), facts.history.space
+    if not first.size:
+        return None
     if space is not None:
-        share = float(np.max(first.deviations / (space.fold.upper - space.fold.lower)))
+        share = float(np.max(first / (space.fold.upper - space.fold.lower)[facts.real]))
         if share > 1:
             sentence = f"`sigma0` is {share:.3g} times the distance between the bounds: a third of it is wide enough"
             return Finding("large_sigma0", sentence, {"share": share})
-    closeness = float(np.max(np.abs(facts.searched(facts.x) - first.mean) / first.deviations))
-    shrunk = facts.columns["deviation"] < CLOSENESS * np.max(first.deviations)
+    closeness = float(np.max(facts.way() / first))
+    shrunk = facts.columns["deviation"] < CLOSENESS * np.max(first)
     if closeness > CLOSENESS or not shrunk[-1]:
         return None
     nfev = int(facts.columns["nfev"][np.argmax(shrunk)])
@@ -304,14 +340,15 @@ def large_sigma0(facts: Facts) -> Finding | None:
 
 def ill_conditioned(facts: Facts) -> Finding | None:
     """The principal axes became very different in units of `sigma0` while the search closed in on a minimum."""
-    theta, shrinkage = facts.last, facts.last.deviations / facts.first.deviations
-    if facts.is_too_short_for_axes or not facts.closed_in:
+    theta, space = facts.last, facts.history.space
+    if not facts.real.any() or facts.is_too_short_for_axes or not facts.closed_in:
         return None
-    condition = _condition(theta.principal_axes(facts.first.deviations))
+    condition = _condition(real_axes(theta, space, facts.first.deviations))
     if not condition >= ILL_CONDITIONED:
         return None
-    remaining = _condition(theta.principal_axes(theta.deviations))
-    free, narrow, wide = facts.history.free, int(np.argmin(shrinkage)), int(np.argmax(shrinkage))
+    remaining = _condition(real_axes(theta, space, theta.deviations))
+    shrinkage = facts.deviations(theta) / facts.deviations(facts.first)
+    free, narrow, wide = facts.variables, int(np.argmin(shrinkage)), int(np.argmax(shrinkage))
     name = facts.history.name
     if remaining < np.sqrt(condition):
         advice = (
@@ -328,6 +365,22 @@ def ill_conditioned(facts: Facts) -> Finding | None:
     return Finding("ill_conditioned", sentence, numbers)
 
 
+def unsettled(facts: Facts) -> Finding | None:
+    """Discrete variables still changed when the run that found the best point ended."""
+    discrete, reasons = facts.last.discrete, facts.runs[facts.history.best_run].reasons
+    if discrete is None or not discrete.unsettled or not reasons or termination.SUCCESSES & reasons.keys():
+        return None
+    name, staying = facts.history.name, staying_of(facts.last, facts.history.space)
+    order = [int(i) for i in np.argsort(staying, kind="stable") if 1.0 - staying[i] > SETTLED * discrete.margin]
+    names = [f"{name(facts.history.discrete[i])} ({staying[i]:.2g})" for i in order]
+    sentence = (
+        f"{discrete.unsettled} of {counted(discrete.variables, 'discrete variable')} had not settled when the run "
+        f"ended; the most probable value has the probability in brackets: {_listed(names)}. Allow more evaluations, or "
+        "these variables hardly matter"
+    )
+    return Finding("unsettled", sentence, {"unsettled": discrete.unsettled, "discrete": discrete.variables})
+
+
 CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (
     failed,
     infeasible,
@@ -340,6 +393,7 @@ CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (
     small_sigma0,
     large_sigma0,
     ill_conditioned,
+    unsettled,
 )
 """Every check, in the order of the findings."""
 SILENCED_BY: dict[Callable[[Facts], Finding | None], frozenset[str]] = {

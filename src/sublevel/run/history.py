@@ -5,17 +5,18 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
-from sublevel.engine.families import Family
+from sublevel.engine.families import Family, Mixed
 from sublevel.engine.method import Method
 from sublevel.run.data_frames import data_frame
+from sublevel.run.labels import Labels
+from sublevel.run.search_space import SearchSpace, no_choices
 from sublevel.summaries import Summary, counted, listed
-from sublevel.validation import default_name
 
 if TYPE_CHECKING:
     from sublevel.run.initial import Start
@@ -66,12 +67,13 @@ class Trace(NamedTuple):
     run: NDArray[np.int_]  # (s,)
     mean: Array  # (s, d), in the user's space
     deviations: Array  # (s, k), of ln x where a variable is log-scaled
-    axes: Array  # (s, k), standard deviations along the principal axes, the longest first
+    axes: Array  # (s, r), standard deviations along the principal axes of the real variables, the longest first
+    staying: Array  # (s, m), probability of the most probable value of each discrete variable
 
     @property
     def sigma(self) -> Array:
-        """Overall step size (s,): the geometric mean of the principal axes, det(C)^{1/2k}."""
-        return np.exp(np.mean(np.log(self.axes), axis=1))
+        """Overall step size (s,): the geometric mean of the principal axes, det(C)^{1/2r}; NaN if there are none."""
+        return np.exp(np.mean(np.log(self.axes), axis=1)) if self.axes.size else np.full(len(self.axes), np.nan)
 
     @property
     def axis_ratio(self) -> Array:
@@ -143,9 +145,25 @@ class History:
         d = self.snapshots[0].theta.dimension
         return np.zeros(d, dtype=np.bool_) if self.space is None else self.space.log_scaled
 
+    @property
+    def is_real(self) -> NDArray[np.bool_]:
+        """Which of the coordinates of the search distribution stand for real variables."""
+        d = self.snapshots[0].theta.dimension
+        return np.ones(d, dtype=np.bool_) if self.space is None else self.space.judged
+
+    @property
+    def discrete(self) -> NDArray[np.intp]:
+        """The variables that are integers or choices (m,), by number."""
+        return no_choices() if self.space is None else np.flatnonzero(self.space.discrete)
+
+    @property
+    def labels(self) -> Labels:
+        """Names and values of the variables as texts."""
+        return Labels(self.given_names, self.space, self.parameters)
+
     def name(self, index: int) -> str:
         """The user's name of a variable; x[0], x[1] … if none were given."""
-        return default_name(index) if self.given_names is None else self.given_names[index]
+        return self.labels.name(index)
 
     @property
     def names(self) -> list[str]:
@@ -209,7 +227,9 @@ class History:
         return {**vars(self), **own, "_is_shared": False, "_frozen": None}
 
     def record(self, done: Optimizer) -> None:
-        """Record the last generation: evaluations, best value so far, its best value, largest standard deviation."""
+        """Record the last generation: evaluations, best value so far, its best value, largest standard deviation (of
+        the real variables, if there are any).
+        """
         state = done.run_state
         best, nfev = state.best, state.nfev
         if state.restarts >= len(self._begins):
@@ -218,7 +238,7 @@ class History:
             self._endings = done.endings
             self._in_row = self._per_row
         self.theta_of_best = best.theta or state.search.theta
-        self.last = (nfev, best.fun, state.standing.latest, largest(done.deviations))
+        self.last = (nfev, best.fun, state.standing.latest, widest_deviation(done))
         if len(self.columns) > len(self.last):
             self.last = (nfev, best.fun if done.is_feasible else np.nan, *self.last[2:], done.maxcv)
         self.last_median = done.generation_median
@@ -349,7 +369,8 @@ class History:
             run=np.array([snapshot.run for snapshot in self.snapshots]),
             mean=mean if self.space is None else self.space.points(mean),
             deviations=np.array([theta.deviations[:free] for theta in thetas]),
-            axes=np.array([theta.principal_axes()[:free] for theta in thetas]),
+            axes=np.array([real_axes(theta, self.space) for theta in thetas]),
+            staying=np.array([staying_of(theta, self.space) for theta in thetas]),
         )
 
 
@@ -392,6 +413,51 @@ def largest(numbers: Array) -> float:
     return max(numbers.tolist()) if numbers.size < 100 else float(np.max(numbers))
 
 
+def widest_deviation(done: Optimizer) -> float:
+    """The largest standard deviation of a search: of its real coordinates, of its integers if there are none, or 0 if
+    there are only choices.
+    """
+    space = done.space
+    if space is None or not space.is_mixed:
+        return largest(done.deviations)
+    judged = space.judged
+    if judged.any():
+        return largest(done.deviations[judged])
+    return largest(done.deviations) if space.free.any() else 0.0
+
+
+def real_axes(theta: Family, space: SearchSpace | None, units: Array | None = None) -> Array:
+    """Standard deviations along the principal axes (r,) of a single run's real coordinates, the longest first, with
+    coordinates in units (k,).
+    """
+    if space is None or not space.is_mixed:
+        return theta.principal_axes(units)
+    judged = space.judged
+    scales = np.ones(int(np.count_nonzero(judged))) if units is None else units[judged]
+    if theta.coordinate_axes:
+        return np.sort(theta.deviations[judged] / scales)[::-1]
+    return np.linalg.svd(theta.dense_root[judged] / scales[:, None], compute_uv=False).astype(np.float64)
+
+
+def log_size(theta: Family, space: SearchSpace | None) -> float:
+    """ln of the geometric mean of the principal axes of a single run's real coordinates; NaN if there are none."""
+    if space is None or not space.is_mixed:
+        return theta.log_size
+    axes = real_axes(theta, space)
+    return float(np.mean(np.log(axes))) if axes.size else np.nan
+
+
+def staying_of(theta: Family, space: SearchSpace | None) -> Array:
+    """Probabilities (m,) that a single run's discrete variables take their most probable value."""
+    if space is None or not space.is_mixed:
+        return np.zeros(0)
+    full = np.zeros(space.free.size)
+    full[space.free] = 1.0 - cast(Mixed, theta).leaving[: np.count_nonzero(space.free)]
+    if theta.choices is not None:
+        full[space.choices] = 1.0 - theta.choices.leaving
+    return full[space.discrete]
+
+
 def adapts_rates(method: Method) -> bool:
     """Whether the learning rates adapt themselves to noise and rugged functions."""
     return any(transform.reduces_rates for transform in method.transforms)
@@ -400,4 +466,4 @@ def adapts_rates(method: Method) -> bool:
 def axis_ratio(axes: Array) -> Array:
     """Longest over shortest (...,) of sorted principal axes (..., k), the root of the covariance's condition number."""
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        return axes[..., 0] / axes[..., -1]
+        return axes[..., 0] / axes[..., -1] if axes.shape[-1] else np.full(axes.shape[:-1], np.nan)

@@ -13,6 +13,7 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.families import Family
 from sublevel.evaluation.failures import annotate_exception
 from sublevel.run.arguments import Box, DrawPoint, StartingPoint
+from sublevel.run.labels import Labels
 from sublevel.run.parameters import Space
 from sublevel.run.search_space import SearchSpace, Variables, bounded_space
 from sublevel.validation import (
@@ -40,6 +41,11 @@ class Start:
     space: SearchSpace | None
     names: tuple[str, ...] | None = None  # d of them, if the user gave some
     parameters: Space | None = None  # if the user gave a space
+
+    @property
+    def labels(self) -> Labels:
+        """Names and values of the variables as texts."""
+        return Labels(self.names, self.space, self.parameters)
 
     @property
     def searched(self) -> int:
@@ -164,10 +170,11 @@ def checked_beginning(
         raise ValueError(f"binary methods take neither {what}, got bounds={short_repr(bounds)}.")
     d = point.size
     whole = as_integrality(integrality, d)
-    lower, upper = as_bounds([(None, None)] * d if bounds is None else bounds, d, whole)
+    box = [(None, None)] * d if bounds is None else bounds
+    check_inside(point, *as_bounds(box, d), called)
+    lower, upper = as_bounds(box, d, whole)
     mask = as_log_scaled(log_scaled, lower, point)
     lower = np.where(whole & mask, np.maximum(lower, 1.0), lower)
-    check_inside(point, lower, upper, called)
     if not np.any(lower < upper):
         raise ValueError("`bounds` fix every variable: nothing is left to search.")
     variables = Variables(lower, upper, mask, whole, np.zeros(d, dtype=np.intp))

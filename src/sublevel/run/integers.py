@@ -15,12 +15,14 @@ from scipy.special import ndtr, ndtri
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import Sample
 from sublevel.engine.families.mixed import Mixed, MixedSample
+from sublevel.engine.families.protocol import SCALE_RANGE
 from sublevel.engine.method import Info, Method, State
 
-LARGEST_EXACT = 2.0**52
-"""Floats are integers from here on: there is nothing between two of them, and no margin is needed."""
 TINY = 1e-8
 """Distance of probabilities from 0 and 1/2."""
+RESOLUTION = 16.0
+"""Floating-point numbers between the two ends of an integer, at least: beyond about 10¹⁵, or 10¹³ on a log scale, they
+are too coarse for a margin, and a coordinate is searched as if it were real."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +38,8 @@ class Grid:
     def nearest(self, u: Array) -> Array:
         """Integers (..., k) of search coordinates u (..., k)."""
         with np.errstate(over="ignore"):
-            return np.clip(
-                np.rint(np.where(self.is_log, np.exp(np.where(self.is_log, u, 0.0)), u)), self.low, self.high
-            )
+            x = np.where(self.is_log, np.minimum(np.exp(np.where(self.is_log, u, 0.0)), SCALE_RANGE[1]), u)
+        return np.clip(np.rint(x), self.low, self.high)
 
     def position(self, integers: Array) -> Array:
         """Search coordinates (..., k) of integers, or of numbers between them."""
@@ -85,18 +86,18 @@ class Grid:
     def correct(self, theta: Mixed, succeeded: NDArray[np.bool_]) -> Mixed:
         """The distribution with a mean and factors that leave each integer with at least the margin's probability.
 
-        Without success the probability of leaving an integer does not grow.
+        Without success the probability of leaving an integer does not grow. Where neither applies, nothing changes.
         """
         mean, narrow = theta.mean, theta.gaussian.deviations
         wide = theta.widening * narrow
         here = self.nearest(mean)
-        is_exact = self.is_integer & (np.abs(here) < LARGEST_EXACT)
-        has_lower, has_upper = is_exact & (here > self.low), is_exact & (here < self.high)
         below, above = self.position(here - 0.5), self.position(here + 0.5)
+        is_resolved = self.is_integer & (above - below > RESOLUTION * np.spacing(np.abs(above)))
+        has_lower, has_upper = is_resolved & (here > self.low), is_resolved & (here < self.high)
         p_lower = np.where(has_lower, ndtr((below - mean) / wide), 0.0)
         p_upper = np.where(has_upper, ndtr((mean - above) / wide), 0.0)
-        most = np.where(succeeded, 1.0 - 0.5 * self.margin, theta.leaving)
-        inner = self._between(p_lower, p_upper, below, above, most)
+        most = np.where(succeeded, 1.0, theta.leaving)
+        inner = self._between(p_lower, p_upper, below, above, most, mean, wide)
         edge = self._at_edge(p_lower + p_upper, has_lower, np.where(has_lower, below, above), here, wide, most)
         is_inner, is_edge = has_lower & has_upper, has_lower ^ has_upper
         new_mean, new_wide, leaving = (
@@ -107,20 +108,26 @@ class Grid:
         return theta.with_margins(new_mean, widening, leaving)
 
     def _between(
-        self, p_lower: Array, p_upper: Array, below: Array, above: Array, most: Array
+        self, p_lower: Array, p_upper: Array, below: Array, above: Array, most: Array, mean: Array, wide: Array
     ) -> tuple[Array, Array, Array]:
         """Mean, deviation and probability of leaving (k,) of integers with a neighbour on each side."""
         least = 0.5 * self.margin
         stay = np.maximum(1.0 - p_lower - p_upper, 1.0 - most)
         lower, upper = np.maximum(p_lower, least), np.maximum(p_upper, least)
-        room = lower + upper + stay - 2.0 * least - (1.0 - most)
+        is_kept = (lower == p_lower) & (upper == p_upper) & (p_lower + p_upper <= most)
+        room = lower + upper + stay - 2.0 * least - np.maximum(1.0 - most, least)
         share = np.where(room > 0.0, (1.0 - lower - upper - stay) / np.where(room > 0.0, room, 1.0), 0.0)
         lower = np.clip(lower + share * (lower - least), TINY, 0.5 - TINY)
         upper = np.clip(upper + share * (upper - least), TINY, 0.5 - TINY)
         to_lower, to_upper = -ndtri(lower), -ndtri(upper)
         with np.errstate(invalid="ignore"):
             deviation = (above - below) / (to_lower + to_upper)
-            return below + to_lower * deviation, deviation, lower + upper
+            changed = below + to_lower * deviation, deviation, lower + upper
+        kept = mean, wide, p_lower + p_upper
+        return cast(
+            tuple[Array, Array, Array],
+            tuple(np.where(is_kept, old, new) for old, new in zip(kept, changed, strict=True)),
+        )
 
     def _at_edge(
         self, leaving: Array, has_lower: NDArray[np.bool_], threshold: Array, here: Array, wide: Array, most: Array

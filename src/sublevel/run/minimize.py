@@ -107,17 +107,20 @@ def minimize(
     constraint_tol: float = TOLERANCE,
     constraint_handling: ConstraintHandling | None = None,
 ) -> Result:
-    """Minimise a function of real variables, using only the order of its values.
+    """Minimise a function of real, integer or named parameters, using only the order of its values.
 
     Parameters
     ----------
     fun : callable
         ``fun(x, *args)`` returns the value at a point (d,), or the values (n,) of points (n, d) if `vectorized`. NaN is
-        worse than +inf.
-    x0 : array_like or callable
-        Starting point (d,), or a function ``x0(rng)`` that draws one for each run.
+        worse than +inf. With a `Space`, x is a dict of the parameters by name, or of lists of them if `vectorized`.
+    x0 : array_like, callable, Space or dataclass type
+        Starting point (d,), or a function ``x0(rng)`` that draws one for each run; or a space of named parameters with
+        their own start, bounds and scales. A dataclass with annotated fields may stand for a space; `fun` then gets an
+        instance.
     sigma0 : float or array_like
         Initial standard deviation, one for all variables or one per variable: about a third of the range to search.
+        Optional with a `Space`.
     args : tuple, optional
         Further arguments of `fun`.
     method : str or Method, optional
@@ -132,6 +135,8 @@ def minimize(
         `fun` is never called outside the bounds.
     log_scaled : bool or array_like of bool, optional
         Positive variables that are searched on a log scale; their `sigma0` refers to ln x.
+    integrality : bool or array_like, optional
+        Variables that are integers: 1, or True, for each of them, as in SciPy. `fun` gets whole numbers.
     restarts : int, str or strategy, optional
         Number of IPOP restarts, "ipop", "bipop" or a strategy object. Later runs start uniformly in a finite box, else
         at a point drawn from the initial distribution, or at ``x0(rng)``.
@@ -174,7 +179,7 @@ def minimize(
         A new file for every evaluation and the state of the run; `sublevel.resume` continues from it.
     curvature : bool, optional
         Whether to add ``hess_inv`` and ``curvature``, using about (d + 1)(d + 2) further evaluations that do not
-        count towards `maxfevals`.
+        count towards `maxfevals`; d is the number of real variables, and discrete ones are held at the best point.
     constraints : NonlinearConstraint, LinearConstraint, dict, int or a sequence of these, optional
         Constraints of SciPy, dicts as for SLSQP (``{"type": "ineq", "fun": c}`` means c(x) ≥ 0), or the number m of
         constraints if ``fun(x)`` returns (f, g) with g (m,), where g ≤ 0 is satisfied. Functions of constraints get the
@@ -190,8 +195,8 @@ def minimize(
     Result
         A `scipy.optimize.OptimizeResult` with ``x``, ``fun``, ``nfev``, ``nit``, ``success``, ``status``, ``message``,
         ``reasons``, ``restarts``, ``mean``, ``std``, ``cov``, ``distribution``, ``history``, ``failures``,
-        ``diagnosis``, ``curvature``, ``hess_inv`` and ``plot()``; with constraints also ``maxcv``, ``constr`` and
-        ``multipliers``. Ctrl-C and SIGTERM return the best point so far.
+        ``diagnosis``, ``space``, ``params``, ``curvature``, ``hess_inv`` and ``plot()``; with constraints also
+        ``maxcv``, ``constr`` and ``multipliers``. Ctrl-C and SIGTERM return the best point so far.
 
     Raises
     ------
@@ -260,8 +265,9 @@ def _checked_curvature(curvature: object, optimizer: Optimizer) -> bool:
     if wanted and not optimizer.theta.continuous:
         raise ValueError("binary methods have no curvature, got curvature=True.")
     if wanted:
-        from sublevel.hessian.frame import check_number_of_variables
+        from sublevel.hessian.frame import check_number_of_variables, check_real_variables
 
+        check_real_variables(optimizer.space)
         check_number_of_variables(optimizer.theta.dimension)
     return wanted
 

@@ -25,7 +25,7 @@ from sublevel.run.constraints import (
     constrained_method,
     parse_constraints,
 )
-from sublevel.run.initial import checked_beginning, covariance_of, mean_of
+from sublevel.run.initial import checked_beginning, covariance_of, deviations_of, mean_of
 from sublevel.run.resampling import STARTS, draw_feasible
 from sublevel.run.restarts import FinishedRuns, Once, Run
 from sublevel.run.search_space import SearchSpace
@@ -466,9 +466,7 @@ class Optimizer:
     def _summary(self) -> Summary:
         facts = {
             "best_fun": f"{self.best_fun:.10g}",
-            "best_x": short_array(self.best_x),
-            "mean": short_array(self.mean),
-            "std": short_array(self.deviations),
+            **self._points(),
             "spent": f"nfev {self.nfev}, nit {self.nit}, restarts {self.restarts}",
         }
         if self.constraints is not None:
@@ -477,6 +475,16 @@ class Optimizer:
             facts["stop"] = ", ".join(stopped)
         title = f"Optimizer: {self.method.name}, {counted(self.best_x.size, 'variable')}, popsize {self.popsize}"
         return Summary(title, facts)
+
+    def _points(self) -> dict[str, str]:
+        """The best point, the mean and the width: by name if there is a space or an integer, else as arrays."""
+        labels = self.start.labels
+        if not labels.by_name:
+            best, mean, width = short_array(self.best_x), short_array(self.mean), short_array(self.deviations)
+        else:
+            best, mean = (labels.point(x) if np.isfinite(x).all() else "none" for x in (self.best_x, self.mean))
+            width = labels.spreads(deviations_of(self.theta, self.space), self.theta)
+        return {"best_x": best, "mean": mean, "std": width}
 
     def __copy__(self) -> Optimizer:
         """A copy that does not share a generator: it would change the path of the other."""

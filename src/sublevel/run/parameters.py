@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import Annotated, Any, NamedTuple, TypeAlias, cast, get_args, get_origin, get_type_hints
 
@@ -11,12 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
+from sublevel.engine.families.protocol import SCALE_RANGE
 from sublevel.summaries import short_repr
 
 RANGE_SHARE = 0.25
 """Initial standard deviation of a parameter between two bounds, as a part of its range."""
 LARGEST_INTEGER = 2**53
 """Integers beyond this one are not represented exactly by floats."""
+LONGEST = math.log(SCALE_RANGE[1])
+"""Largest logarithm of a parameter."""
 Scalar: TypeAlias = float | int | str | bool | None
 """Values of constants, and of choices that can be stored in files."""
 
@@ -34,10 +38,14 @@ def _check_number(owner: str, name: str, given: object) -> float:
 def _check_range(owner: str, low: float, high: float, log: bool, start: float | None) -> None:
     if not low <= high or (math.isinf(low) and low > 0) or (math.isinf(high) and high < 0):
         raise ValueError(f"{owner} needs low ≤ high, got low={low:g} and high={high:g}.")
-    if log and low < 0:
-        raise ValueError(f"{owner} with log=True must be positive, got low={low:g}.")
+    if log and (low < 0 or high <= 0):
+        raise ValueError(f"{owner} with log=True must be positive, got low={low:g} and high={high:g}.")
     if start is not None and not low <= start <= high:
         raise ValueError(f"`start` of {owner} must lie between {low:g} and {high:g}, got {start:g}.")
+    if start is not None and log and start <= 0:
+        raise ValueError(f"`start` of {owner} with log=True must be positive, got {start:g}.")
+    if start is not None and math.isinf(start):
+        raise ValueError(f"`start` of {owner} must be finite, got {start:g}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +207,9 @@ class Choice:
 
     def decode(self, x: float) -> object:
         """The value of a coordinate, its number."""
-        return self.values[round(float(x))]
+        if not -0.5 <= x <= len(self.values) - 0.5:
+            raise ValueError(f"{x:g} is not the number of a value of {self!r}: 0 to {len(self.values) - 1}.")
+        return self.values[min(round(float(x)), len(self.values) - 1)]
 
     def encode(self, value: object) -> float:
         """The number of a value."""
@@ -215,7 +225,7 @@ Parameter: TypeAlias = Real | Integer | Choice
 def _position(values: Sequence[object], wanted: object) -> int | None:
     """The place of a value, of the same type: True is not 1."""
     for place, value in enumerate(values):
-        if value is wanted or (type(value) is type(wanted) and bool(value == wanted)):
+        if value is wanted or (type(value) is type(wanted) and _are_equal(value, wanted)):
             return place
     return None
 
@@ -234,6 +244,13 @@ def _check_different(values: Sequence[object]) -> None:
             raise ValueError(f"the values of Choice must differ, got {short_repr(value)} twice.")
 
 
+def _are_equal(one: object, other: object) -> bool:
+    """Whether two values are equal; arrays if all their entries are."""
+    if isinstance(one, np.ndarray):
+        return np.array_equal(cast("NDArray[Any]", one), cast("NDArray[Any]", other))
+    return bool(one == other)
+
+
 def _convert(parameter: Real | Integer, required: Sequence[str], optional: Sequence[str]) -> None:
     """Make the numbers of a parameter floats."""
     owner = type(parameter).__name__
@@ -244,7 +261,9 @@ def _convert(parameter: Real | Integer, required: Sequence[str], optional: Seque
         if number is None and name == "high":
             number = math.inf
         if number is not None:
-            object.__setattr__(parameter, name, _check_number(owner, name, number))
+            number = _check_number(owner, name, number)
+            is_far = name in required and abs(number) > SCALE_RANGE[1]  # the largest float may stand for an open end
+            object.__setattr__(parameter, name, math.copysign(math.inf, number) if is_far else number)
     if not isinstance(cast(object, parameter.log), bool | np.bool_):
         raise TypeError(f"`log` of {owner} must be True or False, got {short_repr(parameter.log)}.")
 
@@ -299,7 +318,7 @@ def coordinates(parameter: Parameter) -> tuple[float, float, float, float, bool,
         start = (
             _center(low, high, log, deviation) if not is_closed else math.sqrt(low * high) if log else _mid(low, high)
         )
-        start = min(max(float(round(start)), low), high) if whole else min(max(start, low), high)
+        start = min(max(float(math.floor(start + 0.5)) if whole else start, low), high)  # halves are rounded up
     return start, deviation or 1.0, low, high, log, whole, 0
 
 
@@ -310,7 +329,8 @@ def _mid(low: float, high: float) -> float:
 def _center(low: float, high: float, log: bool, deviation: float) -> float:
     """Where a search begins between bounds of which one or both are open."""
     if log:
-        return low * math.exp(deviation) if low > 0 else high * math.exp(-deviation) if high < math.inf else 1.0
+        factor = math.exp(min(deviation, LONGEST))
+        return min(low * factor, SCALE_RANGE[1]) if low > 0 else high / factor if high < math.inf else 1.0
     return low + deviation if low > -math.inf else high - deviation if high < math.inf else 0.0
 
 
@@ -343,6 +363,8 @@ class Space:
     """
 
     def __init__(self, parameters: Mapping[str, object] | None = None, /, **named: object) -> None:
+        if parameters is not None and not isinstance(cast(object, parameters), Mapping):
+            raise TypeError(f"Space takes its parameters by name or as a mapping, got {short_repr(parameters)}.")
         given = {**(parameters or {}), **named}
         if parameters is not None and len(given) < len(parameters) + len(named):
             raise ValueError("a name of Space is given twice.")
@@ -351,8 +373,10 @@ class Space:
         self._order = tuple(given)
         self._type: type[object] | None = None
         for name, parameter in given.items():
-            if not isinstance(cast(object, name), str) or not name.strip() or not name.isprintable():
-                raise TypeError(f"names of a Space must be printable texts, got {short_repr(name)}.")
+            if not isinstance(cast(object, name), str):
+                raise TypeError(f"names of a Space must be texts, got {short_repr(name)}.")
+            if not name.strip() or not name.isprintable():
+                raise ValueError(f"names of a Space must be printable texts, got {name!r}.")
             self._add(name, parameter)
         if not self.parameters:
             raise ValueError("Space needs at least one parameter that can vary: Real, Integer or Choice.")
@@ -385,7 +409,13 @@ class Space:
         """The space of a dataclass whose fields are annotated with parameters, or have a default."""
         if not is_dataclass(kind):
             raise TypeError(f"a class that stands for a space must be a dataclass, got {kind!r}.")
-        hints = get_type_hints(kind, include_extras=True)
+        try:
+            hints = get_type_hints(kind, include_extras=True)
+        except NameError as error:
+            raise TypeError(
+                f"the annotations of {kind.__name__} cannot be evaluated ({error}): define the class in a module, not "
+                "in a function, or without `from __future__ import annotations`."
+            ) from error
         parameters: dict[str, object] = {}
         for one in fields(kind):
             hint = hints[one.name]
@@ -452,19 +482,18 @@ class Space:
         Space(rate=Real(low=0.0, high=1.0, start=0.2))
         """
         self._check_names(values, complete=False)
-        constants = {name: Choice(value) for name, value in self.constants.items()}
-        space = Space({**dict.fromkeys(self._order), **constants, **self.parameters})
-        for name, value in values.items():
-            if name in self.constants:
+        space = copy(self)
+        space.parameters = dict(self.parameters)
+        for name, parameter in self.parameters.items():
+            if name not in values:
                 continue
-            parameter = self.parameters[name]
+            value = values[name]
             x = self._encoded(name, value)
             if isinstance(parameter, Choice):
                 chosen = Choice(*parameter.values, ordered=parameter.ordered, start=parameter.values[int(x)])
                 space.parameters[name] = chosen
             else:
                 space.parameters[name] = replace(parameter, start=x)
-        space._type = self._type
         return space
 
     def decode(self, x: Any) -> dict[str, Any]:
@@ -509,6 +538,11 @@ class Space:
                 f"unknown: {', '.join(map(repr, unknown))}" if unknown else f"missing: {', '.join(map(repr, missing))}"
             )
             raise ValueError(f"the parameters must be {', '.join(self.parameters)}; {what}.")
+        for name, constant in self.constants.items():
+            if name in values and _position([constant], values[name]) is None:
+                raise ValueError(
+                    f"parameter {name!r} is the constant {short_repr(constant)}, got {short_repr(values[name])}."
+                )
 
     def describe(self) -> dict[str, dict[str, object]]:
         """The space as texts and numbers, which `Space.from_description` reads."""
@@ -529,6 +563,8 @@ class Space:
         >>> sl.Space.from_description({"rate": {"type": "real", "low": 0, "high": 1}})
         Space(rate=Real(low=0.0, high=1.0))
         """
+        if not isinstance(cast(object, description), Mapping):
+            raise TypeError(f"a description of a Space must be a mapping of names, got {short_repr(description)}.")
         return cls({name: _described(name, facts) for name, facts in description.items()})
 
 
@@ -548,16 +584,32 @@ def _described(name: str, facts: object) -> object:
         return facts
     given = dict(cast(Mapping[str, Any], facts))
     kind = given.pop("type", None)
+    if kind not in KEYS:
+        raise ValueError(
+            f"`type` of parameter {name!r} must be real, integer, choice or constant, got {short_repr(kind)}."
+        )
+    if unknown := [key for key in given if key not in KEYS[kind]]:
+        known = ", ".join(KEYS[kind])
+        raise ValueError(f"parameter {name!r} of type {kind} takes {known}; unknown: {', '.join(map(repr, unknown))}.")
+    if kind in ("choice", "constant") and KEYS[kind][0] not in given:
+        raise ValueError(f"parameter {name!r} needs {KEYS[kind][0]!r}.")
     try:
         if kind == "choice":
             values = given.pop("values")
-            return Choice(*values, **given)
+            if not isinstance(values, list | tuple):
+                raise TypeError(f"`values` of a choice must be a list, got {short_repr(values)}.")
+            return Choice(*cast(Sequence[object], values), **given)
         if kind == "constant":
-            return given.pop("value")
-        if kind in ("real", "integer"):
-            return (Real if kind == "real" else Integer)(**given)
-    except KeyError as error:
-        raise ValueError(f"parameter {name!r} needs {error}.") from None
-    except TypeError as error:
-        raise TypeError(f"parameter {name!r}: {error}") from None
-    raise ValueError(f"`type` of parameter {name!r} must be real, integer, choice or constant, got {short_repr(kind)}.")
+            return given["value"]
+        return (Real if kind == "real" else Integer)(**given)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"parameter {name!r}: {error}") from None
+
+
+KEYS: Mapping[object, tuple[str, ...]] = {
+    "real": ("low", "high", "log", "scale", "start"),
+    "integer": ("low", "high", "log", "scale", "start"),
+    "choice": ("values", "ordered", "start"),
+    "constant": ("value",),
+}
+"""What a description of a parameter may hold besides its type."""

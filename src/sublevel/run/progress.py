@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Never, TextIO, TypeVar
 
 import numpy as np
 
-from sublevel.run.history import axis_ratio
+from sublevel.run.history import axis_ratio, real_axes, widest_deviation
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -96,12 +96,17 @@ class Progress:
 
 def state_line(done: Optimizer) -> str:
     """The state of a run in one line."""
-    axes = done.theta.principal_axes()
+    axes = real_axes(done.theta, done.space)
     restarts = f", restart {done.restarts}" if done.restarts else ""
-    ratio = f", axis ratio {axis_ratio(axes):.2g}" if axes[-1] > 0 else ""
-    widest = f"std {np.max(done.deviations):.2g}"
+    ratio = f", axis ratio {axis_ratio(axes):.2g}" if axes.size and axes[-1] > 0 else ""
+    widest = f", std {widest_deviation(done):.2g}" if axes.size else ""
     violation = "" if done.is_feasible else f", violation {done.maxcv:.2g}"
-    return f"{done.nfev} evaluations, best {done.best_fun:.8g}{violation}, {widest}{ratio}{restarts}"
+    discrete = done.theta.discrete
+    if discrete is None:
+        settled = ""
+    else:
+        settled = f", {discrete.variables - discrete.unsettled} of {discrete.variables} discrete variables settled"
+    return f"{done.nfev} evaluations, best {done.best_fun:.8g}{violation}{widest}{ratio}{settled}{restarts}"
 
 
 def duration(seconds: float) -> str:

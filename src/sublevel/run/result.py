@@ -218,21 +218,19 @@ class Result(OptimizeResult):
         -------
         str
             An object with ``x``, ``fun``, ``success``, ``status``, ``message``, ``reasons``, ``nfev``, ``nit``,
-            ``restarts``, ``mean``, ``std``, ``names``, ``diagnosis`` (names, sentences and numbers), ``failures`` (how
-            many of each kind), ``maxcv`` and ``constr`` with constraints, ``params`` if a space was searched, and
-            ``hess_inv`` if it is there. Numbers that are not finite are null, and values that JSON does not have are
-            texts.
+            ``restarts``, ``mean``, ``std``, ``names``, ``params``, ``diagnosis`` (names, sentences and numbers),
+            ``failures`` (how many of each kind), ``maxcv`` and ``constr`` with constraints, and ``hess_inv`` if it is
+            there. Numbers that are not finite are null; values of choices that JSON does not have are texts.
         """
         facts = {name: self[name] for name in JSON_ENTRIES}
         facts["names"] = [self.history.name(i) for i in range(self.x.size)]
+        facts["params"] = plain_values(self.params)
         facts["diagnosis"] = [{"name": f.name, "sentence": f.sentence, "numbers": f.numbers} for f in self.diagnosis]
         facts["failures"] = dict(self.failures.counts)
         facts |= {name: self[name] for name in ("maxcv", "constr") if name in self}
-        if self.get("space") is not None:
-            facts["params"] = self.params
         if self.get("hess_inv") is not None:
             facts["hess_inv"] = self.hess_inv
-        return json.dumps(finite(facts), indent=indent, allow_nan=False, default=str)
+        return json.dumps(finite(facts), indent=indent, allow_nan=False)
 
     def __repr__(self) -> str:
         """The most important entries, of many variables a few; large matrices are not computed."""
@@ -241,10 +239,12 @@ class Result(OptimizeResult):
     def _repr_html_(self) -> str:
         """The most important entries and a table of the variables, for notebooks."""
         summary, rows = self._summary(), [["variable", "x", "std"]]
-        if "history" in self and "std" in self:
-            name, x, std = self.history.name, self.x, self.std
+        if self.keys() >= {"history", "std", "distribution"}:
+            labels, x, std, theta = self.history.labels, self.x, self.std, self.distribution
             for i in listed(x.size):
-                rows.append(["…", "", ""] if i is None else [name(i), f"{x[i]:.8g}", f"{std[i]:.3g}"])
+                row = ["…", "", ""]
+                rows.append(row if i is None else [labels.name(i), labels.text(i, x[i]), labels.spread(i, std, theta)])
+            rows += [[name, text, "constant"] for name, text in labels.constants().items()]
         return replace(summary, table=rows if len(rows) > 1 else ()).html()
 
     def _summary(self) -> Summary:
@@ -255,21 +255,27 @@ class Result(OptimizeResult):
             title = "Result: success" if self.success else "Result: no success"
         facts = {
             "fun": f"{self.fun:.10g}",
-            "x": short_array(self.x),
-            "std": short_array(self.std),
+            **self._point(),
             "message": self.message,
             "spent": f"nfev {self.nfev}, nit {self.nit}, restarts {self.restarts}",
             "failures": repr(self.failures),
-            "also": ", ".join(
-                name for name, found in self.entries().items() if name not in SHOWN and found is not None
-            ),
         }
+        hidden = SHOWN | facts.keys()
+        others = [name for name, found in self.entries().items() if name not in hidden and found is not None]
+        facts["also"] = ", ".join(others)
         if not self.failures:
             del facts["failures"]
         if "maxcv" in self:
             facts = {"fun": facts.pop("fun"), "maxcv": f"{self.maxcv:.3g}", **facts}
         is_cheap = self.x.size <= LARGEST_DIAGNOSED or "diagnosis" not in self._deferred()
         return Summary(title, facts, notes=[str(finding) for finding in self.diagnosis] if is_cheap else ())
+
+    def _point(self) -> dict[str, str]:
+        """The best point and the width of the search: by name if there is a space or an integer, else as arrays."""
+        labels = self.history.labels
+        if not labels.by_name or "distribution" not in self:
+            return {"x": short_array(self.x), "std": short_array(self.std)}
+        return {"params": labels.point(self.x), "std": labels.spreads(self.std, self.distribution)}
 
     def _deferred(self) -> set[str]:
         """Names of the entries that were not read yet."""
@@ -290,6 +296,12 @@ def restored_result(kind: type[R], entries: Mapping[str, object]) -> R:
     result = kind()
     result.update(entries)
     return result
+
+
+def plain_values(params: Mapping[str, object]) -> dict[str, object]:
+    """Parameters as JSON can have them: values of choices of other types as texts."""
+    plain = str | bool | int | float | None
+    return {name: value if isinstance(value, plain) else str(value) for name, value in params.items()}
 
 
 def finite(value: object) -> object:
@@ -333,7 +345,7 @@ def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, floa
         failures=failures,
         diagnosis=deferred_diagnosis(optimizer.best_x, history, failures, violated),
         space=optimizer.start.parameters,
-        params=deferred_params(optimizer.best_x.copy(), history),
+        params=Deferred(history.labels.values, (optimizer.best_x.copy(),), ()),
         curvature=None,
         hess_inv=None,
         **constraint_entries(optimizer),
@@ -351,19 +363,6 @@ def constraint_entries(optimizer: Optimizer) -> dict[str, object]:
         multipliers = constraints.multipliers(memory.multipliers)
     constr = constraints.all_values(best.x, best.constraints)
     return {"maxcv": optimizer.maxcv, "constr": constr, "multipliers": multipliers}
-
-
-def deferred_params(x: Array, history: History) -> Deferred:
-    """The values of a point x (d,) by name, computed when read."""
-    return Deferred(named_values, (x, history), ())
-
-
-def named_values(x: Array, history: History) -> dict[str, Any]:
-    """The values of a point x (d,) by the names of the variables; integers as int."""
-    if history.parameters is not None:
-        return history.parameters.decode(x)
-    whole = np.zeros(x.size, dtype=np.bool_) if history.space is None else history.space.discrete
-    return {history.name(i): int(v) if whole[i] else v for i, v in enumerate(x.tolist())}
 
 
 def deferred_diagnosis(

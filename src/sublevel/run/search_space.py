@@ -181,6 +181,11 @@ class SearchSpace:
         return full
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether some variables are integers or categories."""
+        return self.grid is not None or self.choices.size > 0
+
+    @property
     def judged(self) -> NDArray[np.bool_]:
         """The coordinates (k,) whose width tells whether a search has converged: those that are real."""
         if not self.free.any():
@@ -189,7 +194,7 @@ class SearchSpace:
 
     def combine(self, gaussian: Family) -> Family:
         """The distribution of all variables, given that of the k coordinates: categories are equally probable."""
-        if self.grid is None and self.choices.size == 0:
+        if not self.is_mixed:
             return gaussian
         k = self.is_log.size
         leaving = np.zeros(k) if self.grid is None else np.where(self.grid.is_integer, 0.5, 0.0)

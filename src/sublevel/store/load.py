@@ -16,7 +16,7 @@ from sublevel.run.data_frames import data_frame
 from sublevel.run.initial import Start
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.parameters import Space
-from sublevel.run.result import Result, deferred_diagnosis, deferred_params, result_of
+from sublevel.run.result import Deferred, Result, deferred_diagnosis, result_of
 from sublevel.run.termination import message
 from sublevel.run.warm_start import Beginning, SpaceBeginning, warm_start
 from sublevel.store.export import export, table_columns
@@ -166,7 +166,7 @@ def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, fa
         if has_value and not result.fun <= (best := np.nanmin(since)):
             x = found.point(first + int(np.nanargmin(since)))
             result.update(fun=float(best), x=x, success=False, message=message(reasons))
-            result.update(params=deferred_params(x.copy(), history))
+            result.update(params=Deferred(history.labels.values, (x.copy(),), ()))
             result.update(diagnosis=deferred_diagnosis(x.copy(), history, result.failures))
     return result
 

@@ -16,6 +16,13 @@ FAMILIES: Mapping[str, type[Family]] = {
 }
 """Registry: families of real vectors by the prefix of method names."""
 
+
+def method_prefix(theta: Family) -> str:
+    """How names of methods on the family of a distribution begin, or on that of its Gaussian part."""
+    kind = type(theta.gaussian) if isinstance(theta, Mixed) else type(theta)
+    return {family: prefix for prefix, family in FAMILIES.items()}.get(kind, "")
+
+
 __all__ = [
     "FAMILIES",
     "Bernoulli",
@@ -26,4 +33,5 @@ __all__ = [
     "IsotropicGaussian",
     "Mixed",
     "Sample",
+    "method_prefix",
 ]

@@ -210,8 +210,13 @@ class Mixed:
         return self.gaussian.covariance_change(tangent)
 
     def rescale(self, factors: Array) -> Mixed:
-        """Multiply the coordinates by factors (k,) about the mean."""
-        return self.with_gaussian(self.gaussian.rescale(factors))
+        """Multiply the coordinates by factors (k,) about the mean.
+
+        Integers do not follow the other coordinates if the Gaussian has a single variance.
+        """
+        gaussian = self.gaussian.rescale(factors)
+        exact = factors * self.deviations / gaussian.deviations
+        return replace(self, gaussian=gaussian, widening=np.where(self.leaving > 0.0, exact, self.widening))
 
     def widen(self, factors: Array) -> Mixed:
         """Multiply the coordinates by factors (k,) about the mean."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import binom
 
 from sublevel.engine.arrays import ONE, Array, Mask, PerTrial, all_finite, all_trials, expand_trailing
 from sublevel.engine.families.protocol import Transport
@@ -31,7 +30,8 @@ LARGE_STEP = 1e6
 """Growth of a variance in one step above which the k×k formulas are less accurate than the d×d ones."""
 SMALL_STEP = 0.0625
 """Norm of a step up to which twelve terms of the series of √ are exact to rounding: |C(−½, 13)|·SMALL_STEP¹³ < 2⁻⁵⁴."""
-SERIES = np.concatenate([binom(power, np.arange(1.0, 13.0)).reshape(3, 4) for power in (0.5, -0.5)])
+TERMS = np.arange(12.0)
+SERIES = np.concatenate([np.cumprod((power - TERMS) / (TERMS + 1.0)).reshape(3, 4) for power in (0.5, -0.5)])
 """Coefficients of (√(1 + x) − 1)/x and of (1/√(1 + x) − 1)/x, each in three groups of four."""
 LARGE_EXPONENT = 300.0
 """An exponential step that changes a standard deviation by a factor of more than e^±300 is refused."""
