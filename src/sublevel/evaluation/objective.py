@@ -116,7 +116,8 @@ class TakesPoints:
 
 def name_parameters(fun: Callable[..., object], space: Builds | None) -> Callable[..., object]:
     """The objective as a function of points; it is itself called with named parameters if there is a space."""
-    return fun if space is None or isinstance(fun, TakesPoints) else partial(_call_with_names, fun, space)
+    takes_points = space is None or isinstance(cast(object, fun), TakesPoints)
+    return fun if takes_points else partial(_call_with_names, fun, cast(Builds, space))
 
 
 def _call_with_names(fun: Callable[..., object], space: Builds, points: Array, *args: object) -> object:
