@@ -240,22 +240,18 @@ def minimize(
     search = Search(optimizer, evaluate, limits, observer, show, History(optimizer), failures, x0=extra)
     with SigtermAsInterrupt():
         if store is not None:
-            asked, further = (
-                (maxfevals, maxiter, ftarget, maxtime),
-                (log_scaled, extra is not None, constraint_handling),
-            )
-            search = search.stored(store, method, fun, as_args(args), asked, *how, *further)
+            further = (maxfevals, maxiter, ftarget, maxtime), *how, log_scaled, extra is not None, constraint_handling
+            search = search.stored(store, method, fun, as_args(args), *further)
         result = search.run_to_the_end()
-        if wants_curvature:
-            _add_curvature(result, inside(called, optimizer.constraints), *how)
-        return result
+        return _add_curvature(result, inside(called, optimizer.constraints), *how) if wants_curvature else result
 
 
-def _add_curvature(result: Result, fun: Callable[..., object], *how: object) -> None:
-    """Add the curvature, given `vectorized`, `workers`, `timeout` and `on_error`."""
+def _add_curvature(result: Result, fun: Callable[..., object], *how: object) -> Result:
+    """The result with the curvature, given `vectorized`, `workers`, `timeout` and `on_error`."""
     from sublevel.hessian.curvature import add_curvature
 
     add_curvature(result, fun, **dict(zip(("vectorized", "workers", "timeout", "on_error"), how, strict=True)))
+    return result
 
 
 def _checked_curvature(curvature: object, optimizer: Optimizer) -> bool:

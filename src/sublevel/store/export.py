@@ -139,7 +139,8 @@ def _groups(evaluations: Evaluations) -> Iterator[tuple[slice, Array]]:
 
 def write_npz(evaluations: Evaluations, file: Path, variables: VariableColumns) -> None:
     """Write arrays for `numpy.load`: run, iteration, index, value, constraints (n, k) if there are any, points x
-    (n, d), names of the variables and, if some are discrete, a structured array ``params`` (n,) of their values by name.
+    (n, d), names of the variables and, if some are discrete, a structured array ``params`` (n,) of their values by
+    name.
     """
     n, d = evaluations.values.size, evaluations.dimension
     with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
