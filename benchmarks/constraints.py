@@ -25,7 +25,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import chdir, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
@@ -33,7 +33,6 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 
 import sublevel as sl
-from sublevel.engine.ordering import AugmentedLagrangian, Lexicographic, Ordering, RankLagrangian
 
 TARGETS = 10.0 ** np.linspace(2, -6, 41)
 SIGMA0 = 0.2  # of the box
@@ -235,21 +234,26 @@ def starts(problem: Problem, rng: np.random.Generator) -> Iterator[np.ndarray]:
         yield rng.uniform(problem.lower, problem.upper)
 
 
-def run_sublevel(ordering: Ordering) -> Callable[[Counted, int], None]:
+def run_sublevel(handling: str) -> Callable[[Counted, int], None]:
     def run(counted: Counted, seed: int) -> None:
         problem, rng, popsize = counted.problem, np.random.default_rng([seed, 7]), None
         width = problem.upper - problem.lower
         bounds = np.stack([problem.lower, problem.upper], axis=1) if problem.has_bounds else None
-        method = replace(sl.cma(), ordering=ordering)
         for x0 in starts(problem, rng):
-            opt = sl.Optimizer(x0, SIGMA0 * width, method=method, popsize=popsize, bounds=bounds, rng=rng)
-            opt.run_state = replace(opt.run_state, search=method.init(opt.theta, opt.popsize, problem.m))
-            while not opt.stop():
-                points, sample = opt.ask(), opt._pending
-                values, constraints = counted(points)
-                search, info = method.tell(opt.state, sample, values, constraints)
-                opt._record(search, info, values, sample.x, sample.squares, points)
-            popsize = 2 * opt.popsize
+            result = sl.minimize(
+                counted,
+                x0,
+                SIGMA0 * width,
+                constraints=problem.m,
+                constraint_handling=handling,
+                popsize=popsize,
+                bounds=bounds,
+                rng=rng,
+                maxfevals=np.inf,
+                evaluate_x0=False,
+                vectorized=True,
+            )
+            popsize = 2 * result.history.runs[0].popsize
 
     return run
 
@@ -300,9 +304,9 @@ def run_de(counted: Counted, seed: int) -> None:
 
 SOLVERS = {
     "cma package": run_cma,
-    "rank Lagrangian": run_sublevel(RankLagrangian()),
-    "Lagrangian": run_sublevel(AugmentedLagrangian()),
-    "lexicographic": run_sublevel(Lexicographic()),
+    "rank Lagrangian": run_sublevel("rank-lagrangian"),
+    "Lagrangian": run_sublevel("augmented-lagrangian"),
+    "lexicographic": run_sublevel("lexicographic"),
     "SciPy DE": run_de,
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -421,7 +423,8 @@ def test_results_describe_and_draw_constraints(tmp_path):
     assert "maxcv" in repr(result)
     assert '"maxcv"' in result.to_json()
     assert "maxcv" in result.history.to_frame().columns
-    assert len(result.plot(tmp_path / "run.png").axes) >= 4
+    labels = [axis.get_label() for axis in result.plot(tmp_path / "run.png").axes]
+    assert "violation" in labels
 
 
 def test_a_run_without_constraints_has_no_entries_for_them():
@@ -513,3 +516,38 @@ def test_the_start_is_kept_if_it_is_best_among_linear_constraints():
         sphere, np.zeros(3), 1.0, constraints=LinearConstraint(np.ones((1, 3)), -1, 1), rng=1, maxfevals=8
     )
     assert result.fun == 0
+
+
+def test_evaluations_are_exported_with_their_constraints(tmp_path):
+    store = tmp_path / "run.db"
+    sl.minimize(
+        lambda x: (sphere(x), [1 - np.sum(x), x[0] - 1]), X0, 0.5, constraints=2, rng=1, maxfevals=60, store=store
+    )
+    run = sl.load(store)
+    assert list(run.to_frame().columns) == ["run", "iteration", "index", "value", "g0", "g1", "x0", "x1", "x2"]
+    for suffix in (".csv", ".npz"):
+        run.export(tmp_path / f"run{suffix}")
+    table = np.genfromtxt(tmp_path / "run.csv", delimiter=",", names=True)
+    assert np.array_equal(table["g0"], 1 - run.points.sum(axis=1))
+    assert np.array_equal(np.load(tmp_path / "run.npz")["constraints"], run.constraints)
+
+
+def test_the_command_line_takes_constraints(tmp_path, capsys):
+    from sublevel.cli.main import main
+
+    script = tmp_path / "simulate.py"
+    script.write_text("import json, sys\nx = json.load(sys.stdin)\nprint(sum(v * v for v in x), 1 - sum(x), -9)\n")
+    (tmp_path / "problem.py").write_text("def fun(x):\n    return sum(x * x), [1 - sum(x), -9.0]\n")
+    shared = ["--x0", "2,2", "--sigma0", "0.5", "--constraints", "2", "--seed", "1", "--maxfevals", "150", "--json"]
+    outputs = []
+    store = str(tmp_path / "run.db")
+    for given in (
+        ["minimize", f"{tmp_path}/problem.py:fun", *shared],
+        ["minimize", *shared, "--maxfevals", "60", "--store", store, "--command", sys.executable, str(script)],
+        ["resume", store, "--maxfevals", "150", "--json", "--command", sys.executable, str(script)],
+    ):
+        assert main(given) == 0
+        outputs.append(json.loads(capsys.readouterr().out))
+    assert outputs[0]["maxcv"] == 0
+    assert outputs[0]["constr"][0][1] == -9
+    assert_allclose(outputs[2]["x"], outputs[0]["x"], rtol=1e-12)

@@ -343,7 +343,6 @@ def test_json_has_parameters_by_name():
     facts = json.loads(result.to_json())
     assert facts["params"]["x"] == result.params["x"]
     assert facts["params"]["f"] in (str(math.sin), str(math.cos))
-    assert "params" not in json.loads(sl.minimize(bowl, **VECTOR, rng=1, maxfevals=40).to_json())
 
 
 # Warm starts

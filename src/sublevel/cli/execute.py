@@ -85,6 +85,8 @@ def add_error_bars(result: Result, fun: Objective, given: argparse.Namespace, wo
 
     kind, residuals = given.error_bars
     options = {name: value for name, value in run_options(fun, given).items() if name in ("timeout", "on_error")}
+    if "maxcv" in result:
+        raise CommandError("--error-bars cannot be combined with --constraints; use curvature=True from Python.")
     called: Objective = name_parameters(fun, result.space)
     add_curvature(result, called, kind=kind, n_residuals=residuals, workers=workers, **options)
 

@@ -47,6 +47,10 @@ programs:
   one; with --pattern last it is the last number in the output. An evaluation fails if the exit status is not 0, if
   there is no value, or on timeout.
 
+constraints:
+  With --constraints M a function returns (f, g) with M values g, which are at most 0 where the constraints are
+  satisfied; a program prints f and then g, as 1 + M numbers, or those are the last ones that --pattern finds.
+
 exit status:
   0 a finite value was found, 1 none was found or the function raised, 2 wrong usage, 130 interrupted.
   After an error or Ctrl-C the best point so far is printed.
@@ -96,6 +100,7 @@ def _minimize(fun: Objective, given: argparse.Namespace, workers: Workers) -> Re
         "restarts": given.restarts,
         "rng": given.seed,
         "store": None if given.store is None else Target(given.store, objective_label(given)),
+        "constraints": given.constraints,
     }
     if given.space is None:
         settings |= _variables(given, len(given.x0))
@@ -134,6 +139,7 @@ PROBLEM = (
     argument("--bounds", "one pair for all variables or one per variable; none: no bound", bounds, "LO:HI,..."),
     argument("--log-scaled", "indices of variables to search on a log scale", indices, "0,2|all", default=[]),
     argument("--integrality", "1 for variables that are integers, 0 for others", kinds, "0,1,..."),
+    argument("--constraints", "number of constraint values g <= 0 that follow the value", count, "M"),
     argument("--names", "names of the variables, also usable in --command as {NAME}", variable_names, "NAME,..."),
 )
 METHOD = (

@@ -60,7 +60,8 @@ def program(given: argparse.Namespace, d: int, names: Sequence[str] | None, inte
         unused = ", ".join(f"{{{names[i] if names else i}}}" for i in range(d) if i not in used)
         hint = "the program can read all values from stdin, as JSON"
         print(f"note: the arguments of the program do not use {unused}; {hint}", file=sys.stderr)
-    return Program(given.command, given.timeout, given.pattern, names, integers)
+    constraints = getattr(given, "constraints", None) or 0
+    return Program(given.command, given.timeout, given.pattern, names, integers, constraints)
 
 
 def pattern(text: str) -> re.Pattern[str]:
@@ -141,8 +142,8 @@ class FileFunction:
     file: str
     name: str
 
-    def __call__(self, point: Array | Mapping[str, object]) -> float:
-        """The value at a point (d,), or at parameters by name."""
+    def __call__(self, point: Array | Mapping[str, object]) -> Any:
+        """What the function returns at a point (d,), or at parameters by name."""
         return getattr(load_file(self.file), self.name)(point)
 
 

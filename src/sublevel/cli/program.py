@@ -86,14 +86,17 @@ class Program:
     pattern: re.Pattern[str] | None = None  # the value is the last match, or its group; None: the output is one number
     names: Sequence[str] | None = None  # of the variables, or of all parameters of a space
     integers: Collection[int] = ()  # variables that are integers
+    constraints: int = 0  # constraint values that it prints after the value
     _idle: list[Supervisor] = field(default_factory=list[Supervisor])
     _busy: set[Supervisor] = field(default_factory=set[Supervisor])
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _closed: bool = False
     _has_failed: bool = False
 
-    def __call__(self, point: Array | Mapping[str, object]) -> float:
-        """The value at a point (d,), or at parameters by name."""
+    def __call__(self, point: Array | Mapping[str, object]) -> float | tuple[float, list[float]]:
+        """The value at a point (d,), or at parameters by name; with constraints, the value and those of the
+        constraints.
+        """
         values = self._values(point)
         request: supervisor.Request = {
             "argv": fill_arguments(self.argv, values, self.names),
@@ -106,6 +109,8 @@ class Program:
         try:
             if answer["kind"] is not None:
                 raise EvaluationFailed(answer["kind"], _printable(answer["detail"]))
+            if self.constraints:
+                return self._value_and_constraints(answer["output"], answer["detail"])
             return self._value(answer["output"], answer["detail"])
         except EvaluationFailed as error:
             self._report_first(error, values)
@@ -158,6 +163,20 @@ class Program:
         if math.isnan(value):
             raise EvaluationFailed(NAN, _printable(stderr))
         return value
+
+    def _value_and_constraints(self, output: str, stderr: str) -> tuple[float, list[float]]:
+        """Extract 1 + m numbers: all of the output, or the last ones that the pattern finds."""
+        count = 1 + self.constraints
+        texts = output.replace(",", " ").split()
+        if self.pattern is not None:
+            texts = [(match[self.pattern.groups] or "").strip() for match in self.pattern.finditer(output)][-count:]
+        if len(texts) != count or not all(map(NUMBER.fullmatch, texts)):
+            expected = f"expected {count} numbers, the value and {self.constraints} constraint values"
+            raise EvaluationFailed("no number", _printable(f"{expected}, got {output[-60:]!r}"))
+        value, *constraints = [float(text.lower().replace("d", "e")) for text in texts]
+        if math.isnan(value):
+            raise EvaluationFailed(NAN, _printable(stderr))
+        return value, constraints
 
     def close(self) -> None:
         """End all programs and start no more."""

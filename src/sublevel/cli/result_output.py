@@ -37,6 +37,9 @@ def result_as_text(result: Result, seconds: float, figure: Path | None) -> str:
         lines[3] = f"std    {shown} (search distribution, not error bars)"
     elif result.history.given_names is not None:
         lines.insert(2, f"names  {','.join(result.history.given_names)}")
+    if "maxcv" in result:
+        values = " ".join(",".join(f"{value:.6g}" for value in part) for part in result.constr)
+        lines.insert(2, f"maxcv  {result.maxcv:.3g}, constraints {values}")
     lines += [f"note   {finding}" for finding in result.diagnosis]
     lines += [f"plot   {figure}"] if figure else []
     return "\n".join(lines if result.curvature is None else [*lines, "", result.curvature.summary()])
@@ -66,6 +69,8 @@ def result_as_json(result: Result, seconds: float, raised: Exception | None) -> 
         "error_bars": None if result.curvature is None else _error_bars_as_json(result.curvature),
         "error": None if raised is None else "".join(traceback.format_exception_only(raised)).strip(),
     }
+    if "maxcv" in result:
+        facts |= {"maxcv": result.maxcv, "constr": [values.tolist() for values in result.constr]}
     return {name: replace_nonfinite(value) for name, value in facts.items()}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,10 +45,22 @@ def run_resume(given: argparse.Namespace) -> int:
     given.file = given.file.absolute()
     names = settings.names if settings.space is None else list(settings.space)
     integers = [] if problem.integrality is None else np.flatnonzero(problem.integrality).tolist()
+    given.constraints = _printed_constraints(settings.constraints)
     fun = objective(given, problem.x0.size if settings.space is None else len(settings.space), names, integers)
     if settings.command and settings.command != objective_label(given):
         print(f"note: the run was started with {started}", file=sys.stderr)
     return run_and_print(fun, given, _resume)
+
+
+def _printed_constraints(facts: Mapping[str, object] | None) -> int:
+    """Number of constraint values that the objective returns with f."""
+    from sublevel.store.constraint_facts import has_functions, stored_constraints
+
+    if facts is None:
+        return 0
+    if has_functions(facts):
+        raise CommandError("the constraints of this run are functions, which are not stored; resume it from Python.")
+    return stored_constraints(facts).size
 
 
 def _resume(fun: Objective, given: argparse.Namespace, workers: Workers) -> Result:

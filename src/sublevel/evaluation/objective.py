@@ -114,6 +114,17 @@ class TakesPoints:
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True)
+class AtPoints(TakesPoints):
+    """An objective that was given its names and further arguments already."""
+
+    fun: Callable[..., object]
+
+    def __call__(self, points: Array) -> object:
+        """The value at a point (d,), or values (n,) at points (n, d)."""
+        return self.fun(points)
+
+
 def name_parameters(fun: Callable[..., object], space: Builds | None) -> Callable[..., object]:
     """The objective as a function of points; it is itself called with named parameters if there is a space."""
     takes_points = space is None or isinstance(cast(object, fun), TakesPoints)

@@ -272,7 +272,26 @@ def _values_panel(axis: Axes, history: History, trace: Trace) -> None:
     else:
         _label_values(axis, floor, bottom)
     found = f"best f = {float(best[-1]):.8g}" if finite.size else "no finite value of f"
+    if "maxcv" in columns:
+        _draw_violation(axis, nfev, columns["maxcv"])
     _finish_panel(axis, trace, f"{found} (thin: per generation)")
+
+
+def _draw_violation(axis: Axes, nfev: Array, violation: Array) -> None:
+    """The violation of constraints at the best point, on a scale at the right, until a point is feasible."""
+    positive = violation > 0
+    if not positive.any():
+        return
+    other = axis.twinx()
+    other.set_label("violation")
+    rows = _thin_rows(violation)
+    heights = np.where(positive[rows], violation[rows], np.nan)
+    other.plot(nfev[rows], heights, color=style.ORANGE, lw=1.3, ls=(0, (4, 1.5)), marker=".", ms=3)
+    tidy(other, log=True)
+    other.grid(False)
+    other.tick_params(axis="y", which="both", colors=style.ORANGE)
+    other.set_ylabel("largest violation", color=style.ORANGE)
+    label_log(other.yaxis)
 
 
 def _clip_to_bottom(values: Array, bottom: float) -> Array:

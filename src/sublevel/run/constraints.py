@@ -14,7 +14,14 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.method import Method
 from sublevel.engine.ordering import BY_VALUE, ORDERINGS, equality_constraints
 from sublevel.evaluation.failures import annotate_exception
-from sublevel.evaluation.objective import Builds, ConstrainedObjective, TakesPoints, call_objective, name_parameters
+from sublevel.evaluation.objective import (
+    AtPoints,
+    Builds,
+    ConstrainedObjective,
+    TakesPoints,
+    call_objective,
+    name_parameters,
+)
 from sublevel.evaluation.values import Answer, as_constraint_values, as_float64, plain_array
 from sublevel.run.projection import HalfSpaces
 from sublevel.summaries import short_repr
@@ -314,7 +321,7 @@ def as_batched(constraints: ConstraintsLike | None, vectorized: object, workers:
 
 def inside(fun: Callable[..., object], constraints: Constraints | None) -> Callable[..., object]:
     """The objective of a curvature: f alone, which a point outside of the constraints does not have."""
-    return fun if constraints is None else Inside(fun, constraints)
+    return AtPoints(fun) if constraints is None else Inside(fun, constraints)
 
 
 def with_constraints(fun: Callable[..., object], constraints: Constraints | None) -> Callable[..., object]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,7 +53,7 @@ from sublevel.validation import (
 if TYPE_CHECKING:
     from sublevel.run.result import Result
     from sublevel.store.recorder import Recorder
-    from sublevel.store.settings import RunRequest, Target
+    from sublevel.store.settings import Target
 
 EVALUATIONS_PER_DIMENSION = 100_000
 """Default budget: enough for `ngd` to learn a condition number of 1e6 in 20 dimensions."""
@@ -245,19 +245,18 @@ def minimize(
     search = Search(optimizer, evaluate, limits, observer, show, History(optimizer), failures, x0=extra)
     with SigtermAsInterrupt():
         if store is not None:
-            asked = (maxfevals, maxiter, ftarget, maxtime)
-            from sublevel.store.settings import RunRequest
-
-            further = log_scaled, extra is not None, constraint_handling
-            request = RunRequest(method, fun, as_args(args), asked, *how, *further)
-            search = search.stored(store, request)
+            further = (maxfevals, maxiter, ftarget, maxtime), *how, log_scaled, extra is not None, constraint_handling
+            search = search.stored(store, method, fun, as_args(args), *further)
         result = search.run_to_the_end()
-        if wants_curvature:
-            from sublevel.hessian.curvature import add_curvature
+        return _add_curvature(result, inside(called, optimizer.constraints), *how) if wants_curvature else result
 
-            settings = dict(zip(("vectorized", "workers", "timeout", "on_error"), how, strict=True))
-            add_curvature(result, inside(called, optimizer.constraints), **settings)
-        return result
+
+def _add_curvature(result: Result, fun: Callable[..., object], *how: object) -> Result:
+    """The result with the curvature, given `vectorized`, `workers`, `timeout` and `on_error`."""
+    from sublevel.hessian.curvature import add_curvature
+
+    add_curvature(result, fun, **dict(zip(("vectorized", "workers", "timeout", "on_error"), how, strict=True)))
+    return result
 
 
 def _checked_curvature(curvature: object, optimizer: Optimizer) -> bool:
@@ -360,13 +359,13 @@ class Search:
     recorder: Recorder | None = None
     x0: Array | None = None  # (d,), the start, if it is evaluated with the first generation
 
-    def stored(self, store: FileName | Target, given: RunRequest) -> Search:
-        """The search with a recorder into a new file."""
+    def stored(self, store: FileName | Target, *request: Any) -> Search:
+        """The search with a recorder into a new file, given the fields of a `RunRequest`."""
         try:
             from sublevel.store.recorder import configuration_row, record_new
-            from sublevel.store.settings import Target
+            from sublevel.store.settings import RunRequest, Target
 
-            target = Target.of(store)
+            target, given = Target.of(store), RunRequest(*request)
             settings = given.settings(self.optimizer, target.command)
             configuration = configuration_row(settings, given.problem(self.optimizer))
             return replace(self, recorder=record_new(target.path, configuration, self.optimizer, self.history))

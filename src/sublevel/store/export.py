@@ -51,14 +51,14 @@ def plain_cell(text: str) -> str:
 
 def table_columns(evaluations: Evaluations, settings: Settings, start: Start) -> VariableColumns:
     """The columns of the variables: the parameters of a space as the objective gets them, integers as integers."""
-    names = column_names(evaluations, settings.names)[len(KEYS) :]
+    names = column_names(evaluations, settings.names)[len(KEYS) + evaluations.constraints.shape[1] :]
     discrete = np.zeros(len(names), dtype=np.bool_) if start.space is None else start.space.discrete
     return variable_columns(names, start.parameters, discrete, (points for _, points in evaluations.parts()))
 
 
 def column_names(evaluations: Evaluations, names: Sequence[str] | None) -> list[str]:
     """Names of the columns. An underscore is appended to the name of a variable that is already taken."""
-    columns = dict.fromkeys(KEYS)
+    columns = dict.fromkeys([*KEYS, *evaluations.constraint_names])
     for name in (f"x{i}" for i in range(evaluations.dimension)) if names is None else names:
         while name in columns:
             name += "_"
@@ -70,7 +70,7 @@ def write_csv(evaluations: Evaluations, file: Path, variables: VariableColumns) 
     """Write CSV. Numbers have the shortest form that gives the same float."""
     with file.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
-        writer.writerow(map(plain_cell, [*KEYS, *variables.names]))
+        writer.writerow(map(plain_cell, [*KEYS, *evaluations.constraint_names, *variables.names]))
         for rows, points in evaluations.parts():
             keys = [column[rows].tolist() for column in _keys(evaluations)]
             if variables.is_plain:
@@ -88,7 +88,8 @@ def _cell(value: object) -> str:
 
 def _keys(evaluations: Evaluations) -> tuple[NDArray[np.int64 | np.float64], ...]:
     """The columns before the variables (n,)."""
-    return evaluations.run, evaluations.iteration, evaluations.place, evaluations.values
+    columns = evaluations.run, evaluations.iteration, evaluations.place, evaluations.values
+    return *columns, *evaluations.constraints.T
 
 
 def write_parquet(evaluations: Evaluations, file: Path, variables: VariableColumns) -> None:
@@ -105,12 +106,13 @@ def write_parquet(evaluations: Evaluations, file: Path, variables: VariableColum
         ) from error
     arrow, d = cast(Any, pyarrow), evaluations.dimension
     is_wide = d > MOST_COLUMNS and variables.is_plain
-    kinds = [arrow.int64()] * 3 + [arrow.float64()]
+    kinds = [arrow.int64()] * 3 + [arrow.float64()] * (1 + evaluations.constraints.shape[1])
     if is_wide:
         kinds.append(arrow.list_(arrow.float64(), d))
     else:
         kinds += [arrow.string() if dtype.kind == "U" else arrow.from_numpy_dtype(dtype) for dtype in variables.dtypes]
-    schema = arrow.schema(list(zip([*KEYS, *(["x"] if is_wide else variables.names)], kinds, strict=True)))
+    names = [*KEYS, *evaluations.constraint_names, *(["x"] if is_wide else variables.names)]
+    schema = arrow.schema(list(zip(names, kinds, strict=True)))
     options = {"compression": "none", "use_dictionary": False, "write_statistics": False} if is_wide else {}
     with cast(Any, parquet).ParquetWriter(file, schema, **options) as writer:
         for rows, points in _groups(evaluations):
@@ -136,12 +138,16 @@ def _groups(evaluations: Evaluations) -> Iterator[tuple[slice, Array]]:
 
 
 def write_npz(evaluations: Evaluations, file: Path, variables: VariableColumns) -> None:
-    """Write arrays for `numpy.load`: run, iteration, index, value, points x (n, d), names of the variables and, if some
-    are discrete, a structured array ``params`` (n,) of their values by name.
+    """Write arrays for `numpy.load`: run, iteration, index, value, constraints (n, k) if there are any, points x
+    (n, d), names of the variables and, if some are discrete, a structured array ``params`` (n,) of their values by
+    name.
     """
     n, d = evaluations.values.size, evaluations.dimension
     with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
-        for name, column in zip(KEYS, _keys(evaluations), strict=True):
+        columns = dict(zip(KEYS, _keys(evaluations), strict=False))
+        if evaluations.constraints.size:
+            columns["constraints"] = evaluations.constraints
+        for name, column in columns.items():
             with archive.open(f"{name}.npy", "w") as stream:
                 np.save(stream, column)
         with archive.open("names.npy", "w") as stream:

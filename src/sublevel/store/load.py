@@ -69,11 +69,13 @@ class StoredRun:
         -------
         pandas.DataFrame or structured numpy.ndarray
             One row per evaluation with the columns ``run``, ``iteration``, ``index`` (in its generation), ``value``,
-            and one column per variable with its name, or x0, x1, … if there are no names. Integers are integers, and
-            choices are texts unless their values are all numbers, or True and False.
+            ``g0``, ``g1``, … for the values of constraints, and one column per variable with its name, or x0, x1, … if
+            there are no names. Integers are integers, and choices are texts unless their values are all numbers, or
+            True and False.
         """
         found, variables = self.evaluations, self._columns()
         keys = {"run": found.run, "iteration": found.iteration, "index": found.place, "value": found.values}
+        keys |= dict(zip(found.constraint_names, found.constraints.T, strict=True))
         if variables.is_plain:
             return data_frame(keys, found.points, variables.names)
         return data_frame(keys | dict(zip(variables.names, variables.decode(found.points), strict=True)))

@@ -288,6 +288,11 @@ class Evaluations:
         """The number of variables."""
         return self.form.dimension
 
+    @property
+    def constraint_names(self) -> list[str]:
+        """Names of the constraint values (k,) in tables."""
+        return [f"g{j}" for j in range(self.constraints.shape[1])]
+
     @cached_property
     def points(self) -> Array:
         """All points (n, d)."""
@@ -383,7 +388,7 @@ def evaluations(reading: Reading, form: SampleForm) -> tuple[Evaluations, Failur
         place=np.arange(np.sum(sizes)) + np.repeat(places - np.cumsum(sizes) + sizes, sizes),
         values=np.concatenate(values),
         kept=kept,
-        constraints=np.concatenate(constraints),
+        constraints=np.concatenate(constraints) if form.constraints else np.empty((int(np.sum(sizes)), 0)),
     )
     return found, failures
 
