@@ -160,9 +160,10 @@ def test_a_report_has_values_by_name(here, capsys):
     rows = re.findall(r"<tr><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td></tr>", table)
     cells = {name: tuple(map(html.unescape, texts)) for name, *texts in rows}
     params = sl.load("run.db").params
-    assert cells["kernel"] == (params["kernel"], params["kernel"], "")
+    assert cells["kernel"][:2] == (params["kernel"], params["kernel"])
+    assert cells["kernel"][2].startswith("probability")
     assert cells["depth"][:2] == (str(params["depth"]),) * 2
-    assert cells["fast"][0] == "false"
+    assert cells["fast"][0] == "False"
 
 
 def test_a_space_that_could_not_be_stored_is_resumed_from_python(here, capsys):
