@@ -249,6 +249,8 @@ def test_the_result_holds_what_it_promises(method):
             "history",
             "failures",
             "diagnosis",
+            "space",
+            "params",
             "curvature",
             "hess_inv",
         )
