@@ -292,29 +292,37 @@ class Optimizer:
         if sample is None or asked is None:
             raise RuntimeError("`tell()` without a pending sample: call `ask()` before each `tell()`.")
         values = as_values(values, state.run.popsize)
-        given = None if constraints is None else self._checked_values(constraints, state.run.popsize)
-        if X is not asked:
-            positions = _positions(X, asked)
-            values, given = values[positions], None if given is None else given[positions]
-        if given is None and self.inequalities and self.constraints is not None:
-            given = self.constraints.values(asked)
-        g = None if given is None or self.constraints is None else self.constraints.g(given)
-        every = self._linear if g is None or self._linear is None else np.concatenate([g, self._linear], axis=1)
-        every, space = g if every is None else every, self.start.space
+        positions = slice(None) if X is asked else _positions(X, asked)
+        values = values if X is asked else values[positions]
+        given = g = every = None
+        if self.constraints is not None or constraints is not None:
+            given, g, every = self._told_constraints(constraints, positions, asked)
+        space = self.start.space
         if space is None or space.grid is None:
             search, info = self.method.tell(state.search, sample, values, every)
         else:
             search, info = space.grid.tell(self.method, state.search, sample, values, every)
         self._record(search, info, values, sample.x, sample.squares, asked, given, g)
 
-    def _checked_values(self, constraints: ArrayLike, n: int) -> Array:
-        """Constraint values (n, k) that were told."""
-        k = 0 if self.constraints is None else self.constraints.size
-        if not k:
+    def _told_constraints(
+        self, told: ArrayLike | None, positions: NDArray[np.intp] | slice, asked: Array
+    ) -> tuple[Array | None, Array | None, Array | None]:
+        """Constraint values (n, k) of the points asked (n, d), the inequalities (n, m) that follow from them, and all
+        inequalities for the ordering; None each if it has none.
+        """
+        constraints = self.constraints
+        if told is not None and (constraints is None or not constraints.size):
             raise ValueError(
                 "`constraints` in `tell` must be announced: Optimizer(..., constraints=m) takes the number of values."
             )
-        return as_constraint_values(constraints, (n, k))
+        if constraints is None or not constraints.total:
+            return None, None, None
+        if told is None:
+            values = constraints.values(asked)
+        else:
+            values = as_constraint_values(told, (len(asked), constraints.size))[positions]
+        g = constraints.g(values)
+        return values, g, g if self._linear is None else np.concatenate([g, self._linear], axis=1)
 
     def tell_elsewhere(
         self, search: State, info: Info, values: Array, points: Array, best_x: Array, squares: Array | None

@@ -299,7 +299,9 @@ class Standing:
             window_size = longer_window(limits.floor, generations)
             signal += (rank_signal(limits.scores, ranks, squares) - signal) * 2 / window_size
         was_informed = self.was_informed or (signal >= INFORMATIVE and self.is_narrow(theta))
-        standstill, standing_for = self._standstill_after(info, points)
+        standstill, standing_for = self.standstill, self.standing_for
+        if info.outcome or standstill >= 0:
+            standstill, standing_for = self._standstill_after(info, points)
         settled_for = self.settled_for
         if (discrete := theta.discrete) is not None:
             improved = lowest < self.lowest and self.has_no_width
@@ -322,8 +324,6 @@ class Standing:
 
     def _standstill_after(self, info: Info, points: Array) -> tuple[int, int]:
         """Status of the reason why the last generations took no step, and how many they were."""
-        if not info.outcome and self.standstill < 0:
-            return self.standstill, self.standing_for
         standstill = _standstill(Outcome(info.outcome), points) if info.outcome else -1
         return standstill, self.standing_for + 1 if standstill == self.standstill else 1
 
