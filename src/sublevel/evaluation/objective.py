@@ -48,8 +48,10 @@ class GuardedObjective:
                 answer = self._retry(error, point)
             if getpid() != pid:
                 _exit_forked_copy()
-            is_plain = answer.__class__ is float and answer == answer
-            values.append(cast(float, answer) if is_plain else as_number(self._converted(answer, point), point))
+            if type(answer) is float and answer == answer:
+                values.append(answer)
+            else:
+                values.append(as_number(self._converted(answer, point), point))
 
     def _converted(self, answer: object, point: Array) -> float | Answer | Failure:
         """An answer of the objective as a number, with what cannot be one treated as an error."""

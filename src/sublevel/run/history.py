@@ -112,7 +112,7 @@ class History:
 
     def _constrain(self) -> None:
         """Have a column for the violation of the best point."""
-        self.columns = (*History.COLUMNS, "maxcv")
+        self.columns, self._has_violations = (*History.COLUMNS, "maxcv"), True
         self.last = (*self.last, np.nan)
 
     def _begin(self, start: Start, snapshots: Sequence[Snapshot], popsize: int) -> None:
@@ -131,6 +131,8 @@ class History:
         self.theta_of_best = snapshots[-1].theta  # where the run that found the best point is, or where it ended
         self.last: tuple[float, ...] = (0.0, np.nan, np.nan, np.nan)  # numbers of the last generation
         self.last_median = np.nan  # of the values of the last generation
+        self._all_real = start.space is None or not start.space.is_mixed
+        self._has_violations = False
         self._is_shared = False  # whether a frozen history reads the same numbers
         self._frozen: Frozen | None = None
 
@@ -238,8 +240,9 @@ class History:
             self._endings = done.endings
             self._in_row = self._per_row
         self.theta_of_best = best.theta or state.search.theta
-        self.last = (nfev, best.fun, state.standing.latest, widest_deviation(done))
-        if len(self.columns) > len(self.last):
+        widest = largest(done.deviations) if self._all_real else widest_deviation(done)
+        self.last = (nfev, best.fun, state.standing.latest, widest)
+        if self._has_violations:
             self.last = (nfev, best.fun if done.is_feasible else np.nan, *self.last[2:], done.maxcv)
         self.last_median = done.generation_median
         self._add(self.last)

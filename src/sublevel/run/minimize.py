@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -322,17 +322,17 @@ class Limits:
 
     def target(self, done: Optimizer) -> dict[str, float]:
         """The reason to stop if no better value is needed, else none."""
-        if done.best_fun > self.ftarget or not done.is_feasible:
+        best = done.run_state.best.fun
+        if not best <= self.ftarget or not done.is_feasible:
             return {}
-        if done.best_fun == -np.inf:
-            return {"unbounded": done.best_fun}
-        return {"ftarget": done.best_fun} if done.best_fun <= self.ftarget else {}
+        return {"unbounded": best} if best == -np.inf else {"ftarget": best}
 
     def budget(self, done: Optimizer) -> dict[str, float]:
         """The reason to stop before the next generation, which may not exceed `maxfevals`, else none."""
-        if done.nfev + done.popsize > self.maxfevals:
+        state = done.run_state
+        if state.nfev + state.run.popsize > self.maxfevals:
             return {"maxfevals": self.maxfevals}
-        return {"maxiter": self.maxiter} if done.nit >= self.maxiter else self.too_late
+        return {"maxiter": self.maxiter} if state.nit >= self.maxiter else self.too_late
 
     @property
     def too_late(self) -> dict[str, float]:
@@ -456,15 +456,20 @@ class Search:
         """Values (n,) of points (n, d), with constraints rows (n, 1 + k). If the objective raises, those that came
         before are counted.
         """
-        k, is_serial = self.constraint_values, isinstance(self.evaluate, SerialEvaluator)
-        if self.recorder is None and is_serial and k == 0 and self.limits.deadline == np.inf:
-            return self.serial_values(cast(SerialEvaluator, self.evaluate), points)
+        k, evaluate = self.constraint_values, self.evaluate
+        if (
+            k == 0
+            and self.recorder is None
+            and isinstance(evaluate, SerialEvaluator)
+            and self.limits.deadline == np.inf
+        ):
+            return self.serial_values(evaluate, points)
         values, known = np.empty((len(points), 1 + k) if k else len(points)), np.zeros(len(points), dtype=bool)
         try:
             if self.recorder is not None:
                 self.stored_values(self.recorder, points, values, known)
             else:
-                for index, arrived in self.evaluate(points):
+                for index, arrived in evaluate(points):
                     values[index] = arrived
                     known[index] = True
                     self.check_time(known)
