@@ -297,7 +297,7 @@ SLIPS = {
     "random_state": "Did you mean `rng`",
     "integer_variables": "`integrality`",
     "categories": "parameters of a `Space`",
-    "constraints": "other than `bounds` are not supported",
+    "cons": "Did you mean `constraints`",
     "n_jobs": "Did you mean `workers`",
     "popsize_factor": "Did you mean `popsize`",
     "population_size": "Did you mean `popsize`",
