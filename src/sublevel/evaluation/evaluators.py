@@ -145,8 +145,7 @@ class SerialEvaluator:
 
     def append_values(self, points: Array, values: list[float]) -> None:
         """Append the values of points (n, d), in order: faster than one at a time if the objective is."""
-        record = cast(Callable[[object, Array], float], partial(record_answer, failures=self.failures))
-        self.objective.append_values(points, values, record)
+        self.objective.append_values(points, values, RECORD, self.failures)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -289,6 +288,10 @@ def record_answer(answer: object, point: Array, failures: Failures) -> float | A
         return failures.add(RETURNED_NAN if np.isnan(answer.rows[0]) else CONSTRAINT_IS_NAN, point)
     value = as_value(answer)
     return value if value == value else failures.add(RETURNED_NAN, point)
+
+
+RECORD = cast(Callable[[object, Array, Failures], float], record_answer)
+"""`record_answer` of an objective without constraints."""
 
 
 def evaluate_all(evaluate: Evaluator, points: Array, constraints: int = 0) -> Array:

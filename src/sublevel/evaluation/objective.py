@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from os import getpid
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from sublevel.engine.arrays import Array
 from sublevel.evaluation.failures import ATTEMPTS, Failure, OnError, annotate_exception
 from sublevel.evaluation.values import Answer, as_answer, as_constraint_values, as_value, as_values
 from sublevel.summaries import short_repr
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,10 @@ class GuardedObjective:
         except BaseException as error:
             return self._retry(error, point)
 
-    def append_values(self, points: Array, values: list[float], as_number: Callable[[object, Array], float]) -> None:
-        """Append the values at read-only points (n, d), in order; `as_number` is called for all but plain floats.
+    def append_values(
+        self, points: Array, values: list[float], record: Callable[[object, Array, T], float], failures: T
+    ) -> None:
+        """Append the values at read-only points (n, d), in order; `record` is called for all but plain floats.
 
         The same as one call after another, with less time between two of them.
         """
@@ -51,7 +55,7 @@ class GuardedObjective:
             if type(answer) is float and answer == answer:
                 values.append(answer)
             else:
-                values.append(as_number(self._converted(answer, point), point))
+                values.append(record(self._converted(answer, point), point, failures))
 
     def _converted(self, answer: object, point: Array) -> float | Answer | Failure:
         """An answer of the objective as a number, with what cannot be one treated as an error."""

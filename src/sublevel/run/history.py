@@ -26,6 +26,10 @@ ROWS = 2**16
 """Maximum number of rows: 2 MB. Longer histories have one row for two generations, then for four and so on."""
 LONGEST_ROW = 2**32
 """Maximum number of generations of a row. Every run has a row of its own."""
+SPACING = 32
+"""A snapshot is taken after a 32nd of the evaluations so far, at the earliest."""
+FEW = 100
+"""Numbers whose maximum Python finds faster than NumPy."""
 PIECE = 2**12
 """Number of rows that are merged at a time."""
 SNAPSHOTS = (16, 256)
@@ -232,7 +236,7 @@ class History:
         """Record the last generation: evaluations, best value so far, its best value, largest standard deviation (of
         the real variables, if there are any).
         """
-        state = done.run_state
+        state, deviations = done.run_state, done.deviations
         best, nfev = state.best, state.nfev
         if state.restarts >= len(self._begins):
             self._begins.append(len(self))
@@ -240,18 +244,23 @@ class History:
             self._endings = done.endings
             self._in_row = self._per_row
         self.theta_of_best = best.theta or state.search.theta
-        widest = largest(done.deviations) if self._all_real else widest_deviation(done)
-        self.last = (nfev, best.fun, state.standing.latest, widest)
+        is_small = self._all_real and deviations.size < FEW
+        widest = max(deviations.tolist()) if is_small else widest_deviation(done)
+        self.last = last = (nfev, best.fun, state.standing.latest, widest)
         if self._has_violations:
-            self.last = (nfev, best.fun if done.is_feasible else np.nan, *self.last[2:], done.maxcv)
+            self.last = last = (nfev, best.fun if done.is_feasible else np.nan, *last[2:], done.maxcv)
         self.last_median = done.generation_median
-        self._add(self.last)
+        if self._per_row == 1 and len(self._numbers) < ROWS:  # the most common case
+            self._numbers.extend(last)
+            self._in_row = 1
+        else:
+            self._add(last)
         if nfev >= self._next:
             self.snapshots.append(Snapshot(nfev, len(self._begins) - 1, state.search.theta))
             if len(self.snapshots) > self._most:
                 self.snapshots[1:] = self.snapshots[2::2]
                 self._stride = 2 * nfev // self._most
-            self._next = nfev + self._stride
+            self._next = nfev + max(self._stride, nfev // SPACING)
 
     def _add(self, numbers: tuple[float, ...]) -> None:
         """A row for a generation, or its numbers into the last row if that has room."""
@@ -413,7 +422,7 @@ def halved(table: Array, firsts: array[int]) -> tuple[int, array[int]]:
 
 def largest(numbers: Array) -> float:
     """The largest number; of few numbers by Python, which has less overhead."""
-    return max(numbers.tolist()) if numbers.size < 100 else float(np.max(numbers))
+    return max(numbers.tolist()) if numbers.size < FEW else float(np.max(numbers))
 
 
 def widest_deviation(done: Optimizer) -> float:

@@ -417,11 +417,13 @@ class Search:
 
     def next_run(self) -> dict[str, float]:
         """The reason to stop: the target, the end of the last run, or a budget. Starts the next run if one ended."""
-        reasons = self.limits.target(self.optimizer) or self.optimizer.stop()
+        optimizer, limits = self.optimizer, self.limits
+        may_suffice = optimizer.run_state.best.fun <= limits.ftarget
+        reasons = (limits.target(optimizer) if may_suffice else {}) or optimizer.stop()
         if reasons:
             return reasons
-        self.optimizer.restart()
-        return self.limits.budget(self.optimizer)
+        optimizer.restart()
+        return limits.budget(optimizer)
 
     def evaluate_and_tell(self) -> None:
         """Tell the optimizer a generation, or have one made; the first one may have the start before its points."""
