@@ -26,8 +26,6 @@ ROWS = 2**16
 """Maximum number of rows: 2 MB. Longer histories have one row for two generations, then for four and so on."""
 LONGEST_ROW = 2**32
 """Maximum number of generations of a row. Every run has a row of its own."""
-SPACING = 32
-"""A snapshot is taken after a 32nd of the evaluations so far, at the earliest."""
 FEW = 100
 """Numbers whose maximum Python finds faster than NumPy."""
 PIECE = 2**12
@@ -260,7 +258,7 @@ class History:
             if len(self.snapshots) > self._most:
                 self.snapshots[1:] = self.snapshots[2::2]
                 self._stride = 2 * nfev // self._most
-            self._next = nfev + max(self._stride, nfev // SPACING)
+            self._next = nfev + self._stride
 
     def _add(self, numbers: tuple[float, ...]) -> None:
         """A row for a generation, or its numbers into the last row if that has room."""
