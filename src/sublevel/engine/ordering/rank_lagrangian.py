@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
-from scipy.special import ndtri
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families.protocol import Family
@@ -81,7 +78,11 @@ class RankLagrangian(Ordering):
         return ranks, RankMemory(after.multipliers, factors, after.streak, recent, recent_constraints)
 
 
-_quantile = cast(Callable[[Array], Array], ndtri)
+def _quantile(probabilities: Array) -> Array:
+    """The quantile function of the standard normal distribution; SciPy's is imported when it is first used."""
+    from scipy.special import ndtri
+
+    return ndtri(probabilities)
 
 
 def normal_scores(numbers: Array, last: int) -> Array:
