@@ -235,13 +235,13 @@ class History:
         the real variables, if there are any).
         """
         state, deviations = done.run_state, done.deviations
-        best, nfev = state.best, state.nfev
-        if state.restarts >= len(self._begins):
+        best, nfev, theta, run = state.best, state.nfev, state.search.theta, state.restarts
+        if run >= len(self._begins):
             self._begins.append(len(self))
             self._popsizes.append(done.popsize)
             self._endings = done.endings
             self._in_row = self._per_row
-        self.theta_of_best = best.theta or state.search.theta
+        self.theta_of_best = best.theta or theta
         is_small = self._all_real and deviations.size < FEW
         widest = max(deviations.tolist()) if is_small else widest_deviation(done)
         self.last = last = (nfev, best.fun, state.standing.latest, widest)
@@ -254,11 +254,15 @@ class History:
         else:
             self._add(last)
         if nfev >= self._next:
-            self.snapshots.append(Snapshot(nfev, len(self._begins) - 1, state.search.theta))
-            if len(self.snapshots) > self._most:
-                self.snapshots[1:] = self.snapshots[2::2]
-                self._stride = 2 * nfev // self._most
-            self._next = nfev + self._stride
+            self._take_snapshot(Snapshot(nfev, run, theta))
+
+    def _take_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot; of too many, every other one."""
+        self.snapshots.append(snapshot)
+        if len(self.snapshots) > self._most:
+            self.snapshots[1:] = self.snapshots[2::2]
+            self._stride = 2 * snapshot.nfev // self._most
+        self._next = snapshot.nfev + self._stride
 
     def _add(self, numbers: tuple[float, ...]) -> None:
         """A row for a generation, or its numbers into the last row if that has room."""

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -296,19 +298,19 @@ class Limits:
     maxfevals: float
     maxiter: float
     ftarget: float
-    maxtime: float = np.inf  # seconds
-    deadline: float = np.inf  # when they are over, by the monotonic clock
+    maxtime: float = inf  # seconds
+    deadline: float = inf  # when they are over, by the monotonic clock
 
     @classmethod
     def checked(
         cls, optimizer: Optimizer, maxfevals: object, maxiter: object, ftarget: object, maxtime: object = None
     ) -> Limits:
         """The limits, with room for one generation at least. The time begins now."""
-        seconds = np.inf if maxtime is None else as_seconds("maxtime", maxtime)
+        seconds = inf if maxtime is None else as_seconds("maxtime", maxtime)
         default = max(EVALUATIONS_PER_DIMENSION * optimizer.theta.dimension, GENERATIONS * optimizer.popsize)
         limits = cls(
             maxfevals=default if maxfevals is None else as_budget("maxfevals", maxfevals),
-            maxiter=np.inf if maxiter is None else as_budget("maxiter", maxiter),
+            maxiter=inf if maxiter is None else as_budget("maxiter", maxiter),
             ftarget=as_target(ftarget),
             maxtime=seconds,
             deadline=time.monotonic() + seconds,
@@ -325,19 +327,21 @@ class Limits:
         best = done.run_state.best.fun
         if not best <= self.ftarget or not done.is_feasible:
             return {}
-        return {"unbounded": best} if best == -np.inf else {"ftarget": best}
+        return {"unbounded": best} if best == -inf else {"ftarget": best}
 
     def budget(self, done: Optimizer) -> dict[str, float]:
         """The reason to stop before the next generation, which may not exceed `maxfevals`, else none."""
         state = done.run_state
         if state.nfev + state.run.popsize > self.maxfevals:
             return {"maxfevals": self.maxfevals}
-        return {"maxiter": self.maxiter} if state.nit >= self.maxiter else self.too_late
+        if state.nit >= self.maxiter:
+            return {"maxiter": self.maxiter}
+        return self.too_late if self.deadline < inf else {}
 
     @property
     def too_late(self) -> dict[str, float]:
         """The reason to stop when the time is over, else none."""
-        return {"maxtime": self.maxtime} if self.deadline < np.inf and time.monotonic() >= self.deadline else {}
+        return {"maxtime": self.maxtime} if self.deadline < inf and time.monotonic() >= self.deadline else {}
 
 
 class TimeOver(Exception):
@@ -378,9 +382,9 @@ class Search:
         reasons: dict[str, float] = {}
         try:
             try:
-                reasons = self.next_run() if self.optimizer.nit else {}
+                reasons, values_of = self.next_run() if self.optimizer.nit else {}, self.fastest_values()
                 while not reasons:
-                    reasons = self.generation()
+                    reasons = self.generation(values_of)
             finally:
                 self.evaluate.close()
             self.close(reasons, whole=True)
@@ -401,10 +405,10 @@ class Search:
         if self.recorder is not None:
             self.recorder.close(reasons, self.optimizer if whole else None, self.history)
 
-    def generation(self) -> dict[str, float]:
-        """One generation, and the reasons to stop after it."""
+    def generation(self, values_of: Callable[[Array], Array]) -> dict[str, float]:
+        """One generation, and the reasons to stop after it, given a function for the values (n,) of points (n, d)."""
         optimizer = self.optimizer
-        self.evaluate_and_tell()
+        self.evaluate_and_tell(values_of)
         self.history.record(optimizer)
         if self.progress is not None:
             self.progress.update(optimizer)
@@ -425,22 +429,26 @@ class Search:
         optimizer.restart()
         return limits.budget(optimizer)
 
-    def evaluate_and_tell(self) -> None:
+    def evaluate_and_tell(self, values_of: Callable[[Array], Array]) -> None:
         """Tell the optimizer a generation, or have one made; the first one may have the start before its points."""
+        optimizer = self.optimizer
         if self.make_generation is not None:
-            self.make_generation(self.optimizer)
+            self.make_generation(optimizer)
             return
         if self.recorder is not None:
-            self.recorder.note_generator(self.optimizer)
-        asked = self.optimizer.ask()
-        points = asked if self.x0 is None or self.optimizer.nit else read_only(np.concatenate([self.x0[None], asked]))
-        values, more = self.values(points), len(points) - len(asked)
-        if more:
-            self.note(points[:more], values[:more])
-        if values.ndim > 1:
-            self.optimizer.tell(asked, values[more:, 0], values[more:, 1:])
+            self.recorder.note_generator(optimizer)
+        asked = optimizer.ask()
+        if self.x0 is None or optimizer.run_state.nit:
+            values = values_of(asked)
         else:
-            self.optimizer.tell(asked, values[more:] if more else values)
+            points = read_only(np.concatenate([self.x0[None], asked]))
+            values = values_of(points)
+            self.note(points[:1], values[:1])
+            values = values[1:]
+        if values.ndim > 1:
+            optimizer.tell(asked, values[:, 0], values[:, 1:])
+        else:
+            optimizer.tell(asked, values)
 
     def note(self, points: Array, values: Array) -> None:
         """Count evaluations without a step, given their values (n,) or rows (n, 1 + k)."""
@@ -458,20 +466,13 @@ class Search:
         """Values (n,) of points (n, d), with constraints rows (n, 1 + k). If the objective raises, those that came
         before are counted.
         """
-        k, evaluate = self.constraint_values, self.evaluate
-        if (
-            k == 0
-            and self.recorder is None
-            and isinstance(evaluate, SerialEvaluator)
-            and self.limits.deadline == np.inf
-        ):
-            return self.serial_values(evaluate, points)
+        k = self.constraint_values
         values, known = np.empty((len(points), 1 + k) if k else len(points)), np.zeros(len(points), dtype=bool)
         try:
             if self.recorder is not None:
                 self.stored_values(self.recorder, points, values, known)
             else:
-                for index, arrived in evaluate(points):
+                for index, arrived in self.evaluate(points):
                     values[index] = arrived
                     known[index] = True
                     self.check_time(known)
@@ -480,8 +481,15 @@ class Search:
             raise unwrap_stop_iteration(error)  # noqa: B904
         return values
 
+    def fastest_values(self) -> Callable[[Array], Array]:
+        """The function `values`, or a faster one where nothing has to be done between two evaluations."""
+        is_watched = self.constraint_values or self.recorder is not None or self.limits.deadline < inf
+        if is_watched or not isinstance(self.evaluate, SerialEvaluator):
+            return self.values
+        return partial(self.serial_values, self.evaluate)
+
     def serial_values(self, evaluate: SerialEvaluator, points: Array) -> Array:
-        """The same where nothing has to be done between two evaluations."""
+        """The values (n,) of points (n, d), one after another."""
         values: list[float] = []
         try:
             evaluate.append_values(points, values)
