@@ -17,9 +17,10 @@ EXTRAS_test := test
 EXTRAS_lint := lint
 EXTRAS_types := lint,plot,progress,dask,parquet
 EXTRAS_bench := bench
+EXTRAS_docs := docs,plot,progress,dask,parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage slow oldest newest lint types bench clean
+.PHONY: help demo test coverage slow oldest newest lint types docs bench clean
 .NOTPARALLEL:
 
 help: ## show this list
@@ -55,11 +56,15 @@ lint: $(VENV)/.extras-lint ## check style and formatting
 types: $(VENV)/.extras-types ## check types
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(VENV)/bin/pyright
 
+docs: $(VENV)/.extras-docs ## build the documentation into site/; warnings are errors
+	$(ENVIRONMENT) $(VENV)/bin/sphinx-build --fail-on-warning --keep-going --quiet -d build/docs docs site
+	@echo "Open site/index.html"
+
 bench: $(VENV)/.extras-bench ## list the benchmark commands, ready to run
 	@ls benchmarks/*.py 2>/dev/null | sed 's|^|OPENBLAS_NUM_THREADS=1 $(VENV)/bin/python |' | grep . || echo "No benchmarks yet."
 
 clean: ## remove the environment and everything generated
-	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest build dist .coverage .coverage.* htmlcov .hypothesis .pytest_cache .ruff_cache reproduction-quick demo
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest build dist site docs/api/generated docs/jupyter_execute .coverage .coverage.* htmlcov .hypothesis .pytest_cache .ruff_cache reproduction-quick demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps: an installation is repeated only when pyproject.toml changes.

@@ -276,7 +276,7 @@ def minimize_sharded(
     callback: Callback | None = None,
     progress: bool = False,
 ) -> Result:
-    r"""Minimise a function with large samples, which are drawn, evaluated and summed in parts, by workers if given.
+    """Minimise a function with large samples, which are drawn, evaluated and summed in parts, by workers if given.
 
     Parameters
     ----------
@@ -290,10 +290,10 @@ def minimize_sharded(
         not on `workers`.
     workers : 1, Executor or dask.distributed.Client
         1 evaluates all shards in this process.
-    x0, sigma0, args, method, cov0, bounds, log_scaled, restarts, rng, maxfevals, maxiter, maxtime, ftarget, tolfun, \
-    tolx, names, callback, progress
-        As for `minimize`; `method` must not be binary, all variables are real, and `maxtime` is checked between
-        generations.
+    x0, sigma0, args, method, cov0, bounds, log_scaled, restarts, rng, names, callback, progress
+        As for `minimize`; `method` must not be binary, and all variables are real.
+    maxfevals, maxiter, maxtime, ftarget, tolfun, tolx
+        As for `minimize`; `maxtime` is checked between generations.
     noise_floor : bool
         As for `minimize`, for the methods "cma" and "ngd"; without effect for others.
 
