@@ -29,8 +29,10 @@ With the largest number, the standard error is a tenth of the standard deviation
 """
 LEAST = 2
 """Fewest re-evaluations from which an error can be estimated."""
-RECENT = 20
-"""Generations whose medians are averaged for the level of a run."""
+RECENT = 20, 4, 4
+"""Generations whose medians are averaged for the level of a run: so many at most, this part of the run if that is less
+(a quarter), but so many at least.
+"""
 STEPS = (0.0, 0.5, 0.75, 0.875)
 """Where an answer is sought between the mean, 0, and a point that is known to be feasible, 1."""
 RESERVED_TIME = 0.1
@@ -88,8 +90,10 @@ class Estimate:
 
 
 def average(values: Sequence[float]) -> float:
-    """The mean of numbers; NaN if there are none. It does not depend on their order."""
-    return fsum(values) / len(values) if all(map(isfinite, values)) and values else float(np.mean(values or [np.nan]))
+    """The mean of numbers, exactly if they are equal; NaN if there are none. It does not depend on their order."""
+    if len(set(values)) < 2:
+        return values[0] if values else np.nan
+    return fsum(values) / len(values) if all(map(isfinite, values)) else float(np.mean(values))
 
 
 def level_of(medians: Sequence[float]) -> float:
@@ -98,7 +102,9 @@ def level_of(medians: Sequence[float]) -> float:
     Unlike the best value it does not become lower by luck. It exceeds f at the mean, because the points of a generation
     lie around it.
     """
-    known = [median for median in medians[-RECENT:] if isfinite(median)]
+    most, part, least = RECENT
+    recent = min(max(len(medians) // part, least), most)
+    known = [median for median in medians[-recent:] if isfinite(median)]
     return fsum(known) / len(known) if known else np.nan
 
 
