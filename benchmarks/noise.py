@@ -5,9 +5,9 @@
 Sphere, ellipsoid (condition number 1e4) and Rosenbrock's function in 5 and 10 variables, with noise of standard
 deviation 1 that is added, or a factor of 1 + 0.3·N(0, 1), at 100·d and 1000·d evaluations. For each solver the table
 shows the median and the quartiles of the true f at its answer, and the median of what it reports less the true f: the
-bias of its value. `covered` is the share of runs whose true value lies within two of the reported standard errors; all rows use
-the same seeds, so these shares are not independent.
-pycma is the package `cma`, with its `NoiseHandler`; its answer is the best point, or its mean (`xfavorite`).
+bias of its value. `covered` is the share of runs whose true value lies within two of the reported standard errors; all
+rows use the same seeds, so these shares are not independent. pycma is the package `cma`, with its `NoiseHandler`;
+its answer is the best point, or its mean (`xfavorite`).
 """
 
 from __future__ import annotations
