@@ -46,6 +46,7 @@ LAYERS = [
         "run.resampling",
         "run.termination",
         "run.noise_floor",
+        "run.noisy_answer",
         "run.state",
         "run.optimizer",
         "run.history",

@@ -145,3 +145,28 @@ def test_bits_combine_too(method, restarts, vectorized):
         maxfevals=600,
     )
     assert result.fun <= -7
+
+
+@pytest.mark.parametrize("restarts", ["once", "bipop"])
+@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_combination_takes_noise(name, bounds, restarts):
+    fun, rng = Counted(), np.random.default_rng(1)
+    result = sl.minimize(
+        lambda X: fun(X) + rng.standard_normal(len(X)),
+        x0 := np.array([2.0, 2.0, 0.5, 2.0]),
+        0.4,
+        method=name,
+        bounds=BOUNDS[bounds],
+        restarts=RESTARTS[restarts],
+        vectorized=True,
+        popsize=12,
+        noise=True,
+        rng=1,
+        maxfevals=720,
+    )
+    points = np.concatenate(fun.points)
+    assert len(points) == result.nfev <= 720
+    assert np.array_equal(result.x, result.mean)
+    assert abs(result.fun - terraces(result.x)) < 5 * result.fun_error
+    assert terraces(result.x) <= 0.6 * terraces(x0)

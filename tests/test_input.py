@@ -99,7 +99,6 @@ STARTS = [
     ("method", "bfgs", ValueError, "'bfgs'"),
     ("method", "", ValueError, "''"),
     ("method", 3, TypeError, "3"),
-    ("method", None, TypeError, "None"),
     ("method", sl.ngd, TypeError, "ngd"),
 ]
 RUNS = [

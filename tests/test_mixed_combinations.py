@@ -91,6 +91,7 @@ AXES = {
     "sizes": {"popsize": {"popsize": 14}, "sigma0": {"sigma0": 2.0}},
     "files": {"store": {"store": True}},
     "curvature": {"curvature": {"curvature": True}},
+    "noise": {"noise": {"noise": True}},
 }
 OPTIONS = {(axis, name): option for axis, options in AXES.items() for name, option in options.items()}
 PAIRS = [pair for pair in combinations(OPTIONS, 2) if pair[0][0] != pair[1][0]]
@@ -127,7 +128,11 @@ def run(kind, **options):
     is_here = options.get("workers") != 2
     objective = Objective(fails="on_error" in options and is_here and "vectorized" not in options)
     sigma0, adds = options.pop("sigma0", None), options.get("curvature", False)
-    c = space.coordinates()
+    c, is_noisy = space.coordinates(), options.get("noise", False)
+    if is_noisy and options.get("evaluate_x0"):
+        with pytest.raises(ValueError, match="`evaluate_x0` must be left out with noise=True"):
+            sl.minimize(objective, space, sigma0, method=method, rng=1, maxfevals=700, **options)
+        return None
     if adds and not np.any((c.lower < c.upper) & ~c.is_integer & (c.categories == 0)):
         with pytest.raises(ValueError, match="curvature"):
             sl.minimize(objective, space, sigma0, method=method, rng=1, maxfevals=700, **options)
@@ -143,10 +148,10 @@ def run(kind, **options):
     assert result.params == space.decode(result.x)
     assert result.fun == loss(result.params)
     start = loss(space.decode(space.coordinates().x0))
-    assert result.fun <= 0.6 * start
+    assert result.fun <= (0.9 if is_noisy else 0.6) * start  # a mean may have another category than the best point
     if is_here and not adds:
         points = list(rows(objective.asked))
-        assert result.fun == min(loss(point) for point in points)
+        assert is_noisy or result.fun == min(loss(point) for point in points)
         for point in points:
             space.encode(point)  # raises for values that are not in the space
         assert len(points) + len(result.failures) == result.nfev

@@ -143,6 +143,11 @@ def unknown_keyword(function: str, keyword: str, known: Iterable[str]) -> str:
     return f"{wrong}. " + (f"Did you mean `{meant}`?" if meant else f"Keywords: {', '.join(names)}.")
 
 
+def default_method(noise: bool) -> str:
+    """The method if none is named. Adaptive learning rates average noise out; `benchmarks/noise.py` compares both."""
+    return "lra-cma" if noise else "cma"
+
+
 def as_method(method: object) -> Method:
     """A method from its name or from a Method."""
     if isinstance(method, Method):

@@ -96,6 +96,7 @@ def _minimize(fun: Objective, given: argparse.Namespace, workers: Workers) -> Re
 
     settings: Options = {
         "method": given.method,
+        "noise": given.noise,
         "popsize": given.popsize,
         "restarts": given.restarts,
         "rng": given.seed,
@@ -142,8 +143,10 @@ PROBLEM = (
     argument("--constraints", "number of constraint values g <= 0 that follow the value", count, "M"),
     argument("--names", "names of the variables, also usable in --command as {NAME}", variable_names, "NAME,..."),
 )
+NOISE = "values are noisy: report the mean of the search and the average of re-evaluations there"
 METHOD = (
-    argument("--method", "cma, sep-cma, lra-cma, xnes, ngd, ... (default: cma)", default="cma", metavar="NAME"),
+    argument("--method", "cma, sep-cma, lra-cma, xnes, ngd, ... (default: cma, lra-cma with --noise)", metavar="NAME"),
+    argument("--noise", NOISE, action="store_true"),
     argument("--popsize", "number of points per generation", count, "N"),
     argument("--restarts", "restart when the search converges before the budget ends", restarts, "ipop|bipop|N"),
     argument("--seed", "seed of the random numbers, for a reproducible run", seed, "S"),

@@ -92,7 +92,7 @@ def _facts(run: StoredRun) -> Iterable[str]:
     rows = {
         "objective": describe_objective(settings),
         "method": printable(settings.method or settings.parts),
-        "best value": repr(result.fun),
+        **({"value": result.fun_text()} if settings.noise else {"best value": repr(result.fun)}),
         "evaluations": f"{result.nfev} in {result.nit} generations",
         "failed evaluations": str(int(np.count_nonzero(np.isnan(run.values)))),
         "restarts": str(result.restarts),

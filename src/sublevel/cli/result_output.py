@@ -25,7 +25,7 @@ def result_as_text(result: Result, seconds: float, figure: Path | None) -> str:
     deviations = ",".join(f"{deviation:.3g}" for deviation in user_deviations(result))
     lines = [
         result.message,
-        f"fun    {result.fun!r}",
+        f"fun    {result.fun!r}" if "fun_error" not in result else f"fun    {result.fun_text()}",
         f"x      {','.join(map(repr, result.x.tolist()))}",
         f"std    {deviations} (search distribution, not error bars)",
         f"spent  {_effort(result)}, {seconds:.1f} s",
@@ -71,6 +71,8 @@ def result_as_json(result: Result, seconds: float, raised: Exception | None) -> 
     }
     if "maxcv" in result:
         facts |= {"maxcv": result.maxcv, "constr": [values.tolist() for values in result.constr]}
+    if "fun_error" in result:
+        facts |= {"fun_error": result.fun_error, "fun_values": result.fun_values.tolist()}
     return {name: replace_nonfinite(value) for name, value in facts.items()}
 
 

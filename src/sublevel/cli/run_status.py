@@ -43,14 +43,16 @@ def read_status(path: Path) -> RunStatus:
     is_running = is_run_active(path)
     with open_run(path) as reading:
         (numbers, run), loose = reading.last_generation()
+        ledger = reading.ledger()
+        estimate = ledger.estimate(reading.file.count_generations()[1])
         last = numbers[-1] if reading.file.count_generations()[0] else reading.settings.began
         return RunStatus(
             settings=reading.settings,
             variables=reading.problem.x0.size,
-            nfev=int(numbers[0]) + loose,
+            nfev=int(numbers[0]) + loose + len(ledger.entries),
             nit=reading.file.count_generations()[1],
             restarts=run,
-            best=float(numbers[1]),
+            best=float(numbers[1]) if estimate is None else estimate.fun,
             deviation=float(numbers[3]),
             reasons=ending(reading.file),
             seconds=max(float(last) - reading.settings.began, 0.0),

@@ -65,7 +65,7 @@ def run_as_lines(run: StoredRun, is_running: bool) -> Iterator[str]:
     yield f"method   {method}, {result.x.size} variables, {settings.popsize} points per generation"
     yield f"state    {'running' if is_running else end}"
     yield f"spent    {result.nfev} evaluations in {result.nit} generations, {result.restarts} restarts"
-    yield f"fun      {result.fun!r}"
+    yield f"fun      {result.fun_text() if settings.noise else repr(result.fun)}"
     if run.space is not None:
         yield f"params   {short_params(run.params, MOST_NUMBERS)}"
     else:

@@ -272,6 +272,8 @@ def _values_panel(axis: Axes, history: History, trace: Trace) -> None:
     else:
         _label_values(axis, floor, bottom)
     found = f"best f = {float(best[-1]):.8g}" if finite.size else "no finite value of f"
+    if history.run_of_answer is not None and finite.size:
+        found = f"average f = {float(best[-1]):.6g}"
     if "maxcv" in columns:
         _draw_violation(axis, nfev, columns["maxcv"])
     _finish_panel(axis, trace, f"{found} (thin: per generation)")

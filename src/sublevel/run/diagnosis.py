@@ -146,7 +146,7 @@ def failed(facts: Facts) -> Finding | None:
     failures = facts.failures
     if not failures:
         return None
-    last, nfev = failures.last[-1], int(facts.columns["nfev"][-1])
+    last, nfev = failures.last[-1], int(facts.columns["nfev"][-1]) + facts.history.reevaluated
     labels, x = facts.history.labels, np.asarray(last.x)
     where = labels.point(x) if labels.by_name else f"x = {np.array2string(x, threshold=20, separator=', ')}"
     sentence = (
@@ -210,6 +210,8 @@ def flat(facts: Facts) -> Finding | None:
 def noise_floor(facts: Facts) -> Finding | None:
     """The run that found the best point reached the noise of the objective."""
     run = next((run for run in facts.runs if run.fun == facts.columns["best"][-1]), facts.runs[-1])
+    if facts.history.run_of_answer is not None:
+        run = facts.runs[facts.history.run_of_answer]
     if "noise_floor" not in run.reasons:
         return None
     generations = int(run.reasons["noise_floor"])
@@ -227,7 +229,7 @@ def noise_floor(facts: Facts) -> Finding | None:
 
 def noisy(facts: Facts) -> Finding | None:
     """The values of generations go up and down without a trend, and the search does not close in."""
-    if not facts.real.any():
+    if not facts.real.any() or facts.history.run_of_answer is not None:  # noise was expected
         return None
     run = max(facts.runs, key=lambda run: run.rows.stop - run.rows.start)
     rows = slice(run.rows.stop - (run.rows.stop - run.rows.start) // 3, run.rows.stop)

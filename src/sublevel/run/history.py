@@ -109,6 +109,7 @@ class History:
         """The history of an optimizer from now on."""
         self._begin(optimizer.start, [Snapshot(optimizer.nfev, 0, optimizer.theta)], optimizer.popsize)
         self.adapts_rates = adapts_rates(optimizer.method)
+        self.run_of_answer = 0 if optimizer.noise else None
         if optimizer.constraints is not None:
             self._constrain()
 
@@ -124,6 +125,8 @@ class History:
         self.given_names = start.names  # None if the user gave none
         self.parameters = start.parameters  # a Space, if the user gave one
         self.adapts_rates = False  # whether the method does so: "lra-"
+        self.reevaluated = 0  # evaluations of a noisy objective after the last generation
+        self.run_of_answer: int | None = None  # of a noisy objective; otherwise the run with the best value
         self._most = int(np.clip(SNAPSHOT_FLOATS // theta.stored_numbers, *SNAPSHOTS))
         self._next = self._stride = 0  # evaluations until the next snapshot, and between two
         self._numbers = array("d")
@@ -236,6 +239,8 @@ class History:
         """
         state, deviations = done.run_state, done.deviations
         best, nfev, theta, run = state.best, state.nfev, state.search.theta, state.restarts
+        if self.run_of_answer is not None:
+            self.run_of_answer = best.run
         if run >= len(self._begins):
             self._begins.append(len(self))
             self._popsizes.append(done.popsize)
@@ -285,10 +290,10 @@ class History:
 
     def end(self, done: Optimizer, reasons: Mapping[str, float]) -> None:
         """Record the reasons to stop, and the last distribution as a snapshot."""
-        self._endings = [*done.endings, reasons]
+        self._endings, self.reevaluated = [*done.endings, reasons], done.reevaluated
         same_run = done.restarts < len(self._begins)
         if same_run and len(self) and self.snapshots[-1].nfev < self._numbers[-len(self.columns)]:
-            self.snapshots.append(Snapshot(done.nfev, done.restarts, done.theta))
+            self.snapshots.append(Snapshot(done.run_state.nfev, done.restarts, done.theta))
 
     def to_frame(self) -> Any:
         """The rows as a table: a DataFrame if pandas is installed, a structured array otherwise.
@@ -369,7 +374,9 @@ class History:
 
     @property
     def best_run(self) -> int:
-        """The run that found the best value; the last one if there is no value."""
+        """The run that found the best value, or the answer if values are noisy; the last one if there is no value."""
+        if self.run_of_answer is not None:
+            return self.run_of_answer
         values = np.array([run.fun for run in self.runs])
         return values.size - 1 if np.isnan(values).all() else int(np.nanargmin(values))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -35,6 +35,7 @@ from sublevel.run.constraints import (
     with_constraints,
 )
 from sublevel.run.history import History
+from sublevel.run.noisy_answer import LEAST, RESERVED_TIME, Ledger, count_candidates, count_reevaluations
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.progress import Progress
 from sublevel.validation import (
@@ -47,6 +48,7 @@ from sublevel.validation import (
     as_target,
     as_timeout,
     as_workers,
+    default_method,
     explain_keywords,
     validate_callable,
     validate_memory,
@@ -80,7 +82,7 @@ def minimize(
     sigma0: ArrayLike | None = None,
     *,
     args: object = (),
-    method: str | Method = "cma",
+    method: str | Method | None = None,
     popsize: int | None = None,
     cov0: ArrayLike | None = None,
     bounds: Box | None = None,
@@ -94,6 +96,7 @@ def minimize(
     ftarget: float | None = None,
     tolfun: float | None = None,
     tolx: float | None = None,
+    noise: bool = False,
     noise_floor: bool = True,
     names: Sequence[str] | None = None,
     evaluate_x0: bool | None = None,
@@ -126,8 +129,9 @@ def minimize(
     args : tuple, optional
         Further arguments of `fun`.
     method : str or Method, optional
-        "cma" (default), "xnes", "ngd", "rank-mu" or "pbil"; with the prefix "sep-" for a diagonal covariance, "iso-"
-        for a single variance, "lra-" for adaptive learning rates; or a Method such as ``sl.cma(step_size="tpa")``.
+        "cma" (default, "lra-cma" with `noise`), "xnes", "ngd", "rank-mu" or "pbil"; with the prefix "sep-" for a
+        diagonal covariance, "iso-" for a single variance, "lra-" for adaptive learning rates; or a Method such as
+        ``sl.cma(step_size="tpa")``.
     popsize : int, optional
         Points per generation; 4 + ⌊3 ln d⌋ by default.
     cov0 : array_like, optional
@@ -154,6 +158,12 @@ def minimize(
         A run has converged when the values of a generation and the best ones of recent generations differ by at most
         `tolfun`, or when no standard deviation exceeds `tolx` (of ln x for log-scaled variables). Absolute; off by
         default.
+    noise : bool, optional
+        Whether `fun` is noisy, so that its best value is a lucky one. The answer is then the mean of the search
+        distribution, and ``result.fun`` the average of re-evaluations there, with the standard error
+        ``result.fun_error``: a tenth as many as the search took, from 10 to 100. They count towards `maxfevals` and run
+        like other evaluations. `ftarget` is compared with the average of the medians of recent generations. Learning
+        rates that average the noise need evaluations: with only 100 per variable, "cma" may come closer.
     noise_floor : bool, optional
         Whether a run ends when it has reached the noise of `fun`, such as the tolerance of an ODE solver: all standard
         deviations are below 0.001 of their initial values, recent values do not fall, and their order no longer depends
@@ -198,7 +208,8 @@ def minimize(
         A `scipy.optimize.OptimizeResult` with ``x``, ``fun``, ``nfev``, ``nit``, ``success``, ``status``, ``message``,
         ``reasons``, ``restarts``, ``mean``, ``std``, ``cov``, ``distribution``, ``history``, ``failures``,
         ``diagnosis``, ``space``, ``params``, ``curvature``, ``hess_inv`` and ``plot()``; with constraints also
-        ``maxcv``, ``constr`` and ``multipliers``. Ctrl-C and SIGTERM return the best point so far.
+        ``maxcv``, ``constr`` and ``multipliers``, and with `noise` ``fun_error`` and ``fun_values``. Ctrl-C
+        and SIGTERM return the best point so far.
 
     Raises
     ------
@@ -229,6 +240,7 @@ def minimize(
         rng=rng,
         tolfun=tolfun,
         tolx=tolx,
+        noise=noise,
         noise_floor=noise_floor,
         names=names,
         constraints=as_batched(constraints, vectorized, workers),
@@ -237,18 +249,18 @@ def minimize(
     )
     validate_memory(optimizer.popsize, optimizer.theta.dimension)
     wants_curvature = _checked_curvature(curvature, optimizer)
-    limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime)
     observer, show = as_callback(callback), Progress(maxfevals) if as_flag("progress", progress) else None
     how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
     batch = popsize if how[0] and isinstance(how[1], int) and how[1] == 1 else None
+    limits = Limits.checked(optimizer, *(budgets := (maxfevals, maxiter, ftarget, maxtime)), batch)
     extra = _checked_start(evaluate_x0, optimizer, limits, batch)
     called = bind_args(name_parameters(fun, optimizer.start.parameters), args)
     evaluate = make_evaluator(with_constraints(called, optimizer.constraints), *how, failures := Failures())
     search = Search(optimizer, evaluate, limits, observer, show, History(optimizer), failures, x0=extra)
     with SigtermAsInterrupt():
         if store is not None:
-            further = (maxfevals, maxiter, ftarget, maxtime), *how, log_scaled, extra is not None, constraint_handling
-            search = search.stored(store, method, fun, as_args(args), *further)
+            further = budgets, *how, log_scaled, extra is not None, constraint_handling, batch
+            search = search.stored(store, method or default_method(optimizer.noise), fun, as_args(args), *further)
         result = search.run_to_the_end()
         return _add_curvature(result, inside(called, optimizer.constraints), *how) if wants_curvature else result
 
@@ -277,10 +289,15 @@ def _checked_start(evaluate_x0: object, optimizer: Optimizer, limits: Limits, ba
     """`x0` (d,) if it is evaluated with the first generation; not by default if `fun` takes a `batch` of points."""
     is_bits, start, least = not optimizer.theta.continuous, optimizer.start, optimizer.popsize + 1
     if evaluate_x0 is None:
-        is_excluded = is_bits or start.another is not None or batch is not None or limits.maxfevals < least
-        return None if is_excluded else start.x0
+        has_no_value = optimizer.noise or is_bits or start.another is not None or batch is not None
+        return None if has_no_value or limits.maxfevals < least else start.x0
     if not as_flag("evaluate_x0", evaluate_x0):
         return None
+    if optimizer.noise:
+        raise ValueError(
+            "`evaluate_x0` must be left out with noise=True: the answer is a mean, and one noisy value at `x0` cannot "
+            "be compared with it."
+        )
     if is_bits:
         raise ValueError("binary methods cannot evaluate `x0`, which holds probabilities, got evaluate_x0=True.")
     if limits.maxfevals < least:
@@ -300,10 +317,19 @@ class Limits:
     ftarget: float
     maxtime: float = inf  # seconds
     deadline: float = inf  # when they are over, by the monotonic clock
+    batch: int | None = None  # points of each call of the objective, if their number is fixed
+    reserved: int = 0  # evaluations that are left for the estimate of a noisy objective
+    reserved_time: float = 0.0  # seconds, likewise
 
     @classmethod
     def checked(
-        cls, optimizer: Optimizer, maxfevals: object, maxiter: object, ftarget: object, maxtime: object = None
+        cls,
+        optimizer: Optimizer,
+        maxfevals: object,
+        maxiter: object,
+        ftarget: object,
+        maxtime: object = None,
+        batch: int | None = None,
     ) -> Limits:
         """The limits, with room for one generation at least. The time begins now."""
         seconds = inf if maxtime is None else as_seconds("maxtime", maxtime)
@@ -314,13 +340,29 @@ class Limits:
             ftarget=as_target(ftarget),
             maxtime=seconds,
             deadline=time.monotonic() + seconds,
+            batch=batch,
         )
         if limits.maxfevals < optimizer.popsize:
             raise ValueError(
                 f"`maxfevals` must allow one generation of `popsize` = {optimizer.popsize} evaluations, got "
                 f"{maxfevals!r}. Give a larger budget or a smaller `popsize`."
             )
-        return limits
+        return limits.with_reserve(optimizer) if optimizer.noise else limits
+
+    def with_reserve(self, optimizer: Optimizer) -> Limits:
+        """With a part of the evaluations and of the time left for the estimate."""
+        unit, tries = self.batch or 1, count_candidates(optimizer.constraints, self.batch)
+        room = self.maxfevals - optimizer.popsize - tries
+        least = self.batch or LEAST
+        if room < least:
+            raise ValueError(
+                f"`maxfevals` must allow one generation of `popsize` = {optimizer.popsize} evaluations and "
+                f"{least + tries} re-evaluations with noise=True, got {self.maxfevals:.0f}."
+            )
+        wanted = count_reevaluations(self.maxfevals, self.batch)
+        count = wanted if room >= wanted else int(room // unit) * unit
+        seconds = RESERVED_TIME * self.maxtime if self.maxtime < inf else 0.0
+        return replace(self, reserved=count + tries, reserved_time=seconds)
 
     def target(self, done: Optimizer) -> dict[str, float]:
         """The reason to stop if no better value is needed, else none."""
@@ -329,10 +371,12 @@ class Limits:
             return {}
         return {"unbounded": best} if best == -inf else {"ftarget": best}
 
-    def budget(self, done: Optimizer) -> dict[str, float]:
-        """The reason to stop before the next generation, which may not exceed `maxfevals`, else none."""
+    def budget(self, done: Optimizer, earlier: int = 0) -> dict[str, float]:
+        """The reason to stop before the next generation, which may not exceed `maxfevals`, else none; `earlier` are
+        re-evaluations so far.
+        """
         state = done.run_state
-        if state.nfev + state.run.popsize > self.maxfevals:
+        if state.nfev + earlier + state.run.popsize + self.reserved > self.maxfevals:
             return {"maxfevals": self.maxfevals}
         if state.nit >= self.maxiter:
             return {"maxiter": self.maxiter}
@@ -341,7 +385,13 @@ class Limits:
     @property
     def too_late(self) -> dict[str, float]:
         """The reason to stop when the time is over, else none."""
-        return {"maxtime": self.maxtime} if self.deadline < inf and time.monotonic() >= self.deadline else {}
+        is_over = self.deadline < inf and time.monotonic() >= self.deadline - self.reserved_time
+        return {"maxtime": self.maxtime} if is_over else {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time of the re-evaluations is over, too."""
+        return self.deadline < inf and time.monotonic() >= self.deadline
 
 
 class TimeOver(Exception):
@@ -362,6 +412,7 @@ class Search:
     make_generation: Callable[[Optimizer], None] | None = None  # makes a generation elsewhere, as in a sharded run
     recorder: Recorder | None = None
     x0: Array | None = None  # (d,), the start, if it is evaluated with the first generation
+    ledger: Ledger = field(default_factory=Ledger)  # re-evaluations of a noisy objective
 
     def stored(self, store: FileName | Target, *request: Any) -> Search:
         """The search with a recorder into a new file, given the fields of a `RunRequest`."""
@@ -385,6 +436,10 @@ class Search:
                 reasons, values_of = self.next_run() if self.optimizer.nit else {}, self.fastest_values()
                 while not reasons:
                     reasons = self.generation(values_of)
+                self.estimate_answer()
+            except TimeOver:
+                self.estimate_answer()
+                raise
             finally:
                 self.evaluate.close()
             self.close(reasons, whole=True)
@@ -427,7 +482,16 @@ class Search:
         if reasons:
             return reasons
         optimizer.restart()
-        return limits.budget(optimizer)
+        return limits.budget(optimizer, self.ledger.count_before(optimizer.nit + 1) if optimizer.noise else 0)
+
+    def estimate_answer(self) -> None:
+        """Estimate a noisy objective at the answer, from values that had no part in its choice."""
+        if not self.optimizer.noise or not self.optimizer.nit:
+            return
+        from sublevel.run.reevaluation import Reevaluation
+
+        parts, limits = (self.optimizer, self.evaluate, self.failures, self.ledger, self.recorder), self.limits
+        Reevaluation(*parts, limits.maxfevals, limits.batch, lambda: limits.is_over).estimate_answer()
 
     def evaluate_and_tell(self, values_of: Callable[[Array], Array]) -> None:
         """Tell the optimizer a generation, or have one made; the first one may have the start before its points."""

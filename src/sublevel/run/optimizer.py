@@ -26,10 +26,11 @@ from sublevel.run.constraints import (
     parse_constraints,
 )
 from sublevel.run.initial import checked_beginning, covariance_of, deviations_of, mean_of
+from sublevel.run.noisy_answer import Estimate, Sampled, better_of, central_best, level_of
 from sublevel.run.resampling import STARTS, draw_feasible
 from sublevel.run.restarts import FinishedRuns, Once, Run
 from sublevel.run.search_space import SearchSpace
-from sublevel.run.state import RunState, first_state, next_state
+from sublevel.run.state import Best, RunState, first_state, next_state
 from sublevel.run.termination import SLOW, Endings, Reason, Tolerances, Window, find_reason, lengths
 from sublevel.summaries import Summary, counted, short_array
 from sublevel.validation import (
@@ -39,6 +40,7 @@ from sublevel.validation import (
     as_popsize,
     as_restarts,
     as_tolerance,
+    default_method,
     default_name,
     explain_keywords,
     short_repr,
@@ -55,6 +57,10 @@ class Optimizer:
     ----------
     x0, sigma0, method, popsize, cov0, bounds, log_scaled, integrality, restarts, rng, tolfun, tolx, noise_floor, names
         As for `minimize`.
+    noise : bool, optional
+        Whether the values are noisy. `best_x` is then the mean of the search distribution, or with constraints a
+        central point that is feasible, and `best_fun` the average of the medians of recent generations. Evaluate
+        `best_x` several times for an estimate of f there; `minimize` does so by itself.
     constraints, constraint_tol, constraint_handling
         As for `minimize`. `ask` returns points that meet linear and ``keep_feasible`` constraints; the values of the
         others are given to `tell`, which computes them itself if they are functions.
@@ -81,7 +87,7 @@ class Optimizer:
         x0: StartingPoint,
         sigma0: ArrayLike | None = None,
         *,
-        method: str | Method = "cma",
+        method: str | Method | None = None,
         popsize: int | None = None,
         cov0: ArrayLike | None = None,
         bounds: Box | None = None,
@@ -91,6 +97,7 @@ class Optimizer:
         rng: Seed | None = None,
         tolfun: float | None = None,
         tolx: float | None = None,
+        noise: bool = False,
         noise_floor: bool = True,
         names: Sequence[str] | None = None,
         constraints: ConstraintsLike | None = None,
@@ -98,7 +105,10 @@ class Optimizer:
         constraint_handling: ConstraintHandling | None = None,
     ) -> None:
         """Start from N(x0, sigma0²·cov0)."""
-        self.method = as_method(method)
+        self.noise = as_flag("noise", noise)
+        self.estimate: Estimate | None = None  # of a noisy objective at the answer, by `minimize`
+        self.reevaluated = 0  # evaluations for estimates, which are not in `run_state`
+        self.method = as_method(default_method(self.noise) if method is None else method)
         self.rng = as_generator(rng)
         self.start = checked_beginning(
             self.method.family, x0, sigma0, cov0, bounds, log_scaled, integrality, names, self.rng
@@ -154,7 +164,7 @@ class Optimizer:
     @property
     def nfev(self) -> int:
         """Number of evaluations so far."""
-        return self.run_state.nfev
+        return self.run_state.nfev + self.reevaluated
 
     @property
     def nit(self) -> int:
@@ -173,34 +183,39 @@ class Optimizer:
 
     @property
     def best_x(self) -> Array:
-        """The best point so far (d,), read-only; `x0` if there is no value yet."""
-        return read_only(self.run_state.best.x)
+        """The best point so far (d,), read-only; `x0` if there is no value yet. With `noise`, the mean."""
+        return read_only(self.run_state.best.x if self.estimate is None else self.estimate.x)
 
     @property
     def best_fun(self) -> float:
-        """Value at `best_x`; NaN if there is none yet."""
-        return self.run_state.best.fun
+        """Value at `best_x`; NaN if there is none yet. With `noise`, the average of medians of recent generations."""
+        return self.run_state.best.fun if self.estimate is None else self.estimate.fun
+
+    @property
+    def best_constraints(self) -> Array | None:
+        """Constraint values (k,) at `best_x`, None if they are not known."""
+        return self.run_state.best.constraints if self.estimate is None else self.estimate.constraints
 
     @property
     def maxcv(self) -> float:
         """Largest violation of a constraint at `best_x`, 0 if there are none; NaN if there is no value yet."""
-        best = self.run_state.best
-        return 0.0 if self.constraints is None else self.constraints.largest_violation(best.constraints)
+        return 0.0 if self.constraints is None else self.constraints.largest_violation(self.best_constraints)
 
     @property
     def is_feasible(self) -> bool:
         """Whether `best_x` has no violation of more than `constraint_tol`."""
-        best, constraints = self.run_state.best, self.constraints
+        constraints, values = self.constraints, self.best_constraints
         if constraints is None or not constraints.parts:
             return True
-        if best.constraints is None:
+        if values is None:
             return False
-        return best.violation == 0.0 or float(np.max(constraints.violations(best.constraints))) <= constraints.tolerance
+        is_met = self.estimate is None and self.run_state.best.violation == 0.0
+        return is_met or float(np.max(constraints.violations(values))) <= constraints.tolerance
 
     @property
     def violated(self) -> tuple[tuple[str, float], ...]:
         """Labels of the constraints that `best_x` violates, with the violations; none if it is feasible."""
-        values = self.run_state.best.constraints
+        values = self.best_constraints
         if self.constraints is None or values is None or self.is_feasible:
             return ()
         return self.constraints.in_the_way(values)
@@ -357,13 +372,26 @@ class Optimizer:
             feasible = (g <= 0).all(axis=1) & (values == values)
             best = before.best.after_constrained(points, values, constraints, g, before.restarts)
         standing = before.standing.after(search.theta, info, values, searched, squares, self._window, feasible)
+        if self.noise:
+            best = self._central(search.theta, Sampled(points, squares, constraints, g))
         nfev, nit = before.nfev + values.size, before.nit + 1
-        self.run_state = RunState(search, before.run, before.began, nfev, nit, before.restarts, best, standing)
+        self.run_state = RunState(
+            search, before.run, before.began, nfev, nit, before.restarts, best, standing, before.leader
+        )
         self.last, self._pending, self._deviations, self._reason = info, None, None, None
+        self.estimate = None
+
+    def _central(self, theta: Family, sampled: Sampled) -> Best:
+        """The answer of a noisy objective after a generation: that of this run, or of a better one before."""
+        state, level = self.run_state, level_of(self._window.medians)
+        run, space = state.restarts, self.start.space
+        return better_of(central_best(theta, space, self.constraints, sampled, level, state.best, run), state.leader)
 
     def note(self, points: Array, values: Array, constraints: Array | None = None) -> None:
         """Count evaluations and keep the best point, without a step."""
-        if values.size:
+        if values.size and self.noise:
+            self.run_state = replace(self.run_state, nfev=self.run_state.nfev + values.size)
+        elif values.size:
             state = self.run_state
             if constraints is None and self.constraints is not None and not self.constraints.parts:
                 constraints = np.zeros((values.size, 0))
@@ -399,7 +427,7 @@ class Optimizer:
         )
         theta = self.start.theta(self._restart_point() if run.x0 is None else run.x0, run.sigma_factor)
         deviations = self.start.judged_deviations(theta)
-        self._enter(next_state(state, self.method, run, theta, deviations, self.inequalities))
+        self._enter(next_state(state, self.method, run, theta, deviations, self.inequalities, self.noise))
         return True
 
     def _restart_point(self) -> Array:
@@ -473,7 +501,7 @@ class Optimizer:
 
     def _summary(self) -> Summary:
         facts = {
-            "best_fun": f"{self.best_fun:.10g}",
+            "best_fun": f"{self.best_fun:.10g}" + (" (average of medians of recent generations)" if self.noise else ""),
             **self._points(),
             "spent": f"nfev {self.nfev}, nit {self.nit}, restarts {self.restarts}",
         }

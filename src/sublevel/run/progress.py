@@ -106,7 +106,11 @@ def state_line(done: Optimizer) -> str:
         settled = ""
     else:
         settled = f", {discrete.variables - discrete.unsettled} of {discrete.variables} discrete variables settled"
-    return f"{done.nfev} evaluations, best {done.best_fun:.8g}{violation}{widest}{ratio}{settled}{restarts}"
+    value = f"best {done.best_fun:.8g}"
+    if done.noise:
+        error = "" if done.estimate is None else f" ± {done.estimate.error:.2g}"
+        value = f"average {done.best_fun:.6g}{error}"
+    return f"{done.nfev} evaluations, {value}{violation}{widest}{ratio}{settled}{restarts}"
 
 
 def duration(seconds: float) -> str:

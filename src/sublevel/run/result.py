@@ -36,7 +36,9 @@ LARGEST_DIAGNOSED = 500
 """Variables up to which `repr` reads the diagnosis, which may take an SVD."""
 JSON_ENTRIES = ("x", "fun", "success", "status", "message", "reasons", "nfev", "nit", "restarts", "mean", "std")
 """Entries that `to_json` writes unchanged."""
-SHOWN = frozenset(
+NOISY = frozenset({"fun_error", "fun_values"})
+"""Entries of a noisy objective."""
+SHOWN = NOISY | frozenset(
     {"fun", "x", "std", "message", "success", "status", "nfev", "nit", "restarts", "failures", "diagnosis"}
 )
 """Entries that `repr` shows, or that follow from what it shows."""
@@ -70,7 +72,13 @@ class Result(OptimizeResult):
     x : ndarray, shape (d,)
         The best point that was evaluated.
     fun : float
-        Its value.
+        Its value. With ``noise=True``, `x` is the mean of the search distribution, with constraints a feasible point
+        near it, and `fun` the average of re-evaluations there. Before the run ends, or if it was interrupted, it is the
+        average of the medians of recent generations.
+    fun_error : float
+        Standard error of `fun`, NaN if there are fewer than two re-evaluations; there only with ``noise=True``.
+    fun_values : ndarray, shape (k,)
+        The re-evaluations at `x`, NaN for those that failed and do not count; there only with ``noise=True``.
     success : bool
         Whether the run that found `x` converged, or reached `ftarget`.
     status : int
@@ -115,6 +123,8 @@ class Result(OptimizeResult):
 
     x: Array
     fun: float
+    fun_error: float
+    fun_values: Array
     success: bool
     status: int
     message: str
@@ -219,15 +229,16 @@ class Result(OptimizeResult):
         str
             An object with ``x``, ``fun``, ``success``, ``status``, ``message``, ``reasons``, ``nfev``, ``nit``,
             ``restarts``, ``mean``, ``std``, ``names``, ``params``, ``diagnosis`` (names, sentences and numbers),
-            ``failures`` (how many of each kind), ``maxcv`` and ``constr`` with constraints, and ``hess_inv`` if it is
-            there. Numbers that are not finite are null; values of choices that JSON does not have are texts.
+            ``failures`` (how many of each kind), ``maxcv`` and ``constr`` with constraints, ``fun_error`` and
+            ``fun_values`` with noise, and ``hess_inv`` if it is there. Numbers that are not finite are null;
+            values of choices that JSON does not have are texts.
         """
         facts = {name: self[name] for name in JSON_ENTRIES}
         facts["names"] = [self.history.name(i) for i in range(self.x.size)]
         facts["params"] = plain_values(self.params)
         facts["diagnosis"] = [{"name": f.name, "sentence": f.sentence, "numbers": f.numbers} for f in self.diagnosis]
         facts["failures"] = dict(self.failures.counts)
-        facts |= {name: self[name] for name in ("maxcv", "constr") if name in self}
+        facts |= {name: self[name] for name in ("maxcv", "constr", *NOISY) if name in self}
         if self.get("hess_inv") is not None:
             facts["hess_inv"] = self.hess_inv
         return json.dumps(finite(facts), indent=indent, allow_nan=False)
@@ -248,13 +259,13 @@ class Result(OptimizeResult):
         return replace(summary, table=rows if len(rows) > 1 else ()).html()
 
     def _summary(self) -> Summary:
-        if not self.keys() >= SHOWN | {"reasons", "history"}:  # entries were removed
+        if not self.keys() >= (SHOWN - NOISY) | {"reasons", "history"}:  # entries were removed
             return Summary(f"Result with the entries {', '.join(self)}")
         title = "Result of a run that goes on"
         if self.success or self.reasons:
             title = "Result: success" if self.success else "Result: no success"
         facts = {
-            "fun": f"{self.fun:.10g}",
+            "fun": self.fun_text(),
             **self._point(),
             "message": self.message,
             "spent": f"nfev {self.nfev}, nit {self.nit}, restarts {self.restarts}",
@@ -269,6 +280,16 @@ class Result(OptimizeResult):
             facts = {"fun": facts.pop("fun"), "maxcv": f"{self.maxcv:.3g}", **facts}
         is_cheap = self.x.size <= LARGEST_DIAGNOSED or "diagnosis" not in self._deferred()
         return Summary(title, facts, notes=[str(finding) for finding in self.diagnosis] if is_cheap else ())
+
+    def fun_text(self) -> str:
+        """The value as text, with its error if values are noisy."""
+        if not self.keys() >= NOISY:
+            return f"{self.fun:.10g}"
+        count = int(np.count_nonzero(~np.isnan(self.fun_values)))
+        if not count:
+            return f"{self.fun:.6g} (average of medians of recent generations; `x` was not re-evaluated)"
+        failed = f", {self.fun_values.size - count} more failed" if count < self.fun_values.size else ""
+        return f"{self.fun:.6g} ± {self.fun_error:.2g} (average of {count} re-evaluations of `x`{failed})"
 
     def _point(self) -> dict[str, str]:
         """The best point and the width of the search: by name if there is a space or an integer, else as arrays."""
@@ -349,6 +370,7 @@ def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, floa
         curvature=None,
         hess_inv=None,
         **constraint_entries(optimizer),
+        **noise_entries(optimizer),
     )
     return result
 
@@ -356,13 +378,24 @@ def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, floa
 def constraint_entries(optimizer: Optimizer) -> dict[str, object]:
     """The entries of a result with constraints: none without."""
     constraints, best = optimizer.constraints, optimizer.run_state.best
+    x, values = optimizer.best_x, optimizer.best_constraints
     if constraints is None:
         return {}
     memory, multipliers = optimizer.state.ordering, None
     if isinstance(memory, LagrangianMemory) and best.theta is None:
         multipliers = constraints.multipliers(memory.multipliers)
-    constr = constraints.all_values(best.x, best.constraints)
+    constr = constraints.all_values(x, values)
     return {"maxcv": optimizer.maxcv, "constr": constr, "multipliers": multipliers}
+
+
+def noise_entries(optimizer: Optimizer) -> dict[str, object]:
+    """The entries of a result of a noisy objective: none otherwise."""
+    if not optimizer.noise:
+        return {}
+    estimate = optimizer.estimate
+    if estimate is None:
+        return {"fun_error": np.nan, "fun_values": np.empty(0)}
+    return {"fun_error": estimate.error, "fun_values": estimate.values.copy()}
 
 
 def deferred_diagnosis(

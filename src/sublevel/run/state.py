@@ -62,6 +62,7 @@ class RunState:
     restarts: int
     best: Best
     standing: Standing
+    leader: Best | None = None  # of a noisy objective: the answer of the best of the ended runs
 
 
 def first_state(
@@ -73,9 +74,18 @@ def first_state(
 
 
 def next_state(
-    before: RunState, method: Method, run: Run, theta: Family, deviations: Array, constraints: int = 0
+    before: RunState,
+    method: Method,
+    run: Run,
+    theta: Family,
+    deviations: Array,
+    constraints: int = 0,
+    noise: bool = False,
 ) -> RunState:
-    """The state at the start of the next run. The value of a start evaluated alone is not one to beat."""
+    """The state at the start of the next run. The value of a start evaluated alone is not one to beat.
+
+    Of a noisy objective, the answer so far is the leader.
+    """
     best, standing = before.best, before.standing
     if best.theta is None:
         best = replace(best, theta=before.search.theta)
@@ -89,4 +99,5 @@ def next_state(
         before.restarts + 1,
         best,
         Standing(deviations, to_beat),
+        best if noise else None,
     )

@@ -20,7 +20,16 @@ from sublevel.run.result import Deferred, Result, deferred_diagnosis, result_of
 from sublevel.run.termination import message
 from sublevel.run.warm_start import Beginning, SpaceBeginning, warm_start
 from sublevel.store.export import export, table_columns
-from sublevel.store.reader import Evaluations, Reading, ending, evaluations, first_row, open_run, restore_state
+from sublevel.store.reader import (
+    Evaluations,
+    Reading,
+    add_failed_reevaluations,
+    ending,
+    evaluations,
+    first_row,
+    open_run,
+    restore_state,
+)
 from sublevel.store.samples import SampleForm
 from sublevel.store.settings import FAMILY_TYPES, Overrides, Settings, as_path, rebuild_optimizer
 from sublevel.store.spaces import VariableColumns
@@ -94,7 +103,7 @@ class StoredRun:
     def _summary(self) -> Summary:
         result = self.result
         facts = {
-            "fun": f"{result.fun:.10g}",
+            "fun": result.fun_text(),
             **({"x": short_array(result.x)} if self.space is None else {"params": short_params(result.params)}),
             "method": (self.settings.method or self.settings.parts)[:100],
             "state": result.message if result.reasons else "not ended",
@@ -152,10 +161,11 @@ def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, fa
     """The result at the last checkpoint, with the best of later evaluations; sets the optimizer to that checkpoint."""
     history = restore_state(reading, optimizer, whole=False)
     reasons = ending(reading.file)
+    _restore_estimate(reading, optimizer, failures)
     history.end(optimizer, reasons)
     first = first_row(found.iteration, optimizer.nit + 1)  # evaluated after the checkpoint
     since = found.values[first:]
-    if optimizer.constraints is not None and since.size:
+    if optimizer.constraints is not None and since.size and not optimizer.noise:
         best, values = optimizer.run_state.best, found.constraints[first:]
         g = optimizer.constraints.g(values)
         best = best.after_constrained(found.points[first:], since, values, g, optimizer.restarts)
@@ -164,13 +174,21 @@ def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, fa
     if since.size:
         is_open = int(found.iteration[-1]) > reading.file.count_generations()[1]  # the last generation is unfinished
         result.update(nfev=result.nfev + since.size, nit=int(found.iteration[-1]) - is_open)
-        has_value = optimizer.constraints is None and np.any(~np.isnan(since))
+        has_value = optimizer.constraints is None and not optimizer.noise and np.any(~np.isnan(since))
         if has_value and not result.fun <= (best := np.nanmin(since)):
             x = found.point(first + int(np.nanargmin(since)))
             result.update(fun=float(best), x=x, success=False, message=message(reasons))
             result.update(params=Deferred(history.labels.values, (x.copy(),), ()))
             result.update(diagnosis=deferred_diagnosis(x.copy(), history, result.failures))
     return result
+
+
+def _restore_estimate(reading: Reading, optimizer: Optimizer, failures: Failures) -> None:
+    """Restore the estimate of a noisy objective, if it belongs to the last generation, and count its evaluations."""
+    ledger = reading.ledger()
+    optimizer.reevaluated = len(ledger.entries)
+    optimizer.estimate = ledger.estimate(reading.file.count_generations()[1])
+    add_failed_reevaluations(failures, ledger)
 
 
 def sketch_optimizer(reading: Reading) -> Optimizer:

@@ -77,6 +77,7 @@ class ProbingEvaluator:
     failures: Failures
     path: Path
     constraints: int = 0  # constraint values k of an evaluation
+    noise: bool = False  # the run knows that the objective is noisy
     is_done: bool = False
 
     def __call__(self, points: Array) -> Arrivals:
@@ -98,7 +99,7 @@ class ProbingEvaluator:
             warnings.warn(
                 f"{observed} and then {second!r}, so it could not be compared with the original one.", stacklevel=2
             )
-        elif first == second:
+        elif first == second and not self.noise:
             raise StoreError(f"{observed}, twice: it is not the original objective. {REMEDY}")
         elif apart > TOO_FAR * max(probe.spread, abs(first - second)):
             raise StoreError(

@@ -21,10 +21,12 @@ from sublevel.engine.transforms import AdaptiveRates
 from sublevel.evaluation.evaluators import RETURNED_NAN
 from sublevel.evaluation.failures import KEPT, Failure, Failures, printable
 from sublevel.run.history import Generations, History, Snapshot
+from sublevel.run.noisy_answer import Entry, Ledger
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.restarts import Run
-from sublevel.run.state import RunState
+from sublevel.run.state import Best, RunState
 from sublevel.run.termination import KINDS, NAMES, PATIENCE
+from sublevel.store.constraint_facts import stored_constraints
 from sublevel.store.environment import LONGEST
 from sublevel.store.errors import FormatError, StoreError, format_errors
 from sublevel.store.file import NUMBERS, File
@@ -41,6 +43,7 @@ MOST_KEPT = 2**26
 MOST_SNAPSHOTS = 10_000
 INVALID_RESTARTS = "its restarts are invalid"
 INVALID_CHECKPOINT = "its checkpoint is inconsistent"
+INVALID_REEVALUATIONS = "its re-evaluations are invalid"
 
 
 class StoredGenerations(NamedTuple):
@@ -83,12 +86,41 @@ class Reading:
         best = replace(template.best, theta=theta if self.facts.get("has_theta_of_best") is True else None)
         if self.facts.get("has_constraints_of_best") is True and optimizer.constraints is not None:
             best = replace(best, constraints=np.empty(optimizer.constraints.size))
-        state = unpack(without_memory(replace(template, best=best)), self.layout, self.data)
+        template_of_all = replace(template, best=best, leader=self._leader(optimizer))
+        state = unpack(without_memory(template_of_all), self.layout, self.data)
         search = State(state.search.theta, ())
         if memory:
             search = State(state.search.theta, *unpack(memory_of(template), *self.file.part("memory")[1:]))
         check_run_state(state, optimizer.best_x.size, theta)
         return replace(state, search=search)
+
+    def _leader(self, optimizer: Optimizer) -> Best | None:
+        """A template of the leader, if there is one."""
+        if self.facts.get("has_leader") is not True or not optimizer.noise:
+            return None
+        first, constraints = optimizer.run_state, None
+        if self.facts.get("has_constraints_of_leader") is True and optimizer.constraints is not None:
+            constraints = np.empty(optimizer.constraints.size)
+        return replace(first.best, theta=first.search.theta, constraints=constraints)
+
+    def ledger(self) -> Ledger:
+        """The re-evaluations of a noisy objective."""
+        if not self.settings.noise:
+            return Ledger()
+        facts, layout, data = self.file.part("reevaluations")
+        m, n = _count(facts.get("points")), _count(facts.get("values"))
+        d, constraints = self.problem.x0.size, self.settings.constraints
+        width = 0 if not n else 1 if constraints is None else 1 + stored_constraints(constraints).size
+        if 8 * (m * d + n * (3 + width)) != len(data):
+            raise FormatError(INVALID_REEVALUATIONS)
+        template = np.empty((m, d)), np.empty((n, 3), dtype=np.int64), np.empty((n, width))
+        points, keys, rows = unpack(template, layout, data)
+        if n and not ((keys[:, :2] >= 0).all() and (keys[:, 1] < m).all()):
+            raise FormatError(INVALID_REEVALUATIONS)
+        failures = _failures(facts.get("failures"))
+        places = enumerate(keys.tolist())
+        entries = [Entry(nit, point, place, rows[i], failures.get(i)) for i, (nit, point, place) in places]
+        return Ledger(list(points), entries)
 
     def finished_runs(self) -> tuple[list[tuple[Run, int]], list[dict[str, float]]]:
         """The finished runs with their numbers of evaluations, and the reason of each to stop."""
@@ -141,6 +173,7 @@ class Reading:
         upcoming, stride = map(_count, as_list(self.facts.get("pace"), 2, INVALID_CHECKPOINT))
         history = History.restored(optimizer.start, snapshots, (upcoming, stride), stored.generations, endings)
         history.theta_of_best = optimizer.theta_of_best
+        history.run_of_answer = optimizer.best_run if optimizer.noise else None
         history.adapts_rates = AdaptiveRates.__name__ in self.settings.parts
         return history
 
@@ -181,7 +214,7 @@ def check_run_state(state: RunState, d: int, first: Family) -> None:
         raise FormatError(INVALID_CHECKPOINT)
     if standing.standstill != -1 and NAMES.get(standing.standstill) not in PATIENCE:
         raise FormatError(INVALID_CHECKPOINT)
-    for theta in (state.search.theta, best.theta):
+    for theta in (state.search.theta, best.theta, None if state.leader is None else state.leader.theta):
         if theta is not None:
             _check_theta(theta, first)
 
@@ -203,6 +236,29 @@ def _count(given: object, least: int = 0) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or not least <= given < 2**53:
         raise FormatError(INVALID_CHECKPOINT)
     return given
+
+
+def _failures(given: object) -> dict[int, tuple[str, str]]:
+    """Kinds and details of failed re-evaluations by number."""
+    found: dict[int, tuple[str, str]] = {}
+    for entry in as_list(given, None, INVALID_REEVALUATIONS):
+        number, kind, detail = as_list(entry, 3, INVALID_REEVALUATIONS)
+        if (
+            not isinstance(kind, str)
+            or not isinstance(detail, str)
+            or (kind, detail) != tuple(map(printable, (kind, detail)))
+        ):
+            raise FormatError(INVALID_REEVALUATIONS)
+        found[_count(number)] = kind, detail
+    return found
+
+
+def add_failed_reevaluations(failures: Failures, ledger: Ledger) -> None:
+    """Add the re-evaluations that failed."""
+    for entry in ledger.entries:
+        if np.isnan(entry.row[0]):
+            failure = RETURNED_NAN if entry.failure is None else Failure(*entry.failure)
+            failures.add(failure, ledger.points[entry.point])
 
 
 def _run(asked: object) -> Run:
@@ -248,7 +304,8 @@ def fingerprint(path: Path) -> str:
     """SHA-256 of the outcome of a run. Times, settings and the division into rows do not count."""
     digest, keys, points, values = sha256(), sha256(), sha256(), sha256()
     with closing(File(path)) as file:
-        for name in ("checkpoint", "memory"):
+        is_noisy = file.part("configuration")[0].get("noise") is True
+        for name in ("checkpoint", "memory", *(("reevaluations",) if is_noisy else ())):
             facts, layout, data = file.part(name)
             digest.update(repr(sorted(facts.items())).encode() + layout.encode() + data)
         for iteration, run, popsize, numbers in file.rows("generations", "ORDER BY iteration"):

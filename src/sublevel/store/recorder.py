@@ -24,6 +24,7 @@ from sublevel.engine.memory import Memory
 from sublevel.engine.method import State
 from sublevel.evaluation.failures import Failure
 from sublevel.run.history import History
+from sublevel.run.noisy_answer import Ledger
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.state import RunState
 from sublevel.store.environment import environment
@@ -99,6 +100,8 @@ def checkpoint_rows(optimizer: Optimizer, history: History) -> list[Row]:
         "pace": list(history.pace),
         "has_theta_of_best": state.best.theta is not None,
         "has_constraints_of_best": state.best.constraints is not None,
+        "has_leader": state.leader is not None,
+        "has_constraints_of_leader": state.leader is not None and state.leader.constraints is not None,
     }
     return [part("checkpoint", facts, without_memory(state)), part("memory", {}, memory_of(state))]
 
@@ -146,6 +149,20 @@ def ending_row(reasons: Mapping[str, float]) -> Row:
     return part("ending", {"reasons": dict(reasons), "time": time.time()})
 
 
+def reevaluation_row(ledger: Ledger, d: int) -> Row:
+    """The re-evaluations of a noisy objective with d variables, as a part of its file."""
+    entries = ledger.entries
+    facts = {
+        "points": len(ledger.points),
+        "values": len(entries),
+        "failures": [[i, *entry.failure] for i, entry in enumerate(entries) if entry.failure is not None],
+    }
+    keys = np.array([(entry.nit, entry.point, entry.place) for entry in entries], dtype=np.int64).reshape(-1, 3)
+    rows = np.array([entry.row for entry in entries]).reshape(len(entries), -1 if entries else 0)
+    points = np.array(ledger.points).reshape(-1, d)
+    return part("reevaluations", facts, (points, keys, rows))
+
+
 def check_storable(optimizer: Optimizer) -> None:
     """Raise StoreError if the generator or the state of the method cannot be stored."""
     kind = type(optimizer.rng.bit_generator).__name__
@@ -176,8 +193,9 @@ def check_generation(optimizer: Optimizer) -> None:
 def record_new(path: Path, configuration: Row, optimizer: Optimizer, history: History) -> Recorder:
     """The recorder of a new run into a new file."""
     check_storable(optimizer)
+    parts = [configuration, *checkpoint_rows(optimizer, history), driver_row(), ending_row({})]
     tables = {
-        "parts": [configuration, *checkpoint_rows(optimizer, history), driver_row(), ending_row({})],
+        "parts": [*parts, reevaluation_row(Ledger(), optimizer.start.x0.size)] if optimizer.noise else parts,
         "restarts": restart_rows(optimizer, 0),
         "snapshots": snapshot_rows(history, set()),
     }
@@ -574,6 +592,12 @@ class Recorder:
                 f"open; do not delete files next to {path}.",
                 stacklevel=2,
             )
+
+    def write_reevaluations(self, ledger: Ledger) -> None:
+        """Write all re-evaluations. There are few, so that each is written at once."""
+        if self._error is not None:
+            raise self._error
+        self._write([self._insertion("parts", [reevaluation_row(ledger, ledger.points[0].size)])])
 
     def abandon(self) -> None:
         """Close the file of a run that cannot be resumed, without changes."""

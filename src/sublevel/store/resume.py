@@ -21,6 +21,7 @@ from sublevel.run.arguments import FileName, Objective, RestartRule, Workers
 from sublevel.run.constraints import ConstraintsLike, with_constraints
 from sublevel.run.history import History
 from sublevel.run.minimize import Callback, Limits, Search
+from sublevel.run.noisy_answer import Ledger
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.parameters import Space
 from sublevel.run.progress import Progress
@@ -28,7 +29,15 @@ from sublevel.store.environment import HOST, describe_differences, environment
 from sublevel.store.file import File
 from sublevel.store.lock import Lock
 from sublevel.store.probe import Probe, ProbingEvaluator, choose_probe
-from sublevel.store.reader import Reading, driver, ending, open_run, restore_state, stored_failures
+from sublevel.store.reader import (
+    Reading,
+    add_failed_reevaluations,
+    driver,
+    ending,
+    open_run,
+    restore_state,
+    stored_failures,
+)
 from sublevel.store.recorder import Recorder, Stored
 from sublevel.store.samples import SampleForm
 from sublevel.store.settings import Overrides, Settings, as_path, rebuild_optimizer
@@ -138,7 +147,8 @@ def resume(
         if stored.takes_args and not args:
             raise TypeError("`args` must be given again, because the run began with some.")
         pairs = zip((maxfevals, maxiter, ftarget, maxtime), stored.limits, strict=True)
-        limits = Limits.checked(found.optimizer, *(old if new is None else new for new, old in pairs))
+        chosen = [old if new is None else new for new, old in pairs]
+        limits = Limits.checked(found.optimizer, *chosen, batch=stored.batch)
         show = Progress(limits.maxfevals) if as_flag("progress", progress) else None
         evaluate = make_evaluator(
             with_constraints(
@@ -157,13 +167,13 @@ def resume(
         opened.pop_all()
     if check and found.probe is not None:
         k = 0 if found.optimizer.constraints is None else found.optimizer.constraints.size
-        evaluate = ProbingEvaluator(evaluate, found.probe, found.failures, path, k)
+        evaluate = ProbingEvaluator(evaluate, found.probe, found.failures, path, k, stored.noise)
     counts = found.optimizer.nit, found.optimizer.nfev
     LOGGER.info("resume %s at generation %d, after %d evaluations", ascii(str(path))[1:-1], *counts)
     start = found.optimizer.start.x0 if stored.evaluate_x0 else None
     parts = found.optimizer, evaluate, limits, observer, show, found.history, found.failures
     with SigtermAsInterrupt():
-        return Search(*parts, recorder=recorder, x0=start).run_to_the_end()
+        return Search(*parts, recorder=recorder, x0=start, ledger=found.ledger).run_to_the_end()
 
 
 class ResumedRun(NamedTuple):
@@ -175,6 +185,7 @@ class ResumedRun(NamedTuple):
     failures: Failures
     stored: Stored
     probe: Probe | None
+    ledger: Ledger
 
 
 def _read_run(path: Path, again: Overrides) -> ResumedRun:
@@ -188,7 +199,10 @@ def _read_run(path: Path, again: Overrides) -> ResumedRun:
         stored = Stored(file.count_generations()[1], file.last_evaluated(), optimizer.restarts)
         _warn_of_differences(reading)
         probe = choose_probe(file, stored.awaited, form)
-        return ResumedRun(reading.settings, optimizer, history, failures, stored, probe)
+        ledger = reading.ledger()
+        optimizer.reevaluated = len(ledger.entries)
+        add_failed_reevaluations(failures, ledger)
+        return ResumedRun(reading.settings, optimizer, history, failures, stored, probe, ledger)
 
 
 def _warn_of_differences(reading: Reading) -> None:

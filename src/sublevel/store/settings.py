@@ -88,11 +88,13 @@ class Settings:
     restarts: str | list[str | int | float] | None  # [class, fields...] if it is registered, else its `repr`
     limits: list[float | None]  # maxfevals, maxiter, ftarget, maxtime
     tolerances: list[float | bool]  # tolfun, tolx, noise_floor
+    noise: bool  # the answer is a mean
     names: list[str] | None  # of the variables
     space: dict[str, object] | None  # description of a Space
     constraints: dict[str, object] | None  # names, bounds and handling of constraints
     is_described: bool  # False if that does not determine what the objective is called with
     evaluate_x0: bool  # with the first generation
+    batch: int | None  # points of each call of the objective, if their number is fixed
     vectorized: bool
     workers: int | None  # None if it was a function, an executor or a client
     timeout: float | None
@@ -120,6 +122,7 @@ class RunRequest:
     log_scaled: object
     evaluate_x0: bool
     constraint_handling: str | None = None
+    batch: int | None = None
 
     def settings(self, optimizer: Optimizer, command: Mapping[str, object] | None) -> Settings:
         """All arguments that can be stored, except arrays."""
@@ -135,11 +138,13 @@ class RunRequest:
             restarts=strategy_facts(optimizer.strategy),
             limits=[None if limit is None else float(limit) for limit in self.limits],
             tolerances=list(optimizer.tolerances),
+            noise=optimizer.noise,
             names=None if optimizer.start.names is None else list(optimizer.start.names),
             space=None if space is None else {**describe_space(space)},
             constraints=self._constraints(optimizer),
             is_described=space is None or is_described(space),
             evaluate_x0=self.evaluate_x0,
+            batch=None if self.batch is None else int(self.batch),
             vectorized=bool(self.vectorized),
             workers=int(self.workers) if isinstance(self.workers, int) else None,
             timeout=None if self.timeout is None else float(self.timeout),
@@ -226,6 +231,8 @@ def as_settings(facts: Mapping[str, object]) -> Settings:
     if not all(isinstance(name, str) for name in as_list(facts["names"] or [], None, "its names are no list")):
         raise FormatError("the names of its variables are not text")
     settings = Settings(**cast(Any, facts))
+    if settings.batch is not None and settings.batch < 1:
+        raise FormatError("its batch is not a number of points")
     if not isinstance(settings.restarts, str):
         stored_strategy(settings.restarts)
     if settings.space is not None and list(stored_space(settings.space).names) != settings.names:
@@ -397,6 +404,7 @@ def rebuild_optimizer(settings: Settings, problem: Problem, rng_state: object, a
         rng=generator_like(rng_state),
         tolfun=tolerances.fun,
         tolx=tolerances.x,
+        noise=settings.noise,
         noise_floor=tolerances.noise_floor,
         names=_stored_names(settings.names, problem.x0.size) if space is None else None,
         constraints=again.as_constraints(settings),
