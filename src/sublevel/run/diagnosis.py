@@ -217,7 +217,9 @@ def noise_floor(facts: Facts) -> Finding | None:
     generations = int(run.reasons["noise_floor"])
     shrinkage = float(np.max(facts.deviations(facts.last) / facts.deviations(facts.first)))
     rows = slice(max(run.rows.start, run.rows.stop - generations), run.rows.stop)
-    scatter = float(np.ptp(facts.columns["generation_best"][rows]))
+    best = facts.columns["generation_best"][rows]
+    best = best[~np.isnan(best)]  # generations without a feasible point have none
+    scatter = float(np.ptp(best)) if best.size else np.nan
     sentence = (
         f"over the last {generations} generations the order of the values was random, with standard deviations of "
         f"{shrinkage:.2g} of their initial values or less: the best values of these generations scatter by "
