@@ -30,7 +30,7 @@ from sublevel.store.errors import FormatError, StoreError, format_errors
 from sublevel.store.file import NUMBERS, File
 from sublevel.store.recorder import memory_of, without_memory
 from sublevel.store.rng_state import state_like
-from sublevel.store.samples import SampleForm, StoredPoints, Stretch, row_parts
+from sublevel.store.samples import SampleForm, StoredPoints, Stretch, row_parts, sample_parts
 from sublevel.store.serialize import as_dict, as_list, parse_json, unpack
 from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings, as_settings, check_size, unpack_problem
 
@@ -254,10 +254,12 @@ def fingerprint(path: Path) -> str:
         for iteration, run, popsize, numbers in file.rows("generations", "ORDER BY iteration"):
             for k, begin in enumerate(range(0, len(numbers), 8 * NUMBERS)):
                 digest.update(repr((iteration + k, run, popsize)).encode() + numbers[begin : begin + 8 * (NUMBERS - 1)])
-        for table, order in (("restarts", "number"), ("snapshots", "nfev"), ("samples", "iteration")):
+        for table, order in (("restarts", "number"), ("snapshots", "nfev")):
             for row in file.rows(table, f"ORDER BY {order}"):
                 columns = [sha256(column).digest() if type(column) is bytes else column for column in row]
                 digest.update(repr(columns).encode())
+        for sample in sample_parts(file):
+            digest.update(repr((*sample[:-1], sha256(sample.data).digest())).encode())
         for part in row_parts(file):
             table = np.empty((len(part.values) // 8, 4), dtype=np.int64)
             table[:] = part.run, part.iteration, bool(part.points), part.place
