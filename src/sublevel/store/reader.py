@@ -331,9 +331,11 @@ class Evaluations:
         """The points of a stretch that were in the file when it was read, the first of which is in row `begin`."""
         known = self.place[begin : first_row(self.iteration, part.iteration + 1)] - part.place
         known = known[(known >= 0) & (known < len(part.values))]
-        most = max(LARGEST_PART // (8 * self.dimension), 1)
+        most, points = max(LARGEST_PART // (8 * self.dimension), 1), part.points
+        is_contiguous = known.size > 0 and known[-1] - known[0] == known.size - 1  # they increase
         for first in range(0, len(known), most):
-            yield part.points[known[first : first + most]]
+            places = known[first : first + most]
+            yield points[places[0] : places[-1] + 1] if is_contiguous else points[places]
 
 
 def first_row(iterations: NDArray[np.int64], iteration: int) -> int:
