@@ -83,9 +83,7 @@ def commanded(*words: Any) -> None:
 
 
 def exported(task: Task, ending: str) -> None:
-    out = task.folder / f"table.{ending}"
-    out.unlink(missing_ok=True)
-    commanded("export", task.store, out)
+    commanded("export", task.store, task.folder / f"{time.time_ns()}.{ending}")
 
 
 def with_trace(task: Task) -> None:
@@ -127,6 +125,8 @@ class Cost(NamedTuple):
 def measure(route: str, task: Task) -> Cost:
     """A route in a process of its own."""
     words = [task.variables, task.generations, task.method, task.folder]
+    for old in (old for ending in ("npz", "parquet", "csv", "html") for old in task.folder.glob(f"*.{ending}")):
+        old.unlink()
     run = subprocess.run(
         [sys.executable, __file__, "--one", route, *map(str, words)], capture_output=True, text=True, check=False
     )

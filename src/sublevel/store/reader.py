@@ -369,19 +369,17 @@ def _check_complete(path: Path, iteration: int, count: int, sizes: NDArray[np.in
 def evaluations(reading: Reading, form: SampleForm) -> tuple[Evaluations, Failures]:
     """All evaluations, including those of an unfinished generation, and the failures among them."""
     failures, notes = Failures(), failure_notes(reading)
-    keys, values, points, size = list[tuple[int, int, int]](), [np.empty(0)], list[Array](), 0
+    keys, values, points = list[tuple[int, int, int]](), [np.empty(0)], list[Array]()
+    is_small = 8 * form.dimension * reading.file.evaluations_after(0) <= MOST_KEPT
     constraints = [np.empty((0, form.constraints))]
     for part in stretches(reading, reading.generations().sizes, form):
         add_failures(failures, part, notes.get(part.iteration, ()))
         keys.append((part.run, part.iteration, part.place))
         values.append(part.values)
         constraints += [part.constraints.copy()] if form.constraints else []
-        size += form.dimension * part.values.nbytes
-        if size <= MOST_KEPT:
+        if is_small:
             points.append(part.points)
-        else:
-            points.clear()
-    kept = np.concatenate([np.empty((0, form.dimension)), *points]) if size <= MOST_KEPT else None
+    kept = np.concatenate([np.empty((0, form.dimension)), *points]) if is_small else None
     sizes = np.array([len(part) for part in values[1:]], dtype=np.int64)
     runs, iterations, places = np.array(keys, dtype=np.int64).reshape(-1, 3).T
     found = Evaluations(
