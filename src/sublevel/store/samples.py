@@ -25,7 +25,7 @@ from sublevel.store.rng_state import generator_like, plain_state, state_like
 from sublevel.store.serialize import as_list, pack, pack_all, parse_json, size_of, unpack
 from sublevel.store.settings import LARGEST_GENERATION
 
-SMALLEST = 2**12
+SMALLEST = 2**14
 """Bytes of points from which a sample is drawn again when it is read; smaller samples are stored."""
 LEAST_GAIN = 4
 """Least ratio of the bytes of the points to those of their distribution and of the state of the generator; otherwise
