@@ -62,7 +62,12 @@ def extra_per_iteration(folder: Path, d: int, vectorized: bool, iterations: int,
 
 SIZES = {  # popsize: d, method, generations
     8: (10, "cma", 10_000),
+    30: (10, "cma", 8000),
     100: (10, "cma", 5000),
+    300: (10, "cma", 4000),
+    1000: (10, "cma", 3000),
+    3000: (10, "cma", 1000),
+    10_000: (10, "cma", 300),
     50_000: (10, "cma", 40),
     1_000_000: (10, "cma", 5),
     None: (100_000, "sep-cma", 20),

@@ -5,14 +5,16 @@ look at one.
     [--folder DIR]
 
 Every measurement is made in a process of its own with one thread, routes and ask and tell in turns; medians over the
-repeats. Imports do not count, except for matplotlib's, which is imported where pictures are drawn. `show`, `report`,
-`export` and the like look at the run that `store` made; their times are compared with those of ask and tell too.
+repeats. Imports of other libraries (matplotlib, pyarrow), which do not depend on the number of variables, are measured
+apart. `show`, `report`, `export` and the like look at the run that `store` made; their times are compared with those of
+ask and tell too.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -75,15 +77,13 @@ def stored(task: Task) -> sl.Result:
 
 
 def commanded(*words: Any) -> None:
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         if command([str(word) for word in words]):
             raise RuntimeError(f"{words} failed")
 
 
 def exported(task: Task, ending: str) -> None:
-    out = task.folder / f"table.{ending}"
-    out.unlink(missing_ok=True)
-    commanded("export", task.store, out)
+    commanded("export", task.store, task.folder / f"{time.time_ns()}.{ending}")
 
 
 def with_trace(task: Task) -> None:
@@ -104,9 +104,13 @@ ROUTES: dict[str, Callable[[Task], Any]] = {
     "report": lambda task: commanded("report", task.store, "--out", task.folder / f"{time.time_ns()}.html"),
     "export .npz": lambda task: exported(task, "npz"),
     "export .parquet": lambda task: exported(task, "parquet"),
-    "export .csv": lambda task: exported(task, "csv"),
+    "export .csv, without the variables": lambda task: exported(task, "csv"),
     "resume": lambda task: sl.resume(task.store, sphere, maxiter=task.generations),
 }
+
+
+IMPORTS = {"minimize, plot()": "matplotlib.pyplot", "report": "matplotlib.pyplot", "export .parquet": "pyarrow.parquet"}
+"""Libraries that a route imports where it needs them."""
 
 
 class Cost(NamedTuple):
@@ -115,11 +119,14 @@ class Cost(NamedTuple):
     seconds: float
     cpu: float
     megabytes: float
+    imports: float  # CPU seconds, not in the others
 
 
 def measure(route: str, task: Task) -> Cost:
     """A route in a process of its own."""
     words = [task.variables, task.generations, task.method, task.folder]
+    for old in (old for ending in ("npz", "parquet", "csv", "html") for old in task.folder.glob(f"*.{ending}")):
+        old.unlink()
     run = subprocess.run(
         [sys.executable, __file__, "--one", route, *map(str, words)], capture_output=True, text=True, check=False
     )
@@ -130,23 +137,30 @@ def measure(route: str, task: Task) -> Cost:
 
 def run_one(route: str, task: Task) -> None:
     """What the process does."""
+    began = time.process_time()
+    if route in IMPORTS:
+        importlib.import_module(IMPORTS[route])
+    imports = time.process_time() - began
     wall, cpu = time.perf_counter(), time.process_time()
     ROUTES[route](task)
     seconds = time.perf_counter() - wall, time.process_time() - cpu
-    print(json.dumps([*seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+    print(json.dumps([*seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, imports]))
 
 
 def report(task: Task, repeats: int) -> None:
     """The table."""
     print(f"{task.method}, {task.variables} variables, {task.generations} generations, {repeats} repeats\n")
-    print(f"| {'route':<40} | seconds | × ask and tell | CPU seconds | × ask and tell | peak MB |")
-    print(f"|{'-' * 42}|--------:|---------------:|------------:|---------------:|--------:|")
+    print(
+        f"| {'route':<40} | seconds | × ask and tell | CPU seconds | × ask and tell | peak MB | imports, CPU seconds |"
+    )
+    print(f"|{'-' * 42}|--------:|---------------:|------------:|---------------:|--------:|---------------------:|")
     for route in ROUTES:
         pairs = [(measure("ask and tell", task), measure(route, task)) for _ in range(repeats)]
         costs = [statistics.median(column) for column in zip(*(cost for _, cost in pairs), strict=True)]
         wall, cpu = (statistics.median(cost[i] / plain[i] for plain, cost in pairs) for i in (0, 1))
         print(
-            f"| {route:<40} | {costs[0]:7.2f} | {wall:14.2f} | {costs[1]:11.2f} | {cpu:14.2f} | {costs[2]:7.0f} |",
+            f"| {route:<40} | {costs[0]:7.2f} | {wall:14.2f} | {costs[1]:11.2f} | {cpu:14.2f} | {costs[2]:7.0f} | "
+            f"{costs[3]:20.2f} |",
             flush=True,
         )
 

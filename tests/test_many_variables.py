@@ -13,7 +13,7 @@ import pytest
 
 import sublevel as sl
 from sublevel.cli.main import main
-from sublevel.store import reader
+from sublevel.store import export, reader
 from sublevel.store.errors import StoreError
 
 SCRIPT = Path(__file__).parent / "helpers" / "many_variables.py"
@@ -134,3 +134,26 @@ def test_show_prints_a_few_of_very_many_numbers(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "and 991 more" in shown
     assert len(shown) < 2000
+
+
+def test_a_csv_file_of_too_many_columns_has_no_variables_unless_they_are_asked_for(
+    killed, tmp_path, monkeypatch, capsys
+):
+    run, out = sl.load(killed), tmp_path / "run.csv"
+    run.export(out)
+    whole = out.read_bytes()
+    monkeypatch.setattr(export, "MOST_CSV_COLUMNS", 7)  # there are four keys and four variables
+    with pytest.warns(UserWarning, match=r"4 variables.*\.npz or \.parquet.*variables=True"):
+        run.export(out)
+    short = [",".join(line.split(",")[:4]) for line in whole.decode().splitlines()]
+    assert out.read_text().splitlines() == short
+    assert main(["export", str(killed), str(tmp_path / "cli.csv")]) == 0
+    assert (tmp_path / "cli.csv").read_text().splitlines() == short
+    assert "--variables" in capsys.readouterr().err
+    assert main(["export", str(killed), str(tmp_path / "all.csv"), "--variables"]) == 0
+    run.export(out, variables=True)
+    assert out.read_bytes() == (tmp_path / "all.csv").read_bytes() == whole
+    assert not capsys.readouterr().err
+    run.export(tmp_path / "run.npz")
+    with np.load(tmp_path / "run.npz") as arrays:
+        assert arrays["x"].tobytes() == run.points.tobytes()

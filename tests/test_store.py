@@ -1013,6 +1013,41 @@ def test_points_of_large_samples_are_not_stored(tmp_path):
     assert sl.load(file).points.tobytes() == seen.tobytes()
 
 
+def test_small_samples_that_are_drawn_again_share_rows(tmp_path, monkeypatch):
+    """A quick run of 1000 points per generation stores neither its points nor a row for each of its samples."""
+    keep_state(monkeypatch, False)
+    for name in ("USUAL_WAIT", "LONGEST_WAIT"):
+        monkeypatch.setattr(recorder, name, 60.0)  # rows are written when they are full, however slow the machine is
+    monkeypatch.setattr(recorder, "WRITING", 0.0)
+    file = tmp_path / "run.db"
+    seen = seen_points("cma", "free", file, popsize=1000, maxfevals=100_000, evaluate_x0=False)
+    with sqlite3.connect(file) as connection:
+        for table in ("samples", "evaluations"):
+            (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+            assert count < 5  # of 100 generations
+        assert connection.execute("SELECT max(length(points)) FROM evaluations").fetchone() == (0,)
+    connection.close()
+    run = sl.load(file)
+    assert run.points.tobytes() == seen.tobytes()
+    assert run.evaluations.point(7777).tobytes() == seen[7777].tobytes()
+
+
+def test_trees_of_one_layout_are_packed_together():
+    trees = [{"a": np.arange(6.0).reshape(2, 3) + k, "b": (k, None), "c": np.float64(k)} for k in range(3)]
+    layout, data = serialize.pack_all(trees)
+    assert (layout, data) == (serialize.pack(trees[0])[0], b"".join(serialize.pack(tree)[1] for tree in trees))
+    turned = [tree | {"a": np.asfortranarray(tree["a"])} for tree in trees]
+    layout, data = serialize.pack_all(turned)
+    assert (layout, data) == (serialize.pack(turned[0])[0], b"".join(serialize.pack(tree)[1] for tree in turned))
+
+
+@pytest.mark.parametrize("other", [np.asfortranarray(np.ones((2, 3))), np.ones((3, 2)), np.ones((2, 3), bool), None])
+def test_trees_of_different_layouts_are_not_packed_together(other):
+    tree = {"a": np.ones((2, 3))}
+    assert serialize.pack_all([tree, {"a": other}]) is None
+    assert serialize.pack_all([{"a": other}, tree]) is None
+
+
 def test_a_distribution_that_takes_as_many_bytes_as_its_sample_is_not_stored(tmp_path):
     file, x0 = tmp_path / "run.db", np.ones(100)
     sl.minimize(lambda X: np.sum(X**2, axis=1), x0, 0.5, popsize=100, maxiter=2, vectorized=True, store=file)
@@ -1056,9 +1091,15 @@ def change_sample(file, change):
         *columns, layout, data, origin, _ = connection.execute(
             "SELECT * FROM samples ORDER BY iteration DESC"
         ).fetchone()
-        arrays = serialize.unpack({"theta": theta, "first": np.empty(3), "checksum": np.int64(0)}, layout, data)
+        states = json.loads(columns[3])
+        width = len(data) // len(states)
+        template = {"theta": theta, "first": np.empty(3), "checksum": np.int64(0)}
+        arrays = serialize.unpack(template, layout, data[-width:])
+        columns[3] = states[-1]
         change(columns, arrays)
-        row = with_checksum(*columns, *serialize.pack(arrays), origin)
+        last = columns[3]
+        columns[3] = last if isinstance(last, str) else json.dumps([*states[:-1], last])
+        row = with_checksum(*columns, layout, data[:-width] + serialize.pack(arrays)[1], origin)
         connection.execute("INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     connection.close()
 
@@ -1086,9 +1127,19 @@ def leave_the_place(columns, arrays):
 
 
 def break_the_state(columns, arrays):
-    columns[3] = json.dumps(
-        {"bit_generator": "PCG64", "state": {"state": -1, "inc": 1}, "has_uint32": 0, "uinteger": 0}
-    )
+    columns[3] = {"bit_generator": "PCG64", "state": {"state": -1, "inc": 1}, "has_uint32": 0, "uinteger": 0}
+
+
+def leave_out_all_states(columns, arrays):
+    columns[3] = "[]"
+
+
+def leave_out_states(columns, arrays):
+    columns[3] = json.dumps([columns[3]] * 7)
+
+
+def give_no_list_of_states(columns, arrays):
+    columns[3] = json.dumps(columns[3])
 
 
 def break_the_text(columns, arrays):
@@ -1119,6 +1170,9 @@ def test_points_that_are_drawn_with_other_rounding_come_with_a_warning(large_run
         (leave_the_place, "impossible size"),
         (break_the_state, "out of range"),
         (break_the_text, "cannot be read"),
+        (give_no_list_of_states, "cannot be read"),
+        (leave_out_all_states, "incomplete"),
+        (leave_out_states, "incomplete"),
     ],
 )
 def test_a_sample_that_cannot_be_drawn_again_is_refused(change, words, large_run):
@@ -1131,9 +1185,10 @@ def test_a_sample_that_cannot_be_drawn_again_is_refused(change, words, large_run
 
 def test_a_sample_that_is_missing_is_told(large_run):
     with sqlite3.connect(large_run) as connection:
-        connection.execute("DELETE FROM samples WHERE iteration = 5")
+        (last,) = connection.execute("SELECT max(iteration) FROM samples").fetchone()
+        connection.execute(f"DELETE FROM samples WHERE iteration = {last}")
     connection.close()
-    with pytest.raises(sl.StoreError, match="sample of generation 5 is missing"):
+    with pytest.raises(sl.StoreError, match=f"sample of generation {last} is missing"):
         sl.load(large_run)
 
 

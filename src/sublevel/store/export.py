@@ -25,12 +25,14 @@ ROW_GROUP = 2**26
 """Least bytes of points in a row group of a Parquet file."""
 MOST_COLUMNS = 1000
 """Most variables that have a column each in a Parquet file; more are one column of lists."""
+MOST_CSV_COLUMNS = 16_384
+"""Most columns that spreadsheet programs open; a CSV file with more has the variables only if they are asked for."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First characters of a formula in spreadsheet programs."""
 
 
 def export(evaluations: Evaluations, file: Path, variables: VariableColumns, force: bool = True) -> None:
-    """Write one row per evaluation: run, iteration, index, value and the variables.
+    """Write one row per evaluation: run, iteration, index, value and the variables, unless they have no names.
 
     With `force` an existing file is overwritten, but never a stored run. Symbolic links are not followed.
     """
@@ -38,6 +40,24 @@ def export(evaluations: Evaluations, file: Path, variables: VariableColumns, for
     if write is None:
         raise ValueError(f"`file` must end with {' or '.join(WRITERS)}, got {str(file)!r}.")
     write_output(file, lambda unfinished: write(evaluations, unfinished, variables), force)
+
+
+def is_too_wide(evaluations: Evaluations, file: Path) -> bool:
+    """Whether the file is CSV and would have more columns than spreadsheet programs open."""
+    columns = len(KEYS) + evaluations.constraints.shape[1] + evaluations.dimension
+    return file.suffix.lower() == ".csv" and columns > MOST_CSV_COLUMNS
+
+
+def omission(evaluations: Evaluations, file: Path) -> str:
+    """What is said about a CSV file that has no variables."""
+    return (
+        f"{file} does not have the {evaluations.dimension} variables, because spreadsheet programs open at most "
+        f"{MOST_CSV_COLUMNS} columns and the text is slow to write. A .npz or .parquet file has them"
+    )
+
+
+NO_VARIABLES = VariableColumns((), (), {})
+"""The columns of a table without variables."""
 
 
 def plain_cell(text: str) -> str:
@@ -71,6 +91,10 @@ def write_csv(evaluations: Evaluations, file: Path, variables: VariableColumns) 
     with file.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(map(plain_cell, [*KEYS, *evaluations.constraint_names, *variables.names]))
+        if not variables.names:
+            columns = [column.tolist() for column in _keys(evaluations)]
+            stream.writelines(",".join(map(repr, row)) + "\r\n" for row in zip(*columns, strict=True))
+            return
         for rows, points in evaluations.parts():
             keys = [column[rows].tolist() for column in _keys(evaluations)]
             if variables.is_plain:
@@ -115,7 +139,7 @@ def write_parquet(evaluations: Evaluations, file: Path, variables: VariableColum
     schema = arrow.schema(list(zip(names, kinds, strict=True)))
     options = {"compression": "none", "use_dictionary": False, "write_statistics": False} if is_wide else {}
     with cast(Any, parquet).ParquetWriter(file, schema, **options) as writer:
-        for rows, points in _groups(evaluations):
+        for rows, points in evaluations.parts() if is_wide else _groups(evaluations):
             columns = [arrow.array(column[rows]) for column in _keys(evaluations)]
             if is_wide:
                 columns.append(arrow.FixedSizeListArray.from_arrays(arrow.array(points.ravel()), d))
@@ -155,7 +179,7 @@ def write_npz(evaluations: Evaluations, file: Path, variables: VariableColumns) 
         with archive.open("x.npy", "w", force_zip64=True) as stream:
             np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": (n, d)})
             for _, points in evaluations.parts():
-                stream.write(points.tobytes())
+                stream.write(np.ascontiguousarray(points).data.cast("B") if points.size else b"")
         if not variables.is_plain:
             with archive.open("params.npy", "w", force_zip64=True) as stream:
                 _write_params(stream, evaluations, variables)

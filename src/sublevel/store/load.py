@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from sublevel.run.parameters import Space
 from sublevel.run.result import Deferred, Result, deferred_diagnosis, result_of
 from sublevel.run.termination import message
 from sublevel.run.warm_start import Beginning, SpaceBeginning, warm_start
-from sublevel.store.export import export, table_columns
+from sublevel.store.export import NO_VARIABLES, export, is_too_wide, omission, table_columns
 from sublevel.store.reader import (
     Evaluations,
     Reading,
@@ -112,12 +113,25 @@ class StoredRun:
         sizes = f"{counted(result.x.size, 'variable')}, {counted(len(self.values), 'evaluation')}"
         return Summary(f"StoredRun: {self.path}, {sizes}", facts)
 
-    def export(self, file: str | Path) -> None:
+    def export(self, file: str | Path, *, variables: bool | None = None) -> None:
         """Write all evaluations to a .csv, .parquet or .npz file; .npz suits many variables.
 
         Parameters of a space have their values as in `to_frame`.
+
+        Parameters
+        ----------
+        file : str or path
+            An existing file is overwritten.
+        variables : bool, optional
+            Whether a .csv file has the variables. By default it has them up to 16,384 columns, which is the most that
+            spreadsheet programs open; otherwise there is a warning. The other formats always have them.
         """
-        export(self.evaluations, Path(file), self._columns())
+        file = Path(file)
+        if variables is None and is_too_wide(self.evaluations, file):
+            warnings.warn(f"{omission(self.evaluations, file)}, and a .csv file with variables=True.", stacklevel=2)
+            variables = False
+        is_without = variables is False and file.suffix.lower() == ".csv"
+        export(self.evaluations, file, NO_VARIABLES if is_without else self._columns())
 
     def warm_start(
         self, *, gamma: float = 0.1, alpha: float = 0.1, correlations: bool = True

@@ -32,7 +32,7 @@ from sublevel.store.errors import FormatError, StoreError, format_errors
 from sublevel.store.file import NUMBERS, File
 from sublevel.store.recorder import memory_of, without_memory
 from sublevel.store.rng_state import state_like
-from sublevel.store.samples import SampleForm, StoredPoints, Stretch, row_parts
+from sublevel.store.samples import SampleForm, StoredPoints, Stretch, row_parts, sample_parts
 from sublevel.store.serialize import as_dict, as_list, parse_json, unpack
 from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings, as_settings, check_size, unpack_problem
 
@@ -311,10 +311,12 @@ def fingerprint(path: Path) -> str:
         for iteration, run, popsize, numbers in file.rows("generations", "ORDER BY iteration"):
             for k, begin in enumerate(range(0, len(numbers), 8 * NUMBERS)):
                 digest.update(repr((iteration + k, run, popsize)).encode() + numbers[begin : begin + 8 * (NUMBERS - 1)])
-        for table, order in (("restarts", "number"), ("snapshots", "nfev"), ("samples", "iteration")):
+        for table, order in (("restarts", "number"), ("snapshots", "nfev")):
             for row in file.rows(table, f"ORDER BY {order}"):
                 columns = [sha256(column).digest() if type(column) is bytes else column for column in row]
                 digest.update(repr(columns).encode())
+        for sample in sample_parts(file):
+            digest.update(repr((*sample[:-1], sha256(sample.data).digest())).encode())
         for part in row_parts(file):
             table = np.empty((len(part.values) // 8, 4), dtype=np.int64)
             table[:] = part.run, part.iteration, bool(part.points), part.place
@@ -386,9 +388,11 @@ class Evaluations:
         """The points of a stretch that were in the file when it was read, the first of which is in row `begin`."""
         known = self.place[begin : first_row(self.iteration, part.iteration + 1)] - part.place
         known = known[(known >= 0) & (known < len(part.values))]
-        most = max(LARGEST_PART // (8 * self.dimension), 1)
+        most, points = max(LARGEST_PART // (8 * self.dimension), 1), part.points
+        is_contiguous = known.size > 0 and known[-1] - known[0] == known.size - 1  # they increase
         for first in range(0, len(known), most):
-            yield part.points[known[first : first + most]]
+            places = known[first : first + most]
+            yield points[places[0] : places[-1] + 1] if is_contiguous else points[places]
 
 
 def first_row(iterations: NDArray[np.int64], iteration: int) -> int:
@@ -422,19 +426,17 @@ def _check_complete(path: Path, iteration: int, count: int, sizes: NDArray[np.in
 def evaluations(reading: Reading, form: SampleForm) -> tuple[Evaluations, Failures]:
     """All evaluations, including those of an unfinished generation, and the failures among them."""
     failures, notes = Failures(), failure_notes(reading)
-    keys, values, points, size = list[tuple[int, int, int]](), [np.empty(0)], list[Array](), 0
+    keys, values, points = list[tuple[int, int, int]](), [np.empty(0)], list[Array]()
+    is_small = 8 * form.dimension * reading.file.evaluations_after(0) <= MOST_KEPT
     constraints = [np.empty((0, form.constraints))]
     for part in stretches(reading, reading.generations().sizes, form):
         add_failures(failures, part, notes.get(part.iteration, ()))
         keys.append((part.run, part.iteration, part.place))
         values.append(part.values)
         constraints += [part.constraints.copy()] if form.constraints else []
-        size += form.dimension * part.values.nbytes
-        if size <= MOST_KEPT:
+        if is_small:
             points.append(part.points)
-        else:
-            points.clear()
-    kept = np.concatenate([np.empty((0, form.dimension)), *points]) if size <= MOST_KEPT else None
+    kept = np.concatenate([np.empty((0, form.dimension)), *points]) if is_small else None
     sizes = np.array([len(part) for part in values[1:]], dtype=np.int64)
     runs, iterations, places = np.array(keys, dtype=np.int64).reshape(-1, 3).T
     found = Evaluations(

@@ -42,7 +42,16 @@ from sublevel.store.file import (
 )
 from sublevel.store.lock import Lock
 from sublevel.store.rng_state import KINDS, plain_state
-from sublevel.store.samples import ROUNDING, Sample, SampleForm, StoredPoints, Stretch, is_redrawn, relative_difference
+from sublevel.store.samples import (
+    ROUNDING,
+    Sample,
+    SampleForm,
+    SampleRow,
+    StoredPoints,
+    Stretch,
+    is_redrawn,
+    relative_difference,
+)
 from sublevel.store.serialize import pack, size_of
 from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings
 
@@ -56,6 +65,8 @@ CHEAPEST_WRITE = 5e-5
 """Least seconds of a write: values for which there is less time are written together."""
 LONGEST_WAIT = 0.05
 """Most seconds that a value waits to be written."""
+USUAL_WAIT = 0.7 * LONGEST_WAIT
+"""Seconds that values wait to be written together if they arrive fast."""
 REPLAY = 0.25
 """Seconds of own work after which the state is written: resuming repeats at most as much."""
 SELDOM = 1.0
@@ -274,6 +285,16 @@ class Generation:
         """Bytes of its points."""
         return self.points.nbytes
 
+    def may_share_row(self) -> bool:
+        """Whether it is small, has no rows in the file, and stores all of its points or none."""
+        if self.sample is None:
+            return self.points.nbytes < SMALL_GENERATION and not self.is_whole
+        return self.values.nbytes < SMALL_GENERATION and not self.in_file and self.sample.place == 0
+
+    def sample_rows(self) -> Iterator[Row]:
+        """Its row of the table `samples`, if it has one that is not in the file."""
+        return iter(()) if self.sample is None or self.has_sample else SampleRow(self.iteration, self.sample).rows()
+
     def generation_row(self) -> Row:
         """Its row of the table `generations`."""
         return self.iteration, self.run, len(self.values), np.array(self.numbers).tobytes()
@@ -284,32 +305,53 @@ class Generation:
 
 
 class SharedRow:
-    """Finished generations of one run and size that share a row of both tables. The memory is reused."""
+    """Finished generations of one run and size that share a row of each table. The memory is reused."""
 
-    sample, has_sample = None, False
+    def __init__(self, points: Array, is_drawn: bool) -> None:
+        most = min(
+            LARGEST_SHARED_ROW // max(points[:, 0].nbytes if is_drawn else points.nbytes, 1) + 1, MOST_GENERATIONS
+        )
+        self.values = np.empty((most, len(points)))
+        self.points = np.empty((most, 0 if is_drawn else len(points), points.shape[1]))
+        self.is_drawn = is_drawn
 
-    def __init__(self, points: Array) -> None:
-        most = min(LARGEST_SHARED_ROW // max(points.nbytes, 1) + 1, MOST_GENERATIONS)
-        self.points, self.values = np.empty((most, *points.shape)), np.empty((most, len(points)))
+    def fits(self, generation: Generation) -> bool:
+        """Whether the memory is of the right size for generations like this one."""
+        n, d = generation.points.shape
+        is_drawn = generation.sample is not None
+        return self.is_drawn == is_drawn and self.values.shape[1] == n and self.points.shape[2] == d
 
     def begin(self, first: Generation) -> None:
         """Empty the row and add a generation."""
         self.run, self.iteration, self.size = first.run, first.iteration, len(first.values)
         self.numbers = list[tuple[float, ...]]()  # a tuple per generation
+        self.samples: SampleRow | None = None
         self.add(first)
 
     def add(self, generation: Generation) -> bool:
         """Add the next generation if it fits."""
-        place = len(self.numbers)
+        place, sample = len(self.numbers), generation.sample
         if place == len(self.values) or generation.run != self.run or len(generation.values) != self.size:
             return False
-        self.points[place], self.values[place] = generation.points, generation.values
+        if (sample is None) == self.is_drawn:
+            return False
+        if sample is None:
+            self.points[place] = generation.points
+        elif self.samples is None:
+            self.samples = SampleRow(self.iteration, sample)
+        else:
+            self.samples.add(sample)
+        self.values[place] = generation.values
         self.numbers.append(generation.numbers)
         return True
 
     def count_bytes(self) -> int:
         """Bytes of their points."""
-        return self.points[: len(self.numbers)].nbytes
+        return len(self.numbers) * self.size * self.points.shape[2] * 8
+
+    def sample_rows(self) -> Iterator[Row]:
+        """The row of the table `samples`, if their points are drawn again."""
+        return iter(()) if self.samples is None else self.samples.rows()
 
     def generation_row(self) -> Row:
         """The row of the table `generations`."""
@@ -468,12 +510,13 @@ class Recorder:
             generation.waiting = []
             if not generation.is_whole:
                 self._stale.append(generation.iteration)
-        if size >= SMALL_GENERATION or generation.is_whole or generation.sample is not None:
+        if not generation.may_share_row():
             self._finished.append(generation)
+            self._row = None
         elif self._row is None or not self._row.add(generation):
             row, self._spare = self._spare, None
-            if row is None or row.points.shape[1:] != generation.points.shape:
-                row = SharedRow(generation.points)
+            if row is None or not row.fits(generation):
+                row = SharedRow(generation.points, generation.sample is not None)
             row.begin(generation)
             self._finished.append(row)
             self._row = row
@@ -514,7 +557,7 @@ class Recorder:
         """Write what waits if the time budget allows it, or if it has waited for long or is large."""
         if self._writing.left > 0 and WRITING * self._pace > CHEAPEST_WRITE:
             self._writing.left -= self._write()
-        elif self._bytes > MOST_WAITING or now - self._since > LONGEST_WAIT / 2:
+        elif self._bytes > MOST_WAITING or now - self._since > USUAL_WAIT:
             self._write()
 
     def _commit(self, more: Sequence[Change], sync: bool) -> None:
@@ -553,7 +596,7 @@ class Recorder:
             yield DELETE_GENERATION, [(iteration,) for iteration in stale]
         rows = [row for done in finished for row in done.evaluation_rows()]
         new = [*finished, *([generation] if generation is not None and parts else [])]
-        samples = [g.sample.row(g.iteration) for g in new if g.sample is not None and not g.has_sample]
+        samples = [row for part in new for row in part.sample_rows()]
         if generation is not None:
             rows += generation.rows(parts)
         tables = {"generations": [done.generation_row() for done in finished], "evaluations": rows}

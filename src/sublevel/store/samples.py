@@ -9,33 +9,35 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from sublevel.engine.arrays import Array
+from sublevel.engine.arrays import Array, value_class
 from sublevel.engine.families import Family
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.search_space import SearchSpace
 from sublevel.store.errors import StoreError, format_errors
 from sublevel.store.file import File, Row
 from sublevel.store.rng_state import generator_like, plain_state, state_like
-from sublevel.store.serialize import pack, parse_json, size_of, unpack
+from sublevel.store.serialize import as_list, pack, pack_all, parse_json, size_of, unpack
 from sublevel.store.settings import LARGEST_GENERATION
 
-SMALLEST = 2**16
+SMALLEST = 2**14
 """Bytes of points from which a sample is drawn again when it is read; smaller samples are stored."""
 LEAST_GAIN = 4
-"""Least ratio of the bytes of the points to those of their distribution; otherwise the points are stored."""
+"""Least ratio of the bytes of the points to those of their distribution and of the state of the generator; otherwise
+the points are stored.
+"""
 WITNESSES = 1000
 """Most coordinates of the first point that are stored for comparison."""
 ROUNDING = 1e-6
 """Largest relative difference of redrawn points that rounding explains."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SampleArrays:
     """The arrays that are stored instead of points (n, d)."""
 
@@ -44,7 +46,7 @@ class SampleArrays:
     checksum: np.int64  # of all points
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Sample:
     """The points of a generation with the distribution and the generator state that they were drawn with."""
 
@@ -53,11 +55,40 @@ class Sample:
     points: Array  # (place + n, d)
     place: int  # index of the first one
 
-    def row(self, iteration: int) -> Row:
-        """The row of the table `samples`."""
+    @property
+    def size(self) -> int:
+        """The number of points that were drawn."""
+        return len(self.points) - self.place
+
+    def arrays(self) -> SampleArrays:
+        """The arrays that are stored."""
         drawn = self.points[self.place :]
-        arrays = SampleArrays(self.theta, drawn[0, :WITNESSES], checksum(drawn))
-        return iteration, self.place, len(drawn), json.dumps(plain_state(self.state)), *pack(arrays)
+        return SampleArrays(self.theta, drawn[0, :WITNESSES].copy(), checksum(drawn))
+
+
+class SampleRow:
+    """Samples of consecutive generations that share a row of the table `samples`."""
+
+    def __init__(self, iteration: int, first: Sample) -> None:
+        self.iteration, self.place, self.size = iteration, first.place, first.size
+        self.states, self.arrays = [first.state], [first.arrays()]
+
+    def add(self, sample: Sample) -> None:
+        """Add the sample of the next generation, of the same size."""
+        self.states.append(sample.state)
+        self.arrays.append(sample.arrays())
+
+    def rows(self) -> Iterator[Row]:
+        """The row; one for each sample if the layouts of their arrays differ."""
+        packed = pack_all(self.arrays)
+        if packed is not None:
+            yield self._row(0, self.states, packed)
+        else:
+            for k, (state, arrays) in enumerate(zip(self.states, self.arrays, strict=True)):
+                yield self._row(k, [state], pack(arrays))
+
+    def _row(self, k: int, states: Sequence[object], packed: tuple[str, bytes]) -> Row:
+        return self.iteration + k, self.place, self.size, json.dumps(states, default=plain_state), *packed
 
 
 def is_redrawn(done: Optimizer) -> bool:
@@ -65,9 +96,14 @@ def is_redrawn(done: Optimizer) -> bool:
     or there are constraints.
     """
     size = 8 * done.popsize * done.best_x.size
-    if size < SMALLEST or size < LEAST_GAIN * size_of(done.theta) or done.constraints is not None:
+    if size < SMALLEST or size < LEAST_GAIN * _stored_bytes(done) or done.constraints is not None:
         return False
     return not any(transform.adds_points for transform in done.method.transforms)
+
+
+def _stored_bytes(done: Optimizer) -> int:
+    """Bytes that are stored instead of the points of the next sample."""
+    return size_of(done.theta) + len(json.dumps(done.rng.bit_generator.state, default=plain_state))
 
 
 def relative_difference(points: Array, others: Array, scale: Array) -> float:
@@ -78,7 +114,7 @@ def relative_difference(points: Array, others: Array, scale: Array) -> float:
 
 def checksum(points: Array) -> np.int64:
     """The exclusive or of all numbers (n, d), as 64 bits."""
-    return np.bitwise_xor.reduce(np.ascontiguousarray(points).view(np.int64), axis=None)
+    return np.bitwise_xor.reduce(points.reshape(-1).view(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +159,34 @@ def row_parts(file: File, first: int = 1, last: int = 2**62) -> Iterator[RowPart
             yield RowPart(run, iteration + k, place, *part)
 
 
+class SamplePart(NamedTuple):
+    """The part of a row of the table `samples` that belongs to one generation."""
+
+    iteration: int
+    place: int  # index of the first point that was drawn
+    size: int
+    state: object  # of the generator, as plain numbers
+    layout: str
+    data: memoryview
+
+
+def sample_parts(file: File, iteration: int | None = None) -> Iterator[SamplePart]:
+    """The samples of all generations, or those in the row that has a generation."""
+    condition, arguments = "ORDER BY iteration", ()
+    if iteration is not None:
+        condition = "WHERE iteration = (SELECT max(iteration) FROM samples WHERE iteration <= ?)"
+        arguments = (iteration,)
+    refusal = "the state of its random generator cannot be read"
+    for first, place, size, text, layout, data in file.rows("samples", condition, arguments):
+        with format_errors(file.path):
+            states = as_list(parse_json(text, refusal), None, refusal)
+        if not states or len(data) % len(states):
+            raise StoreError(f"{file.path} is damaged: the sample of generation {first} is incomplete.")
+        width, arrays = len(data) // len(states), memoryview(data)
+        for k, state in enumerate(states):
+            yield SamplePart(first + k, place, size, state, layout, arrays[k * width : (k + 1) * width])
+
+
 class Stretch(NamedTuple):
     """Evaluations of one generation that are stored together: m points from some index on."""
 
@@ -150,6 +214,7 @@ class StoredPoints:
     def __init__(self, file: File, form: SampleForm) -> None:
         self._file, self._form = file, form
         self._iteration, self._place, self._points_of_sample = 0, 0, np.empty((0, form.dimension))  # of the last sample
+        self._samples: dict[int, SamplePart] = {}  # of the last row
 
     @property
     def dimension(self) -> int:
@@ -179,19 +244,22 @@ class StoredPoints:
     def _draw(self, iteration: int, end: int) -> tuple[int, Array]:
         """The points (n, d) of a sample, at least up to the index `end`, preceded by the index of the first one."""
         path, form = self._file.path, self._form
-        for _, place, size, state, layout, data in self._file.rows("samples", "WHERE iteration = ?", (iteration,)):
-            if not 2 <= size <= LARGEST_GENERATION // (8 * form.dimension) or place not in (0, 1):
-                raise StoreError(f"{path} is damaged: the sample of generation {iteration} has an impossible size.")
-            if place + size < end:
-                raise self._missing_points_error(iteration)
-            first = np.empty(min(form.dimension, WITNESSES))
-            with format_errors(path):
-                found = unpack(SampleArrays(form.theta, first, np.int64(0)), layout, data)
-                points = self._points(found.theta, self._generator(state), size)
-            if checksum(points) != found.checksum:
-                self._check_rounding(iteration, points, found.first)
-            return place, points
-        raise StoreError(f"{path} is damaged: the sample of generation {iteration} is missing.")
+        if iteration not in self._samples:
+            self._samples = {part.iteration: part for part in sample_parts(self._file, iteration)}
+        if iteration not in self._samples:
+            raise StoreError(f"{path} is damaged: the sample of generation {iteration} is missing.")
+        _, place, size, state, layout, data = self._samples[iteration]
+        if not 2 <= size <= LARGEST_GENERATION // (8 * form.dimension) or place not in (0, 1):
+            raise StoreError(f"{path} is damaged: the sample of generation {iteration} has an impossible size.")
+        if place + size < end:
+            raise self._missing_points_error(iteration)
+        first = np.empty(min(form.dimension, WITNESSES))
+        with format_errors(path):
+            found = unpack(SampleArrays(form.theta, first, np.int64(0)), layout, data)
+            points = self._points(found.theta, self._generator(state), size)
+        if checksum(points) != found.checksum:
+            self._check_rounding(iteration, points, found.first)
+        return place, points
 
     def _missing_points_error(self, iteration: int) -> StoreError:
         return StoreError(f"{self._file.path} is damaged: generation {iteration} has values without points.")
@@ -202,8 +270,8 @@ class StoredPoints:
             searched = theta.sample(generator, size).x
             return searched if self._form.space is None else self._form.space.points(searched)
 
-    def _generator(self, text: str) -> np.random.Generator:
-        state = state_like(self._form.state, parse_json(text, "the state of its random generator cannot be read"))
+    def _generator(self, plain: object) -> np.random.Generator:
+        state = state_like(self._form.state, plain)
         generator = generator_like(state)
         generator.bit_generator.state = state
         return generator

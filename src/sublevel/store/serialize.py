@@ -7,7 +7,7 @@ refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Literal, TypeVar, cast
@@ -55,13 +55,59 @@ def pack(tree: object) -> tuple[str, bytes]:
     return _layout_text(tuple(_form(*pair) for pair in pairs)), b"".join(leaf.tobytes("A") for _, leaf in pairs)
 
 
+def pack_all(trees: Sequence[object]) -> tuple[str, bytes] | None:
+    """The common layout of several trees, and their bytes one after the other; None if their layouts differ."""
+    pairs, columns = list(_leaves(trees[0])), list(_columns(trees))
+    forms = [_form(*pair) for pair in pairs]
+    if len(columns) != len(forms):
+        return None
+    tables = [_table(form, column) for form, column in zip(forms, columns, strict=True)]
+    if any(table is None for table in tables):
+        return None
+    rows = np.concatenate([table for table in tables if table is not None], axis=1)
+    return _layout_text(tuple(forms)), rows.tobytes()
+
+
+def _columns(trees: Sequence[object]) -> Iterator[Sequence[object]]:
+    """For each leaf of the first tree, that leaf of all trees."""
+    first = trees[0]
+    if is_dataclass(first):
+        for field in fields(first):
+            yield from _columns([getattr(tree, field.name) for tree in trees])
+    elif isinstance(first, tuple | list):
+        for parts in zip(*cast("Sequence[Sequence[object]]", trees), strict=True):
+            yield from _columns(parts)
+    elif isinstance(first, Mapping):
+        for name in cast("Mapping[str, object]", first):
+            yield from _columns([tree[name] for tree in cast("Sequence[Mapping[str, object]]", trees)])
+    elif any(tree is not None for tree in trees):
+        yield trees
+
+
+def _table(form: Form, leaves: Sequence[object]) -> NDArray[np.uint8] | None:
+    """The bytes of leaves (n, k) that all have this form; None if some do not."""
+    _, dtype, shape, order = form
+    if shape:
+        if any(leaf is None for leaf in leaves):
+            return None
+        arrays = cast("Sequence[Leaf]", leaves)
+        strides, kind = arrays[0].strides, arrays[0].dtype
+        if any(leaf.shape != shape or leaf.strides != strides or leaf.dtype is not kind for leaf in arrays):
+            return None
+        leaves = [leaf.T for leaf in arrays] if order == "F" else arrays
+    table = np.array(leaves)
+    if DTYPES.get(table.dtype) != dtype or table.ndim != 1 + len(shape):
+        return None
+    return np.ascontiguousarray(table).reshape(len(leaves), -1).view(np.uint8)
+
+
 @lru_cache(maxsize=16)
 def _layout_text(layout: tuple[Form, ...]) -> str:
     """A layout as JSON. A run uses only a few."""
     return json.dumps(layout)
 
 
-def unpack(template: T, layout: str, data: bytes) -> T:
+def unpack(template: T, layout: str, data: bytes | memoryview) -> T:
     """The tree of a layout and bytes, which must have the paths, types and shapes of the template."""
     expected = [_form(path, leaf) for path, leaf in _leaves(template)]
     given = parse_json(layout, "its layout cannot be read")
@@ -111,7 +157,7 @@ def _order(given: object, expected: Form) -> Order:
     raise FormatError(f"it must hold {path} of shape {shape} and type {dtype}")
 
 
-def _arrays(expected: list[Form], orders: Iterable[Order], data: bytes) -> Iterator[Leaf]:
+def _arrays(expected: list[Form], orders: Iterable[Order], data: bytes | memoryview) -> Iterator[Leaf]:
     """New arrays in their original memory order, because BLAS may round differently in another one."""
     begin = 0
     for (_, dtype, shape, _), order in zip(expected, orders, strict=True):
