@@ -338,7 +338,7 @@ def _value_label(lowest: float, difference: float) -> str:
 
 
 def _mean_panel(axis: Axes, history: History, trace: Trace) -> None:
-    names, means, colours = history.names, log_where(history.is_log, trace.mean), style.colours(len(history.names))
+    names, means, colours = history.names, log_where(history.is_log, trace.mean), style.colours(history.is_log.size)
     numeric = [i for i in range(len(names)) if history.space is None or i not in history.space.choices]
     which = _curves(axis, trace, means[:, numeric], [names[i] for i in numeric], [colours[i] for i in numeric])
     _finish_panel(axis, trace, "mean of the search" + which)
@@ -346,7 +346,7 @@ def _mean_panel(axis: Axes, history: History, trace: Trace) -> None:
 
 def _discrete_panel(axis: Axes, history: History, trace: Trace) -> None:
     """Probability of the most probable value of each integer and choice, which is named at the end."""
-    labels, colours, discrete = history.labels, style.colours(len(history.names)), history.discrete.tolist()
+    labels, colours, discrete = history.labels, style.colours(history.is_log.size), history.discrete.tolist()
     ends = [f"{labels.name(i)} = {labels.text(i, trace.mean[-1, i])}" for i in discrete]
     if len(discrete) > NAMED:
         ends = [labels.name(i) for i in discrete]
@@ -383,7 +383,7 @@ def _axes_panel(axis: Axes, history: History, trace: Trace) -> None:
 
 
 def _deviations_panel(axis: Axes, history: History, trace: Trace) -> None:
-    free, colours = history.free, style.colours(len(history.names))  # a variable has the same colour in all panels
+    free, colours = history.free, style.colours(history.is_log.size)  # a variable has the same colour in all panels
     which = _curves(axis, trace, trace.deviations, _free_names(history), [colours[i] for i in free], log=True)
     label_log(axis.yaxis)
     _finish_panel(axis, trace, "standard deviations of the variables" + which)

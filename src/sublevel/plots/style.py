@@ -107,7 +107,7 @@ def colours(count: int) -> list[Colour]:
 
     if count <= len(VARIABLES):
         return list(VARIABLES[:count])
-    return [tuple(colour) for colour in mpl.colormaps["viridis"](np.linspace(0, 0.95, count))]
+    return list(map(tuple, mpl.colormaps["viridis"](np.linspace(0, 0.95, count)).tolist()))
 
 
 def tidy(axis: Axes, log: bool = False) -> None:

@@ -175,7 +175,8 @@ class History:
     @property
     def names(self) -> list[str]:
         """Names of the variables (d,) as the search sees them: `name`, or `ln name` where one is log-scaled."""
-        return [f"ln {self.name(i)}" if is_log else self.name(i) for i, is_log in enumerate(self.is_log)]
+        name = self.labels.name
+        return [f"ln {name(i)}" if is_log else name(i) for i, is_log in enumerate(self.is_log.tolist())]
 
     @property
     def last_run(self) -> int:
