@@ -316,8 +316,12 @@ class Inside(TakesPoints):
 
 def as_batched(constraints: ConstraintsLike | None, vectorized: object, workers: object) -> ConstraintsLike | None:
     """Constraints, of which functions get all points of a generation at once if the objective does."""
-    is_batched = vectorized is True and isinstance(workers, int) and workers == 1
-    return cast(ConstraintsLike, Batched(constraints)) if is_batched else constraints
+    return cast(ConstraintsLike, Batched(constraints)) if is_batched(vectorized, workers) else constraints
+
+
+def is_batched(vectorized: object, workers: object) -> bool:
+    """Whether the objective gets all points of a generation at once."""
+    return vectorized is True and isinstance(workers, int) and workers == 1
 
 
 def inside(fun: Callable[..., object], constraints: Constraints | None) -> Callable[..., object]:

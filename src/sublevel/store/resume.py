@@ -133,7 +133,10 @@ def resume(
     with ExitStack() as opened:
         lock = Lock(path)
         opened.callback(lock.close)
-        found = _read_run(path, Overrides(method, restarts, x0, True, (tolfun, tolx, noise_floor), space, constraints))
+        tolerances = tolfun, tolx, noise_floor
+        found = _read_run(
+            path, Overrides(method, restarts, x0, True, tolerances, space, constraints, vectorized, workers)
+        )
         stored = found.settings
         if stored.takes_args and not args:
             raise TypeError("`args` must be given again, because the run began with some.")
