@@ -366,8 +366,30 @@ def test_integers_and_choices_with_constraints():
     assert result.params["grade"] == "b"
     assert result.params["n"] == 1
     assert_allclose(result.fun, 8 / 1.6 * 1.2 + 0.1, rtol=1e-3)
-    with pytest.raises(TypeError, match="Space"):
-        sl.minimize(cost, space, constraints=LinearConstraint(np.ones((1, 3)), 1, 2))
+
+
+def test_linear_constraints_on_the_numbers_of_a_space():
+    def fun(p):
+        assert p["n"] + p["x"] <= 12 + 1e-12
+        assert p["x"] - p["y"] >= 1
+        return (p["n"] - 9) ** 2 + (p["x"] - 8) ** 2 + (p["k"] == "a") + (p["y"] - 1) ** 2
+
+    space = sl.Space(
+        n=sl.Integer(0, 20), x=sl.Real(0, 10), k=sl.Choice("a", "b"), y=sl.Real(0.01, 100, log=True)
+    ).start_at({"n": 3, "x": 5, "y": 0.5})
+    rows = np.array([[1, 1, 0, 0], [0, 1, 0, -1]])
+    for matrix in (rows, csr_array(rows)):
+        limits = LinearConstraint(matrix, [-np.inf, 1], [12, np.inf])
+        result = sl.minimize(fun, space, constraints=limits, rng=1, maxfevals=3000)
+        assert result.maxcv == 0
+        assert_allclose(result.fun, 13, atol=1e-6)
+        assert result.params["k"] == "b"
+    with pytest.raises(ValueError, match=r"must satisfy linear constraints .* Space.start_at"):
+        sl.minimize(fun, space.start_at({"n": 20}), constraints=LinearConstraint(rows[:1], -np.inf, 12))
+    with pytest.raises(ValueError, match=r"must be 0 in the column of 'k', a Choice.*NonlinearConstraint"):
+        sl.minimize(fun, space, constraints=LinearConstraint(np.ones((1, 4)), -99, 99))
+    with pytest.raises(ValueError, match=r"4 variables \(n, x, k, y\)"):
+        sl.minimize(fun, space, constraints=LinearConstraint(np.ones((1, 3)), -99, 99))
 
 
 @pytest.mark.parametrize("method", ["lra-cma", "sep-cma", "iso-cma", "xnes", "ngd", "rank-mu", sl.cma(step_size="tpa")])

@@ -111,6 +111,16 @@ class Inequalities(NamedTuple):
     equal: NDArray[np.intp]  # |c − lower| − tolerance, or two for each
 
 
+class Component(NamedTuple):
+    """One inequality or equality: a component of a constraint."""
+
+    label: str
+    group: int  # the constraint
+    place: int  # in it
+    lower: float
+    upper: float
+
+
 @dataclass(frozen=True)
 class Constraints:
     """The constraints of a problem: those that the search handles, and those that every evaluated point meets."""
@@ -262,6 +272,15 @@ class Constraints:
     def labels(self) -> tuple[str, ...]:
         """A label for each value of an evaluation (k,)."""
         return tuple(self._label(part, j) for part in self.parts for j in range(part.size))
+
+    def components(self) -> list[Component]:
+        """All components, those of each constraint together."""
+        found = [
+            Component(self._label(part, j), part.group, int(part.places[j]), float(part.lower[j]), float(part.upper[j]))
+            for part in (*self.parts, *self.kept)
+            for j in range(part.size)
+        ]
+        return sorted(found, key=lambda one: (one.group, one.place))
 
     @cached_property
     def _sizes(self) -> list[int]:
