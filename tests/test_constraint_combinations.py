@@ -237,10 +237,9 @@ def test_constraints_combine_with_processes(form):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["two functions", "kept"])
-@pytest.mark.parametrize("pair", PAIRS, ids=label)
-def test_every_two_options_combine_with_constraints(pair, form):
-    run(form, **merged(*pair))
+@pytest.mark.parametrize("number", range(len(PAIRS)), ids=lambda number: label(PAIRS[number]))
+def test_every_two_options_combine_with_constraints(number):
+    run([*FORMS][number % len(FORMS)], **merged(*PAIRS[number]))
 
 
 # The command line and SciPy

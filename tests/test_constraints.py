@@ -16,6 +16,7 @@ from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint
 from scipy.sparse import csr_array
 
 import sublevel as sl
+from sublevel.cli.report_page import report_page
 from sublevel.engine.ordering import ORDERINGS, RankLagrangian
 
 X0 = np.full(3, 2.0)
@@ -492,6 +493,68 @@ def test_a_stored_run_resumes_bit_for_bit(case, tmp_path):
     assert run.result.maxcv == whole.maxcv
 
 
+def sphere_of_rows(points):
+    return points[:, 0] ** 2 + points[:, 1] ** 2 + points[:, 2] ** 2
+
+
+def sphere_of_one(x):
+    return float(sphere_of_rows(x[None])[0])
+
+
+CALLS = {
+    False: (sphere_of_one, NonlinearConstraint(lambda x: x[0] + x[1] + x[2], 1, np.inf)),
+    True: (sphere_of_rows, NonlinearConstraint(lambda p: p[:, 0] + p[:, 1] + p[:, 2], 1, np.inf)),
+}
+
+
+@pytest.mark.parametrize("vectorized", [False, True])
+def test_a_run_resumes_with_functions_that_are_called_in_another_way(vectorized, tmp_path):
+    fun, constraints = CALLS[vectorized]
+    settings = {"rng": 1, "vectorized": vectorized, "constraints": constraints}
+    whole = sl.minimize(fun, X0, 0.5, maxfevals=600, **settings)
+    sl.minimize(fun, X0, 0.5, maxfevals=300, store=tmp_path / "run.db", **settings)
+    fun, constraints = CALLS[not vectorized]
+    again = {"vectorized": not vectorized, "constraints": constraints, "maxfevals": 600}
+    assert np.array_equal(sl.resume(tmp_path / "run.db", fun, **again).x, whole.x)
+
+
+def test_a_stored_run_has_multipliers_and_a_report(tmp_path):
+    constraints = [FORMS["two sides"], FORMS["linear"], FORMS["dict of an equality"]]
+    store = tmp_path / "run.db"
+    result = sl.minimize(sphere, X0, 0.5, constraints=constraints, rng=1, maxfevals=700, store=store)
+    run = sl.load(store)
+    for one, other in zip(run.result.multipliers, result.multipliers, strict=True):
+        assert np.array_equal(one, other, equal_nan=True)
+    page = report_page(run)
+    table = page[page.index("<h2>Constraints</h2>") :]
+    for text in ("constraints[0]", "constraints[1]", "constraints[2]", "satisfied", f"{result.multipliers[0][0]:.8g}"):
+        assert text in table
+    assert "largest violation" in page
+    labels = [axis.get_label() for axis in result.plot(tmp_path / "run.png").axes]
+    assert labels.count("multipliers") == 1
+
+
+def test_a_warm_start_prefers_feasible_points(tmp_path):
+    rng = np.random.default_rng(1)
+    points = rng.uniform(-5, 5, (300, 3))
+    values, g = np.sum(points**2, axis=1), 1 - points.sum(axis=1)
+    start = sl.warm_start(points, values, constraints=g[:, None])
+    assert start.x0.sum() > 1 > sl.warm_start(points, values).x0.sum()
+    chosen = np.flatnonzero(g <= 0)
+    chosen = chosen[np.argsort(values[chosen])][:30]
+    assert_allclose(start.x0, points[chosen].mean(axis=0))
+    result = sl.minimize(sphere, start.x0, start.sigma0, cov0=start.cov0, constraints=FORMS["linear"], rng=1)
+    assert_allclose(result.fun, 1 / 3, atol=1e-6)
+    for wrong in (g[:3], np.zeros((300, 0)), 1.0):
+        with pytest.raises(ValueError, match="`constraints` must have a row for each of the 300 points"):
+            sl.warm_start(points, values, constraints=wrong)
+    store = tmp_path / "run.db"
+    sl.minimize(sphere, -X0, 1.0, constraints=FORMS["nonlinear"], rng=1, maxfevals=100, store=store)
+    run = sl.load(store)
+    expected = sl.warm_start(run.points, run.values, constraints=1 - run.constraints)
+    assert np.array_equal(run.warm_start().x0, expected.x0)
+
+
 def test_constraints_must_be_given_again(tmp_path):
     store = tmp_path / "run.db"
     sl.minimize(sphere, X0, 0.5, constraints=FORMS["two sides"], rng=1, maxfevals=100, store=store)
@@ -572,4 +635,15 @@ def test_the_command_line_takes_constraints(tmp_path, capsys):
         outputs.append(json.loads(capsys.readouterr().out))
     assert outputs[0]["maxcv"] == 0
     assert outputs[0]["constr"][0][1] == -9
+    assert outputs[0]["multipliers"][0][1] == 0
     assert_allclose(outputs[2]["x"], outputs[0]["x"], rtol=1e-12)
+
+
+def test_error_bars_of_the_command_line_need_a_minimum_without_active_constraints(tmp_path, capsys):
+    from sublevel.cli.main import main
+
+    (tmp_path / "problem.py").write_text("def fun(x):\n    return sum(x * x), [1 - sum(x)]\n")
+    options = ["--x0", "2,2", "--sigma0", "0.5", "--constraints", "1", "--seed", "1", "--error-bars", "nll", "--json"]
+    with pytest.warns(UserWarning, match="constraint is active"):
+        assert main(["minimize", f"{tmp_path}/problem.py:fun", *options]) == 0
+    assert json.loads(capsys.readouterr().out)["error_bars"] is None
