@@ -138,7 +138,7 @@ def warm_start(space, options):
     rng = np.random.default_rng(1)
     if space is not None:
         points = [
-            {"a": rng.uniform(-4, 6), "b": rng.integers(-3, 6), "c": rng.uniform(1, 9), "k": rng.choice(["u", "v"])}
+            {"a": rng.uniform(-4, 6), "b": rng.integers(-3, 6), "c": rng.uniform(1, 9), "k": "uv"[rng.integers(2)]}
             for _ in range(80)
         ]
         points, known = [{name: point[name] for name in space.names} for point in points], {"space": space}
