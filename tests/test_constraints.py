@@ -647,3 +647,11 @@ def test_error_bars_of_the_command_line_need_a_minimum_without_active_constraint
     with pytest.warns(UserWarning, match="constraint is active"):
         assert main(["minimize", f"{tmp_path}/problem.py:fun", *options]) == 0
     assert json.loads(capsys.readouterr().out)["error_bars"] is None
+
+
+def test_feasible_points_are_found_where_many_constraints_are_active():
+    """x ≥ 1 in each of ten variables: near the minimum one point in 2¹⁰ of a symmetric sample is feasible."""
+    result = sl.minimize(lambda x: (sphere(x), 1 - x), np.full(10, 3.0), 0.5, constraints=10, rng=1, maxfevals=8000)
+    assert result.maxcv == 0
+    assert_allclose(result.fun, 10, rtol=1e-5)
+    assert_allclose(result.multipliers[0], 2, rtol=0.01)

@@ -10,7 +10,7 @@ import numpy as np
 from sublevel.engine.arrays import Array
 from sublevel.engine.families.protocol import Family
 from sublevel.engine.ordering.by_value import Ordering
-from sublevel.engine.ordering.constrained import is_known, per_constraint, rank_by, selected_mean
+from sublevel.engine.ordering.constrained import is_known, normal_quantile, per_constraint, rank_by, selected_mean
 from sublevel.engine.ordering.penalties import Adaptation, Multipliers, interquartile_range, penalties
 from sublevel.engine.ordering.ranks import Ranking, ranking
 
@@ -79,9 +79,7 @@ class AugmentedLagrangian(Ordering):
         count = np.sum(active, axis=-1, keepdims=True)
         if not (0.5**count < self.feasible_share).any():
             return g
-        from scipy.special import ndtri
-
-        margin = np.maximum(ndtri(self.feasible_share ** (1 / np.maximum(count, 1))), 0.0) / IQR_OF_NORMAL
+        margin = np.maximum(normal_quantile(self.feasible_share ** (1 / np.maximum(count, 1))), 0.0) / IQR_OF_NORMAL
         return g + np.where(active, margin * interquartile_range(g), 0.0)[..., None]
 
     def _without_scale(self, factors: Array, values: Array, g: Array) -> Array:
