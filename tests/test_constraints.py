@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 import sublevel as sl
 from sublevel.cli.report_page import report_page
-from sublevel.engine.ordering import ORDERINGS, RankLagrangian
+from sublevel.engine.ordering import ORDERINGS, AugmentedLagrangian, RankLagrangian
 
 X0 = np.full(3, 2.0)
 
@@ -649,9 +649,21 @@ def test_error_bars_of_the_command_line_need_a_minimum_without_active_constraint
     assert json.loads(capsys.readouterr().out)["error_bars"] is None
 
 
-def test_feasible_points_are_found_where_many_constraints_are_active():
-    """x ≥ 1 in each of ten variables: near the minimum one point in 2¹⁰ of a symmetric sample is feasible."""
-    result = sl.minimize(lambda x: (sphere(x), 1 - x), np.full(10, 3.0), 0.5, constraints=10, rng=1, maxfevals=8000)
-    assert result.maxcv == 0
-    assert_allclose(result.fun, 10, rtol=1e-5)
-    assert_allclose(result.multipliers[0], 2, rtol=0.01)
+def test_feasible_points_are_evaluated_where_many_constraints_are_active():
+    """x ≥ 1 in each of ten variables: near the minimum, one point in 2¹⁰ of a sample about it is feasible."""
+
+    def share(**settings):
+        inside = []
+
+        def fun(x):
+            inside.append(bool(np.all(x >= 1)))
+            return sphere(x), 1 - x
+
+        method = replace(sl.cma(), ordering=AugmentedLagrangian(**settings))
+        result = sl.minimize(fun, np.full(10, 3.0), 0.5, constraints=10, method=method, rng=1, maxfevals=4000)
+        assert result.maxcv == 0
+        assert_allclose(result.fun, 10, rtol=1e-3)
+        return np.mean(inside[1000:])
+
+    assert share() > 0.03
+    assert share(feasible_share=1e-9) < 0.003  # without a margin

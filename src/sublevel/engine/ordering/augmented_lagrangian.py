@@ -50,7 +50,7 @@ class AugmentedLagrangian(Ordering):
 
     initial_factor: float = 1.0
     adaptation: Adaptation = field(default_factory=Adaptation)
-    feasible_share: float = 0.25
+    feasible_share: float = 0.125
 
     def init(self, theta: Family, sample_size: int, constraints: int = 0) -> LagrangianMemory:
         """Multipliers of 0, penalty factors not yet known."""
