@@ -2,14 +2,14 @@
 evolution.
 
     python benchmarks/constraints.py classic --seeds 100:110          (about 5 minutes)
-    python benchmarks/constraints.py bbob --functions 2,11,20 --instances 4,5
+    python benchmarks/constraints.py bbob --dims 5,10                 (about 20 minutes)
 
 `classic`: sphere and ellipsoid with linear constraints that are all active, g06, g07, g09, the pressure vessel with
 continuous variables, and the welded beam. Printed: evaluations until a feasible value within 1e-6·max(1, |f*|) of the
 best known one, with the evaluations of failed runs added and divided by the number of successful ones, and how many
 succeeded; last, the geometric mean of the ratio to `cma` over the problems that both solved.
 
-`bbob`: COCO's suite bbob-constrained in 5 variables. Printed: the share of 41 targets, f* + 10^[2 … −6], that a
+`bbob`: the 54 functions of COCO's suite bbob-constrained. Printed: the share of 41 targets, f* + 10^[2 … −6], that a
 feasible point reached within 1000·d evaluations.
 
 An evaluation is one point: f and all constraints. CMA-ES restarts with twice the points, from a uniform point in the
@@ -26,6 +26,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import chdir, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
@@ -203,11 +204,11 @@ def classic() -> list[Problem]:
     return [*problems, g06(), g07(), g09(), vessel(), beam()]
 
 
-def bbob(functions: str, instances: str) -> Iterator[Problem]:
-    """Problems of the suite bbob-constrained in 5 variables. The optimum is used for the targets only."""
+def bbob(d: int, functions: str, instances: str) -> Iterator[Problem]:
+    """Problems of the suite bbob-constrained in d variables. The optimum is used for the targets only."""
     import cocoex
 
-    chosen = f"dimensions:5 function_indices:{functions} instance_indices:{instances}"
+    chosen = f"dimensions:{d} function_indices:{functions} instance_indices:{instances}"
     for problem in cocoex.Suite("bbob-constrained", "", chosen):
         with tempfile.TemporaryDirectory() as folder, chdir(folder):
             problem._best_parameter("print")
@@ -220,7 +221,8 @@ def bbob(functions: str, instances: str) -> Iterator[Problem]:
             return np.array([problem.constraint(point) for point in points])
 
         m, x0 = problem.number_of_constraints, np.array(problem.initial_solution)
-        yield Problem(problem.id, problem.lower_bounds, problem.upper_bounds, fun, constraints, m, best, 5000, True, x0)
+        box = problem.lower_bounds, problem.upper_bounds
+        yield Problem(problem.id, *box, fun, constraints, m, best, 1000 * d, True, x0)
 
 
 # Solvers
@@ -346,27 +348,39 @@ def report_classic(solvers: list[str], seeds: range) -> None:
         )
 
 
-def report_bbob(solvers: list[str], seeds: range, functions: str, instances: str) -> None:
-    for name in solvers:
-        start, shares = time.perf_counter(), []
-        for problem in bbob(functions, instances):
-            shares += [np.isfinite(hits(name, problem, TARGETS, seed)).mean() for seed in seeds]
-        print(f"{name:16} {np.mean(shares):.3f} of {len(shares)} runs, {time.perf_counter() - start:.0f} s", flush=True)
+def report_bbob(
+    solvers: list[str], seeds: range, dims: list[int], functions: str, instances: str, out: Path | None
+) -> None:
+    for d in dims:
+        for name in solvers:
+            start, shares = time.perf_counter(), []
+            for problem in bbob(d, functions, instances):
+                for seed in seeds:
+                    reached = hits(name, problem, TARGETS, seed)
+                    shares.append(np.isfinite(reached).mean())
+                    if out is not None:
+                        with open(out, "a") as file:
+                            print(name, problem.name, seed, *reached, sep=",", file=file)
+            seconds = time.perf_counter() - start
+            print(f"d = {d:2}  {name:16} {np.mean(shares):.3f} of {len(shares)} runs, {seconds:.0f} s", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suite", choices=["classic", "bbob"])
     parser.add_argument("--solvers", default=",".join(SOLVERS))
-    parser.add_argument("--seeds", default="100:105", help="first:end")
-    parser.add_argument("--functions", default="2,5,11,14,20,23,29,32,38,41,47,50")
-    parser.add_argument("--instances", default="4,5")
+    parser.add_argument("--seeds", default="100:120", help="first:end")
+    parser.add_argument("--functions", default="1-54", help="of bbob")
+    parser.add_argument("--instances", default="4,5", help="of bbob")
+    parser.add_argument("--dims", default="5,10", help="of bbob")
+    parser.add_argument("--out", type=Path, help="of bbob: a file to which the evaluations to each target are added")
     arguments = parser.parse_args()
     solvers, seeds = arguments.solvers.split(","), range(*map(int, arguments.seeds.split(":")))
     if arguments.suite == "classic":
         report_classic(solvers, seeds)
     else:
-        report_bbob(solvers, seeds, arguments.functions, arguments.instances)
+        dims = [int(d) for d in arguments.dims.split(",")]
+        report_bbob(solvers, seeds, dims, arguments.functions, arguments.instances, arguments.out)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint
 from scipy.sparse import csr_array
 
 import sublevel as sl
-from sublevel.engine.ordering import ORDERINGS, RankLagrangian
+from sublevel.cli.report_page import report_page
+from sublevel.engine.ordering import ORDERINGS, AugmentedLagrangian, RankLagrangian
 
 X0 = np.full(3, 2.0)
 
@@ -366,8 +367,30 @@ def test_integers_and_choices_with_constraints():
     assert result.params["grade"] == "b"
     assert result.params["n"] == 1
     assert_allclose(result.fun, 8 / 1.6 * 1.2 + 0.1, rtol=1e-3)
-    with pytest.raises(TypeError, match="Space"):
-        sl.minimize(cost, space, constraints=LinearConstraint(np.ones((1, 3)), 1, 2))
+
+
+def test_linear_constraints_on_the_numbers_of_a_space():
+    def fun(p):
+        assert p["n"] + p["x"] <= 12 + 1e-12
+        assert p["x"] - p["y"] >= 1
+        return (p["n"] - 9) ** 2 + (p["x"] - 8) ** 2 + (p["k"] == "a") + (p["y"] - 1) ** 2
+
+    space = sl.Space(
+        n=sl.Integer(0, 20), x=sl.Real(0, 10), k=sl.Choice("a", "b"), y=sl.Real(0.01, 100, log=True)
+    ).start_at({"n": 3, "x": 5, "y": 0.5})
+    rows = np.array([[1, 1, 0, 0], [0, 1, 0, -1]])
+    for matrix in (rows, csr_array(rows)):
+        limits = LinearConstraint(matrix, [-np.inf, 1], [12, np.inf])
+        result = sl.minimize(fun, space, constraints=limits, rng=1, maxfevals=3000)
+        assert result.maxcv == 0
+        assert_allclose(result.fun, 13, atol=1e-6)
+        assert result.params["k"] == "b"
+    with pytest.raises(ValueError, match=r"must satisfy linear constraints .* Space.start_at"):
+        sl.minimize(fun, space.start_at({"n": 20}), constraints=LinearConstraint(rows[:1], -np.inf, 12))
+    with pytest.raises(ValueError, match=r"must be 0 in the column of 'k', a Choice.*NonlinearConstraint"):
+        sl.minimize(fun, space, constraints=LinearConstraint(np.ones((1, 4)), -99, 99))
+    with pytest.raises(ValueError, match=r"4 variables \(n, x, k, y\)"):
+        sl.minimize(fun, space, constraints=LinearConstraint(np.ones((1, 3)), -99, 99))
 
 
 @pytest.mark.parametrize("method", ["lra-cma", "sep-cma", "iso-cma", "xnes", "ngd", "rank-mu", sl.cma(step_size="tpa")])
@@ -470,6 +493,68 @@ def test_a_stored_run_resumes_bit_for_bit(case, tmp_path):
     assert run.result.maxcv == whole.maxcv
 
 
+def sphere_of_rows(points):
+    return points[:, 0] ** 2 + points[:, 1] ** 2 + points[:, 2] ** 2
+
+
+def sphere_of_one(x):
+    return float(sphere_of_rows(x[None])[0])
+
+
+CALLS = {
+    False: (sphere_of_one, NonlinearConstraint(lambda x: x[0] + x[1] + x[2], 1, np.inf)),
+    True: (sphere_of_rows, NonlinearConstraint(lambda p: p[:, 0] + p[:, 1] + p[:, 2], 1, np.inf)),
+}
+
+
+@pytest.mark.parametrize("vectorized", [False, True])
+def test_a_run_resumes_with_functions_that_are_called_in_another_way(vectorized, tmp_path):
+    fun, constraints = CALLS[vectorized]
+    settings = {"rng": 1, "vectorized": vectorized, "constraints": constraints}
+    whole = sl.minimize(fun, X0, 0.5, maxfevals=600, **settings)
+    sl.minimize(fun, X0, 0.5, maxfevals=300, store=tmp_path / "run.db", **settings)
+    fun, constraints = CALLS[not vectorized]
+    again = {"vectorized": not vectorized, "constraints": constraints, "maxfevals": 600}
+    assert np.array_equal(sl.resume(tmp_path / "run.db", fun, **again).x, whole.x)
+
+
+def test_a_stored_run_has_multipliers_and_a_report(tmp_path):
+    constraints = [FORMS["two sides"], FORMS["linear"], FORMS["dict of an equality"]]
+    store = tmp_path / "run.db"
+    result = sl.minimize(sphere, X0, 0.5, constraints=constraints, rng=1, maxfevals=700, store=store)
+    run = sl.load(store)
+    for one, other in zip(run.result.multipliers, result.multipliers, strict=True):
+        assert np.array_equal(one, other, equal_nan=True)
+    page = report_page(run)
+    table = page[page.index("<h2>Constraints</h2>") :]
+    for text in ("constraints[0]", "constraints[1]", "constraints[2]", "satisfied", f"{result.multipliers[0][0]:.8g}"):
+        assert text in table
+    assert "largest violation" in page
+    labels = [axis.get_label() for axis in result.plot(tmp_path / "run.png").axes]
+    assert labels.count("multipliers") == 1
+
+
+def test_a_warm_start_prefers_feasible_points(tmp_path):
+    rng = np.random.default_rng(1)
+    points = rng.uniform(-5, 5, (300, 3))
+    values, g = np.sum(points**2, axis=1), 1 - points.sum(axis=1)
+    start = sl.warm_start(points, values, constraints=g[:, None])
+    assert start.x0.sum() > 1 > sl.warm_start(points, values).x0.sum()
+    chosen = np.flatnonzero(g <= 0)
+    chosen = chosen[np.argsort(values[chosen])][:30]
+    assert_allclose(start.x0, points[chosen].mean(axis=0))
+    result = sl.minimize(sphere, start.x0, start.sigma0, cov0=start.cov0, constraints=FORMS["linear"], rng=1)
+    assert_allclose(result.fun, 1 / 3, atol=1e-6)
+    for wrong in (g[:3], np.zeros((300, 0)), 1.0):
+        with pytest.raises(ValueError, match="`constraints` must have a row for each of the 300 points"):
+            sl.warm_start(points, values, constraints=wrong)
+    store = tmp_path / "run.db"
+    sl.minimize(sphere, -X0, 1.0, constraints=FORMS["nonlinear"], rng=1, maxfevals=100, store=store)
+    run = sl.load(store)
+    expected = sl.warm_start(run.points, run.values, constraints=1 - run.constraints)
+    assert np.array_equal(run.warm_start().x0, expected.x0)
+
+
 def test_constraints_must_be_given_again(tmp_path):
     store = tmp_path / "run.db"
     sl.minimize(sphere, X0, 0.5, constraints=FORMS["two sides"], rng=1, maxfevals=100, store=store)
@@ -550,4 +635,35 @@ def test_the_command_line_takes_constraints(tmp_path, capsys):
         outputs.append(json.loads(capsys.readouterr().out))
     assert outputs[0]["maxcv"] == 0
     assert outputs[0]["constr"][0][1] == -9
+    assert outputs[0]["multipliers"][0][1] == 0
     assert_allclose(outputs[2]["x"], outputs[0]["x"], rtol=1e-12)
+
+
+def test_error_bars_of_the_command_line_need_a_minimum_without_active_constraints(tmp_path, capsys):
+    from sublevel.cli.main import main
+
+    (tmp_path / "problem.py").write_text("def fun(x):\n    return sum(x * x), [1 - sum(x)]\n")
+    options = ["--x0", "2,2", "--sigma0", "0.5", "--constraints", "1", "--seed", "1", "--error-bars", "nll", "--json"]
+    with pytest.warns(UserWarning, match="constraint is active"):
+        assert main(["minimize", f"{tmp_path}/problem.py:fun", *options]) == 0
+    assert json.loads(capsys.readouterr().out)["error_bars"] is None
+
+
+def test_feasible_points_are_evaluated_where_many_constraints_are_active():
+    """x ≥ 1 in each of ten variables: near the minimum, one point in 2¹⁰ of a sample about it is feasible."""
+
+    def share(**settings):
+        inside = []
+
+        def fun(x):
+            inside.append(bool(np.all(x >= 1)))
+            return sphere(x), 1 - x
+
+        method = replace(sl.cma(), ordering=AugmentedLagrangian(**settings))
+        result = sl.minimize(fun, np.full(10, 3.0), 0.5, constraints=10, method=method, rng=1, maxfevals=4000)
+        assert result.maxcv == 0
+        assert_allclose(result.fun, 10, rtol=1e-3)
+        return np.mean(inside[1000:])
+
+    assert share() > 0.03
+    assert share(feasible_share=1e-9) < 0.003  # without a margin

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
+from helpers import store_driver
 from helpers.objectives import Once, Slow, sphere
 from sublevel.evaluation import dask_backend
 from sublevel.evaluation.failures import Failure
@@ -92,6 +93,23 @@ def test_a_client_gives_the_bits_of_the_serial_run(client):
     before = np.random.get_state()[1].tobytes()  # noqa: NPY002
     assert facts(run(sphere, maxiter=12, workers=client)) == facts(run(sphere, maxiter=12))
     assert np.random.get_state()[1].tobytes() == before  # noqa: NPY002
+
+
+def constrained_run(fun=store_driver.constrained, **settings):
+    """A run with integers, choices and constraints."""
+    again = store_driver.PROBLEMS["constrained"].again
+    return sl.minimize(fun, store_driver.SPACE, popsize=6, rng=1, **again, **settings)
+
+
+def test_a_client_gives_the_bits_of_the_serial_run_with_a_space_and_constraints(client, tmp_path):
+    alone = constrained_run(maxiter=25)
+    assert facts(constrained_run(maxiter=25, workers=client)) == facts(alone)
+    file, again = tmp_path / "run.db", store_driver.PROBLEMS["constrained"].again
+    constrained_run(maxiter=9, workers=client, store=file)
+    resumed = sl.resume(file, store_driver.constrained, workers=client, maxiter=25, **again)
+    assert facts(resumed) == facts(alone)
+    assert (resumed.maxcv, resumed.params) == (alone.maxcv, alone.params)
+    assert np.array_equal(resumed.multipliers[0], alone.multipliers[0])
 
 
 def test_exceptions_and_failures_are_those_of_every_other_worker(client):
@@ -226,6 +244,15 @@ def test_fifty_deaths_of_worker_processes_change_no_bit(tmp_path):
     assert killer.kills >= 50
     assert facts(result)[:-1] == facts(run(sphere, maxiter=result.nit))[:-1]
     assert (result.nfev, len(result.failures)) == (6 * result.nit, 0)
+
+
+@pytest.mark.slow
+def test_deaths_during_a_run_with_a_space_and_constraints_change_no_bit(tmp_path):
+    with processes(2) as client, Killer(client.cluster, tmp_path / "calls") as killer:
+        slow = Slow(tmp_path, 0.1, store_driver.constrained)
+        result = constrained_run(slow, workers=client, callback=lambda _: killer.kills >= 8)
+    assert killer.kills >= 8
+    assert facts(result)[:-1] == facts(constrained_run(maxiter=result.nit))[:-1]
 
 
 @pytest.mark.slow

@@ -100,15 +100,25 @@ def wait_for(condition):
         time.sleep(0.002)
 
 
-def check_kills(folder, driver, kills, maxfevals, longest, seed):
+def check_values(run, problem):
+    """The last stored values are those of their points, and so are the constraint values."""
+    fun = store_driver.PROBLEMS[problem].objective
+    if problem == "numbers":
+        assert all(fun(x) == value for x, value in zip(run.points[-20:], run.values[-20:], strict=True))
+        return
+    for x, value, g in zip(run.points[-20:], run.values[-20:], run.constraints[-20:], strict=True):
+        assert fun(run.space.decode(x)) == (value, g.tolist())
+
+
+def check_kills(folder, driver, kills, maxfevals, longest, seed, problem="numbers"):
     """A run that is killed again and again and resumed each time ends as one that was not."""
     rng = np.random.default_rng(seed)
     file, log, whole = folder / "run.db", folder / "log", folder / "whole.db"
-    store_driver.begun(store_driver.objective, whole, maxfevals)
+    store_driver.begun(store_driver.PROBLEMS[problem].objective, whole, maxfevals, problem)
     late, in_flight = [], 0
     for kill in range(kills):
         size = log.stat().st_size if log.exists() else 0
-        running = driver(file, log, maxfevals)
+        running = driver(file, log, maxfevals, problem)
         if kill % 4:  # somewhere in its work; else anywhere, also before it has begun
             wait_for(lambda size=size, running=running: times(log, "call", size) or running.exitcode is not None)
             late.append(times(log, "call", size)[0] - times(log, "start", size)[0])
@@ -119,11 +129,9 @@ def check_kills(folder, driver, kills, maxfevals, longest, seed):
             run = sl.load(file)
             keys = list(zip(run.evaluations.iteration.tolist(), run.evaluations.place.tolist(), strict=True))
             assert len(set(keys)) == len(keys) == run.values.size
-            assert all(
-                store_driver.objective(x) == value for x, value in zip(run.points[-20:], run.values[-20:], strict=True)
-            )
+            check_values(run, problem)
         running.tidy()
-    running = driver(file, log, maxfevals)
+    running = driver(file, log, maxfevals, problem)
     assert running.wait() == 0
     running.tidy()
     assert fingerprint(file) == fingerprint(whole)
@@ -132,17 +140,19 @@ def check_kills(folder, driver, kills, maxfevals, longest, seed):
     return extra, np.array(late)
 
 
-def test_twenty_kills(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("problem", "kills"), [("numbers", 20), ("constrained", 8)])
+def test_kills(problem, kills, tmp_path, monkeypatch):
     monkeypatch.setenv(
         "PYTHONPATH", os.pathsep.join([*sys.path, os.environ.get("PYTHONPATH", "")])
     )  # for the process that forks
-    extra, _ = check_kills(tmp_path, Forked, kills=20, maxfevals=1500, longest=0.08, seed=1)
+    extra, _ = check_kills(tmp_path, Forked, kills, maxfevals=1500, longest=0.08, seed=1, problem=problem)
     assert extra > 0  # some evaluation was under way when it was killed, or the test is none
 
 
 @pytest.mark.slow
-def test_a_hundred_kills_of_a_driver_with_two_worker_processes(tmp_path):
-    extra, late = check_kills(tmp_path, Fresh, kills=100, maxfevals=60_000, longest=0.5, seed=2)
+@pytest.mark.parametrize(("problem", "kills"), [("numbers", 100), ("constrained", 30)])
+def test_many_kills_of_a_driver_with_two_worker_processes(problem, kills, tmp_path):
+    extra, late = check_kills(tmp_path, Fresh, kills, maxfevals=600 * kills, longest=0.5, seed=2, problem=problem)
     slow = np.count_nonzero(late > 1.0)
     print(
         f"extra executions {extra}, restart {np.median(late):.2f} s, at most {late.max():.2f} s, {slow} of "

@@ -20,6 +20,7 @@ from sublevel.cli.result_output import result_as_json, result_as_text
 from sublevel.cli.run_options import run_options
 from sublevel.evaluation.objective import name_parameters
 from sublevel.evaluation.processes import available_cores
+from sublevel.run.constraints import TOLERANCE, inside, parse_constraints
 from sublevel.run.result import Result
 from sublevel.store.errors import StoreError
 from sublevel.store.output import check_output, write_output
@@ -85,9 +86,8 @@ def add_error_bars(result: Result, fun: Objective, given: argparse.Namespace, wo
 
     kind, residuals = given.error_bars
     options = {name: value for name, value in run_options(fun, given).items() if name in ("timeout", "on_error")}
-    if "maxcv" in result:
-        raise CommandError("--error-bars cannot be combined with --constraints; use curvature=True from Python.")
-    called: Objective = name_parameters(fun, result.space)
+    constraints = parse_constraints(given.constraints or None, TOLERANCE, result.x, result.space)
+    called: Objective = inside(name_parameters(fun, result.space), constraints)
     add_curvature(result, called, kind=kind, n_residuals=residuals, workers=workers, **options)
 
 

@@ -15,6 +15,7 @@ from sublevel.cli.result_output import user_deviations
 from sublevel.plots.run import panel_images
 from sublevel.plots.style import HTML_STYLE
 from sublevel.run import termination
+from sublevel.store.constraint_facts import stored_constraints
 from sublevel.store.load import StoredRun
 from sublevel.summaries import listed
 
@@ -54,8 +55,15 @@ SEARCH_SPREAD = (
     "The standard deviations of the search shrink as it converges; they are not error bars. <code>--error-bars</code> "
     "of <code>sublevel resume</code> or <code>sublevel.curvature</code> computes error bars."
 )
+KEPT = "satisfied"
+"""In place of a value that is not stored: of a constraint that every evaluated point satisfies."""
+MULTIPLIERS = (
+    "The absolute value of a Lagrange multiplier is the rate at which f changes with the bound; it is 0 for a "
+    "constraint that is not active."
+)
 CAPTIONS = {
-    "values": "Best value of f so far; the thin line is the best value of each generation.",
+    "values": "Best value of f so far; the thin line is the best value of each generation. With constraints, only "
+    "feasible points count, and the largest violation at the best point is on the right.",
     "mean": "Mean of the search distribution.",
     "axes": "Standard deviations along the principal axes of the search distribution, their geometric mean σ, and the "
     "ratio of the longest to the shortest.",
@@ -82,6 +90,7 @@ def report_page(run: StoredRun) -> str:
         *_findings(run),
         *_pictures(run),
         *_variables(run),
+        *_constraints(run),
         *_restarts(run),
     ]
     return "\n".join(["<!doctype html>", f'<html lang="en"><head>{head}</head><body>', *body, "</body></html>\n"])
@@ -93,6 +102,7 @@ def _facts(run: StoredRun) -> Iterable[str]:
         "objective": describe_objective(settings),
         "method": printable(settings.method or settings.parts),
         **({"value": result.fun_text()} if settings.noise else {"best value": repr(result.fun)}),
+        **({"largest violation": f"{result.maxcv:.6g}"} if "maxcv" in result else {}),
         "evaluations": f"{result.nfev} in {result.nit} generations",
         "failed evaluations": str(int(np.count_nonzero(np.isnan(run.values)))),
         "restarts": str(result.restarts),
@@ -143,6 +153,27 @@ def _variables(run: StoredRun) -> Iterable[str]:
     yield f"<p>{SEARCH_SPREAD}</p>"
     if result.x.size > MOST_ROWS:
         yield f"<p>{result.x.size} variables; <code>sublevel export</code> writes all of them.</p>"
+
+
+def _constraints(run: StoredRun) -> Iterable[str]:
+    facts, result = run.settings.constraints, run.result
+    if facts is None:
+        return
+    components = stored_constraints(facts).components()
+
+    def row(i: int) -> tuple[str, ...]:
+        one = components[i]
+        values = [result.constr, result.multipliers or []]
+        numbers = [float(group[one.group][one.place]) if group else np.nan for group in values]
+        texts = ["" if np.isnan(number) else f"{number:.8g}" for number in numbers]
+        return printable(one.label), f"{one.lower:.6g}", texts[0] or KEPT, f"{one.upper:.6g}", texts[1]
+
+    rows = [("…",) + ("",) * 4 if i is None else row(i) for i in listed(len(components), MOST_ROWS)]
+    yield "<h2>Constraints</h2>"
+    header = ["", "lower bound", "value at the best point", "upper bound", "multiplier"]
+    yield from _table("constraints", header, rows)
+    if result.multipliers is not None:
+        yield f"<p>{MULTIPLIERS}</p>"
 
 
 def _restarts(run: StoredRun) -> Iterable[str]:

@@ -40,6 +40,9 @@ def result_as_text(result: Result, seconds: float, figure: Path | None) -> str:
     if "maxcv" in result:
         values = " ".join(",".join(f"{value:.6g}" for value in part) for part in result.constr)
         lines.insert(2, f"maxcv  {result.maxcv:.3g}, constraints {values}")
+    if result.get("multipliers"):
+        values = " ".join(",".join(f"{value:.6g}" for value in part) for part in result.multipliers or ())
+        lines.insert(3, f"multipliers {values}")
     lines += [f"note   {finding}" for finding in result.diagnosis]
     lines += [f"plot   {figure}"] if figure else []
     return "\n".join(lines if result.curvature is None else [*lines, "", result.curvature.summary()])
@@ -71,6 +74,8 @@ def result_as_json(result: Result, seconds: float, raised: Exception | None) -> 
     }
     if "maxcv" in result:
         facts |= {"maxcv": result.maxcv, "constr": [values.tolist() for values in result.constr]}
+        multipliers = result.multipliers
+        facts["multipliers"] = None if multipliers is None else [values.tolist() for values in multipliers]
     if "fun_error" in result:
         facts |= {"fun_error": result.fun_error, "fun_values": result.fun_values.tolist()}
     return {name: replace_nonfinite(value) for name, value in facts.items()}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import os
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -35,6 +35,8 @@ MOST_CURVES = 100
 """Largest number of curves; with more variables, quantiles are drawn."""
 QUANTILES = {"smallest": 0.0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "largest": 1.0}
 """The quantiles that are drawn for many variables."""
+MOST_BARS = 20
+"""Largest number of multipliers that are drawn."""
 MOST_ROWS = 4000
 """Largest number of generations drawn individually; with more, the extremes of bins are drawn."""
 MOST_CORRELATIONS = 1000
@@ -58,7 +60,8 @@ def convergence(run: RunLike | History, file: Target = None) -> Figure:
     """Draw values, mean, principal axes with step size and axis ratio, and standard deviations against evaluations.
 
     With integers or choices there is one more panel, the probability of the most probable value of each of them, and
-    panels about the width of the search are left out if there is none.
+    panels about the width of the search are left out if there is none. With constraints, the violation at the best
+    point is drawn with the values until a point is feasible, and a result with multipliers has a panel for them.
 
     Parameters
     ----------
@@ -71,16 +74,40 @@ def convergence(run: RunLike | History, file: Target = None) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        Its ``axes`` are labelled "values", "mean", "axes", "deviations" and "discrete".
+        Its ``axes`` are labelled "values", "mean", "axes", "deviations", "discrete" and "multipliers".
     """
     history = _history(run)
-    trace = history.trace()
-    places, size = _layout(_panel_names(history))
+    trace, multipliers = history.trace(), _known_multipliers(run)
+    places, size = _layout(_panel_names(history) + (["multipliers"] if multipliers else []))
     with new_figure(file, size) as figure:
         for name, axis in figure.subplot_mosaic(places).items():
             axis.set_label(name)
-            PANELS[name](axis, history, trace)
+            if name == "multipliers":
+                _multipliers_panel(axis, multipliers)
+            else:
+                PANELS[name](axis, history, trace)
     return figure
+
+
+def _known_multipliers(run: RunLike | History) -> dict[str, float]:
+    """Multipliers of a result by their place in its lists, without NaN; none of a history."""
+    found: list[Array] = (run.get("multipliers") if isinstance(run, Mapping) else None) or []
+    return {
+        f"[{i}][{j}]": float(value) for i, part in enumerate(found) for j, value in enumerate(part) if value == value
+    }
+
+
+def _multipliers_panel(axis: Axes, multipliers: dict[str, float]) -> None:
+    """A bar for each multiplier, or for those with the largest absolute values if there are many."""
+    chosen = sorted(multipliers, key=lambda name: -abs(multipliers[name]))[:MOST_BARS]
+    names = [name for name in multipliers if name in chosen]
+    which = f" (largest {MOST_BARS} of {len(multipliers)})" if len(multipliers) > MOST_BARS else ""
+    axis.barh(np.arange(len(names)), [multipliers[name] for name in names], color=style.BLUE, height=0.6)
+    axis.set_yticks(np.arange(len(names)), names)
+    axis.invert_yaxis()
+    axis.axvline(0.0, color=style.GRID, lw=0.8, zorder=0)
+    tidy(axis)
+    axis.set_title(f"multipliers of the constraints{which}")
 
 
 def _panel_names(history: History) -> list[str]:
@@ -98,8 +125,11 @@ def _layout(names: list[str]) -> tuple[list[Any], tuple[float, float]]:
     """Panels in rows, and the size of the figure in inches; of five panels the first one is wide."""
     if len(names) <= 2:
         return [names], (11.0, 3.9)
-    if len(names) == 4:
-        return [names[:2], names[2:]], (11.0, 7.4)
+    if len(names) in (4, 6):
+        half = len(names) // 2
+        return [names[:half], names[half:]], (11.0 if half == 2 else 15.0, 7.4)
+    if len(names) == 3:
+        return [names], (15.0, 3.9)
     return [[names[0], names[0], names[1]], names[2:]], (15.0, 7.4)
 
 

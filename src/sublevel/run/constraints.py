@@ -16,13 +16,13 @@ from sublevel.engine.ordering import BY_VALUE, ORDERINGS, equality_constraints
 from sublevel.evaluation.failures import annotate_exception
 from sublevel.evaluation.objective import (
     AtPoints,
-    Builds,
     ConstrainedObjective,
     TakesPoints,
     call_objective,
     name_parameters,
 )
 from sublevel.evaluation.values import Answer, as_constraint_values, as_float64, plain_array
+from sublevel.run.parameters import Choice, Space
 from sublevel.run.projection import HalfSpaces
 from sublevel.summaries import short_repr
 from sublevel.validation import as_positive
@@ -109,6 +109,16 @@ class Inequalities(NamedTuple):
     upper: NDArray[np.intp]  # c − upper
     lower: NDArray[np.intp]  # lower − c
     equal: NDArray[np.intp]  # |c − lower| − tolerance, or two for each
+
+
+class Component(NamedTuple):
+    """One inequality or equality: a component of a constraint."""
+
+    label: str
+    group: int  # the constraint
+    place: int  # in it
+    lower: float
+    upper: float
 
 
 @dataclass(frozen=True)
@@ -205,8 +215,9 @@ class Constraints:
         """Whether all constraints that every evaluated point meets are linear, so that points can be projected."""
         return all(isinstance(part.fun, Linear) for part in self.kept)
 
-    def check_start(self, x0: Array) -> None:
+    def check_start(self, x0: Array, space: Space | None = None) -> None:
         """The starting point (d,) must meet them too."""
+        hint = "" if space is None else " Space.start_at(values) begins elsewhere."
         for part in self.kept:
             if part.fun is None:  # read from a file
                 continue
@@ -217,7 +228,7 @@ class Constraints:
                 raise ValueError(
                     "`x0` must satisfy linear constraints and those with keep_feasible=True, outside of which `fun` is "
                     f"never called, got {self._label(part, j)} = {values[j]:.6g} at x0 = {short_repr(x0)}, for the "
-                    f"bounds {part.lower[j]:.6g} and {part.upper[j]:.6g}."
+                    f"bounds {part.lower[j]:.6g} and {part.upper[j]:.6g}.{hint}"
                 )
 
     def all_values(self, x: Array, values: Array | None) -> list[Array]:
@@ -261,6 +272,15 @@ class Constraints:
     def labels(self) -> tuple[str, ...]:
         """A label for each value of an evaluation (k,)."""
         return tuple(self._label(part, j) for part in self.parts for j in range(part.size))
+
+    def components(self) -> list[Component]:
+        """All components, those of each constraint together."""
+        found = [
+            Component(self._label(part, j), part.group, int(part.places[j]), float(part.lower[j]), float(part.upper[j]))
+            for part in (*self.parts, *self.kept)
+            for j in range(part.size)
+        ]
+        return sorted(found, key=lambda one: (one.group, one.place))
 
     @cached_property
     def _sizes(self) -> list[int]:
@@ -315,8 +335,12 @@ class Inside(TakesPoints):
 
 def as_batched(constraints: ConstraintsLike | None, vectorized: object, workers: object) -> ConstraintsLike | None:
     """Constraints, of which functions get all points of a generation at once if the objective does."""
-    is_batched = vectorized is True and isinstance(workers, int) and workers == 1
-    return cast(ConstraintsLike, Batched(constraints)) if is_batched else constraints
+    return cast(ConstraintsLike, Batched(constraints)) if is_batched(vectorized, workers) else constraints
+
+
+def is_batched(vectorized: object, workers: object) -> bool:
+    """Whether the objective gets all points of a generation at once."""
+    return vectorized is True and isinstance(workers, int) and workers == 1
 
 
 def inside(fun: Callable[..., object], constraints: Constraints | None) -> Callable[..., object]:
@@ -348,7 +372,7 @@ def is_given(constraints: object) -> bool:
     return inner is not None and not (isinstance(inner, list | tuple) and not inner)
 
 
-def parse_constraints(constraints: object, tolerance: object, x0: Array, space: Builds | None) -> Constraints | None:
+def parse_constraints(constraints: object, tolerance: object, x0: Array, space: Space | None) -> Constraints | None:
     """The constraints of a problem, or None; the functions are called at x0 (d,) to know how many values they return.
 
     If there is a space, they are called with its named parameters.
@@ -378,7 +402,7 @@ class Parser:
     """Makes parts of the entries of `constraints`."""
 
     x0: Array  # (d,)
-    space: Builds | None
+    space: Space | None
     batched: bool
 
     def __call__(self, entry: object, group: int, names: list[str]) -> list[tuple[Part, bool]]:
@@ -410,23 +434,33 @@ class Parser:
 
     def _linear(self, entry: LinearConstraint, group: int, names: list[str]) -> list[tuple[Part, bool]]:
         """Linear constraints; equalities are met as closely as the tolerance says, like those of other functions."""
-        if self.space is not None:
-            raise TypeError(
-                f"`{names[group]}` must not be a LinearConstraint if a Space is searched: its parameters have names. "
-                "Use NonlinearConstraint(fun, lb, ub, keep_feasible=True), whose function gets the parameters."
-            )
         matrix: Any = entry.A
         if not hasattr(matrix, "tocsr"):
             matrix = np.atleast_2d(np.asarray(matrix, dtype=np.float64))
         if matrix.shape[1] != self.x0.size:
+            of_space = "" if self.space is None else f" ({', '.join(self.space.names)})"
             raise ValueError(
-                f"`A` of `{names[group]}` must have a column for each of the {self.x0.size} variables, got shape "
-                f"{matrix.shape}."
+                f"`A` of `{names[group]}` must have a column for each of the {self.x0.size} variables{of_space}, got "
+                f"shape {matrix.shape}."
             )
+        self._check_columns(matrix, names[group])
         lower, upper = _bounds(entry.lb, entry.ub, matrix.shape[0], names[group])
         asked = np.broadcast_to(np.asarray(entry.keep_feasible, dtype=bool), lower.shape)
         keep = asked | (lower < upper)
         return _split(Linear(matrix), (lower, upper), keep, group, names)
+
+    def _check_columns(self, matrix: Any, name: str) -> None:
+        """Columns of choices must be 0."""
+        if self.space is None:
+            return
+        used = np.asarray(abs(matrix).sum(axis=0)).ravel() != 0
+        for parameter, is_used in zip(self.space.names, used, strict=True):
+            if is_used and isinstance(self.space.parameters[parameter], Choice):
+                raise ValueError(
+                    f"`A` of `{name}` must be 0 in the column of {parameter!r}, a Choice, whose values are no numbers "
+                    "to multiply. Use NonlinearConstraint(fun, lb, ub, keep_feasible=True), whose function gets the "
+                    "parameters."
+                )
 
     def _from_dict(self, entry: Mapping[str, Any], group: int, names: list[str]) -> list[tuple[Part, bool]]:
         """A constraint as for SLSQP: fun(x, *args) ≥ 0 or = 0."""

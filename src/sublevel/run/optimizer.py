@@ -138,7 +138,7 @@ class Optimizer:
         if self.constraints is not None:
             two_sided = self.method.ordering.two_sided_equalities
             self.constraints = replace(self.constraints, two_sided=two_sided)
-            self.constraints.check_start(self.start.x0)
+            self.constraints.check_start(self.start.x0, self.start.parameters)
 
     @property
     def inequalities(self) -> int:

@@ -229,16 +229,16 @@ class Result(OptimizeResult):
         str
             An object with ``x``, ``fun``, ``success``, ``status``, ``message``, ``reasons``, ``nfev``, ``nit``,
             ``restarts``, ``mean``, ``std``, ``names``, ``params``, ``diagnosis`` (names, sentences and numbers),
-            ``failures`` (how many of each kind), ``maxcv`` and ``constr`` with constraints, ``fun_error`` and
-            ``fun_values`` with noise, and ``hess_inv`` if it is there. Numbers that are not finite are null;
-            values of choices that JSON does not have are texts.
+            ``failures`` (how many of each kind), ``maxcv``, ``constr`` and ``multipliers`` with constraints,
+            ``fun_error`` and ``fun_values`` with noise, and ``hess_inv`` if it is there. Numbers that are not finite
+            are null; values of choices that JSON does not have are texts.
         """
         facts = {name: self[name] for name in JSON_ENTRIES}
         facts["names"] = [self.history.name(i) for i in range(self.x.size)]
         facts["params"] = plain_values(self.params)
         facts["diagnosis"] = [{"name": f.name, "sentence": f.sentence, "numbers": f.numbers} for f in self.diagnosis]
         facts["failures"] = dict(self.failures.counts)
-        facts |= {name: self[name] for name in ("maxcv", "constr", *NOISY) if name in self}
+        facts |= {name: self[name] for name in ("maxcv", "constr", "multipliers", *NOISY) if name in self}
         if self.get("hess_inv") is not None:
             facts["hess_inv"] = self.hess_inv
         return json.dumps(finite(facts), indent=indent, allow_nan=False)

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sublevel.engine.arrays import Array
-from sublevel.evaluation.values import as_values
+from sublevel.engine.memory import NO_MEMORY
+from sublevel.engine.ordering import Lexicographic
+from sublevel.evaluation.values import as_constraint_values, as_values, plain_array
 from sublevel.run.initial import as_space
 from sublevel.run.parameters import RANGE_SHARE, Space
 from sublevel.run.search_space import exp_where, log_where
@@ -45,6 +47,7 @@ def warm_start(
     log_scaled: ArrayLike = False,
     correlations: bool = True,
     space: None = None,
+    constraints: ArrayLike | None = None,
 ) -> Beginning: ...
 @overload
 def warm_start(
@@ -55,6 +58,7 @@ def warm_start(
     alpha: float = 0.1,
     correlations: bool = True,
     space: Space | type[object],
+    constraints: ArrayLike | None = None,
 ) -> SpaceBeginning: ...
 def warm_start(
     points: ArrayLike | Sequence[Mapping[str, object]],
@@ -65,6 +69,7 @@ def warm_start(
     log_scaled: ArrayLike = False,
     correlations: bool = True,
     space: Space | type[object] | None = None,
+    constraints: ArrayLike | None = None,
 ) -> Beginning | SpaceBeginning:
     """Initial distribution from the best of some evaluated points, also of a similar problem (WS-CMA-ES).
 
@@ -85,6 +90,9 @@ def warm_start(
         Whether to compute `cov0`. Pass False for many variables and the methods "sep-…" and "iso-…".
     space : Space or dataclass, optional
         The space of the points.
+    constraints : array_like, shape (n, m) or (n,), optional
+        Values g of constraints at the points, satisfied where g ≤ 0. Points that satisfy all of them are better than
+        others, which are compared by their violations.
 
     Returns
     -------
@@ -115,7 +123,7 @@ def warm_start(
     if space is not None:
         if np.any(log_scaled):
             raise TypeError("`log_scaled` must not be given with a Space, whose parameters define it.")
-        return _start_in_space(_as_space(space), points, values, (gamma, alpha, correlations))
+        return _start_in_space(_as_space(space), points, values, (gamma, alpha, correlations), constraints)
     found = _as_points(points)
     is_log = np.broadcast_to(np.asarray(log_scaled, dtype=bool), found.shape[1:])
     if np.any(found[:, is_log] <= 0):
@@ -126,7 +134,7 @@ def warm_start(
         raise ValueError(
             f"every variable must vary over the `points`, but {np.flatnonzero(width <= 0).tolist()} are constant."
         )
-    best = u[_best_rows(values, len(u), gamma, alpha)]
+    best = u[_best_rows(values, len(u), gamma, alpha, constraints)]
     mean, deviations, cov0 = _fit(best, width, alpha, correlations)
     return Beginning(exp_where(is_log, mean), deviations, cov0)
 
@@ -139,9 +147,24 @@ def _as_points(given: object) -> Array:
     return points
 
 
-def _best_rows(given: ArrayLike, n: int, gamma: float, alpha: float) -> NDArray[np.intp]:
+def _constrained_ranks(values: Array, constraints: ArrayLike) -> Array:
+    """The ranks (n,) of points with constraint values (n, m) or (n,), infinite for those that cannot be used."""
+    n, g = values.size, plain_array("constraints", constraints)
+    if g.ndim not in (1, 2) or len(g) != n or not g.size:
+        raise ValueError(
+            f"`constraints` must have a row for each of the {n} points, shape ({n}, m), got shape {g.shape}."
+        )
+    g = as_constraint_values(g, (n, g.size // n))
+    ranks, _ = Lexicographic()(values, g, NO_MEMORY)
+    usable = (values < np.inf) & ~np.isnan(g).any(axis=1)
+    return np.where(usable, ranks.assign_by_rank(np.arange(n, dtype=np.float64), average_ties=False), np.inf)
+
+
+def _best_rows(given: ArrayLike, n: int, gamma: float, alpha: float, constraints: ArrayLike | None) -> NDArray[np.intp]:
     """Rows of the best points, the best one first."""
     values = as_values(given, n)
+    if constraints is not None:
+        values = _constrained_ranks(values, constraints)
     for name, share in (("gamma", gamma), ("alpha", alpha)):
         if not 0 < share <= 1:
             raise ValueError(f"`{name}` must lie in (0, 1], got {share!r}.")
@@ -166,7 +189,9 @@ def _as_space(given: object) -> Space:
     return space
 
 
-def _start_in_space(space: Space, points: object, values: ArrayLike, how: tuple[float, float, bool]) -> SpaceBeginning:
+def _start_in_space(
+    space: Space, points: object, values: ArrayLike, how: tuple[float, float, bool], constraints: ArrayLike | None
+) -> SpaceBeginning:
     """The space with initial values near the best points, which are encoded or dicts."""
     gamma, alpha, correlations = how
     rows = cast(Sequence[object], points) if isinstance(points, Sequence) else ()
@@ -177,7 +202,7 @@ def _start_in_space(space: Space, points: object, values: ArrayLike, how: tuple[
         raise ValueError(f"`points` must have the {len(space)} parameters of the space, got shape {found.shape}.")
     if not np.all((found >= c.lower) & (found <= c.upper)) or np.any(found[:, c.is_log] <= 0):
         raise ValueError("`points` must lie within the bounds of the space.")
-    best = log_where(c.is_log, found[_best_rows(values, len(found), gamma, alpha)])
+    best = log_where(c.is_log, found[_best_rows(values, len(found), gamma, alpha, constraints)])
     mean, deviations, cov0 = _fit(best, c.deviations / RANGE_SHARE, alpha, correlations)
     x = exp_where(c.is_log, mean)
     x = np.where(c.is_integer, np.rint(x), np.where(c.categories > 0, best[0], x))

@@ -20,6 +20,7 @@ from sublevel.run.parameters import Space
 from sublevel.run.result import Deferred, Result, deferred_diagnosis, result_of
 from sublevel.run.termination import message
 from sublevel.run.warm_start import Beginning, SpaceBeginning, warm_start
+from sublevel.store.constraint_facts import stored_constraints
 from sublevel.store.export import NO_VARIABLES, export, is_too_wide, omission, table_columns
 from sublevel.store.reader import (
     Evaluations,
@@ -137,20 +138,21 @@ class StoredRun:
         self, *, gamma: float = 0.1, alpha: float = 0.1, correlations: bool = True
     ) -> Beginning | SpaceBeginning:
         """The start of another search, from the evaluations of this one by `sublevel.warm_start`; with a space if this
-        run has one.
+        run has one. Points that satisfy the constraints come first.
         """
+        how: dict[str, Any] = {"gamma": gamma, "alpha": alpha, "correlations": correlations}
+        facts = self.settings.constraints
+        if facts is not None and self.constraints.size:
+            how["constraints"] = stored_constraints(facts).g(self.constraints)
         if self.space is not None:
             if not self.settings.is_described:
                 raise ValueError(
                     "the space of this run could not be stored in full; pass it to "
                     "sublevel.warm_start(run.points, run.values, space=space)."
                 )
-            options = {"gamma": gamma, "alpha": alpha}
-            return warm_start(self.points, self.values, space=self.space, correlations=correlations, **options)
+            return warm_start(self.points, self.values, space=self.space, **how)
         log_scaled = False if self.start.space is None else self.start.space.log_scaled
-        return warm_start(
-            self.points, self.values, gamma=gamma, alpha=alpha, log_scaled=log_scaled, correlations=correlations
-        )
+        return warm_start(self.points, self.values, log_scaled=log_scaled, **how)
 
 
 def load(store: str | Path) -> StoredRun:
@@ -185,6 +187,8 @@ def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, fa
         best = best.after_constrained(found.points[first:], since, values, g, optimizer.restarts)
         optimizer.run_state = replace(optimizer.run_state, best=best)
     result = result_of(optimizer, history, reasons, failures)
+    if optimizer.constraints is not None and optimizer.run_state.best.theta is None:
+        result.update(multipliers=reading.multipliers(optimizer.constraints))
     if since.size:
         is_open = int(found.iteration[-1]) > reading.file.count_generations()[1]  # the last generation is unfinished
         result.update(nfev=result.nfev + since.size, nit=int(found.iteration[-1]) - is_open)

@@ -20,6 +20,7 @@ from sublevel.engine.method import State
 from sublevel.engine.transforms import AdaptiveRates
 from sublevel.evaluation.evaluators import RETURNED_NAN
 from sublevel.evaluation.failures import KEPT, Failure, Failures, printable
+from sublevel.run.constraints import Constraints
 from sublevel.run.history import Generations, History, Snapshot
 from sublevel.run.noisy_answer import Entry, Ledger
 from sublevel.run.optimizer import Optimizer
@@ -121,6 +122,14 @@ class Reading:
         places = enumerate(keys.tolist())
         entries = [Entry(nit, point, place, rows[i], failures.get(i)) for i, (nit, point, place) in places]
         return Ledger(list(points), entries)
+
+    def multipliers(self, constraints: Constraints) -> list[Array] | None:
+        """Multipliers of each constraint at the checkpoint; None if the method has none."""
+        given = self.facts.get("multipliers")
+        if given is None:
+            return None
+        numbers = [_number(number) for number in as_list(given, constraints.count, INVALID_CHECKPOINT)]
+        return constraints.multipliers(np.array(numbers))
 
     def finished_runs(self) -> tuple[list[tuple[Run, int]], list[dict[str, float]]]:
         """The finished runs with their numbers of evaluations, and the reason of each to stop."""

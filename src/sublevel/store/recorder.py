@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array
 from sublevel.engine.memory import Memory
 from sublevel.engine.method import State
+from sublevel.engine.ordering import LagrangianMemory
 from sublevel.evaluation.failures import Failure
 from sublevel.run.history import History
 from sublevel.run.noisy_answer import Ledger
@@ -113,8 +114,17 @@ def checkpoint_rows(optimizer: Optimizer, history: History) -> list[Row]:
         "has_constraints_of_best": state.best.constraints is not None,
         "has_leader": state.leader is not None,
         "has_constraints_of_leader": state.leader is not None and state.leader.constraints is not None,
+        "multipliers": _multipliers(optimizer),
     }
     return [part("checkpoint", facts, without_memory(state)), part("memory", {}, memory_of(state))]
+
+
+def _multipliers(optimizer: Optimizer) -> list[float] | None:
+    """Multipliers of the inequalities of constraints, which can be read without the method; None if there are none."""
+    memory, constraints = optimizer.state.ordering, optimizer.constraints
+    if constraints is None or not isinstance(memory, LagrangianMemory):
+        return None
+    return memory.multipliers[: constraints.count].tolist()
 
 
 def without_memory(state: RunState) -> RunState:

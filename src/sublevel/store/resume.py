@@ -142,7 +142,8 @@ def resume(
     with ExitStack() as opened:
         lock = Lock(path)
         opened.callback(lock.close)
-        found = _read_run(path, Overrides(method, restarts, x0, True, (tolfun, tolx, noise_floor), space, constraints))
+        given = method, restarts, x0, True, (tolfun, tolx, noise_floor), space, constraints, vectorized, workers
+        found = _read_run(path, Overrides(*given))
         stored = found.settings
         if stored.takes_args and not args:
             raise TypeError("`args` must be given again, because the run began with some.")
@@ -150,10 +151,9 @@ def resume(
         chosen = [old if new is None else new for new, old in pairs]
         limits = Limits.checked(found.optimizer, *chosen, batch=stored.batch)
         show = Progress(limits.maxfevals) if as_flag("progress", progress) else None
+        called = bind_args(name_parameters(fun, found.optimizer.start.parameters), args)
         evaluate = make_evaluator(
-            with_constraints(
-                bind_args(name_parameters(fun, found.optimizer.start.parameters), args), found.optimizer.constraints
-            ),
+            with_constraints(called, found.optimizer.constraints),
             as_flag("vectorized", stored.vectorized if vectorized is None else vectorized),
             as_workers((stored.workers or 1) if workers is None else workers),
             as_timeout(stored.timeout if timeout is None else timeout),

@@ -18,7 +18,7 @@ import sublevel
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import FAMILIES, Bernoulli, Family, FullGaussian
 from sublevel.engine.method import Method
-from sublevel.run.constraints import ConstraintsLike, as_batched
+from sublevel.run.constraints import ConstraintsLike, as_batched, is_batched
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.parameters import Space
 from sublevel.run.restarts import STRATEGIES, Once, Restarts
@@ -289,6 +289,8 @@ class Overrides:
     tolerances: tuple[float | None, float | None, bool | None] = (None, None, None)  # tolfun, tolx, noise_floor
     space: object = None
     constraints: object = None
+    vectorized: object = None
+    workers: object = None
 
     def as_constraints(self, settings: Settings) -> ConstraintsLike | None:
         """The constraints of the run, which are given again if they have functions."""
@@ -297,11 +299,13 @@ class Overrides:
             if self.constraints is not None:
                 raise TypeError("`constraints` must be left out, because the run began without any.")
             return None
+        vectorized = settings.vectorized if self.vectorized is None else self.vectorized
+        workers = (settings.workers or 1) if self.workers is None else self.workers
         if self.constraints is not None:
-            return as_batched(cast(ConstraintsLike, self.constraints), settings.vectorized, settings.workers)
+            return as_batched(cast(ConstraintsLike, self.constraints), vectorized, workers)
         if self.checked and has_functions(facts):
             raise TypeError("`constraints` must be given again, because their functions cannot be stored.")
-        found = replace(stored_constraints(facts), batched=settings.vectorized and settings.workers == 1)
+        found = replace(stored_constraints(facts), batched=is_batched(vectorized, workers))
         return cast(ConstraintsLike, found)
 
     def as_method(self, settings: Settings) -> Method:

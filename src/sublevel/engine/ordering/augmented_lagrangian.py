@@ -10,9 +10,12 @@ import numpy as np
 from sublevel.engine.arrays import Array
 from sublevel.engine.families.protocol import Family
 from sublevel.engine.ordering.by_value import Ordering
-from sublevel.engine.ordering.constrained import is_known, per_constraint, rank_by, selected_mean
+from sublevel.engine.ordering.constrained import is_known, normal_quantile, per_constraint, rank_by, selected_mean
 from sublevel.engine.ordering.penalties import Adaptation, Multipliers, interquartile_range, penalties
 from sublevel.engine.ordering.ranks import Ranking, ranking
+
+IQR_OF_NORMAL = 1.349
+"""Interquartile range of the standard normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +40,17 @@ class AugmentedLagrangian(Ordering):
         µ is `initial_factor`·IQR(f)/(d·IQR(g)²) of the first sample in which a point violates the constraint.
     adaptation : Adaptation
         How λ and µ change.
+    feasible_share : float
+        Where several constraints have a multiplier, the search aims at the inside of each by as many standard
+        deviations of g that about this share of a sample satisfies all of them. Otherwise it would converge to the
+        optimum without a feasible point: with k active constraints one in 2ᵏ is feasible.
     """
 
     two_sided_equalities: ClassVar[bool] = True
 
     initial_factor: float = 1.0
     adaptation: Adaptation = field(default_factory=Adaptation)
+    feasible_share: float = 0.125
 
     def init(self, theta: Family, sample_size: int, constraints: int = 0) -> LagrangianMemory:
         """Multipliers of 0, penalty factors not yet known."""
@@ -56,12 +64,23 @@ class AugmentedLagrangian(Ordering):
         """The ranking, and the multipliers after the generation."""
         if constraints is None:
             return ranking(values), memory
-        g, known = per_constraint(constraints), is_known(values, constraints)
+        g, known = self._with_margins(per_constraint(constraints), memory), is_known(values, constraints)
         factors = self._factors(values, g, memory)
         key = values + np.sum(penalties(g, memory.multipliers, self._without_scale(factors, values, g)), axis=-2)
         ranks = rank_by(key, values, known)
         after = self.adaptation(memory, factors, selected_mean(g, ranks, known))
         return ranks, LagrangianMemory(after.multipliers, after.factors, after.streak, memory.dimension)
+
+    def _with_margins(self, g: Array, memory: LagrangianMemory) -> Array:
+        """Constraint values (..., m, n) that are larger by a margin where a constraint has a multiplier and the share
+        of feasible points would be too small.
+        """
+        active = memory.multipliers > 0
+        count = np.sum(active, axis=-1, keepdims=True)
+        if not (0.5**count < self.feasible_share).any():
+            return g
+        margin = np.maximum(normal_quantile(self.feasible_share ** (1 / np.maximum(count, 1))), 0.0) / IQR_OF_NORMAL
+        return g + np.where(active, margin * interquartile_range(g), 0.0)[..., None]
 
     def _without_scale(self, factors: Array, values: Array, g: Array) -> Array:
         """Penalty factors (..., m) that rank a sample: where most values are equal and say nothing about the scale of

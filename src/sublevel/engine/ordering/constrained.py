@@ -23,6 +23,13 @@ def fair_ranks(numbers: Array) -> Array:
     return ranking(numbers).assign_by_rank(np.arange(numbers.shape[-1], dtype=np.float64), average_ties=True)
 
 
+def normal_quantile(probabilities: Array) -> Array:
+    """The quantile function of the standard normal distribution; SciPy's is imported when it is first used."""
+    from scipy.special import ndtri
+
+    return ndtri(probabilities)
+
+
 def is_known(values: Array, constraints: Array) -> NDArray[np.bool_]:
     """Whether a point (..., n) has a value and all its constraint values, none of them NaN."""
     return ~(np.isnan(values) | np.isnan(constraints).any(axis=-1))

@@ -9,7 +9,14 @@ import numpy as np
 from sublevel.engine.arrays import Array
 from sublevel.engine.families.protocol import Family
 from sublevel.engine.ordering.by_value import Ordering
-from sublevel.engine.ordering.constrained import fair_ranks, is_known, per_constraint, rank_by, selected_mean
+from sublevel.engine.ordering.constrained import (
+    fair_ranks,
+    is_known,
+    normal_quantile,
+    per_constraint,
+    rank_by,
+    selected_mean,
+)
 from sublevel.engine.ordering.penalties import Adaptation, Multipliers, penalties
 from sublevel.engine.ordering.ranks import Ranking, ranking
 
@@ -78,20 +85,13 @@ class RankLagrangian(Ordering):
         return ranks, RankMemory(after.multipliers, factors, after.streak, recent, recent_constraints)
 
 
-def _quantile(probabilities: Array) -> Array:
-    """The quantile function of the standard normal distribution; SciPy's is imported when it is first used."""
-    from scipy.special import ndtri
-
-    return ndtri(probabilities)
-
-
 def normal_scores(numbers: Array, last: int) -> Array:
     """Φ⁻¹((rank + ½)/k) of the last (..., last) of numbers (..., k), ranked among those that are not NaN."""
     count = np.maximum(np.sum(~np.isnan(numbers), axis=-1, keepdims=True), 1)
-    return _quantile(np.minimum((fair_ranks(numbers)[..., -last:] + 0.5) / count, 1 - 0.25 / count))
+    return normal_quantile(np.minimum((fair_ranks(numbers)[..., -last:] + 0.5) / count, 1 - 0.25 / count))
 
 
 def score_of_zero(numbers: Array) -> Array:
     """The score (..., 1) between those of numbers ≤ 0 and those above."""
     count = np.maximum(np.sum(~np.isnan(numbers), axis=-1, keepdims=True), 1)
-    return _quantile(np.clip(np.sum(numbers <= 0, axis=-1, keepdims=True), 0.25, count - 0.25) / count)
+    return normal_quantile(np.clip(np.sum(numbers <= 0, axis=-1, keepdims=True), 0.25, count - 0.25) / count)
