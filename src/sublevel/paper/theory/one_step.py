@@ -21,7 +21,7 @@ from sublevel.paper.theory.checks import covariance_part
 
 SEED = 2012
 """Of the samples that expectations over a step are averages over; they are the same for all C and m."""
-COORDINATES, FEWEST, MOST = 2_000_000, 4, 8000
+COORDINATES, FEWEST, MOST = 1_000_000, 4, 4000
 """Coordinates of all points in such an average, and the range of the number of samples."""
 BATCH = 500_000
 """Coordinates of the points that are held at a time."""

@@ -21,8 +21,10 @@ from sublevel.paper.theory.stationary import StationaryLaw, stationary_law
 
 SLOWEST = 1e-3
 """The smallest c_C that is considered."""
-TOLERANCE = 5e-3
+TOLERANCE = 0.01
 """Relative precision of the rates c_C that are searched for."""
+UNSTABLE = 3.0
+"""Stands for the logarithm of a ratio to what is wanted, where there is no law."""
 
 
 def final_condition(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> Array:
@@ -112,7 +114,7 @@ def stability_limit(d: ArrayLike, n: ArrayLike) -> Array:
     Returns
     -------
     ndarray
-        A rate in (0, 1], and inf where every c_C ≤ 1 is stable.
+        A rate in (0, 1], inf where every c_C ≤ 1 is stable, and 0 where no rate above 0.001 is.
 
     Examples
     --------
@@ -196,7 +198,11 @@ def _law(d: int, n: int, c_cov: float) -> StationaryLaw:
 def _limit(d: int, n: int) -> float:
     if _law(d, n, 1.0).is_stable:
         return float("inf")
-    low, high = SLOWEST, 1.0
+    low, high = 0.7, 1.0
+    while not _law(d, n, low).is_stable:
+        low, high = 0.7 * low, low
+        if low < SLOWEST:
+            return 0.0
     while high / low > 1 + TOLERANCE:
         middle = float(np.sqrt(low * high))
         low, high = (middle, high) if _law(d, n, middle).is_stable else (low, middle)
@@ -222,15 +228,16 @@ def _setting(d: int, n: int, condition: float) -> Setting | None:
 
 def _rate_where(increasing: Callable[[StationaryLaw], float], d: int, n: int) -> float:
     """The stable c_C at which a function of the law, increasing with c_C, is 1; NaN if there is none."""
-    low, high = SLOWEST, min(1.0, _limit(d, n) * (1 - TOLERANCE))
 
     def height(log_rate: float) -> float:
-        value = increasing(_law(d, n, float(np.exp(log_rate))))
-        return float(np.log(min(value, 1e6)))
+        law = _law(d, n, float(np.exp(log_rate)))
+        return float(np.log(increasing(law))) if law.is_stable else UNSTABLE
 
-    if high <= low or height(np.log(low)) > 0 or height(np.log(high)) < 0:
+    low, high = float(np.log(SLOWEST)), 0.0
+    if height(low) > 0 or height(high) < 0:
         return float("nan")
-    return float(np.exp(brentq(height, np.log(low), np.log(high), xtol=TOLERANCE)))
+    root = float(brentq(height, low, high, xtol=TOLERANCE))
+    return float(np.exp(root)) if height(root) < UNSTABLE else float("nan")
 
 
 def _each_law(read: Callable[[StationaryLaw], float], d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> Array:

@@ -17,9 +17,9 @@ from sublevel.engine.method import Method
 from sublevel.paper.theory.one_step import Response, StepAverages, average_step, response
 from sublevel.paper.theory.wishart import mean_condition, shapes
 
-QUIET = 10.0
+QUIET = 3.0
 """Factor by which the first ν exceeds that of the large-sample formula."""
-PRECISION, STEPS = 2e-3, 60
+PRECISION, STEPS = 3e-3, 60
 """Relative change of ν at which the iteration ends, and the number of iterations after which it has failed."""
 
 
