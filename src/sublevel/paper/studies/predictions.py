@@ -30,10 +30,10 @@ HORIZON = 20 * log(10)
 """Decrease of log det(C)/d after which a run that is not lost is stable: as much as ten digits of every coordinate."""
 WARM_UP = 6.0
 """Length of the initial phase, in times in which C shrinks by a factor e; those of its shape are up to twice as long."""
-SEGMENTS = ((1_500, 12.0), (64_000, 3.0), (float("inf"), 1.5))
+SEGMENTS = ((1_500, 12.0), (64_000, 3.0), (float("inf"), 1.0))
 """Length of a segment in the same unit, where a sample has at most this number of coordinates."""
 CHECKS = 20
-"""Number of times in a segment at which Cond(CA) is recorded."""
+"""Number of times in a segment at which Cond(CA) is recorded, roughly."""
 POINTS = 64_000
 """Points of all trials of a batch, at most."""
 
@@ -141,7 +141,7 @@ class Stationary:
     @property
     def length(self) -> int:
         """Iterations in a segment."""
-        return max(CHECKS, ceil(self.fold * next(length for most, length in SEGMENTS if self.n * self.d <= most)))
+        return max(5, ceil(self.fold * next(length for most, length in SEGMENTS if self.n * self.d <= most)))
 
     @property
     def cost(self) -> float:

@@ -19,8 +19,8 @@ from sublevel.paper.theory.wishart import mean_condition, shapes
 
 QUIET = 3.0
 """Factor by which the first ν exceeds that of the large-sample formula."""
-PRECISION, STEPS = 3e-3, 60
-"""Relative change of ν at which the iteration ends, and the number of iterations after which it has failed."""
+PRECISION, STEPS = 1e-2, 60
+"""Relative change of ν at which the iteration ends, a third of that of E‖m‖², and the largest number of iterations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,12 @@ def stationary_law(method: Method, d: int, n: int, c_cov: float = 0.1) -> Statio
         before, freedom = freedom, new_freedom(step, slope, d)
         if not freedom > d:
             return unstable_law(float("inf"))
+        used = float(np.mean(spread))
         variances, growth = mean_variances(step, slope, eigenvalues)
         if growth >= 1:
             return unstable_law(growth)
-        if abs(freedom / before - 1) < PRECISION:
+        change = float(np.mean(variances[0] + variances[1] / eigenvalues)) / used - 1
+        if abs(freedom / before - 1) < PRECISION and abs(change) < 3 * PRECISION:
             exponent = step.log_volume - step.shrinkage
             numbers = (exponent, step.error, step.spread, growth, step.mean_square, slope.shape)
             return StationaryLaw(freedom, mean_condition(eigenvalues), *numbers)

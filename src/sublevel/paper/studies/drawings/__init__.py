@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from sublevel.paper.drawing import save_figure
-from sublevel.paper.studies.drawings import consistency, dimension, ngd_vs_rank_mu, predictions, restricted
+from sublevel.paper.studies.drawings import consistency, dimension, estimator, ngd_vs_rank_mu, predictions, restricted
 from sublevel.paper.studies.study import Data
 
 FIGURES: dict[str, Callable[[Data], Figure]] = {
@@ -17,6 +17,7 @@ FIGURES: dict[str, Callable[[Data], Figure]] = {
     "dimension": dimension.figure,
     "apart": ngd_vs_rank_mu.figure,
     "predictions": predictions.figure,
+    "estimator": estimator.figure,
 }
 
 
