@@ -71,7 +71,7 @@ def test_many_points_reproduce_the_deterministic_algorithm():
     gaps = 1 - convergence_rate(3, [250, n], c_cov).exponent / np.log1p(-c_cov / 2)
     assert 0 < gaps[1] < 0.12 < gaps[0]  # falls like n^(−1/2)
     guess, _ = large_sample_guess(3, n, c_cov)
-    assert_allclose(law.freedom, guess, rtol=0.2)
+    assert_allclose(law.freedom, guess, rtol=0.5)
 
 
 def test_known_values_of_the_paper():
