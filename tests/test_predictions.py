@@ -53,8 +53,10 @@ def test_functions_take_arrays_and_agree_with_single_calls(coarse):
 
 def test_condition_and_speed_rise_with_the_rate_and_a_larger_sample_is_more_precise(coarse):
     conditions, exponents = final_condition(5, 30, RATES), convergence_rate(5, 30, RATES).exponent
-    assert np.all(np.diff(conditions) > 0) and np.all(conditions > 1)
-    assert np.all(np.diff(exponents) < 0) and np.all(exponents < 0)
+    assert np.all(np.diff(conditions) > 0)
+    assert np.all(conditions > 1)
+    assert np.all(np.diff(exponents) < 0)
+    assert np.all(exponents < 0)
     assert np.all(np.diff(final_condition(5, [10, 30, 100], 0.3)) < 0)
     assert np.all(np.diff(convergence_rate(5, [10, 30, 100], 0.3).exponent) < 0)
 
@@ -99,7 +101,8 @@ def test_best_setting_keeps_its_promise_and_larger_conditions_are_cheaper(coarse
     precise, coarse = (best_setting(5, condition, sizes=(20,)) for condition in (1.5, 3.0))
     assert_allclose([precise.condition, coarse.condition], [1.5, 3.0], rtol=0.05)
     assert coarse.evaluations < precise.evaluations
-    assert default_sizes(2)[0] == 4 and default_sizes(10)[-1] <= 100
+    assert default_sizes(2)[0] == 4
+    assert default_sizes(10)[-1] <= 100
     with pytest.raises(ValueError, match="above 1"):
         best_setting(5, 1.0)
     with pytest.raises(ValueError, match="no sample size"):

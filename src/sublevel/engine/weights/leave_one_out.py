@@ -18,9 +18,9 @@ from sublevel.engine.weights.volume import log_shares
 class LeaveOneOut(Weights):
     """wᵢ = (b − V̂ᵢ)/n with V̂ᵢ ∝ (Σ_{fⱼ < fᵢ} 1/p(xⱼ))^exponent and their mean b.
 
-    The estimate of the paper, `Volume`, also counts the point itself. Its 1/p(xᵢ) is large where ‖zᵢ‖ is, so that far points
-    seem worse than they are and C shrinks even if f is only noise. Without it V̂ᵢ does not depend on zᵢ other than
-    through f. Points with equal values have the same V̂, and that of the best point is 0.
+    The estimate of the paper, `Volume`, also counts the point itself. Its 1/p(xᵢ) is large where ‖zᵢ‖ is, so that far
+    points seem worse than they are and C shrinks even if f is only noise. Without it V̂ᵢ depends on zᵢ only through f.
+    Points with equal values have the same V̂, and that of the best point is 0.
     """
 
     exponent: float | None = None  # 2/d if None, which makes V ∝ xᵀAx on a quadratic
@@ -44,12 +44,14 @@ def log_shares_before(ranks: Ranking, surprise: Array) -> Array:
     count = surprise.shape[-1]
     shares = np.full(surprise.shape, -np.inf)
     if count > 1:
-        order = np.broadcast_to(np.arange(count - 1), (*surprise.shape[:-1], count - 1))
+        order = np.broadcast_to(np.arange(count - 1, dtype=np.intp), (*surprise.shape[:-1], count - 1))
         others = Ranking(order, None, ranks.best)
         shares[..., 1:] = log_shares(others, ranks.sort(surprise)[..., :-1])
     if ranks.tie_ends is None:
         return shares
     begins = np.concatenate([np.ones_like(ranks.tie_ends[..., :1]), ranks.tie_ends[..., :-1]], axis=-1)
-    shares = np.maximum.accumulate(np.where(begins, shares, -np.inf), axis=-1)  # that of the first of each group of ties
+    shares = np.maximum.accumulate(
+        np.where(begins, shares, -np.inf), axis=-1
+    )  # that of the first of each group of ties
     largest = shares[..., -1:]
     return np.where(np.isfinite(largest), shares - np.where(np.isfinite(largest), largest, 0.0), 0.0)

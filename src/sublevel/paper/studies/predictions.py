@@ -5,6 +5,7 @@ By invariance, runs on xᵀAx from C = A⁻¹ are the same.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil, log
@@ -21,15 +22,20 @@ from sublevel.paper.figures.compute import Batch
 from sublevel.paper.streams import streams
 from sublevel.paper.studies.study import Data, Scale, Study
 from sublevel.paper.theory.measure import condition_number
-from sublevel.paper.theory.predictions import convergence_rate, final_condition, is_stable, matched_rate, stability_limit
-from sublevel.paper.theory.stationary import stationary_law
+from sublevel.paper.theory.predictions import (
+    convergence_rate,
+    final_condition,
+    is_stable,
+    matched_rate,
+    stability_limit,
+)
 
 LOST = 1e4
 """mᵀC⁻¹m/d beyond which the mean is left behind."""
 HORIZON = 20 * log(10)
 """Decrease of log det(C)/d after which a run that is not lost is stable: as much as ten digits of every coordinate."""
 WARM_UP = 6.0
-"""Length of the initial phase, in times in which C shrinks by a factor e; those of its shape are up to twice as long."""
+"""Length of the initial phase, in times in which C shrinks by a factor e; that of its shape is up to twice as long."""
 SEGMENTS = ((1_500, 12.0), (64_000, 3.0), (float("inf"), 1.0))
 """Length of a segment in the same unit, where a sample has at most this number of coordinates."""
 CHECKS = 20
@@ -58,8 +64,21 @@ def powers(dimensions: tuple[int, ...], exponents: tuple[int, ...]) -> tuple[tup
 FULL = Design(
     settings=powers((5, 10, 20, 40), (1, 2, 3)),
     rates=(0.05, 0.1, 0.3, 0.5, 1.0),
-    boundary=((5, 3), (5, 4), (5, 5), (5, 7), (10, 5), (10, 7), (10, 10), (10, 15), (20, 5), (20, 10), (20, 20), (20, 30), (40, 40)),
-    matches=((5, 10), (5, 25), (10, 10), (10, 30), (10, 100), (20, 20), (20, 90), (20, 400), (40, 40)),
+    boundary=(
+        (5, 3),
+        (5, 4),
+        (5, 5),
+        (5, 7),
+        (10, 5),
+        (10, 7),
+        (10, 10),
+        (10, 15),
+        (20, 5),
+        (20, 10),
+        (20, 20),
+        (20, 30),
+    ),
+    matches=((5, 10), (5, 25), (10, 10), (10, 30), (10, 100), (20, 20), (20, 90), (20, 400)),
     trials=30,
     halvings=6,
 )
@@ -154,7 +173,7 @@ class Stationary:
         return max(1, min(self.trials, POINTS // self.n))
 
     def compute(self) -> Arrays:
-        """Mean Cond(CA), mean change of log det(C)/d, and mean of ‖m‖², for each segment, or NaN if the mean is lost."""
+        """Means of Cond(CA), of the change of log det(C)/d, and of ‖m‖² in each segment, or NaN if the mean is lost."""
         runs = Runs(method_of(self.c_cov), self.d, self.n, self.at_once, self.seed, self.key)
         for _ in range(ceil(WARM_UP * self.fold)):
             runs.step()
@@ -165,7 +184,9 @@ class Stationary:
     def _segment(self, runs: Runs) -> Array:
         """The numbers (4, trials) of a segment."""
         every = max(1, self.length // CHECKS)
-        scales, conds, squares = [log_scale(runs.theta)], [], []
+        scales = [log_scale(runs.theta)]
+        conds: list[Array] = []
+        squares: list[Array] = []
         for step in range(self.length):
             runs.step()
             scales.append(log_scale(runs.theta))
@@ -206,8 +227,12 @@ class Boundary:
         return {"interval": np.array([low, high])}
 
     def lost_share(self, c_cov: float) -> float:
-        """The share of trials that lose the mean before `HORIZON`; the run ends when it is known on which side of 1/2."""
-        runs, lost, safe = Runs(method_of(c_cov), self.d, self.n, self.trials, self.seed, f"{self.key}-{c_cov:.6g}"), 0, 0
+        """The share of trials that lose the mean before `HORIZON`, or only on which side of 1/2 it is."""
+        runs, lost, safe = (
+            Runs(method_of(c_cov), self.d, self.n, self.trials, self.seed, f"{self.key}-{c_cov:.6g}"),
+            0,
+            0,
+        )
         while max(lost, safe) <= self.trials / 2:
             runs.step()
             gone, done = ~(distance(runs.theta) < LOST), log_scale(runs.theta) < -HORIZON
@@ -240,7 +265,7 @@ class Match:
         """The matched rate, its standard error, and the two measured exponents."""
         target = self._rates(None)
         c_cov = 0.2
-        for _ in range(4):  # the exponent is nearly ∝ c_C
+        for _ in range(2):  # the exponent is nearly ∝ c_C
             found = self._rates(c_cov)
             c_cov = min(1.0, c_cov * float(np.mean(target) / np.mean(found)))
         found = self._rates(c_cov)
@@ -258,7 +283,7 @@ def works(scale: Scale, seed: int) -> list[Stationary | Boundary | Match]:
     return [
         *(Stationary(d, n, c_cov, design.trials, seed) for d, n in design.settings for c_cov in design.rates),
         *(Boundary(d, n, design.trials, design.halvings, seed) for d, n in design.boundary),
-        *(Match(d, n, design.trials, seed) for d, n in design.matches),
+        *(Match(d, n, ceil(design.trials / 3), seed) for d, n in design.matches),
     ]
 
 
@@ -287,21 +312,21 @@ def stationary_results(data: Data) -> list[tuple[Stationary, Arrays]]:
 
 def conditions(data: Data) -> list[Comparison]:
     """Final Cond(CA), where stability is predicted."""
-    return _compare(data, "cond", lambda work: float(final_condition(work.d, work.n, work.c_cov or 0.0)))
+    return _compare(data, "cond", lambda d, n, c_cov: float(final_condition(d, n, c_cov)))
 
 
 def rates(data: Data) -> list[Comparison]:
     """The change of log det(C)/d in an iteration, where stability is predicted."""
-    return _compare(data, "rate", lambda work: float(convergence_rate(work.d, work.n, work.c_cov or 0.0).exponent))
+    return _compare(data, "rate", lambda d, n, c_cov: float(convergence_rate(d, n, c_cov).exponent))
 
 
-def _compare(data: Data, name: str, predict: object) -> list[Comparison]:
+def _compare(data: Data, name: str, predict: Callable[[int, int, float], float]) -> list[Comparison]:
     rows: list[Comparison] = []
     for work, part in stationary_results(data):
-        values = part[name]
-        if callable(predict) and is_stable(work.d, work.n, work.c_cov or 0.0):
-            measured, error = float(np.mean(values)), float(np.std(values)) / np.sqrt(values.size)
-            rows.append(Comparison(work.d, work.n, work.c_cov or 0.0, float(predict(work)), measured, error))
+        c_cov, values = work.c_cov or 0.0, part[name]
+        if is_stable(work.d, work.n, c_cov):
+            predicted, error = predict(work.d, work.n, c_cov), float(np.std(values)) / values.size**0.5
+            rows.append(Comparison(work.d, work.n, c_cov, predicted, float(np.mean(values)), error))
     return rows
 
 
@@ -311,7 +336,9 @@ def limits(data: Data) -> list[Comparison]:
     rows: list[Comparison] = []
     for work, (low, high) in found:
         middle = float(np.sqrt(low * high))
-        rows.append(Comparison(work.d, work.n, middle, float(stability_limit(work.d, work.n)), middle, (high - low) / 2))
+        rows.append(
+            Comparison(work.d, work.n, middle, float(stability_limit(work.d, work.n)), middle, (high - low) / 2)
+        )
     return rows
 
 
@@ -319,7 +346,9 @@ def matches(data: Data) -> list[Comparison]:
     """The c_C at which NGD is as fast as rank-µ."""
     found = [(work, part["match"]) for work, part in data.items() if isinstance(work, Match)]
     return [
-        Comparison(work.d, work.n, float(match[0]), float(matched_rate(work.d, work.n)), float(match[0]), float(match[1]))
+        Comparison(
+            work.d, work.n, float(match[0]), float(matched_rate(work.d, work.n)), float(match[0]), float(match[1])
+        )
         for work, match in found
     ]
 

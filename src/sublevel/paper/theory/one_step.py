@@ -1,7 +1,7 @@
 """Averages over one step of a method on xᵀx from random C and m: what the stationary law is determined by.
 
-The step is that of the engine: C⁺ = A(I − B)Aᵀ and m⁺ = m + As, with B and s computed from a sample z by the weight rule and the
-learning rates. On xᵀAx with another A the law of √A C √A and √A m is the same.
+The step is that of the engine: C⁺ = A(I − B)Aᵀ and m⁺ = m + As, with B and s computed from a sample z by the weight
+rule and the learning rates. On xᵀHx with another Hessian H the law of √H C √H and √H m is the same.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ def _step_numbers(change: Array, step: Array, spectrum: Array, mean: Array) -> A
 
 
 def _averages(rows: Array) -> StepAverages:
-    shrinkage, log_volume, log_trace, step_square, mean_square, mean_form = (float(mean) for mean in np.mean(rows, axis=0))
+    shrinkage, log_volume, log_trace, step_square, mean_square, mean_form = (
+        float(mean) for mean in np.mean(rows, axis=0)
+    )
     spread = float(np.std(rows[:, 1], ddof=1))
     moments = (step_square, mean_square, mean_form)
     return StepAverages(shrinkage, log_volume + shrinkage, log_trace, *moments, spread / np.sqrt(len(rows)), spread)

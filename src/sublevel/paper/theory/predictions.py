@@ -145,7 +145,11 @@ def matched_rate(d: ArrayLike, n: ArrayLike, method: Method | None = None) -> Ar
     np.float64(0.8)
     """
     other = rank_mu() if method is None else method
-    return _each(lambda size, count: _matched(size, count, other), d, n)
+
+    def matched(size: int, count: int) -> float:
+        return _matched(size, count, other)
+
+    return _each(matched, d, n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +184,9 @@ def best_setting(d: int, condition: float, sizes: Sequence[int] | None = None) -
     tried = [_setting(d, n, condition) for n in (default_sizes(d) if sizes is None else sizes)]
     found = [setting for setting in tried if setting is not None]
     if not found:
-        raise ValueError(f"no sample size reaches a final Cond(CA) of {condition!r} at c_C ≥ {SLOWEST}; allow larger ones.")
+        raise ValueError(
+            f"no sample size reaches a final Cond(CA) of {condition!r} at c_C ≥ {SLOWEST}; allow larger ones."
+        )
     return min(found, key=lambda setting: setting.evaluations)
 
 
@@ -241,7 +247,10 @@ def _rate_where(increasing: Callable[[StationaryLaw], float], d: int, n: int) ->
 
 
 def _each_law(read: Callable[[StationaryLaw], float], d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> Array:
-    return _each(lambda size, count, rate: read(_law(size, count, rate)), d, n, c_cov)
+    def number(size: int, count: int, rate: float) -> float:
+        return read(_law(size, count, rate))
+
+    return _each(number, d, n, c_cov)
 
 
 def _each(function: Callable[..., float], d: ArrayLike, n: ArrayLike, *rates: ArrayLike) -> Array:

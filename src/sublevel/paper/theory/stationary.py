@@ -1,8 +1,9 @@
 """The stationary law of a method on a quadratic: the shape of √A C √A, the mean relative to it, and its rate.
 
-docs/studies/predictions.md has the derivation. In short: for small steps the shape of √A C √A is that of a Wishart matrix
-exactly. Its degrees of freedom ν, and the second moments of the mean, follow from averages over one step, which depend
-on them in turn. The fixed point is approached from the side of small noise; a setting is unstable if there is none.
+docs/studies/predictions.md has the derivation. In short: for small steps the shape of √A C √A is exactly that of a
+Wishart matrix. Its degrees of freedom ν, and the second moments of the mean, follow from averages over one step, which
+depend on them in turn. The fixed point is approached from the side of small noise; a setting is unstable if there is
+none.
 """
 
 from __future__ import annotations
@@ -67,14 +68,14 @@ def stationary_law(method: Method, d: int, n: int, c_cov: float = 0.1) -> Statio
     freedom, mean_square = large_sample_guess(d, n, c_cov)
     freedom, variances = QUIET * max(freedom, d), np.array([mean_square / d, 0.0])
     for _ in range(STEPS):
-        eigenvalues = shapes(d).eigenvalues(freedom)
+        eigenvalues: Array = shapes(d).eigenvalues(freedom)
         spread = np.maximum(variances[0] + variances[1] / eigenvalues, 1e-9)
         step = average_step(method, n, eigenvalues, spread)
         slope = response(method, d, n, freedom, step.mean_form)
         before, freedom = freedom, new_freedom(step, slope, d)
         if not freedom > d:
             return unstable_law(float("inf"))
-        used = float(np.mean(spread))
+        used = float(np.mean(spread, dtype=np.float64))
         variances, growth = mean_variances(step, slope, eigenvalues)
         if growth >= 1:
             return unstable_law(growth)
@@ -89,8 +90,8 @@ def stationary_law(method: Method, d: int, n: int, c_cov: float = 0.1) -> Statio
 def new_freedom(step: StepAverages, slope: Response, d: int) -> float:
     """ν at which E log tr C and E log det(C)/d change equally.
 
-    E tr CB/d − E tr B/d = χ(E tr B/d)·E tr X²/d, with E tr X² = (d − 1)(d + 2)/ν for the shape of a Wishart matrix, is what
-    reduces the anisotropy; the terms of second order in B increase it.
+    E tr CB/d − E tr B/d = χ(E tr B/d)·E tr X²/d, with E tr X² = (d − 1)(d + 2)/ν for the shape of a Wishart matrix, is
+    what reduces the anisotropy; the terms of second order in B increase it.
     """
     return step.shrinkage * slope.shape * (d - 1) * (d + 2) / d / (step.log_trace - step.log_volume)
 
@@ -99,11 +100,14 @@ def mean_variances(step: StepAverages, slope: Response, eigenvalues: Array) -> t
     """k with E[mmᵀ|C] = k₀I + k₁C⁻¹, and the growth of these moments without noise.
 
     With m⁺ = (I − a_mC)m + noise of the covariance ξ²C, and E[C⁺|C] = (1 − (1 − χ)a)C − χaC², the moments E‖m‖² and
-    E mᵀCm after a step are linear in k; in units of the scale of C, which changes by exp(exponent), they must be the same.
+    E mᵀCm after a step are linear in k. In units of the scale of C, which changes by exp(exponent), they must be the
+    same.
     """
     pull, chi, a, scale = slope.mean, slope.shape, step.shrinkage, np.exp(step.log_volume - step.shrinkage)
     powers = {p: float(np.mean(np.sum(eigenvalues**p, axis=-1))) for p in range(-1, 5)}
-    moved = {p: powers[p] - 2 * pull * powers[p + 1] + pull**2 * powers[p + 2] for p in range(-1, 3)}  # tr (I − a_mC)²Cᵖ
+    moved = {
+        p: powers[p] - 2 * pull * powers[p + 1] + pull**2 * powers[p + 2] for p in range(-1, 3)
+    }  # tr (I − a_mC)²Cᵖ
     keep, loss = 1 - (1 - chi) * a, chi * a
     here = np.array([[powers[0], powers[-1]], [powers[1], powers[0]]])
     after = np.array(
@@ -115,4 +119,4 @@ def mean_variances(step: StepAverages, slope: Response, eigenvalues: Array) -> t
     noise = (step.step_square - pull**2 * step.mean_form) / powers[0]  # ξ²
     added = noise * np.array([powers[1] / scale, (keep * powers[2] - loss * powers[3]) / scale**2])
     growth = float(np.max(np.abs(np.linalg.eigvals(after @ np.linalg.inv(here)))))
-    return np.linalg.solve(here - after, added), growth
+    return np.asarray(np.linalg.solve(here - after, added), dtype=np.float64), growth

@@ -20,8 +20,9 @@ ENTRIES, FEWEST, MOST = 400_000, 256, 4096
 class Shapes:
     """Spectra of Wishart matrices of one size for all degrees of freedom ν > d − 1, from the same random numbers.
 
-    Bartlett's decomposition (Proc. R. Soc. Edinb. 53, 1933): W = LLᵀ has independent normals below the diagonal of L, and
-    roots of χ² with ν, ν − 1, ... degrees of freedom on it. Because the numbers are fixed, averages are smooth in ν.
+    Bartlett's decomposition (Proc. R. Soc. Edinb. 53, 1933): W = LLᵀ has independent normals below the diagonal of L,
+    and roots of χ² with ν, ν − 1, ... degrees of freedom on it. Because the numbers are fixed, averages are smooth in
+    ν.
     """
 
     below: Array  # (k, d, d), strictly lower triangular
@@ -38,7 +39,7 @@ class Shapes:
         """Ascending eigenvalues (k, d) with the mean 1."""
         d = self.levels.shape[-1]
         root = self.below.copy()
-        index = np.arange(d)
+        index = np.arange(d, dtype=np.intp)
         root[:, index, index] = np.sqrt(2.0 * gammaincinv((freedom - index) / 2.0, self.levels))
         values = np.linalg.eigvalsh(root @ root.mT)
         return values / np.mean(values, axis=-1, keepdims=True)

@@ -58,7 +58,7 @@ def _angles(axis: Axes, data: Data) -> None:
 
 
 def _races(axis: Axes, data: Data) -> None:
-    """One row for each problem; the text is the successes of both rules where the numbers differ or no trial succeeds."""
+    """One row for each problem; the text is the successes of both rules where they differ or no trial succeeds."""
     problems: list[str] = []
     for work, paper, other in race_pairs(data):
         if work.problem not in problems:

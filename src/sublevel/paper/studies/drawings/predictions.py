@@ -73,7 +73,9 @@ def _against_size(axis: Axes, rows: Sequence[Comparison], colours: dict[int, str
         x = np.array([row.n / d for row in own])
         axis.plot(x, [row.predicted for row in own], color=colours[d], lw=1.3, marker="_", ms=7)
         bars = [2 * row.error for row in own]
-        axis.errorbar(x, [row.measured for row in own], yerr=bars, fmt="o", color=colours[d], ms=4.5, mfc="white", mew=1.2)
+        axis.errorbar(
+            x, [row.measured for row in own], yerr=bars, fmt="o", color=colours[d], ms=4.5, mfc="white", mew=1.2
+        )
     drawing.set_ticks(axis.yaxis, (0.1, 0.2, 0.3, 0.5, 0.7, 1.0))
     drawing.set_ticks(axis.xaxis, (0.25, 0.5, 1, 2, 5, 10, 20))
     axis.axhline(1.0, color=FAINT, lw=0.8, ls=DASHES)
