@@ -44,14 +44,13 @@ class Design:
         *("sphere", "ellipsoid", "slope", "sharp ridge", "parabolic ridge", "sphere from afar"),
         *("Rosenbrock", "noisy sphere", "steps"),
     )
-    sizes: tuple[int, ...] = (10, 100)  # n at d = 10
+    races: tuple[tuple[int, int], ...] = ((10, 30_000), (100, 100_000))  # n at d = 10, and evaluations of a trial
     rates: tuple[float, ...] = (0.3,)  # c_C
     trials: int = 10
-    budget: int = 30_000  # evaluations of a trial
 
 
 FULL = Design()
-QUICK = replace(FULL, points=100_000, largest=10_000, problems=FULL.problems[:4], sizes=(100,), rates=(0.3,), trials=6)
+QUICK = replace(FULL, points=100_000, largest=10_000, problems=FULL.problems[:4], races=((100, 30_000),), trials=6)
 TINY = Design(
     settings=((5, 20),),
     points=10_000,
@@ -60,10 +59,8 @@ TINY = Design(
     largest=1000,
     samples=4,
     problems=("slope",),
-    sizes=(100,),
-    rates=(0.3,),
+    races=((100, 2000),),
     trials=2,
-    budget=2000,
 )
 DESIGNS: dict[Scale, Design] = {"full": FULL, "quick": QUICK, "tiny": TINY}
 
@@ -184,9 +181,9 @@ def works(scale: Scale, seed: int) -> list[Steps | Angles | Race]:
             Angles(rule, d, at, sizes, design.samples, seed) for d in design.dimensions for at in design.conditions
         ]
         found += [
-            Race(rule, name, n, rate, design.trials, design.budget, seed)
+            Race(rule, name, n, rate, design.trials, budget, seed)
             for name in design.problems
-            for n in design.sizes
+            for n, budget in design.races
             for rate in design.rates
         ]
     return found

@@ -79,7 +79,7 @@ def stationary_law(method: Method, d: int, n: int, c_cov: float = 0.1) -> Statio
         variances, growth = mean_variances(step, slope, eigenvalues)
         if growth >= 1:
             return unstable_law(growth)
-        change = float(np.mean(variances[0] + variances[1] / eigenvalues)) / used - 1
+        change = float(variances[0] + variances[1] * np.mean(1.0 / eigenvalues, dtype=np.float64)) / used - 1
         if abs(freedom / before - 1) < PRECISION and abs(change) < 3 * PRECISION:
             exponent = step.log_volume - step.shrinkage
             numbers = (exponent, step.error, step.spread, growth, step.mean_square, slope.shape)
@@ -104,7 +104,7 @@ def mean_variances(step: StepAverages, slope: Response, eigenvalues: Array) -> t
     same.
     """
     pull, chi, a, scale = slope.mean, slope.shape, step.shrinkage, np.exp(step.log_volume - step.shrinkage)
-    powers = {p: float(np.mean(np.sum(eigenvalues**p, axis=-1))) for p in range(-1, 5)}
+    powers = {p: float(np.mean(np.sum(eigenvalues**p, axis=-1), dtype=np.float64)) for p in range(-1, 5)}
     moved = {
         p: powers[p] - 2 * pull * powers[p + 1] + pull**2 * powers[p + 2] for p in range(-1, 3)
     }  # tr (I − a_mC)²Cᵖ
