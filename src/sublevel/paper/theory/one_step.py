@@ -21,8 +21,11 @@ from sublevel.paper.theory.checks import covariance_part
 
 SEED = 2012
 """Of the samples that expectations over a step are averages over; they are the same for all C and m."""
-COORDINATES, FEWEST, MOST = 1_000_000, 4, 4000
-"""Coordinates of all points in such an average, and the range of the number of samples."""
+COORDINATES, ENTRIES, FEWEST, MOST = 1_000_000, 100_000, 4, 4000
+"""Coordinates of all points in such an average, entries of all matrices B, and the range of the number of samples.
+
+An average over matrices of d² entries is the more precise the larger d is.
+"""
 BATCH = 500_000
 """Coordinates of the points that are held at a time."""
 
@@ -54,7 +57,7 @@ class Response:
 
 def sample_count(d: int, n: int) -> int:
     """The number of samples in an average."""
-    return int(np.clip(COORDINATES // (n * d), FEWEST, MOST))
+    return int(np.clip(min(COORDINATES // (n * d), ENTRIES // d**2), FEWEST, MOST))
 
 
 def batches(d: int, n: int, seed: int) -> Iterator[tuple[slice, Array, np.random.Generator]]:

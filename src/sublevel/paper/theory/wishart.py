@@ -12,7 +12,7 @@ from sublevel.engine.arrays import Array, read_only
 
 SEED = 1928
 """Of the numbers that integrals over shapes are averages over; Wishart's paper is of that year."""
-ENTRIES, FEWEST, MOST = 400_000, 256, 4096
+ENTRIES, FEWEST, MOST = 100_000, 256, 4096
 """Entries of all matrices in such an average, and the range of their number."""
 
 

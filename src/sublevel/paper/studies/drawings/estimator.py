@@ -25,7 +25,7 @@ def figure(data: Data) -> Figure:
     _races(right, data)
     tidy(left, "Change of the mean variance in a step, $c_C = 1$")
     tidy(middle, "Sine of the angle to the exact gradient", x="sample size $n$")
-    tidy(right, "Share of runs that reach the target, d = 10, $c_C = 0.3$")
+    tidy(right, "Share of successful runs, d = 10")
     left.legend(handles=[legend_handle(name, colour, marker="o", lw=0) for name, colour in COLOURS.items()])
     return picture
 
