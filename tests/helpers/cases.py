@@ -15,7 +15,7 @@ from sublevel.engine.method import Method
 from sublevel.engine.ordering import AugmentedLagrangian, Lexicographic, Ordering, RankLagrangian, ranking
 from sublevel.engine.recipes import cma, ngd, pbil, rank_mu, shape_only, with_adapted_rates, xnes
 from sublevel.engine.transforms import STEP_SIZES, SpectralRates
-from sublevel.engine.weights import LogLinear, Quantile
+from sublevel.engine.weights import LeaveOneOut, LogLinear, Quantile
 
 GAUSSIANS = list(CONTINUOUS.values())
 ANALYSED = [FullGaussian, DiagonalGaussian, IsotropicGaussian]
@@ -107,7 +107,7 @@ class ByPosition(Ordering):
 SIZES = [(5, 4), (5, 12), (70, 8)]
 RECIPES = [ngd, rank_mu, cma, xnes, lra_cma, lra_xnes]
 # Parts that no recipe uses by default: add yours.
-WEIGHTS = [Quantile(LogLinear())]
+WEIGHTS = [Quantile(LogLinear()), LeaveOneOut()]
 ORDERINGS = [ByPosition(), Lexicographic(), RankLagrangian(), AugmentedLagrangian()]
 PARTS = [
     *(Method(type(rule).__name__.lower(), rule, (SpectralRates(),)) for rule in WEIGHTS),

@@ -34,7 +34,7 @@ COMMAND = Command(
     "run a study that goes beyond the paper: data, a figure and a summary",
     run_study,
     (
-        argument("name", "consistency, restricted, dimension or apart", metavar="NAME"),
+        argument("name", "consistency, restricted, dimension, apart, predictions or estimator", metavar="NAME"),
         argument("--out", "output directory (default: studies, or studies-quick)", Path, "DIR"),
         SEED,
         argument("--quick", "a smaller version: seconds on two cores instead of minutes", action="store_true"),

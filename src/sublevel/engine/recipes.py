@@ -20,7 +20,7 @@ from sublevel.engine.transforms import (
     SpectralRates,
     Transform,
 )
-from sublevel.engine.weights import Active, Quantile, Truncation, Utilities, Volume
+from sublevel.engine.weights import Active, LeaveOneOut, Quantile, Truncation, Utilities, Volume
 from sublevel.engine.weights.quantile import Scheme
 
 
@@ -135,10 +135,15 @@ def with_adapted_rates(method: Method) -> Method:
     return replace(method, name=f"lra-{method.name}", transforms=(*method.transforms, AdaptiveRates()))
 
 
+VOLUMES: dict[str, type[Volume | LeaveOneOut]] = {"in-sample": Volume, "leave-one-out": LeaveOneOut}
+"""Estimators of the volume of a sublevel set."""
+
+
 def ngd(
     *,
     c_cov: float | None = None,
     exponent: float | None = None,
+    estimator: str = "in-sample",
     step_size: str | None = None,
     popsize: int | None = None,
     family: type[Family] = FullGaussian,
@@ -152,6 +157,10 @@ def ngd(
         isotropic one.
     exponent : float, optional
         Exponent of the volume; 2/d if None.
+    estimator : {"in-sample", "leave-one-out"}, optional
+        Whether the volume for a point is estimated from all points of the sample, as in the paper, or from the other
+        ones. Leave-one-out does not shrink C under noise, and is far more reliable on slopes and ridges with small
+        samples.
     step_size : {"csa", "tpa", "psr"}, optional
         Additional step-size rule; none if None.
     popsize : int, optional
@@ -168,8 +177,10 @@ def ngd(
     ----------
     Y. Akimoto, Analysis of a Natural Gradient Algorithm on Monotonic Convex-Quadratic-Composite Functions, GECCO 2012.
     """
+    if estimator not in VOLUMES:
+        raise ValueError(f"`estimator` must be one of {', '.join(map(repr, VOLUMES))}, got {estimator!r}.")
     transforms = (*_step_size(step_size), SpectralRates(c_cov, 1.0 if step_size is None else None))
-    return Method(_with_rule("ngd", step_size), Volume(exponent), transforms, popsize, family)
+    return Method(_with_rule("ngd", step_size), VOLUMES[estimator](exponent), transforms, popsize, family)
 
 
 def shape_only(*, span: float, constant_from: int, popsize: int | None = None) -> Method:

@@ -11,11 +11,15 @@ from sublevel.paper.cache import Arrays
 from sublevel.paper.progress_bar import ProgressBar
 from sublevel.paper.runner import DataFile, Work, compute_files
 from sublevel.paper.streams import SEED
-from sublevel.paper.studies import consistency, dimension, ngd_vs_rank_mu, restricted
+from sublevel.paper.studies import consistency, dimension, estimator, ngd_vs_rank_mu, predictions, restricted
 from sublevel.paper.studies.study import Data, Scale, Study
 
 STUDIES: dict[str, Study] = {
-    study.name: study for study in (consistency.STUDY, restricted.STUDY, dimension.STUDY, ngd_vs_rank_mu.STUDY)
+    study.name: study
+    for study in (
+        *(consistency.STUDY, restricted.STUDY, dimension.STUDY, ngd_vs_rank_mu.STUDY),
+        *(predictions.STUDY, estimator.STUDY),
+    )
 }
 CODE = ("paper/studies", "paper/theory", "paper/figures/compute.py", "paper/figures/config.py")
 """The code that determines the data, besides the engine."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from sublevel.paper.drawing import save_figure
-from sublevel.paper.studies.drawings import consistency, dimension, ngd_vs_rank_mu, restricted
+from sublevel.paper.studies.drawings import consistency, dimension, estimator, ngd_vs_rank_mu, predictions, restricted
 from sublevel.paper.studies.study import Data
 
 FIGURES: dict[str, Callable[[Data], Figure]] = {
@@ -16,6 +16,8 @@ FIGURES: dict[str, Callable[[Data], Figure]] = {
     "restricted": restricted.figure,
     "dimension": dimension.figure,
     "apart": ngd_vs_rank_mu.figure,
+    "predictions": predictions.figure,
+    "estimator": estimator.figure,
 }
 
 

@@ -1,0 +1,162 @@
+"""Predictions for the stochastic algorithm: limits, known values, monotonicity, and a run that can contradict them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from sublevel.engine.method import Method
+from sublevel.engine.recipes import ngd, rank_mu
+from sublevel.engine.transforms import FixedRates, SpectralRates
+from sublevel.engine.weights import LeaveOneOut, Volume
+from sublevel.paper.studies.predictions import Boundary, Comparison, Stationary
+from sublevel.paper.theory import one_step, predictions, wishart
+from sublevel.paper.theory.predictions import (
+    best_setting,
+    convergence_rate,
+    default_sizes,
+    final_condition,
+    is_stable,
+    matched_rate,
+    stability_limit,
+)
+from sublevel.paper.theory.stationary import large_sample_guess, stationary_law
+from sublevel.paper.theory.wishart import mean_condition, shapes
+
+RATES = np.array([0.1, 0.3, 1.0])
+
+
+@pytest.fixture
+def coarse(monkeypatch):
+    """Averages over fewer samples, for laws that hold at any precision."""
+
+    def forget():
+        for cached in (stationary_law, shapes, predictions._limit):
+            cached.cache_clear()
+
+    monkeypatch.setattr(one_step, "MOST", 400)
+    monkeypatch.setattr(wishart, "MOST", 400)
+    forget()
+    yield
+    forget()
+
+
+def test_functions_take_arrays_and_agree_with_single_calls(coarse):
+    found = final_condition([[5], [10]], 30, RATES)
+    assert found.shape == (2, 3)
+    assert found[0, 1] == final_condition(5, 30, 0.3)
+    assert is_stable(5, 30, RATES).dtype == np.bool_
+    rate = convergence_rate(5, 30, RATES)
+    assert rate.exponent.shape == rate.error.shape == rate.spread.shape == (3,)
+
+
+def test_condition_and_speed_rise_with_the_rate_and_a_larger_sample_is_more_precise(coarse):
+    conditions, exponents = final_condition(5, 30, RATES), convergence_rate(5, 30, RATES).exponent
+    assert np.all(np.diff(conditions) > 0)
+    assert np.all(conditions > 1)
+    assert np.all(np.diff(exponents) < 0)
+    assert np.all(exponents < 0)
+    assert np.all(np.diff(final_condition(5, [10, 30, 100], 0.3)) < 0)
+    assert np.all(np.diff(convergence_rate(5, [10, 30, 100], 0.3).exponent) < 0)
+
+
+def test_condition_excess_grows_like_the_root_of_a_small_rate(coarse):
+    slow, fast = final_condition(5, 100, [0.01, 0.04])
+    assert_allclose((fast - 1) / (slow - 1), 2.0, rtol=0.1)
+
+
+def test_many_points_reproduce_the_deterministic_algorithm():
+    n, c_cov = 4000, 0.5
+    law = stationary_law(ngd(c_cov=c_cov), 3, n, c_cov)
+    assert_allclose(law.response, 1.0, atol=0.05)
+    gaps = 1 - convergence_rate(3, [250, n], c_cov).exponent / np.log1p(-c_cov / 2)
+    assert 0 < gaps[1] < 0.12 < gaps[0]  # falls like n^(−1/2)
+    guess, _ = large_sample_guess(3, n, c_cov)
+    assert_allclose(law.freedom, guess, rtol=0.5)
+
+
+def test_known_values_of_the_paper():
+    """Final Cond(CA) ≈ 1.6 at d = 20, n = d³, c_C = 1, and the omitted setting is at the edge of what is stable."""
+    assert_allclose(final_condition(20, 8000, 1.0), 1.56, rtol=0.04)
+    assert not is_stable(20, 20, 1.0)
+    assert is_stable(20, 400, 1.0)
+
+
+def test_unstable_settings_have_no_law(coarse):
+    assert final_condition(5, 5, 1.0) == np.inf
+    assert np.isnan(convergence_rate(5, 5, 1.0).exponent)
+    limit = stability_limit(5, 3)
+    assert 0.4 < limit < 0.8
+    assert_array_equal(is_stable(5, 3, [0.97 * limit, 1.03 * limit]), [True, False])
+
+
+def test_matched_rate_is_that_of_the_method_itself(coarse):
+    assert_allclose(matched_rate(5, 20, ngd(c_cov=0.4)), 0.4, rtol=0.02)
+    still = Method("still", Volume(), (FixedRates(1.0, 1e-9),))
+    assert np.isnan(matched_rate(5, 20, still))
+
+
+def test_best_setting_keeps_its_promise_and_larger_conditions_are_cheaper(coarse):
+    precise, coarse = (best_setting(5, condition, sizes=(20,)) for condition in (1.5, 3.0))
+    assert_allclose([precise.condition, coarse.condition], [1.5, 3.0], rtol=0.05)
+    assert coarse.evaluations < precise.evaluations
+    assert default_sizes(2)[0] == 4
+    assert default_sizes(10)[-1] <= 100
+    with pytest.raises(ValueError, match="above 1"):
+        best_setting(5, 1.0)
+    with pytest.raises(ValueError, match="no sample size"):
+        best_setting(5, 1.0001, sizes=(4,))
+
+
+@pytest.mark.parametrize(("given", "message"), [((1, 5, 0.1), "`d`"), ((5, 2.5, 0.1), "`n`"), ((5, 5, 1.5), "`c_cov`")])
+def test_wrong_arguments_are_named(given, message):
+    with pytest.raises(ValueError, match=message):
+        final_condition(*given)
+
+
+def test_wishart_shapes_have_the_moments_of_their_law():
+    """E tr X² = (d − 1)(d + 2)/ν to first order, and more degrees of freedom are rounder."""
+    d, freedom = 6, 400.0
+    values = shapes(d).eigenvalues(freedom)
+    assert_allclose(np.mean(values, axis=-1), 1.0)
+    assert_allclose(np.mean(np.sum(np.square(values - 1), axis=-1)), (d - 1) * (d + 2) / freedom, rtol=0.05)
+    assert mean_condition(shapes(d).eigenvalues(7.5)) > mean_condition(values) > 1
+
+
+def test_leave_one_out_is_faster_and_more_stable_by_the_same_theory():
+    rate = 0.4
+    better = stationary_law(Method("loo", LeaveOneOut(), (SpectralRates(rate),)), 5, 10, rate)
+    paper = stationary_law(ngd(c_cov=rate), 5, 10, rate)
+    assert better.exponent < paper.exponent
+    assert better.condition < 0.85 * paper.condition
+    assert better.growth < 0.85 * paper.growth
+
+
+def test_prediction_agrees_with_runs_and_a_wrong_one_does_not():
+    """Half the noise, or a square root in the wrong place, is far outside the error of 30 trials."""
+    work = Stationary(5, 25, 0.3, 30, seed=1)
+    measured = work.compute()
+    condition, rate = np.mean(measured["cond"]), np.mean(measured["rate"])
+    error = np.std(measured["cond"]) / np.sqrt(30)
+    row = Comparison(5, 25, 0.3, float(final_condition(5, 25, 0.3)), float(condition), float(error))
+    assert abs(row.off) < 0.08
+    assert_allclose(convergence_rate(5, 25, 0.3).exponent, rate, rtol=0.1)
+    assert_allclose(convergence_rate(5, 25, 0.3).spread, np.mean(measured["spread"]), rtol=0.1)
+    law = stationary_law(ngd(c_cov=0.3), 5, 25, 0.3)
+    for wrong in (2 * law.freedom, law.freedom / 2):
+        assert abs(mean_condition(shapes(5).eigenvalues(wrong)) / condition - 1) > 0.15
+    assert abs(np.log1p(-0.3 / 2) / rate - 1) > 0.5  # the rate of the exact gradient
+
+
+def test_unstable_runs_lose_the_mean_and_stable_ones_do_not():
+    boundary = Boundary(5, 3, 8, 1, seed=3)
+    assert boundary.lost_share(0.9) > 0.5
+    assert boundary.lost_share(0.3) < 0.5
+
+
+def test_rank_mu_has_a_law_too():
+    law = stationary_law(rank_mu(), 5, 20)
+    measured = Stationary(5, 20, None, 30, seed=1).compute()
+    assert_allclose(law.exponent, np.mean(measured["rate"]), rtol=0.1)
+    assert_allclose(law.condition, np.mean(measured["cond"]), rtol=0.1)
