@@ -19,6 +19,7 @@ from sublevel.paper.studies.problems import BUDGET, PROBLEMS, slope, sphere
 from sublevel.paper.studies.runs import run_trials
 from sublevel.paper.studies.statistics import Interval, bootstrap
 from sublevel.paper.studies.study import Data, Scale, Study
+from sublevel.paper.studies.tuning import TunedRace
 
 Setting = tuple[int, int]
 """d and n."""
@@ -36,6 +37,8 @@ DISSECTED = (
 """Problems on which all of them are run, at the small n."""
 REPEATED = ("sphere", "ellipsoid", "slope", "sharp ridge", "Rosenbrock", "Rastrigin-like", "terraces")
 """Problems that are run at the paper's own d, n and c_C too."""
+RETUNED = ("ellipsoid", "sharp ridge", "Rosenbrock", "Rastrigin-like")
+"""Problems on which the methods are tuned there, too."""
 DISTANCES = (0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 50.0, 100.0)
 """From the mean to the optimum of a sphere, in standard deviations; beyond them comes the slope."""
 
@@ -45,6 +48,10 @@ class Design:
     """What is measured at one scale, and when two methods differ."""
 
     trials: int = 40
+    trials_of_paper: int = 12  # at the paper's d = n = 20
+    tuned_trials: int = 24  # at the best rate of a sweep, half as many from other σ⁰
+    tuning: int = 4  # trials at each rate of a sweep
+    spreads: tuple[float, ...] = (1.0, 0.1, 10.0)  # σ⁰ of tuned methods, in units of the problem's own
     samples: int = 4000  # of the single steps, times 10/n
     budget: int = BUDGET
     problems: tuple[str, ...] = tuple(PROBLEMS)
@@ -56,8 +63,8 @@ class Design:
 FULL = Design()
 DESIGNS: dict[Scale, Design] = {
     "full": FULL,
-    "quick": Design(8, 1000, 40_000, settings=(LARGE,)),
-    "tiny": Design(3, 50, 5_000, ("steps", "sphere"), (LARGE,)),
+    "quick": Design(8, 4, 8, 3, (1.0,), 1000, 40_000, settings=(LARGE,)),
+    "tiny": Design(3, 2, 2, 2, (1.0,), 50, 5_000, ("steps", "sphere"), (LARGE,)),
 }
 
 
@@ -144,15 +151,27 @@ def _single_steps(work: Probe, function: Function | None, distance: float, case:
     }
 
 
-def works(scale: Scale, seed: int) -> list[Race | Probe]:
+Work = Race | TunedRace | Probe
+
+
+def works(scale: Scale, seed: int) -> list[Work]:
     """All races and probes."""
     design = DESIGNS[scale]
     settings, amount = design.settings, (design.trials, design.budget, seed)
-    made: list[Race | Probe] = [
+    made: list[Work] = [
         Race(name, variant, *setting, *amount) for setting in settings for name in design.problems for variant in RIVALS
     ]
+    made += [
+        TunedRace(name, method, *setting, spread, design.tuning, trials, design.budget, seed)
+        for setting in settings
+        for spread in (design.spreads if setting == LARGE else (1.0,))
+        for trials in (design.tuned_trials if spread == 1 else design.tuned_trials // 2,)
+        for name in design.problems
+        for method in RIVALS
+    ]
     if scale == "full":
-        longer = design.trials // 4, 3 * design.budget, seed
+        longer = design.trials_of_paper, 2 * design.budget, seed
+        made += [TunedRace(name, method, *PAPER, 1.0, design.tuning, *longer) for name in RETUNED for method in RIVALS]
         made += [Race(name, variant, *SMALL, *amount) for name in DISSECTED for variant in PARTS[1:-1]]
         made += [Race(name, "rank-mu-ties", *setting, *amount) for setting in settings for name in TIED]
         made += [Race(name, variant, *PAPER, *longer) for name in REPEATED for variant in RIVALS]
