@@ -123,10 +123,12 @@ def replace_ordering():
     return ByPlace()
 
 
-def test_isotropic_step_would_notice_another_rate(monkeypatch):
-    assert steps.restricted_step(1, 4, 20).passed
+@pytest.mark.parametrize("family", [IsotropicGaussian, DiagonalGaussian])
+def test_step_of_a_restricted_covariance_would_notice_another_rate(family, monkeypatch):
+    theta = family.start(np.ones(4), np.array([1.0, 0.5, 2.0, 1.5]))
+    assert steps.restricted_step(theta, 20, 1).passed
     monkeypatch.setattr(steps, "ngd", lambda c_cov: ngd(c_cov=0.5 * c_cov))
-    assert not steps.restricted_step(1, 4, 20).passed
+    assert not steps.restricted_step(theta, 20, 1).passed
 
 
 # Scores
@@ -265,6 +267,18 @@ def test_eigenvectors_stay_on_a_quadratic_and_not_with_another_hessian(rng, root
     run = exact.deterministic_ngd
     monkeypatch.setattr(attained, "deterministic_ngd", lambda at, _, rates: run(at, other, rates))
     assert not attained.common_eigenvectors(theta, root, 0.3, 20).passed
+
+
+def test_predicted_curves_and_times_would_notice_another_rate(rng, root, monkeypatch):
+    theta = cases.member(FullGaussian, 4, rng)
+    assert attained.predicted_run(theta, root, 0.7, 0.2, 30).passed
+    assert attained.predicted_iterations(root, 0.05, 3.0).passed
+    run = exact.deterministic_ngd
+    monkeypatch.setattr(
+        attained, "deterministic_ngd", lambda at, hessian, rates: run(at, hessian, replace(rates, cov=0.9 * rates.cov))
+    )
+    assert not attained.predicted_run(theta, root, 0.7, 0.2, 30).passed
+    assert not attained.predicted_iterations(root, 0.05, 3.0).passed
 
 
 # Remarks

@@ -14,12 +14,12 @@ from sublevel.paper.theory.verify import all_passed, render, run_checks, to_json
 
 ROWS = [
     *("score full", "score diagonal", "score isotropic", "score bernoulli", "Tr F⁻¹"),
-    *("NGD step", "NGD step, ties", "NGD step, n < d", "NGD plateau", "isotropic step"),
-    *("rank-mu step", "Hansen-Kern rate", "invariance g", "invariance affine"),
+    *("NGD step", "NGD step, ties", "NGD step, n < d", "NGD plateau", "isotropic step", "diagonal step"),
+    *("rank-mu step", "rank-mu step, n < d", "Hansen-Kern rate", "invariance g", "invariance affine"),
     *("positivity", "positivity limit", "consistency", "consistency exponent", "E[V²] = ∞"),
     *("baseline", "baseline bias", "J", "prop:ng m", "prop:ng C", "step 6 erratum"),
     *("eq:diag-up", "thm:cond bound", "thm:cond bound reached", "thm:cond limit rate", "thm:cond rate reached"),
-    *("thm:cond equality", "thm:cond erratum"),
+    *("thm:cond equality", "thm:cond erratum", "predicted curves", "predicted times"),
     *("thm:rate m", "thm:rate C", "thm:rate bound", "thm:rate reached", "rate of J", "rate of J, slow m"),
     *("worth of adaptation", "isotropic rate", "diagonal target", "diagonal target rate", "diagonal rate"),
     *("IGO rank-mu", "IGO PBIL", "deterministic IGO", "fixed cost"),

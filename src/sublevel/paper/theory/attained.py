@@ -187,3 +187,35 @@ def common_eigenvectors(theta: FullGaussian, hessian_root: Array, alpha: float, 
         f"In {steps} steps an entry is off by at most {off:.2g} of λ₁{'; the order changed' if unsorted else ''}."
     )
     return judge("eq:diag-up", statement, off, ROUNDING, sentence, also=not unsorted)
+
+
+def predicted_run(theta: FullGaussian, hessian_root: Array, alpha_mean: float, alpha: float, steps: int) -> Report:
+    """The curves drawn over figures 1 to 3 are those of eq:m-quad and eq:c-quad: Cond(CᵗA) and mᵀAm + Tr(CA)."""
+    drawn = curves.predicted_curves(theta, hessian_root, alpha=alpha, alpha_mean=alpha_mean, steps=steps)
+    path = list(islice(deterministic_ngd(theta, hessian_root, PseudoRates(alpha_mean, alpha)), steps + 1))
+    conditions = np.array([float(condition_number(at, hessian_root)) for at in path])
+    logs = np.array([float(log_expected_objective(at, hessian_root)) for at in path])
+    hessian = hessian_root.T @ hessian_root
+    direct = [float(at.mean @ hessian @ at.mean + np.trace(at.cov @ hessian)) for at in path[:5]]
+    worst = max(
+        float(np.max(np.abs(drawn.condition / conditions - 1))),
+        float(np.max(np.abs(np.log(drawn.expected) - logs))),
+        float(np.max(np.abs(np.log(direct) - logs[:5]))),
+    )
+    sentence = f"In {steps} steps from Cond = {conditions[0]:.3g} curves and run differ by at most {worst:.2g}."
+    statement = "theoretical curves of Cond(CᵗA) and mᵀAm + Tr(CA) = the exact algorithm"
+    return judge("predicted curves", statement, worst, 1e-8, sentence)
+
+
+def predicted_iterations(hessian_root: Array, alpha: float, target: float) -> Report:
+    """The first iteration with Cond(CᵗA) below a target is the one that eq:cond-sp predicts."""
+    theta = FullGaussian.start(np.zeros(len(hessian_root)), np.ones(len(hessian_root)))
+    start = float(condition_number(theta, hessian_root))
+    predicted = float(curves.predicted_times(start, alpha, np.array([target]))[0])
+    path = islice(deterministic_ngd(theta, hessian_root, PseudoRates(1.0, alpha)), int(predicted) + 10)
+    measured = next((t for t, at in enumerate(path) if float(condition_number(at, hessian_root)) < target), -1)
+    sentence = (
+        f"From Cond = {start:.3g} at α = {alpha:.3g}: below {target:g} at t = {measured}, predicted {predicted:.0f}."
+    )
+    statement = "iterations until Cond(CᵗA) is below a target = those of eq:cond-sp"
+    return judge("predicted times", statement, abs(measured - predicted), 0.0, sentence)

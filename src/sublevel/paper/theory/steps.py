@@ -8,7 +8,7 @@ from math import exp, pi
 import numpy as np
 
 from sublevel.engine.arrays import Array
-from sublevel.engine.families import FullGaussian, IsotropicGaussian
+from sublevel.engine.families import DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.engine.method import Method
 from sublevel.engine.recipes import ngd, rank_mu
 from sublevel.paper.theory.quadratic import random_hessian_root
@@ -64,7 +64,9 @@ def ngd_step(
     return judge(name, statement, worst, STEP_ROUNDING, sentence)
 
 
-def rank_mu_step(f: Objective, thetas: Sequence[FullGaussian], *, size: int, seed: int) -> Report:
+def rank_mu_step(
+    f: Objective, thetas: Sequence[FullGaussian], *, size: int, seed: int, name: str = "rank-mu step"
+) -> Report:
     """One step of `rank_mu()` from each θ is the paper's rank-µ CMA-ES with its rates."""
     differences: list[float] = []
     for index, theta in enumerate(thetas):
@@ -74,7 +76,7 @@ def rank_mu_step(f: Objective, thetas: Sequence[FullGaussian], *, size: int, see
     statement = "one step of rank_mu() = eq:intermediate with η_m = 1 and the rate of Hansen and Kern"
     worst = max(differences)
     sentence = f"{len(thetas)} steps at d = {thetas[0].dimension}, n = {size} differ by at most {worst:.3g}."
-    return judge("rank-mu step", statement, worst, STEP_ROUNDING, sentence)
+    return judge(name, statement, worst, STEP_ROUNDING, sentence)
 
 
 def hansen_kern(settings: Sequence[tuple[int, int]], seed: int, method: Method | None = None) -> Report:
@@ -102,10 +104,9 @@ def no_step_without_ranks(theta: FullGaussian, size: int, seed: int, method: Met
     return judge("NGD plateau", "equal values: Σ w = 0, Z = 0, no step", change, 0.0, sentence)
 
 
-def restricted_step(seed: int, d: int, size: int) -> Report:
-    """A step of NGD with C = vI divides by σ₁ of the whole Z and takes tr(Z)/d for v, as the paragraph on C = vI."""
-    rng = np.random.default_rng(seed)
-    theta = IsotropicGaussian.start(rng.standard_normal(d), np.full(d, rng.uniform(0.5, 2.0)))
+def restricted_step(theta: IsotropicGaussian | DiagonalGaussian, size: int, seed: int) -> Report:
+    """A step of NGD with C = vI or C diagonal divides by σ₁ of the whole Z and keeps tr(Z)/d or the diagonal of Z."""
+    rng, d = np.random.default_rng(seed), theta.dimension
     root = random_hessian_root(rng, d, 30.0)
     sample = theta.sample(np.random.default_rng(seed), size)
     values = np.sum(np.square(sample.x @ root.T), axis=-1)
@@ -113,10 +114,11 @@ def restricted_step(seed: int, d: int, size: int) -> Report:
     mean, cov = printed_ngd_step(full, sample.z, values, 0.2)
     method = ngd(c_cov=0.2)
     state, _ = method.tell(method.init(theta, size), sample, values)
-    variance = float(np.trace(cov)) / d
-    difference = float(np.max(np.abs(state.theta.mean - mean))) + float(
-        np.max(np.abs(np.diag(state.theta.cov) - variance))
-    )
-    statement = "C = vI: a step takes tr(Z)/d of the printed one, over σ₁ of the whole Z"
-    sentence = f"At d = {d}, n = {size} the steps differ by {difference:.3g}."
-    return judge("isotropic step", statement, difference, STEP_ROUNDING, sentence)
+    isotropic = isinstance(theta, IsotropicGaussian)
+    variances = np.full(d, np.mean(np.diagonal(cov))) if isotropic else np.diagonal(cov)
+    differences = (state.theta.mean - mean, np.square(state.theta.deviations) - variances)
+    worst = max(float(np.max(np.abs(difference))) for difference in differences)
+    name = "isotropic step" if isotropic else "diagonal step"
+    part = "C = vI: a step takes tr(Z)/d" if isotropic else "C diagonal: a step takes the diagonal"
+    sentence = f"At d = {d}, n = {size} the steps differ by {worst:.3g}."
+    return judge(name, f"{part} of the printed one, over σ₁ of the whole Z", worst, STEP_ROUNDING, sentence)

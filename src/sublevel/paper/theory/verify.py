@@ -65,6 +65,7 @@ def _algorithm(seed: int) -> list[Report]:
     hessian_root, _, rng = _problem(seed, 100.0)
     several = [_gaussian(rng, DIMENSION) for _ in range(5)]
     many = [_gaussian(rng, MANY) for _ in range(20)]
+    mean, deviations = rng.standard_normal(DIMENSION), rng.uniform(0.5, 2.0, DIMENSION)
 
     def quadratic(x: Array) -> Array:
         return np.sum(np.square(x @ hessian_root.T), axis=-1)
@@ -77,8 +78,10 @@ def _algorithm(seed: int) -> list[Report]:
         steps.ngd_step(plateaus, several, size=30, seed=seed, name="NGD step, ties"),
         steps.ngd_step(lambda x: np.vecdot(x, x), many, size=12, seed=seed, name="NGD step, n < d"),
         steps.no_step_without_ranks(several[0], 20, seed),
-        steps.restricted_step(seed, DIMENSION, 30),
+        steps.restricted_step(IsotropicGaussian.start(mean, deviations), 30, seed),
+        steps.restricted_step(DiagonalGaussian(mean, deviations), 30, seed),
         steps.rank_mu_step(plateaus, several, size=40, seed=seed),
+        steps.rank_mu_step(lambda x: np.vecdot(x, x), many[:5], size=12, seed=seed, name="rank-mu step, n < d"),
         steps.hansen_kern(SELECTIONS, seed),
     ]
 
@@ -144,6 +147,8 @@ def _condition(seed: int) -> list[Report]:
         attained.condition_limit_attained(conditions, ALPHA),
         checks.condition_equality(conditions, ALPHA),
         checks.erratum(conditions, ALPHA),
+        attained.predicted_run(_gaussian(rng, DIMENSION), mild, 0.7, 0.2, 60),
+        attained.predicted_iterations(hessian_root, ALPHA, 10.0),
     ]
 
 
