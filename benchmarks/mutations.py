@@ -4,21 +4,28 @@
     OPENBLAS_NUM_THREADS=1 python benchmarks/mutations.py --only volume --verify-only
 
 Each mutation replaces one text, which occurs once in its file, in a temporary copy of the package. Then `verify`
-is run, and the test files named beside the mutation, up to the first failure. A crash and a run that takes too long
-count as caught. `tests/test_mutations.py` checks that every text is still there.
+is run, and the test files named beside the mutation, each up to the first failure. A crash and a run that takes too
+long count as caught. Processes are forked, so that NumPy, SciPy and pytest are imported once (Linux and macOS).
+`tests/test_mutations.py` checks that every text is still there.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
+
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 600
@@ -291,21 +298,53 @@ def copy_package(directory: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", directory)
 
 
-def fails(directory: Path, *arguments: str) -> bool:
-    """Whether a Python command fails in the copy."""
-    environment = os.environ | {"PYTHONPATH": str(directory / "src"), "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
-    command = [sys.executable, "-B", *arguments]
+def fails(directory: Path, command: Callable[[], int]) -> bool:
+    """Whether a command fails in a new process that sees the package of the copy."""
+    pid = os.fork()
+    if pid == 0:
+        _run_and_exit(directory, command)
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return status != 0
+        time.sleep(0.02)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return True
+
+
+def _run_and_exit(directory: Path, command: Callable[[], int]) -> NoReturn:
+    """Run a command in the copy without output, and end the process."""
+    status = 1
     try:
-        run = subprocess.run(command, cwd=directory, env=environment, capture_output=True, timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return True
-    return run.returncode != 0
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+        os.chdir(directory)
+        sys.path[:0] = [str(directory / "src"), str(directory / "tests")]
+        sys.dont_write_bytecode = True
+        status = command()
+    finally:
+        os._exit(status)
 
 
-def fail_tests(directory: Path, tests: tuple[str, ...]) -> bool:
-    """Whether one of the test files fails; the first failure ends it."""
-    options = "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow"
-    return any(fails(directory, "-m", "pytest", *options, test) for test in tests)
+def import_libraries() -> None:
+    """Import what all runs need, but nothing of the package."""
+    for module in ("hypothesis", "matplotlib.figure", "mpmath", "numpy", "pytest", "scipy.linalg", "scipy.stats"):
+        importlib.import_module(module)
+
+
+def run_verify() -> int:
+    """1 as soon as a row of `verify` fails."""
+    verify = importlib.import_module("sublevel.paper.theory.verify")
+    return int(not all(report.passed for report in verify.iterate_checks()))
+
+
+def run_tests(tests: tuple[str, ...]) -> int:
+    """1 as soon as a test of these files fails."""
+    pytest = importlib.import_module("pytest")
+    return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow", *tests]) != 0)
 
 
 def try_mutation(directory: Path, mutation: Mutation, verify_only: bool) -> tuple[bool, bool | None]:
@@ -314,8 +353,8 @@ def try_mutation(directory: Path, mutation: Mutation, verify_only: bool) -> tupl
     before = path.read_text()
     path.write_text(before.replace(mutation.old, mutation.new))
     try:
-        by_verify = fails(directory, "-m", "sublevel", "verify")
-        return by_verify, None if verify_only else fail_tests(directory, mutation.tests)
+        by_verify = fails(directory, run_verify)
+        return by_verify, None if verify_only else fails(directory, lambda: run_tests(mutation.tests))
     finally:
         path.write_text(before)
 
@@ -329,8 +368,11 @@ def main() -> None:
     chosen = [one for one in MUTATIONS if given.only in one.file or given.only in one.breaks]
     caught: list[tuple[bool, bool | None]] = []
     begin = time.monotonic()
+    import_libraries()
     with tempfile.TemporaryDirectory() as name:
         copy_package(Path(name))
+        if fails(Path(name), run_verify):
+            raise SystemExit("`sublevel verify` fails without a mutation.")
         for one in chosen:
             caught.append(try_mutation(Path(name), one, given.verify_only))
             by_verify, by_tests = ("–" if found is None else "caught" if found else "MISSED" for found in caught[-1])

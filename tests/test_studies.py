@@ -139,10 +139,13 @@ def test_command_says_what_went_wrong(error, status, tmp_path, monkeypatch):
     assert raised.value.status == status
 
 
-def test_study_is_a_command():
+def test_help_has_the_question_of_every_study(capsys):
     with pytest.raises(SystemExit) as end:
         main(["study", "--help"])
     assert end.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name in STUDIES:
+        assert any(line.split()[:1] == [name] and line.endswith("?") for line in lines)
 
 
 def test_error_of_the_estimate_is_the_formula():

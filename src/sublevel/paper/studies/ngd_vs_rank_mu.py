@@ -56,8 +56,10 @@ class Design:
     budget: int = BUDGET
     problems: tuple[str, ...] = tuple(PROBLEMS)
     settings: tuple[Setting, ...] = (SMALL, LARGE)
-    sizable: float = 1.1  # the interval of the ratio must leave [1/1.1, 1.1],
-    significant: float = 0.001  # and the log-rank test must be significant at 0.05/(number of comparisons)
+    margin: float = 1.1  # methods differ if the interval of the ratio is outside [1/margin, margin], and are
+    # equivalent if it is inside; in between nothing is decided
+    tuned_margin: float = 1.25  # of tuned methods, whose rates are tried in steps of 2
+    significant: float = 0.0005  # a difference needs a log-rank test significant at 0.05/(number of comparisons)
 
 
 FULL = Design()
@@ -209,9 +211,7 @@ def results(data: Data) -> dict[tuple[str, str, Setting], Result]:
     found: dict[tuple[str, str, Setting], Result] = {}
     for work, arrays in data.items():
         if isinstance(work, Race):
-            evaluations, ending, value = arrays["evaluations"], arrays["ending"], arrays["value"]
-            result = Result(evaluations, ending == "reached", ending, value)
-            found[work.problem, work.variant, (work.d, work.n)] = result
+            found[work.problem, work.variant, (work.d, work.n)] = _result(arrays)
     return found
 
 
@@ -230,14 +230,20 @@ class Comparison:
     rank_mu: Result
     ratio: Interval  # evaluations of NGD for each success over those of rank-µ
     p_value: float  # of the log-rank test of equal times
+    margin: float = FULL.margin
 
     @property
     def verdict(self) -> str:
-        """Which needs fewer evaluations, if the difference is neither small nor chance."""
+        """Which needs fewer evaluations, "same" if they are equivalent, "undecided" if neither is shown.
+
+        Equivalence is two one-sided tests at 2.5 %: the 95 % interval of the ratio lies within the margin.
+        """
         if not self.ngd.reached.any() and not self.rank_mu.reached.any():
             return "neither"
-        if self.p_value > FULL.significant or (self.ratio.high > 1 / FULL.sizable and self.ratio.low < FULL.sizable):
+        if 1 / self.margin <= self.ratio.low and self.ratio.high <= self.margin:
             return "same"
+        if self.p_value > FULL.significant or (self.ratio.high > 1 / self.margin and self.ratio.low < self.margin):
+            return "undecided"
         return "rank-µ" if self.ratio.low > 1 else "NGD"
 
 
@@ -248,11 +254,40 @@ def comparisons(data: Data) -> list[Comparison]:
     return [compare(*pair, *(found[pair[0], method, pair[1]] for method in RIVALS)) for pair in pairs]
 
 
-def compare(problem: str, setting: Setting, ngd: Result, rank_mu: Result) -> Comparison:
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """NGD against rank-µ, each at the best rate of a sweep."""
+
+    spread: float  # σ⁰ in units of the problem's own
+    c_cov: float
+    eta_cov: float
+    comparison: Comparison
+
+
+def tuned(data: Data) -> list[Tuned]:
+    """Comparisons of tuned methods, by setting, σ⁰ and problem."""
+    units = {
+        (work.d, work.n, work.spread, work.problem, work.method): arrays
+        for work, arrays in data.items()
+        if isinstance(work, TunedRace)
+    }
+    found: list[Tuned] = []
+    for d, n, spread, problem in dict.fromkeys(key[:-1] for key in units):
+        ours, theirs = (units[d, n, spread, problem, method] for method in RIVALS)
+        one = compare(problem, (d, n), _result(ours), _result(theirs), FULL.tuned_margin)
+        found.append(Tuned(spread, float(ours["rate"]), float(theirs["rate"]), one))
+    return sorted(found, key=lambda one: (SETTINGS.index(one.comparison.setting), one.spread != 1, one.spread))
+
+
+def _result(arrays: Arrays) -> Result:
+    return Result(arrays["evaluations"], arrays["ending"] == "reached", arrays["ending"], arrays["value"])
+
+
+def compare(problem: str, setting: Setting, ngd: Result, rank_mu: Result, margin: float = FULL.margin) -> Comparison:
     """NGD against rank-µ."""
     packed = [np.stack([result.evaluations, result.reached.astype(np.float64)], axis=1) for result in (ngd, rank_mu)]
     ratio = bootstrap(running_time_ratio, *packed)
-    return Comparison(problem, setting, ngd, rank_mu, ratio, statistics.log_rank(ngd.times, rank_mu.times))
+    return Comparison(problem, setting, ngd, rank_mu, ratio, statistics.log_rank(ngd.times, rank_mu.times), margin)
 
 
 def running_time_ratio(first: Array, second: Array) -> float:
@@ -264,7 +299,12 @@ def running_time_ratio(first: Array, second: Array) -> float:
 def findings(data: Data) -> list[str]:
     """Success, evaluations and ratios; what lies between the methods; single steps."""
     rates = ", ".join(f"{MATCHES[setting].ngd} at d = {setting[0]}, n = {setting[1]}" for setting in SETTINGS)
-    lines = [f"NGD against rank-µ; c_C of NGD: {rates}", *(_row(one) for one in comparisons(data))]
+    budgets = f"at most {BUDGET} evaluations in a trial, {2 * BUDGET} at d = {PAPER[0]}"
+    lines = [f"NGD against rank-µ, each at the best rate of a sweep on the problem; {budgets}"]
+    for one in tuned(data):
+        lines.append(f"{_row(one.comparison)}  σ⁰ x {one.spread:g}  c_C = {one.c_cov:g}, η_C = {one.eta_cov:.3g}")
+    lines += ["", f"NGD against rank-µ at rates matched on the ellipsoid; c_C of NGD: {rates}; {budgets}"]
+    lines += [_row(one) for one in comparisons(data)]
     lines += ["", "one part at a time: success, median evaluations of the successful, median value at the end"]
     found = sorted(results(data).items(), key=lambda item: (item[0][2], list(PROBLEMS).index(item[0][0])))
     for (problem, variant, setting), result in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
@@ -16,7 +17,7 @@ from sublevel.paper.theory.measure import condition_number
 from sublevel.paper.theory.quadratic import random_hessian_root
 from sublevel.paper.theory.report import Report, all_passed, render, to_json
 
-__all__ = ["DEFAULT_SEED", "Report", "all_passed", "render", "run_checks", "to_json"]
+__all__ = ["DEFAULT_SEED", "Report", "all_passed", "iterate_checks", "render", "run_checks", "to_json"]
 
 DEFAULT_SEED = 2012
 DIMENSION = 5
@@ -30,12 +31,18 @@ SELECTIONS = ((2, 8), (5, 20), (10, 40), (20, 400), (3, 200), (2, 4000))
 
 def run_checks(seed: int = DEFAULT_SEED) -> list[Report]:
     """All checks on problems drawn from a seed, in the order of the paper; the same seed gives the same reports."""
+    return list(iterate_checks(seed))
+
+
+def iterate_checks(seed: int = DEFAULT_SEED) -> Iterator[Report]:
+    """The reports of all checks, one after the other."""
     groups = (
         *(_fisher, _algorithm, _invariance, _positivity, _consistency, _natural_gradient),
         *(_condition, _rates, _restricted, _special_cases, _remarks),
     )
     seeds = [int(word) for word in np.random.SeedSequence(seed).generate_state(len(groups))]
-    return [report for group, child in zip(groups, seeds, strict=True) for report in group(child)]
+    for group, child in zip(groups, seeds, strict=True):
+        yield from group(child)
 
 
 def _problem(seed: int, condition: float) -> tuple[Array, FullGaussian, np.random.Generator]:
