@@ -331,7 +331,7 @@ def _run_and_exit(directory: Path, command: Callable[[], int]) -> NoReturn:
 
 def import_libraries() -> None:
     """Import what all runs need, but nothing of the package."""
-    for module in ("hypothesis", "matplotlib.figure", "mpmath", "numpy", "pytest", "scipy.linalg", "scipy.stats"):
+    for module in ("matplotlib.figure", "mpmath", "numpy", "pytest", "scipy.linalg", "scipy.stats"):
         importlib.import_module(module)
 
 
@@ -373,6 +373,9 @@ def main() -> None:
         copy_package(Path(name))
         if fails(Path(name), run_verify):
             raise SystemExit("`sublevel verify` fails without a mutation.")
+        tests = tuple(sorted({test for one in chosen for test in one.tests}))
+        if not given.verify_only and fails(Path(name), lambda: run_tests(tests)):
+            raise SystemExit("The tests fail without a mutation.")
         for one in chosen:
             caught.append(try_mutation(Path(name), one, given.verify_only))
             by_verify, by_tests = ("–" if found is None else "caught" if found else "MISSED" for found in caught[-1])

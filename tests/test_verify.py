@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -104,3 +105,12 @@ def test_numbers_next_to_one_show_their_distance():
     table = render([judge("n", "s", 1 - 2e-9, 1 + 1e-9, "")])
     assert "1 − 2e-09" in table
     assert "≤ 1 + 1e-09" in table
+
+
+def test_the_page_on_the_paper_names_every_row():
+    page = (Path(__file__).parent.parent / "docs" / "paper.md").read_text(encoding="utf-8")
+    rows = {
+        cell.strip() for line in page.splitlines() if line.count("|") == 5 for cell in line.split("|")[4].split(",")
+    }
+    names = ", ".join(sorted(rows))
+    assert [row for row in ROWS if row not in rows and row not in page.replace(names, "")] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
+from typing import cast
 
 import numpy as np
 
@@ -135,7 +136,7 @@ class Speed:
             iteration += 1
             sample = method.ask(state, noise, self.n)
             state, _ = method.tell(state, sample, np.square(sample.x) @ hessian)
-            below = condition(state.theta, hessian) < EXPERIMENT.thresholds[0]
+            below = condition(cast(FullGaussian, state.theta), hessian) < EXPERIMENT.thresholds[0]
             times = np.where((times == 0) & below, iteration, times)
         return {"times": times}
 

@@ -274,7 +274,7 @@ def tuned(data: Data) -> list[Tuned]:
     found: list[Tuned] = []
     for d, n, spread, problem in dict.fromkeys(key[:-1] for key in units):
         ours, theirs = (units[d, n, spread, problem, method] for method in RIVALS)
-        one = compare(problem, (d, n), _result(ours), _result(theirs), FULL.tuned_margin)
+        one = compare(problem, (d, n), _result(ours), _result(theirs), margin=FULL.tuned_margin)
         found.append(Tuned(spread, float(ours["rate"]), float(theirs["rate"]), one))
     return sorted(found, key=lambda one: (SETTINGS.index(one.comparison.setting), one.spread != 1, one.spread))
 
@@ -283,7 +283,7 @@ def _result(arrays: Arrays) -> Result:
     return Result(arrays["evaluations"], arrays["ending"] == "reached", arrays["ending"], arrays["value"])
 
 
-def compare(problem: str, setting: Setting, ngd: Result, rank_mu: Result, margin: float = FULL.margin) -> Comparison:
+def compare(problem: str, setting: Setting, ngd: Result, rank_mu: Result, *, margin: float = FULL.margin) -> Comparison:
     """NGD against rank-µ."""
     packed = [np.stack([result.evaluations, result.reached.astype(np.float64)], axis=1) for result in (ngd, rank_mu)]
     ratio = bootstrap(running_time_ratio, *packed)
