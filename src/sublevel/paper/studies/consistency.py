@@ -28,7 +28,7 @@ class Design:
     conditions: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 10.0, 30.0, 100.0)
     decisive: tuple[float, ...] = (3.0, 4.0, 5.0)  # where 1/Cond is neither near 1/2 nor near 0
     more: int = 3  # times as many trials there, in the smallest d
-    largest: tuple[tuple[int, int], ...] = ((2, 1_000_000), (5, 316_228), (20, 100_000))  # d and its largest n
+    largest: tuple[tuple[int, int], ...] = ((2, 316_228), (5, 100_000), (20, 31_623))  # d and its largest n
     decades: float = 3.0  # that n ranges over, two sizes in each; the slope is that of the upper half
     dimensions: tuple[int, ...] = (2, 3, 5, 10, 20, 40, 80)
     size: int = 100_000  # the largest n at which the error is measured against d
