@@ -12,6 +12,7 @@ long count as caught. Processes are forked, so that NumPy, SciPy and pytest are 
 from __future__ import annotations
 
 import argparse
+import compileall
 import importlib
 import os
 import shutil
@@ -21,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -296,6 +298,7 @@ def copy_package(directory: Path) -> None:
     for name in ("src", "tests", "benchmarks"):
         shutil.copytree(ROOT / name, directory / name, ignore=ignore)
     shutil.copy(ROOT / "pyproject.toml", directory)
+    compileall.compile_dir(directory / "src", quiet=2)
 
 
 def fails(directory: Path, command: Callable[[], int]) -> bool:
@@ -331,7 +334,7 @@ def _run_and_exit(directory: Path, command: Callable[[], int]) -> NoReturn:
 
 def import_libraries() -> None:
     """Import what all runs need, but nothing of the package."""
-    for module in ("matplotlib.figure", "mpmath", "numpy", "pytest", "scipy.linalg", "scipy.stats"):
+    for module in ("hypothesis", "matplotlib.figure", "mpmath", "numpy", "pytest", "scipy.linalg", "scipy.stats"):
         importlib.import_module(module)
 
 
@@ -344,19 +347,24 @@ def run_verify() -> int:
 def run_tests(tests: tuple[str, ...]) -> int:
     """1 as soon as a test of these files fails."""
     pytest = importlib.import_module("pytest")
-    return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow", *tests]) != 0)
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow"]
+    loaded = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # for Hypothesis, which is imported already
+    return int(pytest.main([*options, *loaded, *tests]) != 0)
 
 
 def try_mutation(directory: Path, mutation: Mutation, verify_only: bool) -> tuple[bool, bool | None]:
     """Whether `verify` and the tests catch a mutation; None if the tests were not run."""
     path = directory / mutation.file
-    before = path.read_text()
+    before, status = path.read_text(), path.stat()
     path.write_text(before.replace(mutation.old, mutation.new))
     try:
         by_verify = fails(directory, run_verify)
-        return by_verify, None if verify_only else fails(directory, lambda: run_tests(mutation.tests))
+        if verify_only:
+            return by_verify, None
+        return by_verify, any(fails(directory, partial(run_tests, (test,))) for test in mutation.tests)
     finally:
         path.write_text(before)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # so that its compiled file is used again
 
 
 def main() -> None:
@@ -374,7 +382,7 @@ def main() -> None:
         if fails(Path(name), run_verify):
             raise SystemExit("`sublevel verify` fails without a mutation.")
         tests = tuple(sorted({test for one in chosen for test in one.tests}))
-        if not given.verify_only and fails(Path(name), lambda: run_tests(tests)):
+        if not given.verify_only and fails(Path(name), partial(run_tests, tests)):
             raise SystemExit("The tests fail without a mutation.")
         for one in chosen:
             caught.append(try_mutation(Path(name), one, given.verify_only))
