@@ -85,7 +85,7 @@ MUTATIONS: list[Mutation] = [
     ),
     *_of(
         "engine/tangent.py",
-        (ORACLE, FAMILIES, THEORY),
+        (ORACLE, REFEREE, FAMILIES, THEORY),
         ("maximum(-low, high) * self.rate", "-low * self.rate", "λ₁ for σ₁"),
         ("maximum(-low, high) * self.rate", "high * self.rate", "largest growth for σ₁"),
         ("maximum(-low, high) * self.rate", "(high - low) * self.rate", "spread of eigenvalues for σ₁"),

@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose
 from helpers import cases
 from sublevel.engine.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.engine.recipes import ngd, rank_mu
+from sublevel.engine.tangent import Weighting, natural_gradient
 from sublevel.engine.transforms import FixedRates
 from sublevel.engine.weights import Quantile, Truncation, Volume
 from sublevel.paper.theory import attained, exact, measure, quadratic, remarks, restricted, sampled, special, steps
@@ -129,6 +130,15 @@ def test_step_of_a_restricted_covariance_would_notice_another_rate(family, monke
     assert steps.restricted_step(theta, 20, 1).passed
     monkeypatch.setattr(steps, "ngd", lambda c_cov: ngd(c_cov=0.5 * c_cov))
     assert not steps.restricted_step(theta, 20, 1).passed
+
+
+@pytest.mark.parametrize(("d", "k"), [(4, 9), (4, 3), (70, 5)])
+def test_spectral_norm_is_that_of_the_matrix_at_its_rate_with_its_decay(d, k, rng):
+    weights = rng.standard_normal(k)
+    tangent = natural_gradient(rng.standard_normal((k, d)), Weighting(weights, weights, np.float64(0.7)))
+    scaled = tangent.scale(mean=np.float64(1.0), cov=np.float64(3.0)).scale(mean=np.float64(1.0), cov=np.float64(0.5))
+    matrix = 1.5 * (tangent.cloud.moment - 0.7 * np.eye(d))
+    assert_allclose(scaled.spectral_norm, np.linalg.norm(matrix, 2), rtol=1e-12)
 
 
 # Scores
