@@ -75,7 +75,7 @@ MUTATIONS: list[Mutation] = [
     ),
     *_of(
         "engine/ordering/ranks.py",
-        (WEIGHTS, ORACLE, FAMILIES),
+        (WEIGHTS, FAMILIES, ORACLE),
         ("last = np.where(self.tie_ends, ascending, np.inf)", "last = ascending", "ties are not shared"),
         ("last) if average_ties else by", "last) if not average_ties else by", "averaged ties exchanged"),
         ("values.argsort(axis=-1)  # puts", "(-values).argsort(axis=-1)  # puts", "maximises"),
@@ -85,7 +85,7 @@ MUTATIONS: list[Mutation] = [
     ),
     *_of(
         "engine/tangent.py",
-        (ORACLE, REFEREE, FAMILIES, THEORY),
+        (REFEREE, FAMILIES, ORACLE, THEORY),
         ("maximum(-low, high) * self.rate", "-low * self.rate", "λ₁ for σ₁"),
         ("maximum(-low, high) * self.rate", "high * self.rate", "largest growth for σ₁"),
         ("maximum(-low, high) * self.rate", "(high - low) * self.rate", "spread of eigenvalues for σ₁"),
@@ -109,7 +109,7 @@ MUTATIONS: list[Mutation] = [
     ),
     *_of(
         "engine/transforms/rates.py",
-        (ORACLE, RATES, THEORY),
+        (REFEREE, ORACLE, RATES, THEORY),
         ("mean = self.c_mean * rate", "mean = 0.5 * self.c_mean * rate", "half η_m"),
         ("cov=0.5 * c_cov * rate)", "cov=c_cov * rate)", "η_C = c_C/σ₁"),
         ("reciprocal(tangent.spectral_norm), gen", "np.sqrt(reciprocal(tangent.spectral_norm)), gen", "1/√σ₁"),
@@ -143,7 +143,7 @@ MUTATIONS: list[Mutation] = [
     ),
     *_of(
         "engine/recipes.py",
-        (ORACLE, THEORY, FAMILIES),
+        (REFEREE, FAMILIES, ORACLE, THEORY),
         ("SpectralRates(c_cov, 1.0 if", "SpectralRates(c_cov, 0.5 if", "η_m = 1/(2σ₁)"),
         (
             "Truncation(0.25) if scheme is None else scheme\n    rates",
@@ -182,7 +182,7 @@ MUTATIONS: list[Mutation] = [
     ),
     *_of(
         "engine/families/diagonal.py",
-        (FAMILIES, THEORY),
+        (REFEREE, FAMILIES, THEORY),
         ("else 1.0 + relative\n", "else 1.0 + 0.5 * relative\n", "half δC of a diagonal C"),
         ("root = np.sqrt(np.maximum(growth, 0.0))", "root = np.maximum(growth, 0.0)", "deviations by variances"),
         ("precision, 0.5 * np.square(precision)", "precision, np.square(precision)", "½ of its Fisher matrix"),
@@ -190,7 +190,7 @@ MUTATIONS: list[Mutation] = [
     ),
     *_of(
         "engine/families/isotropic.py",
-        (FAMILIES, THEORY),
+        (REFEREE, FAMILIES, THEORY),
         (
             "            relative = tangent.rate * np.mean(",
             "            relative = tangent.rate * np.sum(",
@@ -201,20 +201,20 @@ MUTATIONS: list[Mutation] = [
     ),
     *_of(
         "engine/families/bernoulli.py",
-        (FAMILIES, THEORY),
+        (REFEREE, FAMILIES, THEORY),
         ("mean = self.mean + self.velocity", "mean = self.mean - self.velocity", "PBIL away from the best"),
         ("return self.deviations * tangent.mean", "return tangent.mean", "PBIL in whitened units"),
         ("(1.0 / (self.mean * (1.0 - self.mean)))", "(self.mean * (1.0 - self.mean))", "inverse Fisher matrix"),
     ),
     *_of(
         "engine/method.py",
-        (ORACLE, FAMILIES, LAWS),
+        (FAMILIES, ORACLE, LAWS),
         ("taken = move.usable & mask", "taken = move.usable", "a step on a plateau or without selection"),
         ("taken = move.usable & mask", "taken = mask & True", "unusable steps taken"),
     ),
     *_of(
         "paper/theory/quadratic.py",
-        (THEORY, REFEREE),
+        (REFEREE, THEORY),
         ("gammaln(0.5 * d + 1.0)", "gammaln(0.5 * d)", "volume of the ball"),
         ("return log_ball - np.sum", "return log_ball + np.sum", "det(A)^{+1/2}"),
         ("exponent = 2.0 / d if", "exponent = 1.0 / d if", "exponent of V"),
@@ -233,7 +233,7 @@ MUTATIONS: list[Mutation] = [
     ),
     *_of(
         "paper/theory/exact.py",
-        (THEORY,),
+        (REFEREE, THEORY),
         ("mean=-combination(gradient", "mean=combination(gradient", "uphill"),
         ("mean=-combination(gradient", "mean=-0.5 * combination(gradient", "half CAm"),
         ("cov=self.cov / norm), memory", "cov=0.5 * self.cov / norm), memory", "α/2"),
@@ -242,7 +242,7 @@ MUTATIONS: list[Mutation] = [
     ),
     *_of(
         "paper/theory/curves.py",
-        (THEORY,),
+        (REFEREE, THEORY),
         ("* excess + 1.0 - 2.0 * alpha)", "* excess + 1.0 - alpha)", "eq:cond-sp near 1"),
         ("/ (excess + 1.0 - alpha)", "/ (excess + 1.0)", "eq:cond-sp, denominator"),
         ("* (1.0 - gamma) ** np", "* (1.0 - 2.0 * gamma) ** np", "eq:upper-cond"),
@@ -255,7 +255,7 @@ MUTATIONS: list[Mutation] = [
     ),
     *_of(
         "paper/theory/restricted.py",
-        (THEORY, REFEREE),
+        (REFEREE, THEORY),
         ("1.0 - alpha * spectrum / spectrum[0]", "1.0 - alpha * spectrum / np.mean(spectrum)", "modes by the mean"),
         ("np.mean(spectrum) / spectrum[0])", "spectrum[-1] / spectrum[0])", "rate of v by the smallest a"),
         ("max(np.square(slowest), var", "max(slowest, var", "rate of J by ‖m‖"),
@@ -264,7 +264,7 @@ MUTATIONS: list[Mutation] = [
     ),
     *_of(
         "paper/theory/measure.py",
-        (THEORY, REFEREE),
+        (REFEREE, THEORY),
         (
             "return np.square(singular[..., 0] / singular[..., -1])",
             "return singular[..., 0] / singular[..., -1]",
