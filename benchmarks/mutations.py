@@ -125,7 +125,7 @@ MUTATIONS: list[Mutation] = [
     ),
     *_of(
         "engine/constants.py",
-        (RATES, ORACLE),
+        (REFEREE, RATES, ORACLE),
         ("(2 * mu_eff - 1) / ((d + 2)", "(2 * mu_eff + 1) / ((d + 2)", "2µ_w + 1"),
         ("1) / ((d + 2) ** 2 + mu_eff)) if", "1) / ((d + 1) ** 2 + mu_eff)) if", "(d + 1)²"),
         ("1) / ((d + 2) ** 2 + mu_eff)) if", "1) / ((d + 2) ** 2 - mu_eff)) if", "(d + 2)² − µ_w"),
@@ -134,7 +134,7 @@ MUTATIONS: list[Mutation] = [
     ),
     *_of(
         "engine/weights/quantile.py",
-        (WEIGHTS, ORACLE, REFEREE),
+        (REFEREE, WEIGHTS, ORACLE),
         ("mu = int(self.fraction * size)", "mu = int(self.fraction * size) + 1", "one point more selected"),
         ("np.arange(size) < mu, 1.0", "np.arange(size) <= mu, 1.0", "µ + 1 points with the weight 1/µ"),
         ("np.arange(size) < mu, 1.0 / max(mu, 1)", "np.arange(size) < mu, 1.0 / size", "weights 1/n"),
