@@ -18,15 +18,16 @@ from sublevel.paper import runner
 from sublevel.paper.progress_bar import ProgressBar
 from sublevel.paper.streams import streams
 from sublevel.paper.studies import STUDIES, Request, consistency, run
-from sublevel.paper.studies.consistency import Errors, relative_error
+from sublevel.paper.studies.consistency import Dimension, Errors, Speed, onset, relative_error
 from sublevel.paper.studies.dimension import theory_iterations
 from sublevel.paper.studies.methods import MATCHES, VARIANTS, matched_rate, method_of
-from sublevel.paper.studies.ngd_vs_rank_mu import Comparison, Probe, Race, Result, compare, results
+from sublevel.paper.studies.ngd_vs_rank_mu import Comparison, Probe, Race, Result, compare, results, tuned
 from sublevel.paper.studies.problems import PROBLEMS
 from sublevel.paper.studies.request import compute_data
 from sublevel.paper.studies.restricted import speeds
 from sublevel.paper.studies.runs import run_trials
 from sublevel.paper.studies.statistics import bootstrap, log_rank, median_time, running_time, wilson
+from sublevel.paper.studies.tuning import TunedRace, rates_to_try
 
 
 @pytest.fixture
@@ -139,10 +140,13 @@ def test_command_says_what_went_wrong(error, status, tmp_path, monkeypatch):
     assert raised.value.status == status
 
 
-def test_study_is_a_command():
+def test_help_has_the_question_of_every_study(capsys):
     with pytest.raises(SystemExit) as end:
         main(["study", "--help"])
     assert end.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name in STUDIES:
+        assert any(line.split()[:1] == [name] and line.endswith("?") for line in lines)
 
 
 def test_error_of_the_estimate_is_the_formula():
@@ -238,6 +242,8 @@ def result(times):
         (np.arange(40) + 100, np.arange(40) + 300, "NGD"),
         (np.arange(40) + 300, np.arange(40) + 100, "rank-µ"),
         (np.arange(40) + 100, np.arange(40) + 101, "same"),
+        (np.arange(40) + 100, 2 * np.arange(40) + 85, "undecided"),
+        ([100.0, 900.0], [200.0, 450.0], "undecided"),
         (np.full(40, np.inf), np.arange(40) + 100, "rank-µ"),
         (np.arange(40) + 100, np.full(40, np.inf), "NGD"),
         (np.full(40, np.inf), np.full(40, np.inf), "neither"),
@@ -247,6 +253,57 @@ def test_verdict_names_the_faster_only_if_it_is(ngd, rank_mu, verdict):
     found = compare("sphere", (10, 10), result(ngd), result(rank_mu))
     assert isinstance(found, Comparison)
     assert found.verdict == verdict
+
+
+def test_equivalence_needs_an_interval_within_the_margin():
+    one = compare("sphere", (10, 10), result(np.arange(40) + 100), result(np.arange(40) + 117))
+    assert one.verdict == "undecided"
+    assert replace(one, margin=1.5).verdict == "same"
+
+
+def test_sweep_tries_the_usual_rates_and_none_that_forgets_everything():
+    assert max(rates_to_try("ngd", 10, 100)) == 1
+    small, large = rates_to_try("rank-mu", 10, 10), rates_to_try("rank-mu", 10, 100)
+    assert_allclose(small[0], 3 / 146)
+    assert_allclose(large[0], 49 / 169)
+    assert (len(small), len(large)) == (6, 5)
+    assert max(large) <= 0.9
+
+
+def test_tuned_race_takes_the_best_rate_of_its_sweep_and_runs_it_with_other_numbers():
+    race = TunedRace("sphere", "ngd", 5, 20, 1.0, tuning=2, trials=3, budget=20_000, seed=1)
+    arrays = race.compute()
+    assert arrays["rate"] == arrays["rates"][np.argmin(arrays["needed"])]
+    assert arrays["ending"].shape == (3,)
+    assert (arrays["ending"] == "reached").all()
+    again = race.compute()
+    assert_array_equal(again["evaluations"], arrays["evaluations"])
+
+
+def test_tuned_comparisons_name_both_rates():
+    def arrays(times, rate):
+        ending = np.full(len(times), "reached")
+        return {"evaluations": np.array(times), "ending": ending, "value": np.zeros(len(times)), "rate": np.array(rate)}
+
+    ours, theirs = (TunedRace("sphere", method, 10, 100, 1.0, 2, 3, 1000, 1) for method in ("ngd", "rank-mu"))
+    (one,) = tuned({ours: arrays([100.0, 110.0, 120.0], 0.5), theirs: arrays([300.0, 310.0, 320.0], 0.3)})
+    assert (one.c_cov, one.eta_cov, one.spread) == (0.5, 0.3, 1.0)
+    assert_allclose(one.comparison.ratio.value, 330 / 930)
+
+
+def test_law_of_the_error_begins_where_all_larger_samples_obey_it():
+    def row(n, excess):
+        return Dimension(5, n, 10 * (1 + excess), 0.0, 10.0)
+
+    assert onset([row(100, 0.3), row(1000, 0.04), row(10_000, 0.0)]) == 1000
+    assert onset([row(100, 0.0), row(1000, 0.2), row(10_000, 0.0)]) == 10_000
+    assert onset([row(100, 0.0), row(1000, 0.2)]) is None
+    assert onset([row(100, 0.01)]) == 100
+
+
+def test_larger_sample_learns_faster_before_c_fits():
+    small, large = (Speed(n, 3, seed=1).compute()["times"] for n in (20, 400))
+    assert np.mean(large) < 0.5 * np.mean(small)
 
 
 def test_results_are_found_by_problem_variant_and_setting():

@@ -28,9 +28,9 @@ def run_reproduce(given: argparse.Namespace) -> int:
         seed=SEED if given.seed is None else given.seed,
     )
     with resumable_errors(plan.out):
-        page, rows = reproduce(plan, given.jobs or available_cores(), ProgressBar("reproduce"))
+        page, rows, results = reproduce(plan, given.jobs or available_cores(), ProgressBar("reproduce"))
     print(table(rows))
-    print(f"\n{verdict_line(rows)}\nreport: {page.resolve()}")
+    print(f"\n{verdict_line(rows, results)}\nreport: {page.resolve()}")
     return 0 if all(row.found for row in rows) else 1
 
 

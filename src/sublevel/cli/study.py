@@ -29,6 +29,12 @@ def run_study(given: argparse.Namespace) -> int:
     return 0
 
 
+QUESTIONS = """studies:
+  consistency   how fast does the estimated natural gradient approach the exact one?
+  restricted    what does a diagonal or isotropic covariance cost on a rotated ellipsoid?
+  dimension     how does the time to learn C grow with the number of variables?
+  apart         which functions tell NGD and the rank-mu CMA-ES apart, each at its best rate?
+"""
 COMMAND = Command(
     "study",
     "run a study that goes beyond the paper: data, a figure and a summary",
@@ -40,6 +46,6 @@ COMMAND = Command(
         argument("--quick", "a smaller version: seconds on two cores instead of minutes", action="store_true"),
         JOBS,
     ),
-    "example:\n  sublevel study consistency --quick",
+    QUESTIONS + "\nexample:\n  sublevel study consistency --quick",
     CONTINUES,
 )

@@ -19,7 +19,7 @@ def run_verify(given: argparse.Namespace) -> int:
 
 COMMAND = Command(
     "verify",
-    "check the propositions, theorems and rates of the paper numerically",
+    "check the propositions, theorems, rates and remarks of the paper numerically",
     run_verify,
     (
         argument("--json", "print a JSON list of {name, statement, value, bound, passed}", action="store_true"),

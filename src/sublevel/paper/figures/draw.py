@@ -166,7 +166,9 @@ def _log_axes(axis: Axes, title: str) -> None:
 def _name_failures(axis: Axes, runs: list[Result], colours: Mapping[int, str]) -> None:
     """Write the number of failed trials, in the colour of their curves."""
     for line, run in enumerate(run for run in reversed(runs) if run.failed):
-        text, colour = f"n = {run.setting.n}: {run.failed} of {run.trials} failed", colours[run.setting.n]
+        left = run.trials - run.failed
+        curve = f", curve of the other {left}" if left else ""
+        text, colour = f"n = {run.setting.n}: {run.failed} of {run.trials} failed{curve}", colours[run.setting.n]
         axis.text(0.99, 0.05 + 0.085 * line, text, transform=axis.transAxes, color=colour, fontsize=8.5, ha="right")
 
 
@@ -186,7 +188,8 @@ def _theory_handle(label: str = "theory") -> Line2D:
 
 def _failure_handle(results: Results) -> Line2D:
     kinds = sorted({kind for run in results.values() for kind in run.failures}) or ["none"]
-    return legend_handle(f"failed ({', '.join(kinds)})", FAINT, lw=1, ls=":")
+    named = ["Cond(CA) > 10¹⁴" if kind == "degenerate" else kind for kind in kinds]
+    return legend_handle(f"failed ({', '.join(named)})", FAINT, lw=1, ls=":")
 
 
 def _legend(figure: Figure, handles: list[Line2D], columns: int) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from sublevel.paper import cache
-from sublevel.paper.figures.config import CODE, EXPERIMENT
+from sublevel.paper.figures.config import CODE, EXPERIMENT, figure_settings
 from sublevel.paper.figures.results import Result, Results
 from sublevel.paper.figures.statements import Statement, failure_count, verdict_line
 from sublevel.plots.style import HTML_STYLE
@@ -22,7 +22,7 @@ TITLE = "Akimoto 2012, reproduced"
 CAPTIONS = {
     1: "Mean and standard deviation of Cond(CᵗA) for c_C = 0.1, 0.5, 1.0, and of the expected objective for c_C = "
     "0.1. Dashed: the deterministic algorithm, eq:cond-sp with α = c_C/2. Curves are cut where the first trial "
-    "reaches 10⁻¹⁰; the dot is the mean end. Dotted: failed trials, up to eight of each setting.",
+    "reaches 10⁻¹⁰; the dot is the mean end. Dotted: failed trials, up to eight of each setting.{survivors}",
     2: "Mean and standard deviation of Cond(CᵗA) for c_C = 0.1 from m⁰ = (0, …, 0) and from m⁰ = (10, …, 10). In "
     "theory there is no difference (dashed).",
     3: "The paper's algorithm and rank-µ CMA-ES: Cond(CᵗA) above, the expected objective below; n = d on the left, "
@@ -59,9 +59,9 @@ def page(rows: Sequence[Statement], results: Results, pictures: Mapping[int, Pat
         f"<h1>{TITLE}</h1>",
         '<p class="lead">Analysis of a Natural Gradient Algorithm on Monotonic Convex-Quadratic-Composite Functions '
         "(GECCO 2012): its figures recomputed, and its statements about them checked.</p>",
-        f"<p><strong>{escape(verdict_line(rows))}</strong></p>",
+        f"<p><strong>{escape(verdict_line(rows, results))}</strong></p>",
         *_statements(rows),
-        *(_figure(number, path) for number, path in sorted(pictures.items())),
+        *(_figure(number, path, results) for number, path in sorted(pictures.items())),
         *_failures([result for result in results.values() if result.failed]),
         *_settings(results.values()),
         *_facts(facts),
@@ -90,10 +90,31 @@ def _statements(rows: Sequence[Statement]) -> Iterable[str]:
     yield "</table></div>"
 
 
-def _figure(number: int, path: Path) -> str:
+def caption(number: int, results: Results) -> str:
+    """The caption of a figure: where some trials failed it says over how many the averages are, and what failing is."""
+    failing = [result for result in results.values() if result.failed and result.setting in figure_settings(1)]
+    if number != 1 or not failing:
+        return CAPTIONS[number].replace("{survivors}", "")
+    partly = [result for result in failing if result.failed < result.trials]
+    counts = [
+        f"{result.trials - result.failed} of {result.trials} trials at {_short_name(result)}" for result in partly
+    ]
+    over = f" Averages are over the trials that reached the target: {'; '.join(counts)}." if partly else ""
+    none = [_short_name(result) for result in failing if result.failed == result.trials]
+    empty = f" No trial reached it, so that there is no average, at {'; '.join(none)}." if none else ""
+    kinds = sorted({kind for result in failing for kind in result.failures})
+    meanings = "".join(f" A failed trial is {kind} if {ENDINGS[kind]}." for kind in kinds)
+    return CAPTIONS[number].replace("{survivors}", over + empty + meanings)
+
+
+def _short_name(result: Result) -> str:
+    return f"n = {result.setting.n}, c_C = {result.setting.c_cov:g}"
+
+
+def _figure(number: int, path: Path, results: Results) -> str:
     data = base64.b64encode(path.read_bytes()).decode()
     image = f'<img alt="Figure {number}" src="data:image/svg+xml;base64,{data}">'
-    return f"<h2>Figure {number}</h2><figure>{image}<figcaption>{_rich(CAPTIONS[number])}</figcaption></figure>"
+    return f"<h2>Figure {number}</h2><figure>{image}<figcaption>{_rich(caption(number, results))}</figcaption></figure>"
 
 
 def _failures(failing: Sequence[Result]) -> Iterable[str]:

@@ -11,7 +11,7 @@ from sublevel.paper import cache
 from sublevel.paper.figures.compute import chunks
 from sublevel.paper.figures.config import CODE, EXPERIMENT, FIGURES, Setting, all_settings, figure_settings
 from sublevel.paper.figures.page import Facts, page
-from sublevel.paper.figures.results import Result, join_parts, summary_row
+from sublevel.paper.figures.results import Result, Results, join_parts, summary_row
 from sublevel.paper.figures.statements import Statement, statements
 from sublevel.paper.progress_bar import ProgressBar
 from sublevel.paper.runner import DataFile, compute_files
@@ -44,8 +44,8 @@ class Plan:
         return DataFile.plan(path, setting.config(self.seed, trials), CODE, works, self.data / "parts", join_parts)
 
 
-def reproduce(plan: Plan, jobs: int, progress: ProgressBar) -> tuple[Path, list[Statement]]:
-    """Compute missing data, draw, check and report; returns the path of the report and the statements."""
+def reproduce(plan: Plan, jobs: int, progress: ProgressBar) -> tuple[Path, list[Statement], Results]:
+    """Compute missing data, draw, check and report; returns the path of the report, the statements and the results."""
     from sublevel.paper.figures.draw import draw_figures  # fails before the computation if Matplotlib is missing
 
     started = time.monotonic()
@@ -59,4 +59,4 @@ def reproduce(plan: Plan, jobs: int, progress: ProgressBar) -> tuple[Path, list[
     pictures = draw_figures(plan.figures, results, plan.d, plan.out)
     facts = Facts(plan.seed, jobs, time.monotonic() - started, reused)
     cache.save_text(plan.out / "report.html", page(rows, results, pictures, facts))
-    return plan.out / "report.html", rows
+    return plan.out / "report.html", rows, results

@@ -19,6 +19,7 @@ from sublevel.paper.studies.problems import BUDGET, PROBLEMS, slope, sphere
 from sublevel.paper.studies.runs import run_trials
 from sublevel.paper.studies.statistics import Interval, bootstrap
 from sublevel.paper.studies.study import Data, Scale, Study
+from sublevel.paper.studies.tuning import TunedRace
 
 Setting = tuple[int, int]
 """d and n."""
@@ -36,6 +37,8 @@ DISSECTED = (
 """Problems on which all of them are run, at the small n."""
 REPEATED = ("sphere", "ellipsoid", "slope", "sharp ridge", "Rosenbrock", "Rastrigin-like", "terraces")
 """Problems that are run at the paper's own d, n and c_C too."""
+RETUNED = ("ellipsoid", "sharp ridge", "Rosenbrock", "Rastrigin-like")
+"""Problems on which the methods are tuned there, too."""
 DISTANCES = (0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 50.0, 100.0)
 """From the mean to the optimum of a sphere, in standard deviations; beyond them comes the slope."""
 
@@ -45,19 +48,25 @@ class Design:
     """What is measured at one scale, and when two methods differ."""
 
     trials: int = 40
+    trials_of_paper: int = 12  # at the paper's d = n = 20
+    tuned_trials: int = 24  # at the best rate of a sweep, half as many from other σ⁰
+    tuning: int = 4  # trials at each rate of a sweep
+    spreads: tuple[float, ...] = (1.0, 0.1, 10.0)  # σ⁰ of tuned methods, in units of the problem's own
     samples: int = 4000  # of the single steps, times 10/n
     budget: int = BUDGET
     problems: tuple[str, ...] = tuple(PROBLEMS)
     settings: tuple[Setting, ...] = (SMALL, LARGE)
-    sizable: float = 1.1  # the interval of the ratio must leave [1/1.1, 1.1],
-    significant: float = 0.001  # and the log-rank test must be significant at 0.05/(number of comparisons)
+    margin: float = 1.1  # methods differ if the interval of the ratio is outside [1/margin, margin], and are
+    # equivalent if it is inside; in between nothing is decided
+    tuned_margin: float = 1.25  # of tuned methods, whose rates are tried in steps of 2
+    significant: float = 0.0005  # a difference needs a log-rank test significant at 0.05/(number of comparisons)
 
 
 FULL = Design()
 DESIGNS: dict[Scale, Design] = {
     "full": FULL,
-    "quick": Design(8, 1000, 40_000, settings=(LARGE,)),
-    "tiny": Design(3, 50, 5_000, ("steps", "sphere"), (LARGE,)),
+    "quick": Design(8, 4, 8, 3, (1.0,), 1000, 40_000, settings=(LARGE,)),
+    "tiny": Design(3, 2, 2, 2, (1.0,), 50, 5_000, ("steps", "sphere"), (LARGE,)),
 }
 
 
@@ -144,15 +153,27 @@ def _single_steps(work: Probe, function: Function | None, distance: float, case:
     }
 
 
-def works(scale: Scale, seed: int) -> list[Race | Probe]:
+Work = Race | TunedRace | Probe
+
+
+def works(scale: Scale, seed: int) -> list[Work]:
     """All races and probes."""
     design = DESIGNS[scale]
     settings, amount = design.settings, (design.trials, design.budget, seed)
-    made: list[Race | Probe] = [
+    made: list[Work] = [
         Race(name, variant, *setting, *amount) for setting in settings for name in design.problems for variant in RIVALS
     ]
+    made += [
+        TunedRace(name, method, *setting, spread, design.tuning, trials, design.budget, seed)
+        for setting in settings
+        for spread in (design.spreads if setting == LARGE else (1.0,))
+        for trials in (design.tuned_trials if spread == 1 else design.tuned_trials // 2,)
+        for name in design.problems
+        for method in RIVALS
+    ]
     if scale == "full":
-        longer = design.trials // 4, 3 * design.budget, seed
+        longer = design.trials_of_paper, 2 * design.budget, seed
+        made += [TunedRace(name, method, *PAPER, 1.0, design.tuning, *longer) for name in RETUNED for method in RIVALS]
         made += [Race(name, variant, *SMALL, *amount) for name in DISSECTED for variant in PARTS[1:-1]]
         made += [Race(name, "rank-mu-ties", *setting, *amount) for setting in settings for name in TIED]
         made += [Race(name, variant, *PAPER, *longer) for name in REPEATED for variant in RIVALS]
@@ -190,9 +211,7 @@ def results(data: Data) -> dict[tuple[str, str, Setting], Result]:
     found: dict[tuple[str, str, Setting], Result] = {}
     for work, arrays in data.items():
         if isinstance(work, Race):
-            evaluations, ending, value = arrays["evaluations"], arrays["ending"], arrays["value"]
-            result = Result(evaluations, ending == "reached", ending, value)
-            found[work.problem, work.variant, (work.d, work.n)] = result
+            found[work.problem, work.variant, (work.d, work.n)] = _result(arrays)
     return found
 
 
@@ -211,14 +230,20 @@ class Comparison:
     rank_mu: Result
     ratio: Interval  # evaluations of NGD for each success over those of rank-µ
     p_value: float  # of the log-rank test of equal times
+    margin: float = FULL.margin
 
     @property
     def verdict(self) -> str:
-        """Which needs fewer evaluations, if the difference is neither small nor chance."""
+        """Which needs fewer evaluations, "same" if they are equivalent, "undecided" if neither is shown.
+
+        Equivalence is two one-sided tests at 2.5 %: the 95 % interval of the ratio lies within the margin.
+        """
         if not self.ngd.reached.any() and not self.rank_mu.reached.any():
             return "neither"
-        if self.p_value > FULL.significant or (self.ratio.high > 1 / FULL.sizable and self.ratio.low < FULL.sizable):
+        if 1 / self.margin <= self.ratio.low and self.ratio.high <= self.margin:
             return "same"
+        if self.p_value > FULL.significant or (self.ratio.high > 1 / self.margin and self.ratio.low < self.margin):
+            return "undecided"
         return "rank-µ" if self.ratio.low > 1 else "NGD"
 
 
@@ -229,11 +254,40 @@ def comparisons(data: Data) -> list[Comparison]:
     return [compare(*pair, *(found[pair[0], method, pair[1]] for method in RIVALS)) for pair in pairs]
 
 
-def compare(problem: str, setting: Setting, ngd: Result, rank_mu: Result) -> Comparison:
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """NGD against rank-µ, each at the best rate of a sweep."""
+
+    spread: float  # σ⁰ in units of the problem's own
+    c_cov: float
+    eta_cov: float
+    comparison: Comparison
+
+
+def tuned(data: Data) -> list[Tuned]:
+    """Comparisons of tuned methods, by setting, σ⁰ and problem."""
+    units = {
+        (work.d, work.n, work.spread, work.problem, work.method): arrays
+        for work, arrays in data.items()
+        if isinstance(work, TunedRace)
+    }
+    found: list[Tuned] = []
+    for d, n, spread, problem in dict.fromkeys(key[:-1] for key in units):
+        ours, theirs = (units[d, n, spread, problem, method] for method in RIVALS)
+        one = compare(problem, (d, n), _result(ours), _result(theirs), margin=FULL.tuned_margin)
+        found.append(Tuned(spread, float(ours["rate"]), float(theirs["rate"]), one))
+    return sorted(found, key=lambda one: (SETTINGS.index(one.comparison.setting), one.spread != 1, one.spread))
+
+
+def _result(arrays: Arrays) -> Result:
+    return Result(arrays["evaluations"], arrays["ending"] == "reached", arrays["ending"], arrays["value"])
+
+
+def compare(problem: str, setting: Setting, ngd: Result, rank_mu: Result, *, margin: float = FULL.margin) -> Comparison:
     """NGD against rank-µ."""
     packed = [np.stack([result.evaluations, result.reached.astype(np.float64)], axis=1) for result in (ngd, rank_mu)]
     ratio = bootstrap(running_time_ratio, *packed)
-    return Comparison(problem, setting, ngd, rank_mu, ratio, statistics.log_rank(ngd.times, rank_mu.times))
+    return Comparison(problem, setting, ngd, rank_mu, ratio, statistics.log_rank(ngd.times, rank_mu.times), margin)
 
 
 def running_time_ratio(first: Array, second: Array) -> float:
@@ -245,7 +299,12 @@ def running_time_ratio(first: Array, second: Array) -> float:
 def findings(data: Data) -> list[str]:
     """Success, evaluations and ratios; what lies between the methods; single steps."""
     rates = ", ".join(f"{MATCHES[setting].ngd} at d = {setting[0]}, n = {setting[1]}" for setting in SETTINGS)
-    lines = [f"NGD against rank-µ; c_C of NGD: {rates}", *(_row(one) for one in comparisons(data))]
+    budgets = f"at most {BUDGET} evaluations in a trial, {2 * BUDGET} at d = {PAPER[0]}"
+    lines = [f"NGD against rank-µ, each at the best rate of a sweep on the problem; {budgets}"]
+    for one in tuned(data):
+        lines.append(f"{_row(one.comparison)}  σ⁰ x {one.spread:g}  c_C = {one.c_cov:g}, η_C = {one.eta_cov:.3g}")
+    lines += ["", f"NGD against rank-µ at rates matched on the ellipsoid; c_C of NGD: {rates}; {budgets}"]
+    lines += [_row(one) for one in comparisons(data)]
     lines += ["", "one part at a time: success, median evaluations of the successful, median value at the end"]
     found = sorted(results(data).items(), key=lambda item: (item[0][2], list(PROBLEMS).index(item[0][0])))
     for (problem, variant, setting), result in found:

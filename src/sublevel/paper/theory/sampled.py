@@ -17,6 +17,7 @@ from sublevel.engine.tangent import Tangent, natural_gradient
 from sublevel.engine.weights import Volume
 from sublevel.paper.theory.checks import covariance_part
 from sublevel.paper.theory.exact import exact_natural_gradient
+from sublevel.paper.theory.measure import expected_objective
 from sublevel.paper.theory.quadratic import natural_gradient_constant, sublevel_cost
 from sublevel.paper.theory.report import Report, judge
 
@@ -43,6 +44,18 @@ def natural_gradient_of_covariance(theta: Family, root: Array, size: int, seed: 
     return _proportionality("prop:ng C", "natural gradient of the covariance = c·CAC", deviations, size)
 
 
+def missing_exponent(theta: Family, root: Array, size: int, seed: int, exponent: float = 1.0) -> Report:
+    """Step 6 as printed, without the exponent 2/d of eq:mc-nu, estimates another direction than CAC.
+
+    The value is what chance allows over the largest deviation from c·CAC, so that a value below 1 refutes step 6.
+    """
+    deviations = _sampled_deviations(theta, root, size, seed, exponent=exponent)[theta.dimension :]
+    worst, bound = float(np.max(np.abs(deviations))), float(-ndtri(FALSE_ALARM / (2 * deviations.size)))
+    sentence = f"Without the exponent δC is {worst:.3g} standard errors from c·CAC; chance allows {bound:.3g}."
+    statement = "step 6 as printed, without the exponent 2/d, does not give c·CAC"
+    return judge("step 6 erratum", statement, bound / worst, 0.5, sentence)
+
+
 def _proportionality(name: str, statement: str, deviations: Array, size: int) -> Report:
     worst = float(np.max(np.abs(deviations)))
     bound = float(-ndtri(FALSE_ALARM / (2 * deviations.size)))
@@ -63,6 +76,39 @@ def _sampled_deviations(theta: Family, root: Array, size: int, seed: int, **clai
     exact = exact_natural_gradient(theta, claimed_root, constant=natural_gradient_constant(claimed_root))
     claimed = -np.concatenate([exact.mean, covariance_part(exact)[rows, columns]])
     return (np.mean(terms, axis=0) - claimed) / (np.std(terms, axis=0) / np.sqrt(size))
+
+
+def expected_cost(theta: Family, root: Array, size: int, seed: int, claimed_root: Array | None = None) -> Report:
+    """J = E[V(X)] = (c/2)(mᵀAm + Tr(CA)) by Monte Carlo, the proof of prop:ng."""
+    claimed_root = root if claimed_root is None else claimed_root
+    cost = sublevel_cost(theta.sample(np.random.default_rng(seed), size).x, root)
+    claimed = 0.5 * natural_gradient_constant(claimed_root) * float(expected_objective(theta, claimed_root))
+    error = float(np.std(cost)) / sqrt(size)
+    value, bound = float(np.mean(cost) - claimed) / error, float(-ndtri(FALSE_ALARM / 2))
+    sentence = f"E V is {np.mean(cost):.6g} ± {error:.2g} in {size} points; (c/2)(mᵀAm + Tr(CA)) = {claimed:.6g}."
+    return judge("J", "J = E[V] = (c/2)(mᵀAm + Tr(CA))", abs(value), bound, sentence)
+
+
+def score_length(theta: Family, size: int, seed: int, *, printed: bool = False) -> Report:
+    """E‖∇̃l‖² = Tr(C) + Tr(C)² + Tr(C²), the trace of F⁻¹ for symmetric C; eq:fisher gives Tr(C) + 2Tr(C)².
+
+    vec C has each entry off the diagonal twice. On such vectors the covariance of the score is ½(C⁻¹⊗C⁻¹)(I + K)/2, K
+    the commutation matrix, which the printed matrix lacks; for symmetric directions the two are the same.
+    """
+    sample, cov = theta.sample(np.random.default_rng(seed), size), theta.cov
+    steps = sample.x - theta.mean
+    lengths = np.vecdot(steps, steps)
+    squares: Array = (
+        lengths + np.square(lengths) - 2 * np.einsum("ni,ij,nj->n", steps, cov, steps) + np.sum(np.square(cov))
+    )
+    trace, trace_of_square = float(np.trace(cov)), float(np.sum(np.square(cov)))
+    right, wrong = trace + trace**2 + trace_of_square, trace + 2 * trace**2
+    claimed, error = wrong if printed else right, float(np.std(squares)) / sqrt(size)
+    value, bound = abs(float(np.mean(squares)) - claimed) / error, float(-ndtri(FALSE_ALARM / 2))
+    sentence = (
+        f"E‖∇̃l‖² = {np.mean(squares):.4g} ± {error:.1g}; Tr(C) + Tr(C)² + Tr(C²) = {right:.4g}, printed {wrong:.4g}."
+    )
+    return judge("Tr F⁻¹", "E‖∇̃l‖² = Tr(C) + Tr(C)² + Tr(C²), not the printed Tr(F⁻¹)", value, bound, sentence)
 
 
 def estimated_natural_gradient(theta: Family, hessian_root: Array, z: Array, exponent: float | None = None) -> Tangent:
@@ -142,3 +188,33 @@ def consistency(
         f"{sizes[-1]}, {trials} trials; the relative error at the end is {np.mean(errors[-1]):.3g}."
     )
     return judge("consistency", statement, slope.value, (-0.6, -0.4), sentence)
+
+
+def influence_tail(condition: float, radii: tuple[float, float] = (60.0, 120.0)) -> float:
+    """1 − β of the growth p^−β of P(f > f(x))/p(x) along the flattest axis, for f = z₁² + κz₂², by quadrature.
+
+    P(f > r²) = (1/2π)∫ exp(−r²/(2(cos²φ + κ sin²φ))) dφ exactly. β is the slope of log(P/p) against r²/2 between two
+    radii; its error is of the order log r/r².
+    """
+    angles = np.linspace(0.0, 0.5 * np.pi, 20_001)
+    value = np.square(np.cos(angles)) + condition * np.square(np.sin(angles))
+    logs: list[float] = []
+    for radius in radii:
+        exponents = -0.5 * radius**2 / value
+        peak = float(np.max(exponents))
+        logs.append(peak + float(np.log(np.mean(np.exp(exponents - peak)))) + 0.5 * radius**2)
+    return 1.0 - 2.0 * (logs[1] - logs[0]) / (radii[1] ** 2 - radii[0] ** 2)
+
+
+def influence(condition: float, claimed: float | None = None) -> Report:
+    """The influence of a point on the estimate has the tail that makes its error fall like n^(−1/Cond(CA)).
+
+    Means of terms with the tail index 1/β in (1, 2) converge like n^(−(1 − β)); see `consistency_exponent`.
+    """
+    claimed = consistency_exponent(condition) if claimed is None else claimed
+    value = -influence_tail(condition)
+    sentence = (
+        f"At Cond(CA) = {condition:.3g} the influence grows like p^−{1 + value:.4f}: errors fall like n^{value:.4f}."
+    )
+    statement = "error ∝ n^(−1/Cond(CA)) for Cond(CA) > 2: exponent from the tail of the influence"
+    return judge("consistency exponent", statement, value, (claimed - 0.005, claimed + 0.005), sentence)

@@ -60,11 +60,13 @@ def _slopes(axis: Axes, data: Data) -> None:
         axis.errorbar(x, y, yerr=reach, fmt="o-", color=colour, lw=1.2, ms=4, elinewidth=1.4, label=f"d = {d}, {upto}")
     x = np.geomspace(1, 110, 200)
     first_order = [consistency_exponent(one) for one in x]
-    axis.plot(x, first_order, color=INK, lw=1.3, ls=DASHES, label="first order: −min(½, 1/Cond)")
+    axis.plot(x, first_order, color=INK, lw=1.3, ls=DASHES, label="limit: −min(½, 1/Cond)")
+    wrong = [-min(0.5, 2 / one) for one in x]
+    axis.plot(x, wrong, color=FAINT, lw=1.0, ls=":", label="−min(½, 2/Cond), refuted")
     set_log_scale(axis, y=False)
-    set_ticks(axis.xaxis, (1, 2, 3, 5, 10, 30, 100))
+    set_ticks(axis.xaxis, (1, 2, 3, 4, 5, 10, 30, 100))
     axis.legend(frameon=False, fontsize=8.5, loc="upper left")
-    axis.set_ylim(-0.62, 0.22)
+    axis.set_ylim(-0.62, 0.3)
     axis.set_yticks([-0.5, -0.4, -0.3, -0.2, -0.1, 0.0])
     title = "Exponent of n: −½ only while Cond(CA) < 2;\nin more dimensions the limit shows later"
     tidy(axis, title, x="Cond(CA)", y="log-log slope, 95 % band")

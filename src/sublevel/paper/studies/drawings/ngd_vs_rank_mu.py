@@ -16,7 +16,7 @@ from sublevel.paper.drawing import DASHES, METHOD_COLOURS, add_label, legend_han
 from sublevel.paper.studies import ngd_vs_rank_mu as study
 from sublevel.paper.studies.methods import MATCHES
 from sublevel.paper.studies.ngd_vs_rank_mu import DISTANCES, LARGE, PAPER, PARTS, SMALL, Comparison, Setting
-from sublevel.paper.studies.problems import PROBLEMS
+from sublevel.paper.studies.problems import BUDGET, PROBLEMS
 from sublevel.paper.studies.statistics import running_time
 from sublevel.paper.studies.study import Data
 from sublevel.plots.style import FAINT, GRID, INK
@@ -25,7 +25,13 @@ EDGES = 0.016, 30.0
 """Ratios beyond are drawn at an edge."""
 GROUPS = 5, 10, 13
 """Problems above the lines between rows: near quadratics, where C has to grow, hills and noise, plateaus."""
-VERDICT_COLOURS = {"same": FAINT, "neither": FAINT, "NGD": METHOD_COLOURS["ngd"], "rank-µ": METHOD_COLOURS["rank-mu"]}
+VERDICT_COLOURS = {
+    "same": INK,
+    "undecided": FAINT,
+    "neither": FAINT,
+    "NGD": METHOD_COLOURS["ngd"],
+    "rank-µ": METHOD_COLOURS["rank-mu"],
+}
 PART_COLOURS = {**METHOD_COLOURS, "ngd-long": "#7fb2d9", "mixed": "#8a9a1b", "rank-mu-short": "#f0a47a"}
 PART_NAMES = {
     "ngd": "NGD",
@@ -44,16 +50,21 @@ def figure(data: Data) -> Figure:
     """Above, problem by problem; below, why."""
     found = study.comparisons(data)
     settings = [setting for setting in (SMALL, LARGE) if any(one.setting == setting for one in found)]
-    picture = drawing.empty_figure((12.6, 11.4))
-    upper, lower = picture.subfigures(2, 1, squeeze=False, height_ratios=(1.45, 1))[:, 0]
-    columns = upper.subplots(1, 1 + len(settings), sharey=True, width_ratios=(2.4, *(1 for _ in settings)))
+    picture = drawing.empty_figure((14.6, 12.0))
+    upper, lower = picture.subfigures(2, 1, squeeze=False, height_ratios=(1.55, 1))[:, 0]
+    columns = upper.subplots(1, 2 + len(settings), sharey=True, width_ratios=(2.2, 1.7, *(0.8 for _ in settings)))
     rows = {problem: len(PROBLEMS) - number for number, problem in enumerate(PROBLEMS)}
-    _ratios(columns[0], found, rows)
+    tuned = study.tuned(data)
+    _ratios(columns[0], [one.comparison for one in tuned if one.spread == 1], rows, "each at its best rate")
+    _other_starts(columns[0], [one for one in tuned if one.spread != 1], rows)
+    _legend(columns[0], _ratio_handles())
+    _ratios(columns[1], found, rows, "at rates matched on the ellipsoid")
     for axis in columns:
         for above in GROUPS:
             axis.axhline(len(PROBLEMS) - above + 0.5, color=FAINT, lw=0.7)
-    for axis, setting in zip(columns[1:], settings, strict=True):
-        _successes(axis, [one for one in found if one.setting == setting], rows, setting)
+    for axis, setting in zip(columns[2:], settings, strict=True):
+        best = [one.comparison for one in tuned if one.spread == 1 and one.comparison.setting == setting]
+        _successes(axis, best, rows, setting)
     panels = lower.subplots(1, 3, width_ratios=(1, 1, 1.35))
     _variances(panels[0], data, settings[0])
     _mean_steps(panels[1], data, settings[0])
@@ -61,8 +72,9 @@ def figure(data: Data) -> Figure:
     return picture
 
 
-def _ratios(axis: Axes, found: list[Comparison], rows: dict[str, int]) -> None:
-    axis.axvspan(1 / 1.1, 1.1, color=GRID, alpha=0.7, lw=0)
+def _ratios(axis: Axes, found: list[Comparison], rows: dict[str, int], how: str) -> None:
+    margin = found[0].margin
+    axis.axvspan(1 / margin, margin, color=GRID, alpha=0.7, lw=0)
     axis.axvline(1, color=FAINT, lw=1)
     for one in found:
         _ratio(axis, one, rows[one.problem])
@@ -71,17 +83,31 @@ def _ratios(axis: Axes, found: list[Comparison], rows: dict[str, int]) -> None:
     set_ticks(axis.xaxis, (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20))
     axis.set_yticks(list(rows.values()), list(rows), color=INK, fontsize=10)
     axis.set_ylim(0.3, len(rows) + 0.7)
-    title = "Evaluations for a success, NGD over rank-µ (95 % interval)"
-    tidy(axis, title, x="← NGD needs fewer            NGD needs more →")
+    tidy(axis, f"Evaluations for a success, NGD over rank-µ,\n{how}", x="← NGD needs fewer     NGD needs more →")
+
+
+def _other_starts(axis: Axes, found: list[study.Tuned], rows: dict[str, int]) -> None:
+    """The ratios from other σ⁰, as small triangles below the square of the same n."""
+    for one in found:
+        ratio = one.comparison.ratio.value
+        if one.comparison.verdict != "neither":
+            x = min(max(ratio, EDGES[0]), EDGES[1] * 1.2)
+            marker, colour = "v" if one.spread < 1 else "^", VERDICT_COLOURS[one.comparison.verdict]
+            axis.plot(x, rows[one.comparison.problem] - 2.1 * GAP, marker, color=colour, ms=3.2, mfc="white", mew=0.8)
+
+
+def _ratio_handles() -> list[Line2D]:
     settings = "d = {}, n = {}".format
-    handles = [
+    return [
         legend_handle(settings(*SMALL), marker="o", ls="", ms=5.5),
         legend_handle(settings(*LARGE), marker="s", ls="", ms=5, mfc="white"),
         legend_handle(f"{settings(*PAPER)}, as in the paper", marker="D", ls="", ms=4, mfc="white"),
-        legend_handle("NGD never, in the budget", marker=">", ls="", ms=6),
-        legend_handle("rank-µ never, in the budget", marker="<", ls="", ms=6),
+        legend_handle(f"n = {LARGE[1]}, σ⁰/10 and 10σ⁰", marker="v", ls="", ms=3.6, mfc="white"),
+        legend_handle(f"NGD never in {BUDGET:,} evaluations".replace(",", "\u2009"), marker=">", ls="", ms=6),
+        legend_handle(f"rank-µ never in {BUDGET:,} evaluations".replace(",", "\u2009"), marker="<", ls="", ms=6),
+        legend_handle("equivalent: 95 % interval in the grey band", INK, lw=1.8),
+        legend_handle("undecided", FAINT, lw=1.8),
     ]
-    _legend(axis, handles)
 
 
 def _legend(axis: Axes, handles: Iterable[Line2D], size: float = 8.5, side: Literal["left", "right"] = "left") -> None:
@@ -113,7 +139,7 @@ def _successes(axis: Axes, found: list[Comparison], rows: dict[str, int], settin
             axis.plot(100 * rate.value, y, "o", color=colour, ms=4.8)
     set_ticks(axis.xaxis, (0, 50, 100), "{x:g} %")
     axis.set_xlim(-6, 106)
-    tidy(axis, f"Success at n = {setting[1]} ($c_C$ = {MATCHES[setting].ngd})")
+    tidy(axis, f"Success at the\nbest rate, n = {setting[1]}")
     _legend(axis, (legend_handle(PART_NAMES[m], METHOD_COLOURS[m], marker="o", ms=5) for m in ("ngd", "rank-mu")))
 
 
@@ -175,5 +201,5 @@ def _parts(axis: Axes, data: Data) -> None:
     handles = (legend_handle(PART_NAMES[one], PART_COLOURS[one], marker="o", ls="", ms=5) for one in PARTS)
     _legend(axis, handles, 8, "right")
     axis.set_ylim(-0.5, len(shown) - 0.5)
-    tidy(axis, f"One part at a time: evaluations\nfor a success, n = {SMALL[1]}  (× none)")
+    tidy(axis, f"One part at a time, matched rates: evaluations\nfor a success, n = {SMALL[1]}  (× none)")
     axis.grid(visible=False, axis="y")

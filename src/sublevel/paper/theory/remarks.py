@@ -1,0 +1,265 @@
+"""Remarks of the text that no theorem covers, as checks by sampling: V̂ far away, the baseline, recombination, IGO,
+E[V²] = ∞, and the final Cond(CA) of figure 3.
+
+Windows allow for five standard errors of what is sampled, or more.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+from scipy.special import gammainc, gammaincinv
+
+from sublevel.engine.arrays import Array
+from sublevel.engine.families import FullGaussian
+from sublevel.engine.method import Method
+from sublevel.engine.ordering import ranking
+from sublevel.engine.recipes import ngd, rank_mu
+from sublevel.engine.weights import LogLinear, Volume
+from sublevel.engine.weights.quantile import Scheme
+from sublevel.paper.theory.quadratic import log_volume_of_unit_set
+from sublevel.paper.theory.report import Report, judge
+from sublevel.paper.theory.sampled import log_log_slope
+
+STANDARD_ERRORS = 5.0
+"""Half width of windows, in standard errors: one false alarm in a million."""
+
+
+def volume_errors(distance: float, size: int, trials: int, d: int, seed: int) -> Array:
+    """log(V̂ᵢ/Vᵢ) (trials, n) of the points of samples at a Mahalanobis distance from the optimum of a sphere."""
+    mean = np.zeros((trials, d))
+    mean[:, 0] = distance
+    theta = FullGaussian.start(mean, np.ones((trials, d)))
+    sample = theta.sample(np.random.default_rng(seed), size)
+    values = np.vecdot(sample.x, sample.x)
+    shares = np.log1p(Volume().cost(ranking(values), sample))
+    log_density_at_mean = theta.log_density(theta.mean[..., None, :])[..., 0]
+    log_total = np.logaddexp.reduce(sample.surprise, axis=-1) - np.log(size) - log_density_at_mean
+    exact = 2.0 / d * float(log_volume_of_unit_set(np.eye(d))) + np.log(values)
+    return shares + 2.0 / d * log_total[:, None] - exact
+
+
+def distant_volumes(d: int, sizes: tuple[int, int], distance: float, seed: int) -> Report:
+    """V̂ is far from exact at a large Mahalanobis distance, the more so for a small sample: section 4.1.
+
+    The value is the root mean square of log(V̂/V) far away over that at the optimum, for the larger sample.
+    """
+    small, large = sizes
+    errors = {
+        (at, size): sqrt(float(np.mean(np.square(volume_errors(at, size, 20, d, seed)))))
+        for at in (0.0, distance)
+        for size in sizes
+    }
+    worse = errors[distance, large] / errors[0.0, large]
+    sentence = (
+        f"Root mean square of log(V̂/V): {errors[0.0, large]:.3g} at the optimum and {errors[distance, large]:.3g} at "
+        f"{distance:g} deviations for n = {large}; {errors[0.0, small]:.3g} and {errors[distance, small]:.3g} for "
+        f"n = {small}."
+    )
+    statement = "V̂ is far from V at a large Mahalanobis distance, most for a small sample"
+    smaller_is_worse = errors[distance, small] > errors[distance, large] > 1.0
+    return judge("V̂ from afar", statement, 1 / worse, 0.1, sentence, also=smaller_is_worse)
+
+
+def exact_estimates(d: int, size: int, trials: int, seed: int) -> tuple[Array, Array]:
+    """Estimates (trials, d, d) of the covariance part from V = ‖z‖², with the sample's baseline and without one."""
+    sample = FullGaussian.start(np.zeros((trials, d)), np.ones((trials, d))).sample(np.random.default_rng(seed), size)
+    cost = np.vecdot(sample.x, sample.x)
+    centred = cost - np.mean(cost, axis=-1, keepdims=True)
+
+    def estimate(weights: Array) -> Array:
+        total = np.sum(weights, axis=-1)[:, None, None]
+        return ((sample.z * weights[..., None]).mT @ sample.z - total * np.eye(d)) / size
+
+    return estimate(centred), estimate(cost)
+
+
+def baseline_variance(d: int, size: int, trials: int, seed: int) -> Report:
+    """The baseline b = mean V̂ lowers the variance of the estimate: section 2.2, after Greensmith et al.
+
+    At C = A⁻¹, m = x* with V = ‖z‖², each term V(zzᵀ − I) has the mean square E[V²‖zzᵀ − I‖²] without it, and
+    E[(V − d)²‖zzᵀ − I‖²] with it: 0.34 of that at d = 5, n = 50, the part of the mean taken out.
+    """
+    with_it, without = exact_estimates(d, size, trials, seed)
+    ratio = float(np.sum(np.var(with_it, axis=0)) / np.sum(np.var(without, axis=0)))
+    sentence = (
+        f"At d = {d}, n = {size} the variance with the baseline is {ratio:.4g} of that without, in {trials} trials."
+    )
+    return judge("baseline", "the baseline b lowers the variance of the estimate", ratio, 0.5, sentence)
+
+
+def baseline_bias(d: int, size: int, trials: int, seed: int, claimed: float | None = None) -> Report:
+    """The baseline of the same sample makes the estimate 1 − 1/n of the gradient; the paper says it adds no bias.
+
+    E[(Vᵢ − V̄)sᵢ] = (1 − 1/n)E[V s], because E sᵢ = 0. The rates divide by σ₁(Z), where the factor cancels.
+    """
+    estimates: Array = np.einsum("tii->t", exact_estimates(d, size, trials, seed)[0]) / (2 * d)
+    value, error = float(np.mean(estimates)), float(np.std(estimates)) / sqrt(trials)
+    claimed = 1 - 1 / size if claimed is None else claimed
+    bound = claimed - STANDARD_ERRORS * error, claimed + STANDARD_ERRORS * error
+    sentence = f"With n = {size} points and the exact V the estimate is {value:.4f} ± {error:.4f} of the gradient."
+    return judge(
+        "baseline bias", "the in-sample baseline multiplies the expected estimate by 1 − 1/n", value, bound, sentence
+    )
+
+
+def shrinkage_of_igo(d: int) -> float:
+    """1 − F_{d+2}(q)/¼, q the quartile of χ²_d: what the deterministic IGO with the best quarter takes of C, over η_C.
+
+    At C = A⁻¹, m = x* the best quarter is ‖z‖² ≤ q, where E[zzᵀ] = F_{d+2}(q)/F_d(q)·I.
+    """
+    quartile = 2.0 * float(gammaincinv(d / 2, 0.25))
+    return 1.0 - float(gammainc(d / 2 + 1, quartile / 2)) / 0.25
+
+
+def deterministic_igo(d: int, size: int, seed: int, rate: float = 0.5, claimed: float | None = None) -> Report:
+    """The rank-µ step for n → ∞ is the deterministic IGO step, section 2.3: at C = A⁻¹ it shrinks C by η_C·s_d."""
+    theta, method = FullGaussian.start(np.zeros(d), np.ones(d)), rank_mu(c_cov=rate)
+    sample = theta.sample(np.random.default_rng(seed), size)
+    state, _ = method.tell(method.init(theta, size), sample, np.vecdot(sample.x, sample.x))
+    value = (1 - float(np.trace(state.theta.cov)) / d) / rate
+    selected = np.sort(np.vecdot(sample.x, sample.x))[: size // 4] / d
+    error = float(np.std(selected)) / sqrt(size // 4) + 0.5 * float(selected[-1] - np.mean(selected)) / sqrt(size // 4)
+    claimed = shrinkage_of_igo(d) if claimed is None else claimed
+    bound = claimed - STANDARD_ERRORS * error, claimed + STANDARD_ERRORS * error
+    sentence = f"A step with n = {size} takes {value:.5f}·η_C of C at d = {d}; the limit takes {claimed:.5f}·η_C."
+    statement = "rank-µ for n → ∞: C shrinks by η_C(1 − F_{d+2}(q)/¼) at C = A⁻¹, deterministic IGO"
+    return judge("deterministic IGO", statement, value, bound, sentence)
+
+
+def fixed_cost(d: int, size: int, seed: int) -> Report:
+    """V(x) does not depend on θ, and the quantile does: the difference from IGO, section 2.3.
+
+    The cost of the point x = (1, …, 1) is estimated under N(0, I) and under N(0, 4I). The value is |log| of the ratio
+    of V; the quantiles differ by much more.
+    """
+    point = np.ones(d)
+    volumes: list[float] = []
+    quantiles: list[float] = []
+    for deviation in (1.0, 2.0):
+        theta = FullGaussian.start(np.zeros(d), np.full(d, deviation))
+        sample = theta.sample(np.random.default_rng(seed), size)
+        inside = np.vecdot(sample.x, sample.x) <= point @ point
+        volumes.append(float(np.mean(np.where(inside, np.exp(-theta.log_density(sample.x)), 0.0))))
+        quantiles.append(int(np.count_nonzero(inside)) / size)
+    moved, quantile_moved = (abs(float(np.log(two / one))) * 2 / d for one, two in (volumes, quantiles))
+    sentence = f"Between N(0, I) and N(0, 4I) log V changes by {moved:.3g}, log quantile^(2/d) by {quantile_moved:.3g}."
+    statement = "the volume cost of a point is the same under every θ, its quantile is not"
+    return judge("fixed cost", statement, moved, 0.1, sentence, also=quantile_moved > 0.5)
+
+
+def iterations_to(method: Method, size: int, trials: int, target: float, seed: int, d: int) -> Array:
+    """Iterations (trials,) until the best point of a sample on an ellipsoid of condition 100 is below a target."""
+    scales = np.geomspace(1.0, 100.0, d)
+    state = method.init(FullGaussian.start(np.ones((trials, d)), np.ones((trials, d))), size)
+    noise, found = np.random.default_rng(seed), np.full(trials, np.inf)
+    for iteration in range(1, 2000):
+        sample = method.ask(state, noise, size)
+        values = np.square(sample.x) @ scales
+        state, _ = method.tell(state, sample, values)
+        found = np.minimum(found, np.where(np.min(values, axis=-1) <= target, iteration, np.inf))
+        if np.all(np.isfinite(found)):
+            break
+    return found
+
+
+def recombination(seed: int, other: Scheme | None = None, size: int = 40, trials: int = 12, d: int = 10) -> Report:
+    """Weighted recombination is only slightly better than intermediate one, section 4.2: iterations on an ellipsoid.
+
+    Each has the rate of Hansen and Kern for its own µ_w. The value is the ratio of the mean iterations. `other` are
+    weights to test instead of the log-linear ones.
+    """
+    schemes = LogLinear() if other is None else other, None
+    times = [iterations_to(rank_mu(scheme=scheme), size, trials, 1e-4, seed, d) for scheme in schemes]
+    weighted, intermediate = (float(np.mean(some)) for some in times)
+    ratio = weighted / intermediate
+    sentence = f"Iterations to 1e-4 at d = {d}, n = {size}: weighted {weighted:.1f}, intermediate {intermediate:.1f}."
+    statement = "weighted recombination is only slightly better than eq:intermediate"
+    return judge("recombination", statement, ratio, (0.75, 0.99), sentence)
+
+
+def heavy_cost(t: Array, tail: float) -> Array:
+    """V = length² of the sublevel sets [1 − exp(t²/tail), t], t ≥ 0, on the line.
+
+    f(x) = x for x ≥ 0 and f(1 − s) = √(tail·log s) for s ≥ 1 have these sets. E V is finite for tail > 4 under N(0, 1),
+    E V² for tail > 8 only.
+    """
+    return np.square(t + np.expm1(np.square(t) / tail))
+
+
+def infinite_variance(tail: float, seed: int) -> Report:
+    """Without E[V²] < ∞, eq:propasm3, estimates still converge, but more slowly than n^(−1/2).
+
+    V(t) ~ exp(2t²/tail) has the tail index tail/4 under N(0, 1). If it is below 2, the error of the mean of n values
+    falls like n^(−(1 − 4/tail)) up to logarithms, which at these n make it somewhat faster; for tail ≤ 4 there is no J.
+    """
+    sizes, trials = (500, 2_000, 8_000), 400
+    noise = np.random.default_rng(seed)
+    exact = _expected_heavy_cost(tail)
+    blocks = heavy_cost(np.abs(noise.standard_normal(sum(sizes) * trials)), tail)
+    means = [np.mean(block.reshape(trials, -1), axis=1) for block in np.split(blocks, np.cumsum(sizes)[:-1] * trials)]
+    slope = log_log_slope(sizes, np.abs(np.array(means) - exact))
+    sentence = (
+        f"E V = {exact:.4g}; the error of its estimate falls like n^{slope.value:.3f} for n = {sizes[0]} … {sizes[-1]}."
+    )
+    statement = "E[V²] = ∞: the estimate converges slower than n^(−1/2)"
+    return judge("E[V²] = ∞", statement, slope.value, (-0.4, 0.15), sentence)
+
+
+def _expected_heavy_cost(tail: float) -> float:
+    """E V of `heavy_cost` for t = |N(0, 1)| by the trapezoidal rule, whose error is far below that of samples."""
+    t = np.linspace(0.0, 40.0, 400_001)
+    log_density = -0.5 * np.square(t)
+    grown = np.exp(2 * np.square(t) / tail + log_density)
+    rest = (2 * (t - 1) * np.exp(np.square(t) / tail + log_density)) + np.square(t - 1) * np.exp(log_density)
+    return float(np.trapezoid((grown + rest) * sqrt(2 / np.pi), t))
+
+
+def stationary_conditions(method: Method, d: int, size: int, trials: int, steps: int, seed: int) -> Array:
+    """Cond(CA) (trials,) after some steps from C = A⁻¹, m = x*; by invariance on the sphere."""
+    state = method.init(FullGaussian.start(np.zeros((trials, d)), np.ones((trials, d))), size)
+    noise = np.random.default_rng(seed)
+    for _ in range(steps):
+        sample = method.ask(state, noise, size)
+        state, _ = method.tell(state, sample, np.vecdot(sample.x, sample.x))
+    axes = state.theta.principal_axes()
+    return np.square(axes[..., 0] / axes[..., -1])
+
+
+FINAL_CONDITIONS = {"ngd": (2.61, 0.15), "rank-mu": (2.94, 0.17)}
+"""Final Cond(CA) in figure 3 at n = d = 20: mean and standard deviation over 50 trials."""
+REFERENCE_TRIALS = 50
+
+
+def final_condition(method: Method, seed: int, claimed: float | None = None) -> Report:
+    """Cond(CA) at the end of a run at d = n = 20, shown in figure 3: 2.61 for NGD with c_C = 0.14, 2.94 for rank-µ."""
+    mean, deviation = FINAL_CONDITIONS[method.name]
+    trials, mean = 16, mean if claimed is None else claimed
+    conditions = stationary_conditions(method, 20, 20, trials, 700, seed)
+    value = float(np.mean(conditions))
+    half = STANDARD_ERRORS * deviation * sqrt(1 / trials + 1 / REFERENCE_TRIALS)
+    sentence = f"{method.name}: {value:.3f}, standard deviation {float(np.std(conditions)):.3f} of {trials} trials."
+    statement = (
+        f"figure 3, n = d = 20: the final Cond(CA) of {'NGD' if method.name == 'ngd' else 'rank-µ'} is {mean:.2f}"
+    )
+    return judge(f"final Cond {method.name}", statement, value, (mean - half, mean + half), sentence)
+
+
+def noise_shrinks(d: int, size: int, samples: int, seed: int) -> Report:
+    """On pure noise NGD shrinks C, because a point's own volume enters its own cost; rank-µ does not."""
+    changes: dict[str, Array] = {}
+    for method in (ngd(), rank_mu(c_cov=0.1)):
+        noise = np.random.default_rng(seed)
+        state = method.init(FullGaussian.start(np.zeros((samples, d)), np.ones((samples, d))), size)
+        sample = method.ask(state, noise, size)
+        state, _ = method.tell(state, sample, noise.standard_normal((samples, size)))
+        changes[method.name] = np.mean(np.square(state.theta.deviations), axis=-1) - 1
+    value = float(np.mean(changes["ngd"]))
+    ours, theirs = (float(np.mean(change) / (np.std(change) / sqrt(samples))) for change in changes.values())
+    sentence = (
+        f"Variances change by {100 * value:.3f} % in a step of NGD, {ours:.1f} standard errors, and by {theirs:.1f} "
+        "standard errors in a step of rank-µ."
+    )
+    statement = "values that are pure noise shrink C under NGD, not under rank-µ (standard errors)"
+    return judge("noise shrinks C", statement, ours, -STANDARD_ERRORS, sentence, also=abs(theirs) < STANDARD_ERRORS)
