@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import shutil
-import subprocess
 import threading
 import time
 from collections import deque
@@ -20,12 +20,17 @@ FLAGS = [
     *("--disable-dev-shm-usage", "--disable-background-timer-throttling", "--disable-renderer-backgrounding"),
     "--remote-debugging-pipe",
 ]
-SETTINGS = 'exec "$@" 3<&{} 4>&{} 2>/dev/null'
-"""A shell gives the pipes the numbers 3 and 4, which the browser expects."""
 
 
 class BrowserError(Exception):
     """The browser refused a command, did not answer, or a script threw an error."""
+
+
+def move_up(file):
+    """The same open file with a number above those that the browser uses; the old number is closed."""
+    moved = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 10)
+    os.close(file)
+    return moved
 
 
 class Browser:
@@ -33,10 +38,18 @@ class Browser:
 
     def __init__(self, profile, timeout=60.0):
         self.timeout, self.events = timeout, deque()
-        theirs, self._commands = os.pipe()
-        self._answers, ours = os.pipe()
-        command = ["sh", "-c", SETTINGS.format(theirs, ours), "sh", BROWSER, *FLAGS, f"--user-data-dir={profile}"]
-        self._process = subprocess.Popen(command, pass_fds=(theirs, ours))
+        theirs, self._commands = map(move_up, os.pipe())
+        self._answers, ours = map(move_up, os.pipe())
+        self._process = os.posix_spawn(
+            BROWSER,
+            [BROWSER, *FLAGS, f"--user-data-dir={profile}"],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, theirs, 3),  # the browser reads commands here, and answers at 4
+                (os.POSIX_SPAWN_DUP2, ours, 4),
+                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            ],
+        )
         os.close(theirs)
         os.close(ours)
         self._number, self._found, self._arrived = 0, {}, threading.Condition()
@@ -47,8 +60,8 @@ class Browser:
         return self
 
     def __exit__(self, *_):
-        self._process.terminate()
-        self._process.wait(20)
+        self.send("Browser.close")
+        os.waitpid(self._process, 0)
         os.close(self._commands)
         self._reader.join(10)
         os.close(self._answers)

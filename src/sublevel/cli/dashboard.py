@@ -36,10 +36,13 @@ def make_server(files: Sequence[Path], port: int) -> Server:
     """A server of these files and directories; CommandError if one is missing or the port is taken."""
     from sublevel.dashboard.runs import Runs
     from sublevel.dashboard.server import Server
+    from sublevel.store.output import is_stored_run
 
     for path in files:
         if not path.exists():
             raise CommandError(f"there is no file or directory {path}.")
+        if not path.is_dir() and not is_stored_run(path):
+            raise CommandError(f"{path} is not a stored run of sublevel.")
     runs = Runs(files)
     try:
         return Server(runs, port)

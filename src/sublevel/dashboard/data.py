@@ -43,7 +43,7 @@ class Importance(NamedTuple):
     """Importance of the variables (d,) by the evaluations, and the number of evaluations it is from."""
 
     shares: Array
-    count: int
+    evaluations: int
 
 
 def numbers(column: Iterable[float] | Array, digits: int = 6) -> list[float | None]:
@@ -104,7 +104,7 @@ def row_groups(progress: Progress, most: int) -> tuple[NDArray[np.intp], NDArray
 
 
 def further_name(settings: Settings) -> str | None:
-    """What the sixth number of a generation is: a violation of constraints, the agreement of a surrogate, or nothing."""
+    """What the sixth number of a generation is: a violation of constraints, the agreement of a surrogate or nothing."""
     if settings.constraints is not None:
         return "violation"
     return "agreement" if asdict(settings).get("surrogate") else None
@@ -138,7 +138,7 @@ def trace_curves(progress: Progress, shown: Sequence[int]) -> Json:
     trace = progress.as_trace()
     if not trace.nfev.size:
         return {"nfev": [], "run": [], "sigma": [], "ratio": [], "axes": [], "mean": [], "deviations": []}
-    chosen = np.unique(np.linspace(0, trace.axes.shape[1] - 1, MOST_SHOWN).astype(np.intp))
+    chosen = np.unique(np.arange(MOST_SHOWN) * (trace.axes.shape[1] - 1) // (MOST_SHOWN - 1))
     axes = trace.axes[:, chosen] if trace.axes.shape[1] else trace.axes
     with np.errstate(all="ignore"):
         return {
@@ -233,7 +233,8 @@ def evaluations(selection: Selection, shown: Sequence[int]) -> Json:
     n = len(selection.index)
     if n > MOST_EVALUATIONS:
         best = selection.lowest(MOST_EVALUATIONS // 6).index
-        even = selection.index[np.linspace(0, n - 1, MOST_EVALUATIONS - len(best)).astype(np.intp)]
+        few = MOST_EVALUATIONS - len(best)
+        even = selection.index[np.arange(few) * (n - 1) // (few - 1)]
         selection = selection.take(np.isin(selection.index, np.append(even, best)))
     return {
         "index": selection.index.tolist(),
@@ -327,7 +328,7 @@ def rate(progress: Progress) -> float:
     times, nfev = progress.table[:, 6], progress.table[:, 0]
     if len(times) < 2:
         return math.nan
-    first = min(int(np.searchsorted(times, times[-1] - RECENT)), len(times) - 2)
+    first = min(int(np.count_nonzero(times < times[-1] - RECENT)), len(times) - 2)
     span = float(times[-1] - times[first])
     return float(nfev[-1] - nfev[first]) / span if span > 0 else math.nan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,7 +43,8 @@ MOST_SNAPSHOTS = 96
 """Most search distributions of which means and axes are kept."""
 
 
-class Selection(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Selection:
     """Some of the evaluations in the order of the search: an even selection, or the best ones."""
 
     index: NDArray[np.int64]  # (n,), numbers of the evaluations
@@ -60,11 +61,17 @@ class Selection(NamedTuple):
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Selection:
         """The evaluations in these rows."""
-        return Selection(*(column[rows] for column in self))
+        return Selection(self.index[rows], self.run[rows], self.values[rows], self.violations[rows], self.points[rows])
 
     def join(self, others: Selection) -> Selection:
         """These evaluations, followed by others."""
-        return Selection(*(np.concatenate(both) for both in zip(self, others, strict=True)))
+        return Selection(
+            index=np.append(self.index, others.index),
+            run=np.append(self.run, others.run),
+            values=np.append(self.values, others.values),
+            violations=np.append(self.violations, others.violations),
+            points=np.concatenate([self.points, others.points]),
+        )
 
     def lowest(self, most: int) -> Selection:
         """The best evaluations, sorted by their violation and their value, without those that failed."""
@@ -351,7 +358,7 @@ def select(progress: Progress, parts: Sequence[Stretch]) -> None:
     rows = np.unique(np.concatenate([evenly.index, early.index, lowest.index])) - progress.count
     points = points_of(parts, rows)
     evenly, early, lowest = (
-        some._replace(points=points[np.searchsorted(rows, some.index - progress.count)])
+        replace(some, points=points[np.searchsorted(rows, some.index - progress.count)])
         for some in (evenly, early, lowest)
     )
     progress.even, progress.early = progress.even.join(evenly), progress.early.join(early)

@@ -159,7 +159,7 @@ def overview_of(entry: Entry, name: str) -> Json:
 
 def version_of(progress: Progress, entry: Entry, wanted: str) -> str:
     """A text that changes when the page has something else to show."""
-    importance = 0 if entry.importance is None else entry.importance.count
+    importance = 0 if entry.importance is None else entry.importance.evaluations
     reasons = () if progress.position is None else tuple(progress.position.reasons)
     parts = progress.origin, progress.nfev, progress.count, len(progress.trace), importance
     return f"{parts} {entry.follower.is_running} {reasons} {wanted}"
@@ -168,8 +168,8 @@ def version_of(progress: Progress, entry: Entry, wanted: str) -> str:
 def importance_shares(entry: Entry, progress: Progress) -> np.ndarray:
     """The importance of the variables by evaluations; computed again when there are some more."""
     known = entry.importance
-    is_new = known is None or known.count > progress.count or known.shares.size != progress.dimension
-    if is_new or (known is not None and progress.count >= GROWTH * known.count + 1):
+    is_new = known is None or known.evaluations > progress.count or known.shares.size != progress.dimension
+    if is_new or (known is not None and progress.count >= GROWTH * known.evaluations + 1):
         known = entry.importance = data.importance_of(progress)
     return np.empty(0) if known is None else known.shares
 

@@ -17,7 +17,6 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from socketserver import TCPServer
-from typing import cast
 from urllib.parse import parse_qs, quote, urlsplit
 
 from sublevel.dashboard.runs import DAMAGED, Entry, Runs, as_csv, as_json
@@ -215,4 +214,4 @@ def update(runs: Runs, query: dict[str, str]) -> dict[str, object]:
     if compared := query.get("compare"):
         numbers = [as_number(word) for word in compared.split(",")]
         found["comparison"] = runs.compare([number for number in numbers if number is not None])
-    return cast("dict[str, object]", found)
+    return found

@@ -4,6 +4,7 @@ import { SHADES, Figure, drawDots, drawLines, drawParallel, duration, element, f
 
 const $ = (id) => document.getElementById(id);
 const RUNNING = 1000, IDLE = 3000, LOST = 3000, HIDDEN = 15000, AT_ONCE = 20; // milliseconds until the next request
+const WINDOWS = 32; // over which the rate of evaluations is averaged
 const page = { run: 0, seen: "", runs: [], detail: null, comparison: [], compared: null, brushes: new Map(), slices: new Map(), timer: 0, asked: 0 };
 
 const figures = {
@@ -18,6 +19,8 @@ const figures = {
   failed: new Figure($("chart-failed"), "Failed evaluations", drawLines),
   parallel: new Figure($("chart-parallel"), "Parallel coordinates", drawParallel),
 };
+
+figures.parallel.legend.hidden = true;
 
 async function ask() {
   clearTimeout(page.timer);
@@ -166,7 +169,7 @@ function showDetail() {
   $("reading").className = page.detail.read >= 1 ? "done" : "";
   setText($("message"), page.detail.message);
   const tiles = {
-    best: format(totals.best, 7), nfev: whole(totals.nfev), nit: whole(totals.nit), sigma: format(totals.sigma, 3), ratio: format(totals.ratio, 3),
+    best: format(totals.best, 6), nfev: whole(totals.nfev), nit: whole(totals.nit), sigma: format(totals.sigma, 3), ratio: format(totals.ratio, 3),
     restarts: whole(totals.restarts), failed: whole(totals.failed), rate: format(totals.rate, 3),
   };
   for (const [name, text] of Object.entries(tiles)) setText($(`tile-${name}`), text);
@@ -220,9 +223,14 @@ function someOf() {
 }
 
 function showRate(curves) {
-  const y = curves.seconds.map((time, i) => (i && time > curves.seconds[i - 1] ? (curves.nfev[i] - curves.nfev[i - 1]) / (time - curves.seconds[i - 1]) : null));
+  const step = Math.max(Math.ceil(curves.nfev.length / WINDOWS), 1), x = [], y = [];
+  for (let i = step; i < curves.nfev.length; i += step) {
+    const time = curves.seconds[i] - curves.seconds[i - step];
+    x.push(curves[$("by").value][i]);
+    y.push(time > 0 ? (curves.nfev[i] - curves.nfev[i - step]) / time : null);
+  }
   const workers = page.detail.facts.workers;
-  figures.rate.update({ series: [{ name: "evaluations per second", x: curves[$("by").value], y, colour: 2 }], ...overX(), hint: workers === "1" ? "" : `workers: ${workers}` });
+  figures.rate.update({ series: [{ name: "evaluations per second", x, y, colour: 2 }], ...overX(), hint: workers === "1" ? "" : `workers: ${workers}` });
 }
 
 /** Charts that only some runs have. */
@@ -238,25 +246,27 @@ function showMore(curves) {
   }
   if (curves.agreement) figures.agreement.update({ series: [{ name: "rank correlation", x, y: curves.agreement, colour: 3, breaks: curves.run }], ...overX() });
   if (page.detail.totals.failed) {
-    const y = curves.failed.map((count, i) => (curves.evaluated[i] ? count / curves.evaluated[i] : null));
-    figures.failed.update({ series: [{ name: "share of the evaluations", x, y, colour: 10 }], ...overX() });
+    let sum = 0;
+    const y = curves.failed.map((count) => (sum += count)), share = format((100 * page.detail.totals.failed) / page.detail.totals.nfev, 2);
+    figures.failed.update({ series: [{ name: "failed so far", x, y, colour: 10, weight: "bold" }], ...overX(), hint: `${share} % of the evaluations` });
   }
 }
 
 function showVariables(variables) {
-  setText($("matching"), $("filter").value.trim() ? `${whole(variables.matching)} of ${whole(variables.count)}` : `${whole(variables.count)}`);
+  setText($("matching"), $("filter").value.trim() ? `${whole(variables.matching)} of ${whole(variables.count)}` : `${whole(variables.count)} ${variables.count === 1 ? "variable" : "variables"}`);
   const constants = Object.entries(variables.constants).map(([name, best]) => ({ name, best, mean: "", spread: "constant", covariance: null, evaluations: null }));
   keepRows($("variables").tBodies[0], [...variables.rows, ...constants], newVariableRow, fillVariableRow);
 }
 
 function newVariableRow() {
   const bars = element("div", { class: "importance", role: "img" }, element("span", { class: "k1" }, element("i")), element("span", { class: "k2" }, element("i")));
-  return element("tr", {}, element("td"), ...Array.from({ length: 3 }, () => element("td", { class: "number" })), element("td", {}, bars));
+  return element("tr", {}, element("td"), element("td", {}, bars), ...Array.from({ length: 3 }, () => element("td", { class: "number" })));
 }
 
 function fillVariableRow(row, variable) {
-  [variable.name, variable.best, variable.mean, variable.spread].forEach((text, i) => setText(row.cells[i], text));
-  const bars = row.cells[4].firstChild, percent = (share) => (share === null ? "unknown" : `${format(100 * share, 2)} %`);
+  setText(row.cells[0], variable.name);
+  [variable.best, variable.mean, variable.spread].forEach((text, i) => setText(row.cells[i + 2], text));
+  const bars = row.cells[1].firstChild, percent = (share) => (share === null ? "unknown" : `${format(100 * share, 2)} %`);
   bars.setAttribute("aria-label", `importance of ${variable.name}: ${percent(variable.covariance)} by the covariance, ${percent(variable.evaluations)} by the evaluations`);
   bars.title = `covariance ${percent(variable.covariance)}, evaluations ${percent(variable.evaluations)}`;
   [variable.covariance, variable.evaluations].forEach((share, i) => { bars.children[i].firstChild.style.width = `${100 * (share ?? 0)}%`; });
@@ -285,7 +295,7 @@ function showEvaluations() {
   view.order.forEach((i, k) => rank.set(i, Math.min(Math.floor((SHADES * k) / view.order.length), SHADES - 1)));
   const shade = view.values.map((_, i) => (evaluations.feasible[i] ? rank.get(i) ?? null : null));
   figures.parallel.update({
-    axes: view.axes, order: chosen, shade, brushes: page.brushes, hint: "drag along an axis to select; the best values have the strongest colour",
+    axes: view.axes, order: chosen, shade, brushes: page.brushes, hint: "drag along an axis to select; the best sixth is orange",
     onBrush: (key, range) => { if (range) page.brushes.set(key, range); else page.brushes.delete(key); showEvaluations(); },
   });
   setText($("selected"), `${whole(chosen.length)} of ${whole(evaluations.index.length)} evaluations drawn, of ${whole(page.detail.totals.nfev)}`);

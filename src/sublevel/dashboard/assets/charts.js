@@ -113,7 +113,7 @@ export class Figure {
     this.host = host;
     this.heading = element("h3", { text: title });
     this.hint = element("span", { class: "faint" });
-    this.svg = shape("svg", { role: "img" });
+    this.svg = shape("svg", { role: "img", "aria-label": title });
     this.tip = element("div", { class: "tip", "aria-hidden": "true", hidden: "" });
     this.plot = element("div", { class: "plot" }, this.svg, this.tip);
     this.legend = element("ul", { class: "legend" });
