@@ -61,7 +61,8 @@ def evaluation_importance(
 
     The model is a sum of one step function per variable, fitted by least squares. A variable's importance is the
     variance of its function over its bins, less that due to the scatter of the values, as in a functional analysis of
-    variance without interactions. Points whose value is NaN count as the worst. NaN if there are too few points, or too many variables.
+    variance without interactions. Points whose value is NaN count as the worst. NaN if there are too few points, or
+    too many variables.
     """
     d, shares = points.shape[1], np.full(points.shape[1], np.nan)
     most = MOST_COLUMNS // BINS

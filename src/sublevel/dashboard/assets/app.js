@@ -3,7 +3,7 @@
 import { SHADES, Figure, drawDots, drawLines, drawParallel, duration, element, format, shares, whole } from "./charts.js";
 
 const $ = (id) => document.getElementById(id);
-const RUNNING = 1000, IDLE = 3000, LOST = 3000, HIDDEN = 15000, AT_ONCE = 20; // milliseconds until the next request
+const RUNNING = 1000, IDLE = 2000, LOST = 3000, HIDDEN = 15000, AT_ONCE = 20; // milliseconds until the next request
 const WINDOWS = 32; // over which the rate of evaluations is averaged
 const page = { run: 0, seen: "", runs: [], detail: null, comparison: [], compared: null, brushes: new Map(), slices: new Map(), timer: 0, asked: 0 };
 
