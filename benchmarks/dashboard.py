@@ -4,11 +4,11 @@
 
 For each sample size a run of 10 variables is stored, with a vectorized objective. Then, in seconds:
 
-1. server: the first answer (a part of the evaluations is read), the answer after which all are read, an answer that has
-   nothing new, and the answer after 1000 further evaluations were written, of which only these are read.
-2. Chromium: from the request of the page to its first contentful paint, to the first drawing of the run, and until all
-   evaluations are read; then the time from the arrival of an answer with new evaluations to the end of its drawing, and
-   from the request to then.
+1. server, wall and CPU: the first answer (a part of the evaluations is read), the answers until all are read, an
+   answer that has nothing new, and one after 1000 further evaluations were written, of which only these are read.
+2. Chromium, wall: from the request of the page to its first contentful paint, to the first drawing of the run, and
+   until all evaluations are read; then, for an answer with 1000 further evaluations, from its arrival to the end of its
+   drawing, and from its request to then. Updates are medians.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from sublevel.dashboard.runs import Runs
 from sublevel.dashboard.server import Server
 
 WEIGHTS = np.logspace(0, 4, 10)
+UPDATES = 5
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 WATCH = """(() => { const fetchNow = window.fetch; window.times = [];
 window.fetch = async (...given) => { const began = performance.now(); const response = await fetchNow(...given);
@@ -63,13 +64,13 @@ def grow(file: Path, evaluations: int) -> None:
     sl.resume(file, objective, maxfevals=sl.load(file).result.nfev + evaluations, check=False)
 
 
-def answer(server: Server, seen: str = "") -> tuple[float, dict]:
-    """Seconds and content of an answer."""
-    began = time.perf_counter()
+def answer(server: Server, seen: str = "") -> tuple[np.ndarray, dict]:
+    """Wall and CPU seconds and the content of an answer."""
+    before = np.array([time.perf_counter(), time.process_time()])
     query = urllib.parse.urlencode({"run": 0, "seen": seen})
     with urllib.request.urlopen(f"{server.url}api/update?{query}") as response:
-        content = json.load(response)
-    return time.perf_counter() - began, content["run"]
+        text = response.read()
+    return np.array([time.perf_counter(), time.process_time()]) - before, json.loads(text)["run"]
 
 
 def serve(file: Path) -> Server:
@@ -78,43 +79,54 @@ def serve(file: Path) -> Server:
     return server
 
 
-def measure_server(file: Path) -> dict[str, float]:
-    """Seconds of the answers of the server."""
+def measure_server(file: Path) -> dict[str, np.ndarray]:
+    """Wall and CPU seconds of the answers of the server."""
     server = serve(file)
     first, run = answer(server)
     total = first
     while run["read"] < 1:
         seconds, run = answer(server)
-        total += seconds
+        total = total + seconds
     nothing, _ = answer(server, run["version"])
-    grow(file, 1000)
-    later, run = answer(server, run["version"])
+    later = []
+    for _ in range(UPDATES):
+        grow(file, 1000)
+        seconds, run = answer(server, run["version"])
+        later.append(seconds)
     server.shutdown()
     server.server_close()
     assert run["read"] == 1
-    return {"first answer": first, "all read": total, "nothing new": nothing, "1000 evaluations more": later}
+    return {"first answer": first, "all read": total, "nothing new": nothing, "update": np.median(later, axis=0)}
 
 
-def measure_browser(file: Path, profile: str) -> dict[str, float]:
-    """Seconds until the page is painted, and of an update."""
+def measure_browser(file: Path, profile: str) -> dict[str, np.ndarray]:
+    """Wall seconds until the page is painted, and of an update."""
     server = serve(file)
     with Browser(profile) as browser:
-        warm = browser.page()
-        warm.open("about:blank")
+        browser.page().open("about:blank")  # what the browser does once
         page = browser.page(1280, 900)
         page.send("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
         page.open(server.url)
         drawn = page.wait("document.body?.dataset.nfev && performance.now()")
         everything = page.wait("document.getElementById('reading').className === 'done' && performance.now()", 120)
         paint = page.run(PAINT)
-        page.wait("times.length > 0")
-        page.run("times.length = 0")
-        grow(file, 1000)
-        draw, update = page.wait("times.at(-1)")
+        updates = []
+        for _ in range(UPDATES):
+            time.sleep(0.5)
+            page.run("times.length = 0")
+            grow(file, 1000)
+            updates.append(page.wait("times.at(-1)"))
     server.shutdown()
     server.server_close()
+    draw, update = np.median(updates, axis=0)
     found = {"first paint": paint, "run drawn": drawn, "all read": everything, "drawing": draw, "update": update}
-    return {name: milliseconds / 1e3 for name, milliseconds in found.items()}
+    return {name: np.array([milliseconds / 1e3]) for name, milliseconds in found.items()}
+
+
+def shown(seconds: dict[str, np.ndarray]) -> str:
+    """Figures in one line; CPU seconds in brackets."""
+    texts = {name: f"{wall:.2f} s" + "".join(f" ({n:.2f})" for n in cpu) for name, (wall, *cpu) in seconds.items()}
+    return ", ".join(f"{name} {text}" for name, text in texts.items())
 
 
 def main() -> None:
@@ -135,7 +147,7 @@ def main() -> None:
             if BROWSER is not None:
                 figures["Chromium"] = measure_browser(file, f"{temporary}/profile-{popsize}")
             for place, seconds in figures.items():
-                print(f"  {place}: " + ", ".join(f"{name} {number:.2f} s" for name, number in seconds.items()))
+                print(f"  {place}: {shown(seconds)}")
 
 
 if __name__ == "__main__":

@@ -247,23 +247,23 @@ def evaluations(selection: Selection, shown: Sequence[int]) -> Json:
 
 def restarts(progress: Progress) -> list[Json]:
     """The runs between restarts, the last ones if there are many."""
-    position, last = progress.position, int(progress.runs[-1]) if len(progress.runs) else 0
+    firsts = np.flatnonzero(np.diff(progress.runs, prepend=-1))
+    ends = np.append(firsts[1:], len(progress.runs))
     found = list[Json]()
-    for run in range(max(last + 1 - MOST_LISTED, 0), last + 1):
-        rows = np.flatnonzero(progress.runs == run)
+    for first, end in list(zip(firsts.tolist(), ends.tolist(), strict=True))[-MOST_LISTED:]:
+        run = int(progress.runs[first])
         reasons = _reasons(progress, run)
-        lowest = float(np.fmin.reduce(progress.table[rows, 2], initial=np.nan))
         found.append(
             {
                 "run": run,
-                "popsize": int(progress.sizes[rows[-1]]) if rows.size else None,
-                "generations": len(rows),
-                "nfev": int(np.sum(progress.sizes[rows])),
-                "best": number(lowest),
+                "popsize": int(progress.sizes[end - 1]),
+                "generations": end - first,
+                "nfev": int(np.sum(progress.sizes[first:end])),
+                "best": number(float(np.fmin.reduce(progress.table[first:end, 2], initial=np.nan))),
                 "reason": message(reasons) if reasons else "",
             }
         )
-    return found if position is not None else []
+    return found
 
 
 def _reasons(progress: Progress, run: int) -> dict[str, float]:

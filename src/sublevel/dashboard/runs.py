@@ -106,7 +106,8 @@ class Runs:
         """Everything about a run; only its version if that is the one that was seen."""
         with entry.lock:
             try:
-                progress = entry.follower.advance(READING)
+                is_first = entry.follower.progress is None  # the first answer is quick
+                progress = entry.follower.advance(0.0 if is_first else READING)
                 shares = importance_shares(entry, progress)
                 version = version_of(progress, entry, wanted)
                 if version == seen:
