@@ -205,7 +205,9 @@ def test_a_running_store_is_not_disturbed(tmp_path):
     seen = set()
     with served(tmp_path / "run.db") as made:
         while writer.is_alive():
-            seen.add(update(made, "run=0&compare=0")["run"]["totals"]["nfev"])
+            found = update(made, "run=0&compare=0")["run"]
+            assert "error" not in found, found
+            seen.add(found["totals"]["nfev"])
             time.sleep(0.01)
         writer.join()
         final = update(made)["run"]
@@ -213,6 +215,24 @@ def test_a_running_store_is_not_disturbed(tmp_path):
     assert final["state"] == "maxfevals"
     assert final["totals"]["nfev"] == sl.load(plain).result.nfev
     assert fingerprint(tmp_path / "run.db") == fingerprint(plain)
+
+
+@pytest.mark.parametrize("evaluations", [0, 1, 5])
+def test_a_run_without_a_finished_generation_is_shown(tmp_path, evaluations):
+    values = []
+
+    def fun(x):
+        if len(values) == evaluations:
+            raise KeyboardInterrupt
+        values.append(cost(x))
+        return values[-1]
+
+    store(tmp_path / "run.db", fun)
+    with served(tmp_path / "run.db") as made:
+        found = update(made, "run=0&compare=0")
+    assert found["run"]["totals"]["nfev"] == found["runs"][0]["nfev"] == evaluations
+    assert found["run"]["totals"]["best"] == (pytest.approx(min(values)) if values else None)
+    assert found["comparison"][0]["best"] == found["run"]["restarts"] == []
 
 
 def test_damaged_and_deleted_files_are_named_and_the_others_are_shown(run, tmp_path):
@@ -235,7 +255,8 @@ def test_damaged_and_deleted_files_are_named_and_the_others_are_shown(run, tmp_p
 
 def test_what_was_seen_is_not_sent_again(run):
     with served(run) as made:
-        found = update(made)["run"]
+        while (found := update(made)["run"])["read"] < 1:
+            pass
         again = json.loads(get(made, f"api/update?run=0&seen={found['version'].replace(' ', '+')}")[2])["run"]
         assert set(again) == {"id", "version"}
         few = update(made, "run=0&filter=RATE")["run"]["variables"]

@@ -57,11 +57,10 @@ def number(item: float, digits: int = 12) -> float | None:
     return numbers([float(item)], digits)[0]
 
 
-def overview(identifier: int, name: str, status: RunStatus) -> Json:
+def overview(identifier: int, status: RunStatus) -> Json:
     """A run as one row of the list of runs."""
     return {
         "id": identifier,
-        "name": printable(name),
         "state": state_name(status.reasons, status.is_running),
         "running": status.is_running,
         "method": printable(str(status.settings.method or "own method")),
@@ -75,9 +74,24 @@ def overview(identifier: int, name: str, status: RunStatus) -> Json:
     }
 
 
-def unreadable(identifier: int, name: str, error: Exception) -> Json:
+def overview_of_progress(identifier: int, progress: Progress, is_running: bool) -> Json:
+    """A run that is followed as one row of the list of runs."""
+    found, reasons = totals(progress), {} if progress.position is None else progress.position.reasons
+    deviation = float(progress.table[-1, 3]) if len(progress.table) else math.nan
+    return {
+        "id": identifier,
+        "state": state_name(reasons, is_running),
+        "running": is_running,
+        "method": printable(str(progress.settings.method or "own method")),
+        "variables": progress.dimension,
+        "deviation": number(deviation, 4),
+        **{name: found[name] for name in ("nfev", "nit", "restarts", "best", "seconds")},
+    }
+
+
+def unreadable(identifier: int, error: Exception) -> Json:
     """A file that cannot be read, as a row of the list of runs."""
-    return {"id": identifier, "name": printable(name), "state": "unreadable", "running": False, "error": str(error)}
+    return {"id": identifier, "state": "unreadable", "running": False, "error": str(error)}
 
 
 def comparison(identifier: int, progress: Progress) -> Json:
@@ -248,7 +262,7 @@ def evaluations(selection: Selection, shown: Sequence[int]) -> Json:
 def restarts(progress: Progress) -> list[Json]:
     """The runs between restarts, the last ones if there are many."""
     firsts = np.flatnonzero(np.diff(progress.runs, prepend=-1))
-    ends = np.append(firsts[1:], len(progress.runs))
+    ends = np.append(firsts, len(progress.runs))[1:]
     found = list[Json]()
     for first, end in list(zip(firsts.tolist(), ends.tolist(), strict=True))[-MOST_LISTED:]:
         run = int(progress.runs[first])

@@ -39,6 +39,8 @@ MOST_BEST = 128
 """The best evaluations that are kept in any case."""
 TOGETHER = 2**14
 """Evaluations that are selected from together."""
+ALMOST = 0.999
+"""The share of a file whose evaluations are read, but not all search distributions."""
 MOST_SNAPSHOTS = 96
 """Most search distributions of which means and axes are kept."""
 
@@ -124,6 +126,7 @@ class Progress:
     open_values: Array = field(default_factory=lambda: np.empty(0))  # of the unfinished generation
     failures: Failures = field(default_factory=Failures)
     trace: list[TracePoint] = field(default_factory=list[TracePoint])
+    has_all_snapshots: bool = False
     position: Position | None = None
 
     @property
@@ -138,9 +141,10 @@ class Progress:
 
     @property
     def share_read(self) -> float:
-        """The share of the finished evaluations that were read, 0 to 1."""
+        """The share of the finished evaluations that were read, 0 to 1; below 1 if search distributions are missing."""
         finished = int(np.sum(self.sizes))
-        return self.count / finished if finished else 1.0
+        share = self.count / finished if finished else 1.0
+        return share if self.has_all_snapshots else min(share, ALMOST)
 
     @property
     def selection(self) -> Selection:
@@ -250,10 +254,12 @@ def _open_values(reading: Reading, last: int) -> Array:
 def read_snapshots(reading: Reading, progress: Progress, until: float) -> None:
     """Append the search distributions that are new, an even selection of them, until some time."""
     optimizer, last = progress.optimizer, progress.trace[-1].nfev if progress.trace else -1
+    progress.has_all_snapshots = True
     for nfev, run, layout, data in reading.file.rows("snapshots", "WHERE nfev > ? ORDER BY nfev", (last,)):
         theta = unpack(optimizer.theta, layout, data)
         progress.trace.append(trace_point(nfev, run, theta, optimizer))
         if time.monotonic() > until:
+            progress.has_all_snapshots = False
             break
     progress.trace = thinned(progress.trace, MOST_SNAPSHOTS)
 

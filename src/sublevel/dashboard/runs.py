@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sublevel.cli.common import printable
 from sublevel.cli.run_status import read_status
 from sublevel.dashboard import data
 from sublevel.dashboard.data import Importance, Json
@@ -29,8 +30,8 @@ MOST_COMPARED = 12
 """Most runs of a comparison."""
 GROWTH = 1.1
 """Growth of the number of evaluations after which the importance of the variables is computed again."""
-DAMAGED = (StoreError, OSError, ValueError)
-"""Errors of reading a file that was damaged, deleted or replaced."""
+DAMAGED = (StoreError, OSError, ValueError, ArithmeticError)
+"""Errors of reading a file that was damaged, forged, deleted or replaced."""
 
 
 @dataclass(slots=True)
@@ -85,10 +86,10 @@ class Runs:
 
     def overviews(self) -> list[Json]:
         """A row for each run."""
-        self.look_for_files()
         entries = self.entries
         names = unique_names([entry.path for entry in entries])
-        return [overview_of(entry, name) for entry, name in zip(entries, names, strict=True)]
+        rows = zip(entries, names, strict=True)
+        return [{**overview_of(entry), "name": printable(name)} for entry, name in rows]
 
     def compare(self, numbers: Sequence[int]) -> list[Json]:
         """The curves of some runs; those that cannot be read are left out, as the list of runs says why."""
@@ -97,9 +98,9 @@ class Runs:
             if (entry := self.entry(number)) is not None and "error" not in entry.overview:
                 with entry.lock:
                     try:
-                        found.append(data.comparison(number, entry.follower.advance(0.0, evaluations=False)))
+                        found.append(data.comparison(number, advance(entry, 0.0, evaluations=False)))
                     except DAMAGED as error:
-                        entry.overview = data.unreadable(number, entry.path.name, error)
+                        entry.overview, entry.signature = data.unreadable(number, error), None
         return found
 
     def detail(self, entry: Entry, wanted: str, seen: str) -> Json:
@@ -107,7 +108,7 @@ class Runs:
         with entry.lock:
             try:
                 is_first = entry.follower.progress is None  # the first answer is quick
-                progress = entry.follower.advance(0.0 if is_first else READING)
+                progress = advance(entry, 0.0 if is_first else READING)
                 shares = importance_shares(entry, progress)
                 version = version_of(progress, entry, wanted)
                 if version == seen:
@@ -146,16 +147,27 @@ def unique_names(paths: Sequence[Path]) -> list[str]:
     return [name if names.count(name) == 1 else str(path) for name, path in zip(names, paths, strict=True)]
 
 
-def overview_of(entry: Entry, name: str) -> Json:
+def overview_of(entry: Entry) -> Json:
     """The row of a run, which is read again only if its file or its state has changed."""
-    try:
-        signature = (signature_of(entry.path), is_locked(entry.path), name)
-        if signature != entry.signature:
-            entry.overview = data.overview(entry.number, name, read_status(entry.path))
-            entry.signature = signature
-    except DAMAGED as error:
-        entry.overview, entry.signature = data.unreadable(entry.number, name, error), None
-    return entry.overview
+    with entry.lock:
+        try:
+            signature = (signature_of(entry.path), is_locked(entry.path))
+            if signature != entry.signature:
+                entry.overview, entry.signature = data.overview(entry.number, read_status(entry.path)), signature
+        except DAMAGED as error:
+            entry.overview, entry.signature = data.unreadable(entry.number, error), None
+        return entry.overview
+
+
+def advance(entry: Entry, seconds: float, evaluations: bool = True) -> Progress:
+    """Read what is new, and make the overview, which costs less than reading the status of a large file."""
+    signature, known = signature_of(entry.path), entry.follower.progress
+    if known is not None and not evaluations and (signature, is_locked(entry.path)) == entry.signature:
+        return known
+    progress = entry.follower.advance(seconds, evaluations)
+    entry.overview = data.overview_of_progress(entry.number, progress, entry.follower.is_running)
+    entry.signature = (signature, entry.follower.is_running)
+    return progress
 
 
 def version_of(progress: Progress, entry: Entry, wanted: str) -> str:

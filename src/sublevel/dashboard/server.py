@@ -207,11 +207,11 @@ def as_number(text: str) -> int | None:
 
 def update(runs: Runs, query: dict[str, str]) -> dict[str, object]:
     """The list of runs, one of them in detail, and the curves of those that are compared."""
-    found: dict[str, object] = {"runs": runs.overviews()}
-    number = as_number(query.get("run", "0"))
+    runs.look_for_files()
+    found, number = dict[str, object](), as_number(query.get("run", "0"))
     if number is not None and (entry := runs.entry(number)) is not None:
         found["run"] = runs.detail(entry, query.get("filter", "")[:LONGEST_FILTER], query.get("seen", ""))
     if compared := query.get("compare"):
         numbers = [as_number(word) for word in compared.split(",")]
         found["comparison"] = runs.compare([number for number in numbers if number is not None])
-    return found
+    return {"runs": runs.overviews(), **found}
