@@ -26,6 +26,8 @@ MODULES = {
 """Modules that make objects or code out of data."""
 LISTENERS = {"socket", "socketserver", "http.server", "xmlrpc.server", "asyncio", "wsgiref"}
 """Modules by which a process could listen."""
+SERVER = "dashboard.server"
+"""The one module that listens: on the loopback interface, when `sublevel dashboard` is called."""
 CALLS = {"eval", "exec", "compile", "__import__", "breakpoint", "input"}
 SHELLS = {"system", "popen", "startfile", "getoutput", "getstatusoutput"}
 RESOLVERS = ("", "cli.objective")
@@ -47,10 +49,8 @@ def keyword(node, name):
 
 
 def forbidden_modules(module, tree):
-    names = set(imports(tree))
-    return sorted(
-        name for name in names if any(name == bad or name.startswith(bad + ".") for bad in MODULES | LISTENERS)
-    )
+    names, refused = set(imports(tree)), MODULES if module == SERVER else MODULES | LISTENERS
+    return sorted(name for name in names if any(name == bad or name.startswith(bad + ".") for bad in refused))
 
 
 def code_from_text(module, tree):
@@ -136,6 +136,13 @@ def test_the_module_that_names_shells_can_start_nothing():
         "dataclasses",
         "typing",
     }
+
+
+def test_only_the_command_reaches_the_module_that_listens():
+    users = [
+        module for module, tree in modules() if any(name.startswith(f"sublevel.{SERVER}") for name in imports(tree))
+    ]
+    assert users == ["cli.dashboard"]
 
 
 def test_the_rules_see_the_whole_package():

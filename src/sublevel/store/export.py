@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -27,6 +28,8 @@ MOST_COLUMNS = 1000
 """Most variables that have a column each in a Parquet file; more are one column of lists."""
 MOST_CSV_COLUMNS = 16_384
 """Most columns that spreadsheet programs open; a CSV file with more has the variables only if they are asked for."""
+CSV_NUMBERS = 2**15
+"""Numbers of points in the lines of CSV that are made at a time, at least one line."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First characters of a formula in spreadsheet programs."""
 
@@ -89,20 +92,35 @@ def column_names(evaluations: Evaluations, names: Sequence[str] | None) -> list[
 def write_csv(evaluations: Evaluations, file: Path, variables: VariableColumns) -> None:
     """Write CSV. Numbers have the shortest form that gives the same float."""
     with file.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(map(plain_cell, [*KEYS, *evaluations.constraint_names, *variables.names]))
-        if not variables.names:
-            columns = [column.tolist() for column in _keys(evaluations)]
-            stream.writelines(",".join(map(repr, row)) + "\r\n" for row in zip(*columns, strict=True))
-            return
-        for rows, points in evaluations.parts():
-            keys = [column[rows].tolist() for column in _keys(evaluations)]
+        stream.writelines(csv_parts(evaluations, variables))
+
+
+def csv_parts(evaluations: Evaluations, variables: VariableColumns) -> Iterator[str]:
+    """The text of a CSV file in parts of many lines."""
+    yield _csv([map(plain_cell, [*KEYS, *evaluations.constraint_names, *variables.names])])
+    if not variables.names:
+        columns = [column.tolist() for column in _keys(evaluations)]
+        yield "".join([",".join(map(repr, row)) + "\r\n" for row in zip(*columns, strict=True)])
+        return
+    for rows, points in evaluations.parts():
+        keys = [column[rows].tolist() for column in _keys(evaluations)]
+        step = max(CSV_NUMBERS // max(evaluations.dimension, 1), 1)
+        for begin in range(0, len(points), step):
+            part = points[begin : begin + step]
+            some = [key[begin : begin + step] for key in keys]
             if variables.is_plain:
-                for *row, point in zip(*keys, points, strict=True):
-                    stream.write(",".join(map(repr, row + point.tolist())) + "\r\n")
+                lines = zip(*some, part.tolist(), strict=True)
+                yield "".join([",".join(map(repr, [*row, *point])) + "\r\n" for *row, point in lines])
             else:
-                columns = [*keys, *(column.tolist() for column in variables.decode(points))]
-                writer.writerows([_cell(value) for value in row] for row in zip(*columns, strict=True))
+                columns = [*some, *(column.tolist() for column in variables.decode(part))]
+                yield _csv([_cell(value) for value in row] for row in zip(*columns, strict=True))
+
+
+def _csv(rows: Iterable[Iterable[str]]) -> str:
+    """Lines of CSV."""
+    stream = io.StringIO()
+    csv.writer(stream).writerows(rows)
+    return stream.getvalue()
 
 
 def _cell(value: object) -> str:

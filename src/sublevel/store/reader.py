@@ -470,10 +470,11 @@ class Note(NamedTuple):
     what: str
 
 
-def failure_notes(reading: Reading) -> dict[int, list[Note]]:
-    """Notes by generation. There are none for values that the objective returned as NaN."""
+def failure_notes(reading: Reading, first: int = 0) -> dict[int, list[Note]]:
+    """Notes by generation, from the first one on. There are none for values that the objective returned as NaN."""
     notes: dict[int, list[Note]] = {}
-    for iteration, *note in reading.file.rows("failures", "ORDER BY iteration, place"):
+    condition = "WHERE iteration >= ? ORDER BY iteration, place"
+    for iteration, *note in reading.file.rows("failures", condition, (first,)):
         found = Note(*note)
         is_text = all(text == printable(text) for text in (found.kind, found.what))
         if not found.size > 0 <= found.place or not is_text:

@@ -11,6 +11,7 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -145,13 +146,19 @@ class RowPart(NamedTuple):
     values: memoryview
 
 
-def row_parts(file: File, first: int = 1, last: int = 2**62) -> Iterator[RowPart]:
-    """The parts of all rows that have evaluations of these generations, in the order of the search."""
+def evaluation_rows(file: File, first: int = 1, last: int = 2**62) -> Iterator[Row]:
+    """All rows that have evaluations of these generations, in the order of the search."""
     condition = "WHERE iteration BETWEEN coalesce((SELECT max(iteration) FROM evaluations WHERE iteration <= ?), 0)"
     for row in file.rows("evaluations", f"{condition} AND ? ORDER BY iteration, place", (first, last)):
-        iteration, place, run, size, points, values = row
+        iteration, place, _, size, _, values = row
         if place < 0 or size < 1 or not values or len(values) % (8 * size) or (len(values) > 8 * size and place):
             raise StoreError(f"{file.path} is damaged: the evaluations of generation {iteration} are incomplete.")
+        yield row
+
+
+def row_parts(file: File, first: int = 1, last: int = 2**62) -> Iterator[RowPart]:
+    """The parts of all rows that have evaluations of these generations, in the order of the search."""
+    for iteration, place, run, size, points, values in evaluation_rows(file, first, last):
         count = len(values) // (8 * size)
         some, numbers, width = memoryview(points), memoryview(values), len(points) // count
         for k in range(count):
@@ -220,6 +227,11 @@ class StoredPoints:
     def dimension(self) -> int:
         """The number of variables."""
         return self._form.dimension
+
+    @property
+    def path(self) -> Path:
+        """The path of the file."""
+        return self._file.path
 
     def stretches(self, first: int = 1, last: int = 2**62) -> Iterator[Stretch]:
         """All evaluations in the rows that have some of these generations, in the order of the search."""
