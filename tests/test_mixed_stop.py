@@ -93,6 +93,12 @@ def test_tolerances_hold_for_real_variables_alone():
     assert set(sl.minimize(bowl, MIXED, rng=1, tolfun=0.5).reasons) == {"tolfun"}
 
 
+def test_points_that_left_an_integer_do_not_delay_the_end():
+    """Nearly every sample of 40 points contains one, so that its values are never all equal."""
+    runs = [sl.minimize(lambda p: 100.0 + bowl(p), MIXED, popsize=40, rng=seed) for seed in range(5)]
+    assert all(set(run.reasons) == {"tolfun"} and run.fun - 100 < 1e-12 for run in runs)
+
+
 @pytest.mark.parametrize("restarts", [2, "ipop", "bipop"])
 @pytest.mark.parametrize("space", [categories(4, 3), MIXED], ids=["categories", "mixed"])
 def test_runs_with_discrete_variables_restart(space, restarts):
