@@ -62,6 +62,23 @@ def test_integers_settle_at_the_minimum(d, high):
     assert sum(run.fun == 0 for run in runs) >= NEARLY_ALL
 
 
+@pytest.mark.parametrize("seed", [100, 103])
+def test_integers_of_little_effect_follow_once_the_others_have_converged(seed):
+    """The deviations of the real variables are 10⁻⁶ by then, and so are those of the Gaussian in integers."""
+    scales = 1000.0 ** np.linspace(1, 0, 40)
+    start = np.random.default_rng(seed).uniform(1, 3, 40)
+    result = sl.minimize(
+        lambda x: float(np.sum(np.square(scales * x))),
+        start,
+        1.0,
+        integrality=[0] * 20 + [1] * 20,
+        bounds=[(None, None)] * 20 + [(-10, 10)] * 20,
+        ftarget=1e-10,
+        rng=seed,
+    )
+    assert result.fun <= 1e-10
+
+
 @pytest.mark.parametrize("log", [False, True])
 def test_integers_settle_at_a_bound(log):
     space = sl.Space(a=sl.Integer(1, 5000, log=log), b=sl.Integer(1, 50, log=log))
