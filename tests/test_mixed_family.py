@@ -418,7 +418,9 @@ def test_generation_without_other_integers_is_not_moved(rng):
 
 
 def test_optimizer_centres_and_corrects(rng):
-    """The step of an optimizer on integers is centring, the method's step and the margin, in this order."""
+    """The step of an optimizer on integers is centring, the method's step, its widening and the margin, in this
+    order.
+    """
     optimizer = Optimizer(Space(a=Whole(0, 20), b=Whole(-5, 5), c=Whole(1, 3)), rng=4)
     for _ in range(30):
         X = optimizer.ask()
@@ -427,5 +429,5 @@ def test_optimizer_centres_and_corrects(rng):
         centred, succeeded = grid.center(before.theta, sample, np.argsort(values))
         wanted, _ = optimizer.method.tell(before, centred, values)
         optimizer.tell(X, values)
-        assert same_bits(optimizer.theta, grid.correct(wanted.theta, succeeded))
+        assert same_bits(optimizer.theta, grid.correct(grid.step_as_drawn(before.theta, wanted.theta), succeeded))
     assert optimizer.mean.tolist() == [7, 2, 3]

@@ -62,6 +62,23 @@ def test_integers_settle_at_the_minimum(d, high):
     assert sum(run.fun == 0 for run in runs) >= NEARLY_ALL
 
 
+@pytest.mark.parametrize("seed", [100, 103])
+def test_integers_of_little_effect_follow_once_the_others_have_converged(seed):
+    """The deviations of the real variables are 10⁻⁶ by then, and so are those of the Gaussian in integers."""
+    scales = 1000.0 ** np.linspace(1, 0, 40)
+    start = np.random.default_rng(seed).uniform(1, 3, 40)
+    result = sl.minimize(
+        lambda x: float(np.sum(np.square(scales * x))),
+        start,
+        1.0,
+        integrality=[0] * 20 + [1] * 20,
+        bounds=[(None, None)] * 20 + [(-10, 10)] * 20,
+        ftarget=1e-10,
+        rng=seed,
+    )
+    assert result.fun <= 1e-10
+
+
 @pytest.mark.parametrize("log", [False, True])
 def test_integers_settle_at_a_bound(log):
     space = sl.Space(a=sl.Integer(1, 5000, log=log), b=sl.Integer(1, 50, log=log))
@@ -91,6 +108,12 @@ def test_tolerances_hold_for_real_variables_alone():
     assert run.std[:2].max() <= 1e-3 < run.std[2]
     assert sl.minimize(bowl, MIXED, rng=1).nfev > run.nfev
     assert set(sl.minimize(bowl, MIXED, rng=1, tolfun=0.5).reasons) == {"tolfun"}
+
+
+def test_points_that_left_an_integer_do_not_delay_the_end():
+    """Nearly every sample of 40 points contains one, so that its values are never all equal."""
+    runs = [sl.minimize(lambda p: 100.0 + bowl(p), MIXED, popsize=40, rng=seed) for seed in range(5)]
+    assert all(set(run.reasons) == {"tolfun"} and run.fun - 100 < 1e-12 for run in runs)
 
 
 @pytest.mark.parametrize("restarts", [2, "ipop", "bipop"])

@@ -54,7 +54,17 @@ class Grid:
         theta = cast(Mixed, search.theta)
         centred, succeeded = self.center(theta, cast(MixedSample, sample), ranks.order)
         after, info = method.tell(search, centred, values, constraints)
-        return State(self.correct(cast(Mixed, after.theta), succeeded), after.memory, after.ordering), info
+        moved = self.step_as_drawn(theta, cast(Mixed, after.theta))
+        return State(self.correct(moved, succeeded), after.memory, after.ordering), info
+
+    def step_as_drawn(self, before: Mixed, after: Mixed) -> Mixed:
+        """The distribution after a step whose mean has moved by as much as integers are drawn wider.
+
+        The Gaussian moves its mean in proportion to its own deviations. Where it is far narrower than an integer, a
+        better integer would be drawn again and again without ever becoming that of the mean.
+        """
+        step = after.mean - before.mean
+        return after.at_mean(np.where(self.is_integer, before.mean + before.widening * step, after.mean))
 
     def center(
         self, theta: Mixed, sample: MixedSample, order: NDArray[np.intp]

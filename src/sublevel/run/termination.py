@@ -257,7 +257,7 @@ class Standing:
     to_beat: float = float("nan")  # best value of earlier runs
     generations: int = 0
     latest: float = float("nan")  # best value of the last generation
-    spread: float = float("inf")  # of the last generation's values
+    spread: float = float("inf")  # of the last generation's values, of the better half if variables are discrete
     lowest: float = float("nan")  # of the best values of all generations
     highest: float = float("nan")
     signal: float = 1.0  # mean of `rank_signal` over about as many generations as the noise floor is judged from
@@ -285,7 +285,8 @@ class Standing:
         ranks, n, d = info.ranks, values.size, self.initial_deviations.size
         if feasible is None:
             best = float(ranks.best)
-            spread = values.item(ranks.order.item(-1)) - best if best > -np.inf else np.inf
+            worst = ranks.order.item(-1 if theta.discrete is None else n // 2)  # the others may have left an integer
+            spread = values.item(worst) - best if best > -np.inf else np.inf
             window.append(best, values.item(ranks.order.item(n // 2)))
         else:
             best, spread = window.append_feasible(values, feasible)
