@@ -107,9 +107,7 @@ def ackley(trial: optuna.Trial) -> float:
     """Ackley's function of three real variables and three integers."""
     x = [trial.suggest_float(f"x{i}", -15, 30) - 4.3 for i in range(3)]
     x = np.array(x + [trial.suggest_int(f"n{i}", -15, 30) - 7 for i in range(3)])
-    return float(
-        20 + np.e - 20 * np.exp(-0.2 * np.sqrt(np.mean(x**2))) - np.exp(np.mean(np.cos(2 * np.pi * x)))
-    )
+    return float(20 + np.e - 20 * np.exp(-0.2 * np.sqrt(np.mean(x**2))) - np.exp(np.mean(np.cos(2 * np.pi * x))))
 
 
 def trees(trial: optuna.Trial) -> float:
@@ -214,7 +212,9 @@ def main() -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     first, last = map(int, given.seeds.split("-"))
     problems, samplers = SETS[given.set], given.samplers.split(",")
-    print(table(study_all(problems, samplers, list(range(first, last + 1)), given.trials, given.out), problems, samplers))
+    print(
+        table(study_all(problems, samplers, list(range(first, last + 1)), given.trials, given.out), problems, samplers)
+    )
 
 
 if __name__ == "__main__":

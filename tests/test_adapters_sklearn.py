@@ -73,7 +73,9 @@ def test_number_of_candidates_is_exact(n_iter):
 
 def test_candidates_depend_on_the_seed_alone():
     with joblib.parallel_backend("threading"):
-        one, other, third = (search(random_state=seed, n_jobs=jobs).fit(X, Y) for seed, jobs in ((1, 1), (1, 2), (2, 1)))
+        one, other, third = (
+            search(random_state=seed, n_jobs=jobs).fit(X, Y) for seed, jobs in ((1, 1), (1, 2), (2, 1))
+        )
     assert one.cv_results_["params"] == other.cv_results_["params"] != third.cv_results_["params"]
     assert clone(one).fit(X, Y).best_params_ == one.best_params_
 
@@ -81,9 +83,7 @@ def test_candidates_depend_on_the_seed_alone():
 def test_search_converges_to_the_best_penalty():
     grid = np.geomspace(1e-3, 1e3, 60)
     folds = KFold(3)
-    of_grid = [
-        np.mean([Ridge(alpha=a).fit(X[i], Y[i]).score(X[j], Y[j]) for i, j in folds.split(X)]) for a in grid
-    ]
+    of_grid = [np.mean([Ridge(alpha=a).fit(X[i], Y[i]).score(X[j], Y[j]) for i, j in folds.split(X)]) for a in grid]
     assert search(n_iter=40).fit(X, Y).best_score_ >= np.max(of_grid) - 1e-4
 
 

@@ -197,9 +197,7 @@ class SublevelSampler(BaseSampler):
         """As of the independent sampler."""
         self.independent_sampler.before_trial(study, trial)
 
-    def after_trial(
-        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
-    ) -> None:
+    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
         """Store the values of `constraints_func`."""
         if self.constraints_func is not None and state in (TrialState.COMPLETE, TrialState.PRUNED):
             numbers = [float(number) for number in self.constraints_func(trial)]

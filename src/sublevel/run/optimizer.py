@@ -49,8 +49,8 @@ from sublevel.validation import (
 
 LOGGER = logging.getLogger(__name__)
 INJECTION_REACH = 3.0
-"""Points that were not drawn from the current distribution count with a length ‖z‖ of at most √d plus this number, which
-few drawn points exceed. (Hansen, INRIA RR-7748, clips at √d + 2d/(d + 2).)"""
+"""Points that were not drawn from the current distribution count with a length ‖z‖ of at most √d plus this number,
+which few drawn points exceed. (Hansen, INRIA RR-7748, clips at √d + 2d/(d + 2).)"""
 
 
 class Optimizer:
