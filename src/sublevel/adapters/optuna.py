@@ -37,6 +37,7 @@ LOGGER = logging.getLogger(__name__)
 POINT, SEED, CONSTRAINTS = "sublevel:point", "sublevel:seed", "constraints"
 """System attributes of trials and studies; the last one is Optuna's."""
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+SIGMA0 = 1 / 6
 SAME = 1e-9
 """Relative difference of two values of a parameter that are the same."""
 
@@ -50,16 +51,17 @@ class SublevelSampler(BaseSampler):
         Values of parameters for the first trial, around which the search begins; the others begin at the centre of
         their range, or with their first choice.
     sigma0 : float, optional
-        Initial standard deviation, as a part of the range of each parameter.
+        Initial standard deviation, as a part of the range of each parameter; a sixth by default.
     popsize : int, optional
-        Number of trials per generation; 4 + ⌊3 ln d⌋ by default.
+        Number of trials per generation; 4 + ⌊1.5 ln d⌋ by default, fewer than for `sublevel.minimize`, because studies
+        have few trials.
     method : str or Method, optional
         As for `sublevel.minimize`; "cma" by default.
     restarts : str, int or strategy, optional
         As for `sublevel.minimize`, "bipop" by default: a search that has converged begins again elsewhere.
     constraints_func : callable, optional
-        Function of a `FrozenTrial` that returns numbers which are at most 0 where the trial is feasible, as for Optuna's
-        samplers. Constraints that the objective itself sets with `trial.set_constraint` are used without it.
+        Function of a `FrozenTrial` that returns numbers which are at most 0 where the trial is feasible, as for
+        Optuna's samplers. Constraints that the objective itself sets with `trial.set_constraint` are used without it.
     independent_sampler : BaseSampler, optional
         Sampler of parameters that are not suggested in every trial; `TPESampler` by default.
     seed : int, optional
@@ -68,8 +70,8 @@ class SublevelSampler(BaseSampler):
     Notes
     -----
     Every trial that ends is used: also trials that end out of order (`n_jobs`), fail (ranked last), are pruned (not
-    better than the completed trials of their generation), were enqueued, or were made by another sampler. A failed trial
-    that did not suggest all parameters is the exception.
+    better than the completed trials of their generation), were enqueued, or were made by another sampler. A failed
+    trial that did not suggest all parameters is the exception.
 
     A study in a storage can be continued by another process, or by several at the same time.
 
@@ -91,7 +93,7 @@ class SublevelSampler(BaseSampler):
         self,
         *,
         start: Mapping[str, Any] | None = None,
-        sigma0: float = 0.25,
+        sigma0: float = SIGMA0,
         popsize: int | None = None,
         method: Any = "cma",
         restarts: Any = "bipop",
@@ -113,7 +115,7 @@ class SublevelSampler(BaseSampler):
     def _restore(self) -> None:
         """Make the parts that are neither copied nor stored."""
         self._lock = threading.Lock()
-        self._common = IntersectionSearchSpace(include_pruned=True)
+        self._common: dict[str, IntersectionSearchSpace] = {}  # by study
         self._search: Search | None = None
         self._logged: set[str] = set()
 
@@ -137,7 +139,8 @@ class SublevelSampler(BaseSampler):
         if len(study.directions) > 1:
             raise ValueError(f"SublevelSampler has one objective, got a study with {len(study.directions)}.")
         with self._lock:
-            common = self._common.calculate(study)
+            known = self._common.setdefault(study.study_name, IntersectionSearchSpace(include_pruned=True))
+            common = known.calculate(study)
         return {name: distribution for name, distribution in common.items() if not distribution.single()}
 
     def sample_relative(
@@ -181,7 +184,7 @@ class SublevelSampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """A value of a parameter that is not searched: that of the start in the first trial, else of another sampler."""
+        """A value of a parameter that is not searched: the start in the first trial, then by another sampler."""
         if trial.number == 0:
             variable = Variable(param_name, param_distribution, self.start.get(param_name))
             return variable.value(variable.first)
@@ -223,6 +226,11 @@ def constraints_of(trial: FrozenTrial) -> dict[str, float]:
     return named or {str(i): value for i, value in enumerate(stored.get(CONSTRAINTS) or ())}
 
 
+def small_popsize(d: int) -> int:
+    """Trials per generation for d parameters: with 200 trials, the usual 4 + ⌊3 ln d⌋ leave too few generations."""
+    return 4 + int(1.5 * math.log(d))
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Arguments of a sampler that are those of its optimizer."""
@@ -237,7 +245,7 @@ class Settings:
         parameters = {str(i): variable.parameter(self.sigma0) for i, variable in enumerate(variables)}
         return Optimizer(
             Space(parameters),
-            popsize=self.popsize,
+            popsize=small_popsize(len(variables)) if self.popsize is None else self.popsize,
             method=self.method,
             restarts=self.restarts,
             rng=rng,
