@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import logging
 import math
 import pickle
+import sys
 import threading
 
 import numpy as np
@@ -308,3 +310,10 @@ def test_wrong_uses_are_refused():
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=SublevelSampler())
     with pytest.raises(ValueError, match="one objective, got a study with 2"):
         study.ask().suggest_float("x", 0, 1)
+
+
+def test_missing_package_names_the_extra(monkeypatch):
+    monkeypatch.delitem(sys.modules, "sublevel.adapters.optuna")
+    monkeypatch.setitem(sys.modules, "optuna.distributions", None)
+    with pytest.raises(ModuleNotFoundError, match=r"which is not installed: pip install 'sublevel\[optuna\]'"):
+        importlib.import_module("sublevel.adapters.optuna")

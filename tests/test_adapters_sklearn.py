@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+
 import numpy as np
 import pytest
 
@@ -135,3 +138,10 @@ def test_wrong_arguments_are_refused():
         search(n_iter=0).fit(X, Y)
     with pytest.raises(TypeError, match="parameter 'alpha' must be Real"):
         SublevelSearchCV(Ridge(), {"alpha": [0.1, 1.0]}).fit(X, Y)
+
+
+def test_missing_package_names_the_extra(monkeypatch):
+    monkeypatch.delitem(sys.modules, "sublevel.adapters.sklearn")
+    monkeypatch.setitem(sys.modules, "sklearn.model_selection._search", None)
+    with pytest.raises(ModuleNotFoundError, match=r"which is not installed: pip install 'sublevel\[sklearn\]'"):
+        importlib.import_module("sublevel.adapters.sklearn")

@@ -128,19 +128,24 @@ def solve(problem: Any, experiment: Experiment, number: int) -> None:
 
 def start_of(problem: Any, suite: str) -> dict[str, Any]:
     """Where a problem is searched, as arguments of `minimize`."""
-    d = problem.dimension
+    d = int(problem.dimension)
     if problem.number_of_constraints > 0:
         return {"x0": problem.initial_solution, "sigma0": SIGMA0}
     if suite not in BOXED:
         return {"x0": UniformStart(np.full(d, -START), np.full(d, START)), "sigma0": SIGMA0}
-    low, high = problem.lower_bounds, problem.upper_bounds
-    whole = np.arange(d) < problem.number_of_integer_variables  # integers come first
+    low, high = as_floats(problem.lower_bounds), as_floats(problem.upper_bounds)
+    whole = np.arange(d) < int(problem.number_of_integer_variables)  # integers come first
     return {
         "x0": UniformStart(low, high),
         "sigma0": RANGE_SHARE * (high - low + whole),
         "bounds": list(zip(low, high, strict=True)),
         "integrality": whole,
     }
+
+
+def as_floats(numbers: Any) -> Array:
+    """An array of floats."""
+    return np.array(numbers, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ class SublevelSampler(BaseSampler):
         if trial.number == 0:
             variable = Variable(param_name, param_distribution, self.start.get(param_name))
             return variable.value(variable.first)
-        if param_name not in self._logged and any(trial.params for trial in study.get_trials(False, ENDED)):
+        if param_name not in self._logged and _follows_another(study, trial):
             self._logged.add(param_name)
             LOGGER.info(
                 "parameter %r is not suggested in every trial, or with different ranges: %s draws it independently",
@@ -208,6 +208,13 @@ class SublevelSampler(BaseSampler):
         self.independent_sampler.after_trial(study, trial, state, values)
 
 
+def _follows_another(study: Study, trial: FrozenTrial) -> bool:
+    """Whether the parameters of a study were known when a trial began."""
+    known = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
+    began = trial.datetime_start or datetime.max
+    return any((other.datetime_complete or datetime.max) <= began for other in known)
+
+
 def storage_of(study: Study) -> tuple[Any, int]:
     """The storage of a study and the study's number in it. Optuna has no public name for what samplers store."""
     private = cast(Any, study)
@@ -221,9 +228,9 @@ def set_trial_attribute(study: Study, trial: FrozenTrial, name: str, value: obje
 
 def constraints_of(trial: FrozenTrial) -> dict[str, float]:
     """Constraint values of a trial by name: set by name since Optuna 5, as a list before."""
-    stored = trial.system_attrs
-    named = cast(Any, trial).constraints if hasattr(trial, "constraints") else {}
-    return named or {str(i): value for i, value in enumerate(stored.get(CONSTRAINTS) or ())}
+    if hasattr(trial, "constraints"):
+        return cast("dict[str, float]", cast(Any, trial).constraints)
+    return {str(i): value for i, value in enumerate(trial.system_attrs.get(CONSTRAINTS) or ())}
 
 
 def small_popsize(d: int) -> int:

@@ -87,20 +87,17 @@ class SublevelSearchCV(BaseSearchCV):
         self.method = method
         self.restarts = restarts
         self.random_state = random_state
-        super().__init__(
-            estimator=estimator,
-            scoring=scoring,
-            n_jobs=n_jobs,
-            refit=refit,
-            cv=cv,
-            verbose=verbose,
-            pre_dispatch=pre_dispatch,
-            error_score=error_score,
-            return_train_score=return_train_score,
-        )
+        common: dict[str, Any] = {"scoring": scoring, "n_jobs": n_jobs, "refit": refit, "cv": cv, "verbose": verbose}
+        common |= {"pre_dispatch": pre_dispatch, "error_score": error_score, "return_train_score": return_train_score}
+        super().__init__(estimator, **common)
 
-    def _run_search(self, evaluate_candidates: Callable[[list[dict[str, Any]]], Mapping[str, Any]]) -> None:
-        """Evaluate generations of candidates, the start before the first, until there are `n_iter` of them."""
+    def _run_search(
+        self, evaluate_candidates: Callable[[list[dict[str, Any]]], Mapping[str, Any]], *, callback_ctx: Any = None
+    ) -> None:
+        """Evaluate generations of candidates, the start before the first, until there are `n_iter` of them.
+
+        `callback_ctx`, the progress of scikit-learn's own searches since version 1.9, is not used.
+        """
         if self.n_iter < 1:
             raise ValueError(f"`n_iter` must be at least 1, got {self.n_iter!r}.")
         space = self.space if isinstance(self.space, Space) else Space(self.space)
@@ -118,7 +115,7 @@ class SublevelSearchCV(BaseSearchCV):
 
     def _values(self, results: Mapping[str, Any], count: int) -> Array:
         """Mean scores of the last candidates, negated (n,)."""
-        score = f"mean_test_{self.refit}" if isinstance(self.refit, str) else "mean_test_score"
+        score = f"mean_test_{self.refit}"
         score = score if score in results else "mean_test_score"
         if score not in results:
             names = short_list(name.removeprefix("mean_test_") for name in results if name.startswith("mean_test_"))
