@@ -24,26 +24,18 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
 import numpy as np
-from coco_targets import Counted, Finished, coco_problem, draw, optimal_value, run_tasks, table
+from coco_targets import Counted, Finished, draw, optimal_value, run_tasks, table
+
+from sublevel.adapters.coco import UniformStart, coco_problem, search_repeatedly
 
 SUITE, SIGMA0 = "bbob", 2.0
 
 
 def run_sublevel(method: str) -> Callable[[Counted, int, int], None]:
     def run(fun: Counted, d: int, seed: int) -> None:
-        import sublevel as sl
-
-        for attempt in range(1000):  # a strategy whose runs are all made begins anew
-            rng = np.random.default_rng([seed, attempt])
-            sl.minimize(
-                fun,
-                lambda g: g.uniform(-4, 4, d),
-                SIGMA0,
-                method=method,
-                restarts="bipop",
-                rng=rng,
-                maxfevals=fun.budget,
-            )
+        start = UniformStart(np.full(d, -4.0), np.full(d, 4.0))
+        settings = {"method": method, "restarts": "bipop", "maxfevals": fun.budget}
+        search_repeatedly(fun, [seed], x0=start, sigma0=SIGMA0, **settings)
 
     return run
 

@@ -27,8 +27,10 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
 import numpy as np
-from coco_targets import Counted, Finished, coco_problem, optimal_value, run_tasks, share
+from coco_targets import Counted, Finished, optimal_value, run_tasks, share
 from mixed_search import LIBRARY_ERRORS, NO_CATEGORIES, OURS, SEARCHES, Variables
+
+from sublevel.adapters.coco import coco_problem
 
 SUITE, SLOW = "bbob-mixint", "optuna TPE"
 SHORT, LONG = 100, 1000

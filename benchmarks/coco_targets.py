@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+
+from sublevel.adapters.coco import coco_problem
 
 TARGETS = 10.0 ** np.linspace(2, -8, 51)
 
@@ -42,16 +43,6 @@ class Counted:
             self.hits[self.reached] = self.evaluations
             self.reached += 1
         return value
-
-
-def coco_problem(suite: str, function: int, d: int, instance: int) -> Any:
-    """A problem of a suite such as "bbob", any instance: without its option COCO has 1 to 5 and 101 to 110 only, and
-    looks for others for ever.
-    """
-    import cocoex
-
-    problems = cocoex.Suite(suite, f"instances: {instance}", f"dimensions: {d} function_indices: {function}")
-    return problems.get_problem_by_function_dimension_instance(function, d, instance)
 
 
 def optimal_value(suite: str, function: int, d: int, instance: int) -> float:

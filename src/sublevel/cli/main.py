@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 import sublevel
-from sublevel.cli import dashboard, export, minimize, report, reproduce, resume, runs, show, study, verify, watch
+from sublevel.cli import bench, dashboard, export, minimize, report, reproduce, resume, runs, show, study, verify, watch
 from sublevel.cli.common import Command, CommandError, argument, join_negative_values
 from sublevel.cli.completion import SCRIPTS
 from sublevel.cli.streams import tolerant_streams
@@ -77,6 +77,6 @@ SUMMARY = "print a completion script for bash, zsh or fish"
 COMPLETION = Command("completion", SUMMARY, run_completion, (SHELL,), COMPLETION_EXAMPLES)
 COMMANDS = (
     *(minimize.COMMAND, resume.COMMAND, runs.COMMAND, show.COMMAND, watch.COMMAND, report.COMMAND, export.COMMAND),
-    *(dashboard.COMMAND, reproduce.COMMAND, study.COMMAND, verify.COMMAND, COMPLETION),
+    *(dashboard.COMMAND, reproduce.COMMAND, study.COMMAND, bench.COMMAND, verify.COMMAND, COMPLETION),
 )
 """All commands. To add one, write its module and add it here."""

@@ -48,6 +48,9 @@ from sublevel.validation import (
 )
 
 LOGGER = logging.getLogger(__name__)
+INJECTION_REACH = 3.0
+"""Points that were not drawn from the current distribution count with a length ‖z‖ of at most √d plus this number,
+which few drawn points exceed. (Hansen, INRIA RR-7748, clips at √d + 2d/(d + 2).)"""
 
 
 class Optimizer:
@@ -294,6 +297,22 @@ class Optimizer:
         else:
             points = sample.x if space is None else space.points(sample.x)
         self._asked = read_only(points)
+        return self._asked
+
+    def take_sample(self, searched: Array) -> Array:
+        """Let search points (popsize, k + m), which need not be drawn from the current distribution, be the pending
+        sample; return the points (popsize, d) to tell the values of.
+
+        A point further from the mean than `INJECTION_REACH` allows pulls as if it were nearer, in the same direction.
+        """
+        theta, space = self.run_state.search.theta, self.start.space
+        k = theta.dimension
+        z = theta.whiten(searched[:, :k])
+        lengths_of_z = np.sqrt(np.sum(z**2, axis=1, keepdims=True))
+        z = z * np.minimum(1.0, (np.sqrt(k) + INJECTION_REACH) / np.maximum(lengths_of_z, 1.0))
+        choices = None if theta.choices is None else searched[:, k:].astype(np.intp)
+        self._pending = theta.sample_at(z, choices)
+        self._asked = read_only(searched.copy() if space is None else space.points(searched))
         return self._asked
 
     def tell(self, X: ArrayLike, values: ArrayLike, constraints: ArrayLike | None = None) -> None:
