@@ -263,6 +263,18 @@ def as_popsize(popsize: object, d: int) -> int:
     return size
 
 
+def as_surrogate(surrogate: object) -> int:
+    """The number of evaluations at a time with a surrogate: True is 1, and False is 0, without one."""
+    if isinstance(surrogate, bool):
+        return int(surrogate)
+    try:
+        return as_count("surrogate", surrogate)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"`surrogate` must be True, False or the number of evaluations at a time, got {short_repr(surrogate)}."
+        ) from None
+
+
 def validate_memory(size: int, d: int) -> None:
     """Raise ValueError if `size` points in d dimensions do not fit into memory."""
     memory = physical_memory()

@@ -22,7 +22,7 @@ from sublevel.evaluation.evaluators import (
 )
 from sublevel.evaluation.failures import Failure, Failures, OnError, annotate_exception
 from sublevel.evaluation.objective import bind_args, name_parameters
-from sublevel.evaluation.processes import SigtermAsInterrupt
+from sublevel.evaluation.processes import SigtermAsInterrupt, available_cores
 from sublevel.run.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
 from sublevel.run.constraints import (
     TOLERANCE,
@@ -106,6 +106,7 @@ def minimize(
     constraints: ConstraintsLike | None = None,
     constraint_tol: float = TOLERANCE,
     constraint_handling: ConstraintHandling | None = None,
+    surrogate: bool | int = False,
 ) -> Result:
     """Minimise a function of real, integer or named parameters, using only the order of its values.
 
@@ -189,6 +190,9 @@ def minimize(
         Tolerance of equalities, and violation with which a result still counts as feasible.
     constraint_handling : {"augmented-lagrangian", "rank-lagrangian", "lexicographic"}, optional
         How points that violate constraints are compared. The first one is the default; the others only use comparisons.
+    surrogate : bool or int, optional
+        Whether to save evaluations of an expensive `fun` by a quadratic model of the order of its values. Only some
+        points of a generation are evaluated, as many at a time as there are workers, or as this number says.
 
     Returns
     -------
@@ -196,7 +200,8 @@ def minimize(
         A `scipy.optimize.OptimizeResult` with ``x``, ``fun``, ``nfev``, ``nit``, ``success``, ``status``, ``message``,
         ``reasons``, ``restarts``, ``mean``, ``std``, ``cov``, ``distribution``, ``history``, ``failures``,
         ``diagnosis``, ``space``, ``params``, ``curvature``, ``hess_inv`` and ``plot()``; with constraints also
-        ``maxcv``, ``constr`` and ``multipliers``. Ctrl-C and SIGTERM return the best point so far.
+        ``maxcv``, ``constr`` and ``multipliers``, with a surrogate ``surrogate``. Ctrl-C and SIGTERM return the best
+        point so far.
 
     Raises
     ------
@@ -232,6 +237,7 @@ def minimize(
         constraints=as_batched(constraints, vectorized, workers),
         constraint_tol=constraint_tol,
         constraint_handling=constraint_handling,
+        surrogate=evaluations_at_a_time(surrogate, workers),
     )
     validate_memory(optimizer.popsize, optimizer.theta.dimension)
     wants_curvature = _checked_curvature(curvature, optimizer)
@@ -249,6 +255,13 @@ def minimize(
             search = search.stored(store, method, fun, as_args(args), *further)
         result = search.run_to_the_end()
         return _add_curvature(result, inside(called, optimizer.constraints), *how) if wants_curvature else result
+
+
+def evaluations_at_a_time(surrogate: bool | int, workers: Workers) -> bool | int:
+    """The evaluations at a time with a surrogate: the number of workers, unless it is given."""
+    if surrogate is not True or not isinstance(workers, int) or workers == 1:
+        return surrogate
+    return available_cores() if workers == -1 else workers
 
 
 def _add_curvature(result: Result, fun: Callable[..., object], *how: object) -> Result:
@@ -330,7 +343,7 @@ class Limits:
     def budget(self, done: Optimizer) -> dict[str, float]:
         """The reason to stop before the next generation, which may not exceed `maxfevals`, else none."""
         state = done.run_state
-        if state.nfev + state.run.popsize > self.maxfevals:
+        if state.nfev + (state.run.popsize if done.partial is None else 1) > self.maxfevals:
             return {"maxfevals": self.maxfevals}
         return {"maxiter": self.maxiter} if state.nit >= self.maxiter else self.too_late
 
@@ -342,6 +355,14 @@ class Limits:
 
 class TimeOver(Exception):
     """`maxtime` is over, in the middle of a generation."""
+
+
+class EarlyEnd(Exception):
+    """There is a reason to stop in the middle of a generation that is evaluated in parts."""
+
+    def __init__(self, reasons: dict[str, float]) -> None:
+        super().__init__()
+        self.reasons = reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +408,9 @@ class Search:
         except (KeyboardInterrupt, TimeOver) as early:
             reasons = reasons or ({"maxtime": self.limits.maxtime} if isinstance(early, TimeOver) else self.interrupted)
             self.close(reasons)
+        except EarlyEnd as early:
+            reasons = early.reasons
+            self.close(reasons)
         except BaseException as error:
             annotate_exception(error, sublevel_result=self.final(self.interrupted))
             from sublevel.store.errors import StoreError
@@ -430,6 +454,9 @@ class Search:
         if self.make_generation is not None:
             self.make_generation(self.optimizer)
             return
+        if self.optimizer.partial is not None:
+            self.evaluate_in_parts()
+            return
         if self.recorder is not None:
             self.recorder.note_generator(self.optimizer)
         asked = self.optimizer.ask()
@@ -441,6 +468,26 @@ class Search:
             self.optimizer.tell(asked, values[more:, 0], values[more:, 1:])
         else:
             self.optimizer.tell(asked, values[more:] if more else values)
+
+    def evaluate_in_parts(self) -> None:
+        """Tell the optimizer the points of a generation that are worth an evaluation; EarlyEnd if that is enough."""
+        optimizer, limits, nit = self.optimizer, self.limits, self.optimizer.nit
+        if self.recorder is not None:
+            self.recorder.note_generator(optimizer)
+            self.recorder.begin_parts(optimizer, int(self.x0 is not None and nit == 0))
+        if self.x0 is not None and nit == 0:
+            start = read_only(self.x0[None].copy())
+            self.note(start, self.values(start))
+        while optimizer.nit == nit:
+            asked = optimizer.ask()
+            room = int(min(limits.maxfevals - optimizer.nfev, len(asked)))
+            values = self.values(asked[:room]) if room else np.empty(0)
+            if room < len(asked):
+                self.note(asked[:room], values)
+                raise EarlyEnd({"maxfevals": limits.maxfevals})
+            optimizer.tell(asked, values)
+            if optimizer.nit == nit and (reasons := limits.target(optimizer) or limits.too_late):
+                raise EarlyEnd(reasons)
 
     def note(self, points: Array, values: Array) -> None:
         """Count evaluations without a step, given their values (n,) or rows (n, 1 + k)."""
@@ -496,13 +543,14 @@ class Search:
         if missing is not None and missing.size == 0:
             return
         asked, last = points if missing is None else points[missing], self.last_failure
+        part = None if self.optimizer.partial is None else values
         asked.setflags(write=False)
         for index, arrived in self.evaluate(asked):
             places = index if missing is None else missing[index]
             values[places] = arrived
             known[places] = True
             failure, last = self.last_failure if self.last_failure is not last else None, self.last_failure
-            recorder.add_values(places, None if failure is None or failure[:2] == RETURNED_NAN[:2] else failure)
+            recorder.add_values(places, None if failure is None or failure[:2] == RETURNED_NAN[:2] else failure, part)
             self.check_time(known)
 
     def check_time(self, known: NDArray[np.bool_]) -> None:

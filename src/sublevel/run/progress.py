@@ -106,7 +106,10 @@ def state_line(done: Optimizer) -> str:
         settled = ""
     else:
         settled = f", {discrete.variables - discrete.unsettled} of {discrete.variables} discrete variables settled"
-    return f"{done.nfev} evaluations, best {done.best_fun:.8g}{violation}{widest}{ratio}{settled}{restarts}"
+    model = ""
+    if (surrogate := done.run_state.surrogate) is not None:
+        model = f", {surrogate.saved} saved by the model, agreement {surrogate.agreement:.2f}"
+    return f"{done.nfev} evaluations, best {done.best_fun:.8g}{violation}{widest}{ratio}{settled}{restarts}{model}"
 
 
 def duration(seconds: float) -> str:

@@ -30,6 +30,9 @@ class Tuning:
     lead: float = 0.01  # score by which the other model must be better
 
 
+DEFAULT = Tuning()
+
+
 @value_class
 class Surrogate:
     """Archive and models between two generations."""
@@ -72,8 +75,13 @@ class Candidates:
 def begin_run(theta: Family, tuning: Tuning) -> Surrogate:
     """The surrogate of a run that starts with θ."""
     d = theta.dimension
-    models = tuple(Quadratic(np.zeros(d), np.eye(d)) for _ in tuning.fits)
+    models = identity_models(d, tuning)
     return Surrogate(Archive.empty(d), theta, models, np.zeros(len(models)), 0, False, False, 0.0, 0)
+
+
+def identity_models(d: int, tuning: Tuning) -> tuple[Quadratic, ...]:
+    """Models before the first fit."""
+    return tuple(Quadratic(np.zeros(d), np.eye(d)) for _ in tuning.fits)
 
 
 def capacity(d: int, popsize: int, tuning: Tuning) -> int:
@@ -81,19 +89,25 @@ def capacity(d: int, popsize: int, tuning: Tuning) -> int:
     return max(int(max(fit.points for fit in tuning.fits) * count_coefficients(d)), popsize)
 
 
-def move_frame(surrogate: Surrogate, theta: Family) -> Surrogate:
+def move_frame(surrogate: Surrogate, theta: Family, tuning: Tuning) -> Surrogate:
     """The surrogate in the frame of another distribution."""
-    old = surrogate.theta
+    old, d = surrogate.theta, theta.dimension
     shift = old.whiten(theta.mean[None])[0]
-    matrix = np.linalg.solve(old.dense_root, theta.dense_root)
+    matrix = old.at_mean(np.zeros(d)).whiten(theta.dense_root.T).T
     models = tuple(model.move(shift, matrix) for model in surrogate.models)
+    if not all(model.is_finite for model in models):
+        models = identity_models(d, tuning)
+        return replace(surrogate, theta=theta, models=models, is_fitted=False, injects=False)
     return replace(surrogate, theta=theta, models=models)
 
 
 def injected_point(surrogate: Surrogate) -> Array | None:
     """The whitened point (d,) that is added to the next sample, if the model was accepted."""
-    if not surrogate.injects:
-        return None
+    return minimum_nearby(surrogate) if surrogate.injects else None
+
+
+def minimum_nearby(surrogate: Surrogate) -> Array:
+    """The minimiser (d,) of the model within the length of injected points (Hansen, arXiv:1110.4181)."""
     d = surrogate.theta.dimension
     return minimum_in_ball(surrogate.model, sqrt(d) + 2 * d / (d + 2))
 
@@ -102,7 +116,7 @@ def begin_generation(
     surrogate: Surrogate, theta: Family, sample: Sample, rng: np.random.Generator, at_a_time: int, tuning: Tuning
 ) -> tuple[Sample, Candidates]:
     """The sample with the minimiser of the model as its last point, and the first points to evaluate."""
-    surrogate = move_frame(surrogate, theta)
+    surrogate = move_frame(surrogate, theta, tuning)
     minimum = injected_point(surrogate)
     if minimum is not None:
         z = sample.z.copy()
@@ -110,9 +124,7 @@ def begin_generation(
         sample = theta.sample_at(z, sample.choices)
     n = len(sample.z)
     shuffle, known = rng.permutation(n), np.zeros(n, dtype=bool)
-    candidates = Candidates(
-        surrogate, sample.z, sample.x, shuffle, np.full(n, np.nan), known, np.arange(n), at_a_time
-    )
+    candidates = Candidates(surrogate, sample.z, sample.x, shuffle, np.full(n, np.nan), known, np.arange(n), at_a_time)
     if not surrogate.is_fitted:
         return sample, candidates
     return sample, replace(candidates, asked=first_points(candidates))
@@ -177,10 +189,12 @@ def choose_model(before: Surrogate, predicted: list[float], tuning: Tuning) -> t
 
 def refit(surrogate: Surrogate, z: Array, evaluated: int, popsize: int, tuning: Tuning) -> Surrogate:
     """The surrogate with models fitted to its archive, whose whitened points are z (n, d)."""
-    archive = surrogate.archive
+    archive, d = surrogate.archive, z.shape[1]
     models = tuple(
         fit_quadratic(z, archive.values, how, model) for how, model in zip(tuning.fits, surrogate.models, strict=True)
     )
+    if not all(model.is_finite for model in models):
+        return replace(surrogate, models=identity_models(d, tuning), is_fitted=False, agreement=0.0)
     last = min(max(tuning.judged, int(min(1.2 * evaluated, 0.75 * popsize))), archive.size)
     agreement = concordance(dense_ranks(archive.values[-last:]), models[surrogate.used](z[-last:]))
     return replace(surrogate, models=models, is_fitted=True, agreement=agreement)

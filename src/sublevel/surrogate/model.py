@@ -28,6 +28,8 @@ LINEAR_WEIGHT = 1e-6
 NEWTON_STEPS = 12
 DECREMENT = 0.03
 """Newton's method stops when half the squared Newton decrement is smaller."""
+JITTER = 1e-13
+"""Added to the unit diagonal of a scaled matrix, so that it is not singular."""
 NEIGHBOURS = (3, 4)
 """Ranks below and above over which the expected increment is averaged."""
 LEAST_GAP = 1e-12
@@ -49,6 +51,11 @@ class Quadratic:
 
     g: Array  # (d,)
     H: Array  # (d, d)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all coefficients are finite."""
+        return bool(np.isfinite(self.g).all() and np.isfinite(self.H).all())
 
     def __call__(self, z: Array) -> Array:
         """Values (n,) at points z (n, d)."""
@@ -157,6 +164,17 @@ def barrier_loss(c: Array, U: Array, weights: Array, ridge: float, d: int) -> fl
     return float(weights @ barrier_terms(U @ c)[0] + c @ (0.5 * (P @ c) - b))
 
 
+def solve_positive(matrix: Array, right: Array) -> Array:
+    """The solution (p,) with a positive semidefinite matrix (p, p), scaled to a unit diagonal; NaN if it overflows."""
+    diagonal = np.diagonal(matrix)
+    if not np.isfinite(diagonal).all() or not (diagonal > 0).all():
+        return np.full(right.shape, np.nan)
+    scale = 1.0 / np.sqrt(diagonal)
+    scaled = matrix * scale[:, None] * scale
+    scaled[range(len(scale)), range(len(scale))] += JITTER
+    return scale * np.linalg.solve(scaled, scale * right)
+
+
 def fit_barrier(U: Array, weights: Array, ridge: float, d: int, start: Array) -> Array:
     """Minimise the barrier loss by Newton's method from coefficients (p − 1,)."""
     P, b = prior(d, ridge)
@@ -166,7 +184,7 @@ def fit_barrier(U: Array, weights: Array, ridge: float, d: int, start: Array) ->
         _, slope, curvature = barrier_terms(u)
         gradient = U.T @ (weights * slope) + P @ c - b
         scaled = U * np.sqrt(weights * curvature)[:, None]
-        step = -np.linalg.solve(scaled.T @ scaled + P, gradient)
+        step = -solve_positive(scaled.T @ scaled + P, gradient)
         decrement = -float(gradient @ step)
         if not decrement > 2 * DECREMENT:
             break
@@ -192,7 +210,7 @@ def fit_increments(U: Array, weights: Array, ridge: float, d: int) -> Array:
     """Coefficients (p − 1,) by least squares of the increments: u → 1."""
     P, b = prior(d, ridge)
     scaled = U * weights[:, None]
-    return np.linalg.solve(U.T @ scaled + P, np.sum(scaled, axis=0) + b)
+    return solve_positive(U.T @ scaled + P, np.sum(scaled, axis=0) + b)
 
 
 def fit_quadratic(z: Array, values: Array, how: Fit, start: Quadratic) -> Quadratic:
