@@ -387,3 +387,18 @@ def test_any_values_leave_a_finite_state(values, d, at_a_time):
 @given(st.lists(VALUES, min_size=1, max_size=60), st.sampled_from([1, 2, 5, 15]), st.sampled_from([1, 4]))
 def test_any_values_at_all_leave_a_finite_state(values, d, at_a_time):
     check_values(values, d, at_a_time)
+
+
+def test_a_figure_shows_the_agreement_of_the_model(tmp_path):
+    result = run(ellipsoid, maxfevals=60)[1]
+    figure = result.plot(tmp_path / "run.png")
+    assert "model" in {axis.get_label() for axis in figure.axes}
+
+
+def test_scipy_passes_the_surrogate_on():
+    import scipy.optimize
+
+    options = {"sigma0": 0.3, "surrogate": True, "rng": 5, "maxfevals": 80}
+    result = scipy.optimize.minimize(rosenbrock, np.full(4, 1.5), method=sl.scipy_method, options=options)
+    assert result.nfev == 80
+    assert result.surrogate.saved > 0
