@@ -128,7 +128,7 @@ def minimize(
         "cma" (default), "xnes", "ngd", "rank-mu" or "pbil"; with the prefix "sep-" for a diagonal covariance, "iso-"
         for a single variance, "lra-" for adaptive learning rates; or a Method such as ``sl.cma(step_size="tpa")``.
     popsize : int, optional
-        Points per generation; 4 + ⌊3 ln d⌋ by default.
+        Points per generation; 4 + ⌊3 ln d⌋ by default, twice as many with a `surrogate`.
     cov0 : array_like, optional
         Shape of the initial covariance (d, d); the identity by default.
     bounds : sequence or scipy.optimize.Bounds, optional
@@ -192,7 +192,8 @@ def minimize(
         How points that violate constraints are compared. The first one is the default; the others only use comparisons.
     surrogate : bool or int, optional
         Whether to save evaluations of an expensive `fun` by a quadratic model of the order of its values. Only some
-        points of a generation are evaluated, as many at a time as there are workers, or as this number says.
+        points of a generation are evaluated, as many at a time as there are workers, or as this number says; at least
+        two by default.
 
     Returns
     -------
@@ -326,7 +327,7 @@ class Limits:
             maxtime=seconds,
             deadline=time.monotonic() + seconds,
         )
-        if limits.maxfevals < optimizer.popsize:
+        if limits.maxfevals < optimizer.popsize and optimizer.partial is None:
             raise ValueError(
                 f"`maxfevals` must allow one generation of `popsize` = {optimizer.popsize} evaluations, got "
                 f"{maxfevals!r}. Give a larger budget or a smaller `popsize`."

@@ -121,7 +121,8 @@ class Optimizer:
             as_tolerance("tolfun", tolfun), as_tolerance("tolx", tolx), as_flag("noise_floor", noise_floor)
         )
         theta = self.start.theta(self.start.x0)
-        self._size = as_popsize(self.method.popsize if popsize is None else popsize, self.start.searched)
+        size, at_a_time = self.method.popsize if popsize is None else popsize, as_surrogate(surrogate)
+        self._size = as_popsize(size, self.start.searched, at_a_time > 0)
         self.strategy, self.finished, self.endings = as_restarts(restarts), FinishedRuns(), Endings()
         run = self.strategy.next_run(self.finished, self._size, self.rng)
         if run is None:
@@ -132,7 +133,7 @@ class Optimizer:
         x0 = read_only(self.start.x0)
         self.partial: PartialGenerations | None = None  # with a surrogate
         state = first_state(self.method, run, theta, x0, deviations, self.inequalities)
-        if at_a_time := as_surrogate(surrogate):
+        if at_a_time:
             from sublevel.surrogate.partial import PartialGenerations, check_surrogate
 
             check_surrogate(self.method, self.start.space, self.start.searched, self.constraints is not None)

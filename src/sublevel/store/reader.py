@@ -147,7 +147,12 @@ class Reading:
         if not 0 < len(snapshots) <= MOST_SNAPSHOTS:
             raise StoreError(f"{self.path} is damaged: its snapshots are missing.")
         upcoming, stride = map(_count, as_list(self.facts.get("pace"), 2, INVALID_CHECKPOINT))
-        history = History.restored(optimizer.start, snapshots, (upcoming, stride), stored.generations, endings)
+        seen = stored.generations
+        if optimizer.partial is not None:  # the first generation of a run may have fewer evaluations than points
+            finished = [optimizer.finished[number][0].popsize for number in range(len(optimizer.finished))]
+            sizes = np.array([*finished, optimizer.popsize])
+            seen = seen._replace(popsizes=sizes[np.minimum(seen.runs, len(sizes) - 1)])
+        history = History.restored(optimizer.start, snapshots, (upcoming, stride), seen, endings)
         history.theta_of_best = optimizer.theta_of_best
         history.adapts_rates = AdaptiveRates.__name__ in self.settings.parts
         return history

@@ -23,7 +23,7 @@ class Tuning:
     fits: tuple[Fit, ...] = (Fit(2.0, 20.0, 1.0), Fit(1.25, 20.0, 10.0))
     further: int = 4  # points above d that are evaluated before there is a model
     threshold: float = 0.85  # agreement from which a model is accepted
-    allowance: float = 0.35  # by which the agreement of a prediction may be lower
+    allowance: float = 0.5  # by which the agreement of a prediction may be lower
     growth: float = 0.5  # further evaluations after a model was not accepted, as a part of those so far
     judged: int = 15  # least number of evaluations from which agreement is computed
     memory: float = 0.9  # weight of the past in the scores of models
@@ -124,15 +124,17 @@ def begin_generation(
         sample = theta.sample_at(z, sample.choices)
     n = len(sample.z)
     shuffle, known = rng.permutation(n), np.zeros(n, dtype=bool)
-    candidates = Candidates(surrogate, sample.z, sample.x, shuffle, np.full(n, np.nan), known, np.arange(n), at_a_time)
-    if not surrogate.is_fitted:
-        return sample, candidates
-    return sample, replace(candidates, asked=first_points(candidates))
+    candidates = Candidates(surrogate, sample.z, sample.x, shuffle, np.full(n, np.nan), known, shuffle[:0], at_a_time)
+    return sample, replace(candidates, asked=first_points(candidates, tuning))
 
 
-def first_points(candidates: Candidates) -> Indices:
-    """The best points by the model and as many others: the model-best alone would confirm a wrong model."""
-    n, count = len(candidates.z), max(candidates.at_a_time, 2)
+def first_points(candidates: Candidates, tuning: Tuning) -> Indices:
+    """The best points by the model and as many others: the model-best alone would confirm a wrong model. Without a
+    model, as many as it takes to have one, and half of all points.
+    """
+    (n, d), count = candidates.z.shape, max(candidates.at_a_time, 2)
+    if not candidates.surrogate.is_fitted:
+        return np.arange(min(n, max(d + tuning.further, -(-n // 2))))
     if count >= n:
         return np.arange(n)
     best = np.argsort(candidates.surrogate.model(candidates.z), kind="stable")[: ceil(count / 2)]
