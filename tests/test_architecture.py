@@ -29,6 +29,7 @@ LAYERS = [
     {"engine.transforms"},
     {"engine.method"},
     {"engine"},
+    {"surrogate.archive", "surrogate.model", "surrogate.control"},
     {"run.restarts", "run.search_space", "run.integers", "run.parameters"},
     {
         "evaluation.failures",
@@ -51,6 +52,7 @@ LAYERS = [
         "run.optimizer",
         "run.history",
         "run.labels",
+        "surrogate",
     }
     | {"evaluation.processes", "evaluation.evaluators"},
     {"store"},

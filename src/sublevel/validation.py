@@ -261,11 +261,31 @@ def as_flag(name: str, flag: object) -> bool:
     return bool(flag)
 
 
-def as_popsize(popsize: object, d: int) -> int:
+SURROGATE_FACTOR = 2
+"""How many times larger than usual a sample is by default with a surrogate, which ranks most of its points."""
+
+
+def as_popsize(popsize: object, d: int, has_surrogate: bool = False) -> int:
     """A sample size ≥ 2 whose values fit into memory; None is the default for d dimensions."""
-    size = default_popsize(d) if popsize is None else as_count("popsize", popsize, 2)
+    size = (
+        default_popsize(d) * (SURROGATE_FACTOR if has_surrogate else 1)
+        if popsize is None
+        else as_count("popsize", popsize, 2)
+    )
     validate_memory(size, 1)
     return size
+
+
+def as_surrogate(surrogate: object) -> int:
+    """The number of evaluations at a time with a surrogate: True is 1, and False is 0, without one."""
+    if isinstance(surrogate, bool):
+        return int(surrogate)
+    try:
+        return as_count("surrogate", surrogate)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"`surrogate` must be True, False or the number of evaluations at a time, got {short_repr(surrogate)}."
+        ) from None
 
 
 def validate_memory(size: int, d: int) -> None:

@@ -91,7 +91,7 @@ def _check_alone(given: argparse.Namespace) -> None:
 
 
 def _minimize(fun: Objective, given: argparse.Namespace, workers: Workers) -> Result:
-    from sublevel.run.minimize import minimize
+    from sublevel.run.minimize import evaluations_at_a_time, minimize
     from sublevel.store.settings import Target
 
     settings: Options = {
@@ -102,6 +102,7 @@ def _minimize(fun: Objective, given: argparse.Namespace, workers: Workers) -> Re
         "rng": given.seed,
         "store": None if given.store is None else Target(given.store, objective_label(given)),
         "constraints": given.constraints,
+        "surrogate": given.surrogate and evaluations_at_a_time(True, given.workers),
     }
     if given.space is None:
         settings |= _variables(given, len(given.x0))
@@ -144,11 +145,13 @@ PROBLEM = (
     argument("--names", "names of the variables, also usable in --command as {NAME}", variable_names, "NAME,..."),
 )
 NOISE = "values are noisy: report the mean of the search and the average of re-evaluations there"
+SURROGATE = "save evaluations of an expensive objective by a model of the order of its values"
 METHOD = (
     argument("--method", "cma, sep-cma, lra-cma, xnes, ngd, ... (default: cma, lra-cma with --noise)", metavar="NAME"),
     argument("--noise", NOISE, action="store_true"),
     argument("--popsize", "number of points per generation", count, "N"),
     argument("--restarts", "restart when the search converges before the budget ends", restarts, "ipop|bipop|N"),
+    argument("--surrogate", SURROGATE, action="store_true"),
     argument("--seed", "seed of the random numbers, for a reproducible run", seed, "S"),
     argument("--store", "store every evaluation in a new file; see `sublevel resume`", Path, "FILE"),
 )

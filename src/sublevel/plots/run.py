@@ -61,7 +61,8 @@ def convergence(run: RunLike | History, file: Target = None) -> Figure:
 
     With integers or choices there is one more panel, the probability of the most probable value of each of them, and
     panels about the width of the search are left out if there is none. With constraints, the violation at the best
-    point is drawn with the values until a point is feasible, and a result with multipliers has a panel for them.
+    point is drawn with the values until a point is feasible, and a result with multipliers has a panel for them. With
+    a surrogate one more panel has the agreement of the model and the share of points that were evaluated.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ def convergence(run: RunLike | History, file: Target = None) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        Its ``axes`` are labelled "values", "mean", "axes", "deviations", "discrete" and "multipliers".
+        Its ``axes`` are labelled "values", "mean", "axes", "deviations", "discrete", "multipliers" and "model".
     """
     history = _history(run)
     trace, multipliers = history.trace(), _known_multipliers(run)
@@ -117,6 +118,7 @@ def _panel_names(history: History) -> list[str]:
         "axes": bool(history.is_real.any()),
         "deviations": history.free.size,
         "discrete": history.discrete.size,
+        "model": "agreement" in history.columns,
     }
     return [name for name in PANELS if exists.get(name, True)]
 
@@ -385,6 +387,18 @@ def _discrete_panel(axis: Axes, history: History, trace: Trace) -> None:
     _finish_panel(axis, trace, "probability of the most probable value" + which)
 
 
+def _model_panel(axis: Axes, history: History, trace: Trace) -> None:
+    """Agreement of the model, Kendall's τ, and the share of the points of a generation that were evaluated."""
+    nfev, agreement = history["nfev"], history["agreement"]
+    popsizes = np.concatenate([np.full(run.rows.stop - run.rows.start, run.popsize) for run in history.runs])
+    share = np.minimum(np.diff(nfev, prepend=0.0) / popsizes, 1.0)
+    axis.plot(nfev, share, ".", color=style.ORANGE, ms=3.0, label="share of points evaluated")
+    axis.plot(nfev, agreement, color=style.GREEN, lw=1.3, label="agreement of the model")
+    axis.set_ylim(min(0.0, float(np.min(agreement, initial=0.0))), 1.03)
+    axis.legend(frameon=False)
+    _finish_panel(axis, trace, "model of the order of values")
+
+
 def _axes_panel(axis: Axes, history: History, trace: Trace) -> None:
     """Standard deviations along the principal axes, their geometric mean σ, and the longest over the shortest."""
     which = _curves(axis, trace, trace.axes, [], [style.VIOLET] * trace.axes.shape[1], log=True, lw=0.9, alpha=0.6)
@@ -425,8 +439,9 @@ PANELS: dict[str, Callable[[Axes, History, Trace], None]] = {
     "axes": _axes_panel,
     "deviations": _deviations_panel,
     "discrete": _discrete_panel,
+    "model": _model_panel,
 }
-"""The panels of `convergence` by name; the last one for runs with integers or choices."""
+"""The panels of `convergence` by name; the last two for runs with integers or choices, and with a surrogate."""
 
 
 def _finish_panel(axis: Axes, trace: Trace, title: str) -> None:

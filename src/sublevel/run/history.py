@@ -111,11 +111,13 @@ class History:
         self.adapts_rates = adapts_rates(optimizer.method)
         self.run_of_answer = 0 if optimizer.noise else None
         if optimizer.constraints is not None:
-            self._constrain()
+            self._add_column("maxcv")
+        elif optimizer.partial is not None:
+            self._add_column("agreement")
 
-    def _constrain(self) -> None:
-        """Have a column for the violation of the best point."""
-        self.columns, self._has_violations = (*History.COLUMNS, "maxcv"), True
+    def _add_column(self, name: str) -> None:
+        """Have a column for the violation of the best point, or for the agreement of a surrogate."""
+        self.columns, self._has_violations = (*History.COLUMNS, name), True
         self.last = (*self.last, np.nan)
 
     def _begin(self, start: Start, snapshots: Sequence[Snapshot], popsize: int) -> None:
@@ -202,7 +204,7 @@ class History:
         history._begin(start, snapshots, int(seen.popsizes[0]) if len(seen.popsizes) else 0)
         history._next, history._stride = pace
         if seen.table.shape[1] > len(History.COLUMNS):
-            history._constrain()
+            history._add_column(seen.further)
         if len(seen.table):
             firsts = np.flatnonzero(np.diff(seen.runs, prepend=-1))
             while len(merged(seen.table, firsts, history._per_row)[0]) > ROWS and history._per_row < LONGEST_ROW:
@@ -252,7 +254,8 @@ class History:
         widest = max(deviations.tolist()) if is_small else widest_deviation(done)
         self.last = last = (nfev, best.fun, state.standing.latest, widest)
         if self._has_violations:
-            self.last = last = (nfev, best.fun if done.is_feasible else np.nan, *last[2:], done.maxcv)
+            more = done.maxcv if state.surrogate is None else state.surrogate.agreement
+            self.last = last = (nfev, best.fun if done.is_feasible else np.nan, *last[2:], more)
         self.last_median = done.generation_median
         if self._per_row == 1 and len(self._numbers) < ROWS:  # the most common case
             self._numbers.extend(last)
@@ -402,6 +405,7 @@ class Generations(NamedTuple):
     table: Array  # (g, 4) or (g, 5), columns of a history
     runs: NDArray[np.int_]  # (g,), 0 is the first, then the restarts
     popsizes: NDArray[np.int_]  # (g,)
+    further: str = "maxcv"  # the name of a fifth column
 
 
 def merged(table: Array, firsts: NDArray[np.intp], count: int) -> tuple[Array, NDArray[np.intp]]:

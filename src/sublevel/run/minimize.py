@@ -24,7 +24,7 @@ from sublevel.evaluation.evaluators import (
 )
 from sublevel.evaluation.failures import Failure, Failures, OnError, annotate_exception
 from sublevel.evaluation.objective import bind_args, name_parameters
-from sublevel.evaluation.processes import SigtermAsInterrupt
+from sublevel.evaluation.processes import SigtermAsInterrupt, available_cores
 from sublevel.run.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
 from sublevel.run.constraints import (
     TOLERANCE,
@@ -111,6 +111,7 @@ def minimize(
     constraints: ConstraintsLike | None = None,
     constraint_tol: float = TOLERANCE,
     constraint_handling: ConstraintHandling | None = None,
+    surrogate: bool | int = False,
 ) -> Result:
     """Minimise a function of real, integer or named parameters, using only the order of its values.
 
@@ -133,7 +134,7 @@ def minimize(
         diagonal covariance, "iso-" for a single variance, "lra-" for adaptive learning rates; or a Method such as
         ``sl.cma(step_size="tpa")``.
     popsize : int, optional
-        Points per generation; 4 + ⌊3 ln d⌋ by default.
+        Points per generation; 4 + ⌊3 ln d⌋ by default, twice as many with a `surrogate`.
     cov0 : array_like, optional
         Shape of the initial covariance (d, d); the identity by default.
     bounds : sequence or scipy.optimize.Bounds, optional
@@ -201,6 +202,10 @@ def minimize(
         Tolerance of equalities, and violation with which a result still counts as feasible.
     constraint_handling : {"augmented-lagrangian", "rank-lagrangian", "lexicographic"}, optional
         How points that violate constraints are compared. The first one is the default; the others only use comparisons.
+    surrogate : bool or int, optional
+        Whether to save evaluations of an expensive `fun` by a quadratic model of the order of its values. Only some
+        points of a generation are evaluated, as many at a time as there are workers, or as this number says; at least
+        two by default.
 
     Returns
     -------
@@ -208,8 +213,8 @@ def minimize(
         A `scipy.optimize.OptimizeResult` with ``x``, ``fun``, ``nfev``, ``nit``, ``success``, ``status``, ``message``,
         ``reasons``, ``restarts``, ``mean``, ``std``, ``cov``, ``distribution``, ``history``, ``failures``,
         ``diagnosis``, ``space``, ``params``, ``curvature``, ``hess_inv`` and ``plot()``; with constraints also
-        ``maxcv``, ``constr`` and ``multipliers``, and with `noise` ``fun_error`` and ``fun_values``. Ctrl-C
-        and SIGTERM return the best point so far.
+        ``maxcv``, ``constr`` and ``multipliers``, with `noise` ``fun_error`` and ``fun_values``, and with a surrogate
+        ``surrogate``. Ctrl-C and SIGTERM return the best point so far.
 
     Raises
     ------
@@ -246,6 +251,7 @@ def minimize(
         constraints=as_batched(constraints, vectorized, workers),
         constraint_tol=constraint_tol,
         constraint_handling=constraint_handling,
+        surrogate=evaluations_at_a_time(surrogate, workers),
     )
     validate_memory(optimizer.popsize, optimizer.theta.dimension)
     wants_curvature = _checked_curvature(curvature, optimizer)
@@ -263,6 +269,13 @@ def minimize(
             search = search.stored(store, method or default_method(optimizer.noise), fun, as_args(args), *further)
         result = search.run_to_the_end()
         return _add_curvature(result, inside(called, optimizer.constraints), *how) if wants_curvature else result
+
+
+def evaluations_at_a_time(surrogate: bool | int, workers: Workers) -> bool | int:
+    """The evaluations at a time with a surrogate: the number of workers, unless it is given."""
+    if surrogate is not True or not isinstance(workers, int) or workers == 1:
+        return surrogate
+    return available_cores() if workers == -1 else workers
 
 
 def _add_curvature(result: Result, fun: Callable[..., object], *how: object) -> Result:
@@ -342,7 +355,7 @@ class Limits:
             deadline=time.monotonic() + seconds,
             batch=batch,
         )
-        if limits.maxfevals < optimizer.popsize:
+        if limits.maxfevals < optimizer.popsize and optimizer.partial is None:
             raise ValueError(
                 f"`maxfevals` must allow one generation of `popsize` = {optimizer.popsize} evaluations, got "
                 f"{maxfevals!r}. Give a larger budget or a smaller `popsize`."
@@ -376,7 +389,8 @@ class Limits:
         re-evaluations so far.
         """
         state = done.run_state
-        if state.nfev + earlier + state.run.popsize + self.reserved > self.maxfevals:
+        least = state.run.popsize if done.partial is None else 1
+        if state.nfev + earlier + least + self.reserved > self.maxfevals:
             return {"maxfevals": self.maxfevals}
         if state.nit >= self.maxiter:
             return {"maxiter": self.maxiter}
@@ -396,6 +410,14 @@ class Limits:
 
 class TimeOver(Exception):
     """`maxtime` is over, in the middle of a generation."""
+
+
+class EarlyEnd(Exception):
+    """There is a reason to stop in the middle of a generation that is evaluated in parts."""
+
+    def __init__(self, reasons: dict[str, float]) -> None:
+        super().__init__()
+        self.reasons = reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,6 +467,9 @@ class Search:
             self.close(reasons, whole=True)
         except (KeyboardInterrupt, TimeOver) as early:
             reasons = reasons or ({"maxtime": self.limits.maxtime} if isinstance(early, TimeOver) else self.interrupted)
+            self.close(reasons)
+        except EarlyEnd as early:
+            reasons = early.reasons
             self.close(reasons)
         except BaseException as error:
             annotate_exception(error, sublevel_result=self.final(self.interrupted))
@@ -499,6 +524,9 @@ class Search:
         if self.make_generation is not None:
             self.make_generation(optimizer)
             return
+        if self.optimizer.partial is not None:
+            self.evaluate_in_parts()
+            return
         if self.recorder is not None:
             self.recorder.note_generator(optimizer)
         asked = optimizer.ask()
@@ -513,6 +541,26 @@ class Search:
             optimizer.tell(asked, values[:, 0], values[:, 1:])
         else:
             optimizer.tell(asked, values)
+
+    def evaluate_in_parts(self) -> None:
+        """Tell the optimizer the points of a generation that are worth an evaluation; EarlyEnd if that is enough."""
+        optimizer, limits, nit = self.optimizer, self.limits, self.optimizer.nit
+        if self.recorder is not None:
+            self.recorder.note_generator(optimizer)
+            self.recorder.begin_parts(optimizer, int(self.x0 is not None and nit == 0))
+        if self.x0 is not None and nit == 0:
+            start = read_only(self.x0[None].copy())
+            self.note(start, self.values(start))
+        while optimizer.nit == nit:
+            asked = optimizer.ask()
+            room = int(min(limits.maxfevals - optimizer.nfev, len(asked)))
+            values = self.values(asked[:room]) if room else np.empty(0)
+            if room < len(asked):
+                self.note(asked[:room], values)
+                raise EarlyEnd({"maxfevals": limits.maxfevals})
+            optimizer.tell(asked, values)
+            if optimizer.nit == nit and (reasons := limits.target(optimizer) or limits.too_late):
+                raise EarlyEnd(reasons)
 
     def note(self, points: Array, values: Array) -> None:
         """Count evaluations without a step, given their values (n,) or rows (n, 1 + k)."""
@@ -568,13 +616,14 @@ class Search:
         if missing is not None and missing.size == 0:
             return
         asked, last = points if missing is None else points[missing], self.last_failure
+        part = None if self.optimizer.partial is None else values
         asked.setflags(write=False)
         for index, arrived in self.evaluate(asked):
             places = index if missing is None else missing[index]
             values[places] = arrived
             known[places] = True
             failure, last = self.last_failure if self.last_failure is not last else None, self.last_failure
-            recorder.add_values(places, None if failure is None or failure[:2] == RETURNED_NAN[:2] else failure)
+            recorder.add_values(places, None if failure is None or failure[:2] == RETURNED_NAN[:2] else failure, part)
             self.check_time(known)
 
     def check_time(self, known: NDArray[np.bool_]) -> None:

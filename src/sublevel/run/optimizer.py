@@ -6,6 +6,7 @@ import copy
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,6 +40,7 @@ from sublevel.validation import (
     as_method,
     as_popsize,
     as_restarts,
+    as_surrogate,
     as_tolerance,
     default_method,
     default_name,
@@ -46,6 +48,9 @@ from sublevel.validation import (
     short_repr,
     validate_memory,
 )
+
+if TYPE_CHECKING:
+    from sublevel.surrogate.partial import PartialGenerations
 
 LOGGER = logging.getLogger(__name__)
 INJECTION_REACH = 3.0
@@ -67,11 +72,15 @@ class Optimizer:
     constraints, constraint_tol, constraint_handling
         As for `minimize`. `ask` returns points that meet linear and ``keep_feasible`` constraints; the values of the
         others are given to `tell`, which computes them itself if they are functions.
+    surrogate
+        As for `minimize`; an integer is the number of points that `ask` returns, more if the model is poor. A
+        generation then takes one or several pairs of `ask` and `tell`, and `ask` returns the same points until they
+        are told.
 
     Notes
     -----
     Returned arrays are read-only. Unlike in `minimize`, `x0` itself is not evaluated.
-    An optimizer can be copied and pickled between two generations.
+    An optimizer can be copied and pickled at any time.
 
     Examples
     --------
@@ -106,6 +115,7 @@ class Optimizer:
         constraints: ConstraintsLike | None = None,
         constraint_tol: float = TOLERANCE,
         constraint_handling: ConstraintHandling | None = None,
+        surrogate: bool | int = False,
     ) -> None:
         """Start from N(x0, sigma0²·cov0)."""
         self.noise = as_flag("noise", noise)
@@ -124,7 +134,8 @@ class Optimizer:
             as_tolerance("tolfun", tolfun), as_tolerance("tolx", tolx), as_flag("noise_floor", noise_floor)
         )
         theta = self.start.theta(self.start.x0)
-        self._size = as_popsize(self.method.popsize if popsize is None else popsize, self.start.searched)
+        size, at_a_time = self.method.popsize if popsize is None else popsize, as_surrogate(surrogate)
+        self._size = as_popsize(size, self.start.searched, at_a_time > 0)
         self.strategy, self.finished, self.endings = as_restarts(restarts), FinishedRuns(), Endings()
         run = self.strategy.next_run(self.finished, self._size, self.rng)
         if run is None:
@@ -133,7 +144,17 @@ class Optimizer:
             theta = self.start.theta(run.x0, run.sigma_factor)
         deviations = self.start.judged_deviations(theta)
         x0 = read_only(self.start.x0)
-        self._enter(first_state(self.method, run, theta, x0, deviations, self.inequalities))
+        self.partial: PartialGenerations | None = None  # with a surrogate
+        state = first_state(self.method, run, theta, x0, deviations, self.inequalities)
+        if at_a_time:
+            from sublevel.surrogate.partial import PartialGenerations, check_surrogate
+
+            check_surrogate(
+                self.method, self.start.space, self.start.searched, self.constraints is not None, self.noise
+            )
+            self.partial = PartialGenerations(at_a_time)
+            state = replace(state, surrogate=self.partial.begin_run(theta))
+        self._enter(state)
 
     def _constrain(self, handling: object) -> None:
         """Give the method an ordering of constrained points, and check the start."""
@@ -283,8 +304,11 @@ class Optimizer:
     def ask(self) -> Array:
         """Points to evaluate (popsize, d), read-only; an earlier sample that was not told is discarded.
 
-        With restarts, the first sample after the end of a run is that of the next run.
+        With restarts, the first sample after the end of a run is that of the next run. With a surrogate, only points
+        that are worth an evaluation are returned, of any number.
         """
+        if self.partial is not None:
+            return self._ask_part(self.partial)
         self.restart()
         search, popsize, space = self.run_state.search, self.run_state.run.popsize, self.start.space
         validate_memory(popsize, search.theta.dimension)
@@ -322,6 +346,8 @@ class Optimizer:
         (popsize, k), in the order in which they were given to the optimizer; constraint functions are called here if
         they are left out. After an error the call can be repeated.
         """
+        if self.partial is not None:
+            return self._tell_part(self.partial, X, values)
         sample, asked, state = self._pending, self._asked, self.run_state
         if sample is None or asked is None:
             raise RuntimeError("`tell()` without a pending sample: call `ask()` before each `tell()`.")
@@ -337,6 +363,34 @@ class Optimizer:
         else:
             search, info = space.grid.tell(self.method, state.search, sample, values, every)
         self._record(search, info, values, sample.x, sample.squares, asked, given, g)
+
+    def _ask_part(self, partial: PartialGenerations) -> Array:
+        """The points of a generation that are evaluated next (k, d)."""
+        if partial.is_over:
+            self.restart()
+            state = self.run_state
+            if state.surrogate is None:
+                raise RuntimeError("the state has no surrogate")
+            search, space = state.search, self.start.space
+            sample = self.method.ask(search, self.rng, state.run.popsize)
+            self._pending = partial.begin(state.surrogate, search.theta, sample, space, self.rng)
+        return partial.ask()
+
+    def _tell_part(self, partial: PartialGenerations, X: ArrayLike, values: ArrayLike) -> None:
+        """Take values (k,); the method steps if they suffice. Termination only sees values of the objective."""
+        asked = partial.asked
+        if asked is None:
+            raise RuntimeError("`tell()` without a pending sample: call `ask()` before each `tell()`.")
+        values = as_values(values, len(asked))
+        values = values if X is asked else values[_positions(X, asked)]
+        told = partial.tell(values)
+        self.note(asked, values)
+        if told is not None:
+            state = self.run_state
+            self.run_state = replace(state, nfev=state.nfev - told.true_values.size, surrogate=told.surrogate)
+            search, info = self.method.tell(state.search, told.sample, told.values)
+            info = Info(info.outcome, ranking(told.true_values))
+            self._record(search, info, told.true_values, told.searched, told.squares, told.points)
 
     def _told_constraints(
         self, told: ArrayLike | None, positions: NDArray[np.intp] | slice, asked: Array
@@ -395,7 +449,8 @@ class Optimizer:
             best = self._central(search.theta, Sampled(points, squares, constraints, g))
         nfev, nit = before.nfev + values.size, before.nit + 1
         self.run_state = RunState(
-            search, before.run, before.began, nfev, nit, before.restarts, best, standing, before.leader
+            *(search, before.run, before.began, nfev, nit, before.restarts, best, standing),
+            *(before.leader, before.surrogate),
         )
         self.last, self._pending, self._deviations, self._reason = info, None, None, None
         self.estimate = None
@@ -446,7 +501,8 @@ class Optimizer:
         )
         theta = self.start.theta(self._restart_point() if run.x0 is None else run.x0, run.sigma_factor)
         deviations = self.start.judged_deviations(theta)
-        self._enter(next_state(state, self.method, run, theta, deviations, self.inequalities, self.noise))
+        after = next_state(state, self.method, run, theta, deviations, self.inequalities, self.noise)
+        self._enter(after if self.partial is None else replace(after, surrogate=self.partial.begin_run(theta)))
         return True
 
     def _restart_point(self) -> Array:

@@ -110,7 +110,10 @@ def state_line(done: Optimizer) -> str:
     if done.noise:
         error = "" if done.estimate is None else f" ± {done.estimate.error:.2g}"
         value = f"average {done.best_fun:.6g}{error}"
-    return f"{done.nfev} evaluations, {value}{violation}{widest}{ratio}{settled}{restarts}"
+    model = ""
+    if (surrogate := done.run_state.surrogate) is not None:
+        model = f", {surrogate.saved} saved by the model, agreement {surrogate.agreement:.2f}"
+    return f"{done.nfev} evaluations, {value}{violation}{widest}{ratio}{settled}{restarts}{model}"
 
 
 def duration(seconds: float) -> str:

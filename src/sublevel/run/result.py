@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from sublevel.hessian.result import Curvature
     from sublevel.run.parameters import Space
+    from sublevel.surrogate.result import SurrogateModel
 
 PLAIN = dict[str, object]
 R = TypeVar("R", bound="Result")
@@ -119,6 +120,9 @@ class Result(OptimizeResult):
         Lagrange multipliers of each constraint: positive at an upper bound, negative at a lower one, NaN for
         linear inequalities and constraints with ``keep_feasible=True``. None if the ordering has no multipliers in the
         units of f.
+    surrogate : SurrogateModel
+        The final model, with its minimiser ``x``, its ``hessian`` up to a factor and its ``agreement``; there only if
+        `minimize` was called with one.
     """
 
     x: Array
@@ -146,6 +150,7 @@ class Result(OptimizeResult):
     maxcv: float
     constr: list[Array]
     multipliers: list[Array] | None
+    surrogate: SurrogateModel
 
     def plot(self, file: str | Path | None = None) -> Figure:
         """Draw the four panels of `sublevel.plots.convergence`, into `file` if given, and return the Figure."""
@@ -371,6 +376,7 @@ def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, floa
         hess_inv=None,
         **constraint_entries(optimizer),
         **noise_entries(optimizer),
+        **surrogate_entries(optimizer),
     )
     return result
 
@@ -396,6 +402,16 @@ def noise_entries(optimizer: Optimizer) -> dict[str, object]:
     if estimate is None:
         return {"fun_error": np.nan, "fun_values": np.empty(0)}
     return {"fun_error": estimate.error, "fun_values": estimate.values.copy()}
+
+
+def surrogate_entries(optimizer: Optimizer) -> dict[str, object]:
+    """The entry of a result with a surrogate: none without."""
+    surrogate = optimizer.run_state.surrogate
+    if surrogate is None:
+        return {}
+    from sublevel.surrogate.result import describe_surrogate
+
+    return {"surrogate": Deferred(describe_surrogate, (surrogate, optimizer.space), ())}
 
 
 def deferred_diagnosis(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from sublevel.engine.method import Method, State
 from sublevel.engine.ordering import Ranking
 from sublevel.run.restarts import Run
 from sublevel.run.termination import Standing
+
+if TYPE_CHECKING:
+    from sublevel.surrogate.control import Surrogate
 
 
 @value_class
@@ -63,6 +67,7 @@ class RunState:
     best: Best
     standing: Standing
     leader: Best | None = None  # of a noisy objective: the answer of the best of the ended runs
+    surrogate: Surrogate | None = None  # archive and model, if evaluations are saved by a model
 
 
 def first_state(

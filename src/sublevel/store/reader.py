@@ -9,7 +9,7 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +37,16 @@ from sublevel.store.samples import SampleForm, StoredPoints, Stretch, row_parts,
 from sublevel.store.serialize import as_dict, as_list, parse_json, unpack
 from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings, as_settings, check_size, unpack_problem
 
+if TYPE_CHECKING:
+    from sublevel.surrogate.control import Surrogate
+
 LARGEST_PART = 2**23
 """Most bytes of points that are read at a time, at least one point."""
 MOST_KEPT = 2**26
 """Most bytes of points that are kept in memory; more are read from the file when they are used."""
 MOST_SNAPSHOTS = 10_000
+MOST_ARCHIVED = 1_000_000
+"""Most evaluations of an archive."""
 INVALID_RESTARTS = "its restarts are invalid"
 INVALID_CHECKPOINT = "its checkpoint is inconsistent"
 INVALID_REEVALUATIONS = "its re-evaluations are invalid"
@@ -87,8 +92,9 @@ class Reading:
         best = replace(template.best, theta=theta if self.facts.get("has_theta_of_best") is True else None)
         if self.facts.get("has_constraints_of_best") is True and optimizer.constraints is not None:
             best = replace(best, constraints=np.empty(optimizer.constraints.size))
-        template_of_all = replace(template, best=best, leader=self._leader(optimizer))
-        state = unpack(without_memory(template_of_all), self.layout, self.data)
+        surrogate = surrogate_template(template.surrogate, self.facts.get("archive"))
+        whole = replace(template, best=best, leader=self._leader(optimizer), surrogate=surrogate)
+        state = unpack(without_memory(whole), self.layout, self.data)
         search = State(state.search.theta, ())
         if memory:
             search = State(state.search.theta, *unpack(memory_of(template), *self.file.part("memory")[1:]))
@@ -155,8 +161,10 @@ class Reading:
         runs, sizes = (np.repeat([row[k] for row in rows], lengths).astype(np.int64)[:until] for k in (1, 2))
         popsizes = sizes.copy()
         popsizes[:1] -= self.settings.evaluate_x0  # the start is in the first generation
-        columns = table[:, [0, 1, 2, 3] if self.settings.constraints is None else [0, 1, 2, 3, 5]]
-        return StoredGenerations(Generations(columns, runs, popsizes), table[:, 4], table[:, 6], sizes)
+        has_more = self.settings.constraints is not None or self.settings.surrogate > 0
+        columns = table[:, [0, 1, 2, 3, 5] if has_more else [0, 1, 2, 3]]
+        further = "agreement" if self.settings.surrogate else "maxcv"
+        return StoredGenerations(Generations(columns, runs, popsizes, further), table[:, 4], table[:, 6], sizes)
 
     def last_generation(self) -> tuple[tuple[Array, int], int]:
         """The numbers (0, NaN, … if there are none) and the run of the last generation; the number of later values."""
@@ -180,7 +188,12 @@ class Reading:
         if not 0 < len(snapshots) <= MOST_SNAPSHOTS:
             raise StoreError(f"{self.path} is damaged: its snapshots are missing.")
         upcoming, stride = map(_count, as_list(self.facts.get("pace"), 2, INVALID_CHECKPOINT))
-        history = History.restored(optimizer.start, snapshots, (upcoming, stride), stored.generations, endings)
+        seen = stored.generations
+        if optimizer.partial is not None:  # the first generation of a run may have fewer evaluations than points
+            finished = [optimizer.finished[number][0].popsize for number in range(len(optimizer.finished))]
+            sizes = np.array([*finished, optimizer.popsize])
+            seen = seen._replace(popsizes=sizes[np.minimum(seen.runs, len(sizes) - 1)])
+        history = History.restored(optimizer.start, snapshots, (upcoming, stride), seen, endings)
         history.theta_of_best = optimizer.theta_of_best
         history.run_of_answer = optimizer.best_run if optimizer.noise else None
         history.adapts_rates = AdaptiveRates.__name__ in self.settings.parts
@@ -208,6 +221,16 @@ def restore_state(reading: Reading, optimizer: Optimizer, whole: bool = True) ->
     optimizer.resume_from(state, runs, endings, stored.generations.table[mine, 2], stored.medians[mine])
     optimizer.rng.bit_generator.state = rng_state
     return reading.history(optimizer, stored, endings)
+
+
+def surrogate_template(first: Surrogate | None, size: object) -> Surrogate | None:
+    """The form of a surrogate whose archive has this number of evaluations, given the first one of a run."""
+    if first is None:
+        return None
+    count, d = _count(size), first.theta.dimension
+    if count > MOST_ARCHIVED:
+        raise FormatError(INVALID_CHECKPOINT)
+    return replace(first, archive=type(first.archive)(np.empty((count, d)), np.empty(count)))
 
 
 def check_run_state(state: RunState, d: int, first: Family) -> None:

@@ -116,6 +116,8 @@ def checkpoint_rows(optimizer: Optimizer, history: History) -> list[Row]:
         "has_constraints_of_leader": state.leader is not None and state.leader.constraints is not None,
         "multipliers": _multipliers(optimizer),
     }
+    if state.surrogate is not None:
+        facts["archive"] = state.surrogate.archive.size
     return [part("checkpoint", facts, without_memory(state)), part("memory", {}, memory_of(state))]
 
 
@@ -264,6 +266,8 @@ class Generation:
     is_whole: bool = False  # all values are in the file, in the rows of a finished generation
     numbers: tuple[float, ...] = ()  # of a row of the table `generations`
     measured: Array | None = None  # (n, 1 + k), values and constraint values as they arrive
+    begin: int = 0  # the first point of the part that is evaluated, if it is evaluated in parts
+    evaluated: int | None = None  # points that are or were evaluated then
 
     @classmethod
     def of(cls, done: Optimizer, points: Array, values: Array, sample: Sample | None) -> Generation:
@@ -277,6 +281,17 @@ class Generation:
         """Copy the constraint values of these points next to them."""
         if self.measured is not None:
             self.points[places, 1 - self.measured.shape[1] :] = self.measured[places, 1:]
+
+    def place_part(self, places: Places, values: Array) -> Places:
+        """Copy those of a part's values (k,) that arrived; return their indices in the generation."""
+        arrived = np.arange(len(values))[places]
+        self.values[self.begin + arrived] = values[arrived]
+        return self.begin + np.atleast_1d(arrived)
+
+    def end_parts(self) -> None:
+        """Drop the room for points that were not evaluated."""
+        if self.evaluated is not None:
+            self.points, self.values = self.points[: self.evaluated], self.values[: self.evaluated]
 
     def rows(self, parts: Sequence[tuple[int, int]] | None = None) -> Iterator[Row]:
         """Rows for stretches of indices, or for all points, without the points that are drawn again."""
@@ -441,6 +456,8 @@ class Recorder:
         """Fill in stored values (n,), or rows (n, 1 + k), of the next points (n, d) and mark them as known; return
         whether there are any.
         """
+        if done.partial is not None:
+            return self._recall_part(done, points, values, known)
         state, iteration = self._rng_state, done.nit + 1
         sample = None if state is None else Sample(done.theta, state, points, len(points) - done.popsize)
         self._open = Generation.of(done, points, values, sample)
@@ -462,6 +479,34 @@ class Recorder:
         self._left = now
         return self._open.in_file
 
+    def begin_parts(self, done: Optimizer, more: int) -> None:
+        """Open a generation that is evaluated in parts, with room for `more` points than it has."""
+        n, d = done.popsize + more, done.best_x.size
+        self._open = Generation.of(done, np.full((n, d), np.nan), np.full(n, np.nan), None)
+        self._open.evaluated = 0
+        self._parts = self._stored_parts(done, done.nit + 1) if done.nit < self._awaited else []
+        self._open.in_file = bool(self._parts)
+
+    def _recall_part(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> bool:
+        """Fill in stored values of the next points of a generation that is evaluated in parts."""
+        generation, count = self._open, len(points)
+        if generation is None:
+            raise RuntimeError("a part of a generation that is not open")
+        begin = generation.evaluated or 0
+        with self._guard:
+            generation.points[begin : begin + count] = points
+            generation.begin, generation.evaluated = begin, begin + count
+        for part in self._parts:
+            places = np.arange(part.place, part.place + len(part.values)) - begin
+            mine = (places >= 0) & (places < count)
+            values[places[mine]], known[places[mine]] = part.values[mine], True
+            _check_same(self._file.path, generation.iteration, points[places[mine]], part.points[mine])
+        generation.values[begin : begin + count][known] = values[known]
+        now = time.perf_counter()
+        self._own += now - self._left
+        self._left = now
+        return bool(known.any())
+
     def _stored_parts(self, done: Optimizer, iteration: int) -> list[Stretch]:
         """The stored evaluations of a generation. Those of generations in the same row are kept for the next calls."""
         if iteration not in self._recalled:
@@ -472,12 +517,16 @@ class Recorder:
                 self._recalled[part.iteration].append(part)
         return self._recalled.pop(iteration, [])
 
-    def add_values(self, places: Places, failure: Failure | None = None) -> None:
-        """Add the values with these indices; `failure` is the reason for those that are NaN."""
+    def add_values(self, places: Places, failure: Failure | None = None, values: Array | None = None) -> None:
+        """Add the values with these indices; `failure` is the reason for those that are NaN. Values (n,) of a part of
+        a generation are copied.
+        """
         now = time.perf_counter()
         generation = self._open
         if generation is None:
             raise RuntimeError("values arrived before their points")
+        if values is not None:
+            places = generation.place_part(places, values)
         self._writing.earn(now - self._left)
         self._pace += 0.2 * (now - self._left - self._pace)
         with self._guard:
@@ -512,6 +561,7 @@ class Recorder:
         generation, self._open = self._open, None
         if generation is None:
             raise RuntimeError("a generation ended before it began")
+        generation.end_parts()
         size = generation.points.nbytes
         self._bytes += size
         violation = history.last[4] if len(history.last) > 4 else 0.0

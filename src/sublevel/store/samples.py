@@ -99,6 +99,8 @@ def is_redrawn(done: Optimizer) -> bool:
     size = 8 * done.popsize * done.best_x.size
     if size < SMALLEST or size < LEAST_GAIN * _stored_bytes(done) or done.constraints is not None:
         return False
+    if done.partial is not None:
+        return False
     return not any(transform.adds_points for transform in done.method.transforms)
 
 

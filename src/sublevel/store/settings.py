@@ -99,6 +99,7 @@ class Settings:
     workers: int | None  # None if it was a function, an executor or a client
     timeout: float | None
     on_error: str
+    surrogate: int  # evaluations at a time; 0 without a surrogate
     draws_x0: bool  # x0 was a function
     takes_args: bool
     objective: str  # its name, for information
@@ -149,6 +150,7 @@ class RunRequest:
             workers=int(self.workers) if isinstance(self.workers, int) else None,
             timeout=None if self.timeout is None else float(self.timeout),
             on_error=self.on_error,
+            surrogate=0 if optimizer.partial is None else optimizer.partial.at_a_time,
             draws_x0=optimizer.start.another is not None,
             takes_args=bool(self.args),
             objective=describe(getattr(self.fun, "__qualname__", type(self.fun).__qualname__)),
@@ -239,6 +241,8 @@ def as_settings(facts: Mapping[str, object]) -> Settings:
         raise FormatError("its space of parameters has other names than its variables")
     if settings.constraints is not None:
         stored_constraints(settings.constraints)
+    if settings.surrogate < 0:
+        raise FormatError("it has an impossible surrogate")
     if settings.family not in FAMILY_TYPES or not (settings.method is None or settings.method in RECIPES):
         raise FormatError(f"there is no method {short_repr(settings.method)} or family {short_repr(settings.family)}")
     return settings
@@ -412,6 +416,7 @@ def rebuild_optimizer(settings: Settings, problem: Problem, rng_state: object, a
         noise_floor=tolerances.noise_floor,
         names=_stored_names(settings.names, problem.x0.size) if space is None else None,
         constraints=again.as_constraints(settings),
+        surrogate=settings.surrogate or False,
         **_constraint_settings(settings),
     )
     if again.checked:

@@ -1,0 +1,211 @@
+"""Which points of a generation are evaluated, and what a method is told: steps between `ask` and `tell`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sublevel.engine.arrays import Array, value_class
+from sublevel.engine.families import Family, Sample
+from sublevel.surrogate.archive import Archive, concordance, dense_ranks
+from sublevel.surrogate.model import Fit, Quadratic, count_coefficients, fit_quadratic, minimum_in_ball
+
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Parameters of the control."""
+
+    fits: tuple[Fit, ...] = (Fit(2.0, 20.0, 1.0), Fit(1.25, 20.0, 10.0))
+    further: int = 4  # points above d that are evaluated before there is a model
+    threshold: float = 0.85  # agreement from which a model is accepted
+    allowance: float = 0.5  # by which the agreement of a prediction may be lower
+    growth: float = 0.5  # further evaluations after a model was not accepted, as a part of those so far
+    judged: int = 15  # least number of evaluations from which agreement is computed
+    memory: float = 0.9  # weight of the past in the scores of models
+    lead: float = 0.01  # score by which the other model must be better
+
+
+DEFAULT = Tuning()
+
+
+@value_class
+class Surrogate:
+    """Archive and models between two generations."""
+
+    archive: Archive
+    theta: Family  # the frame of the models
+    models: tuple[Quadratic, ...]
+    scores: Array  # (models,), average agreement of predictions
+    used: int  # the index of the model in use
+    is_fitted: bool
+    injects: bool  # whether the next sample contains the minimiser of the model
+    agreement: float  # of the model in use with the last evaluations, Kendall's τ
+    saved: int  # points told by model values alone, in all generations of the run
+
+    @property
+    def model(self) -> Quadratic:
+        """The model in use."""
+        return self.models[self.used]
+
+
+@value_class
+class Candidates:
+    """A generation of which some points have been evaluated."""
+
+    surrogate: Surrogate  # in the frame of the generation
+    z: Array  # (n, d)
+    x: Array  # (n, d)
+    shuffle: Indices  # (n,), random order of the points
+    values: Array  # (n,), NaN where they are not known
+    known: NDArray[np.bool_]  # (n,)
+    asked: Indices  # (k,), to be evaluated; empty at the end
+    at_a_time: int  # evaluations in parallel
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the method can be told."""
+        return self.asked.size == 0
+
+
+def begin_run(theta: Family, tuning: Tuning) -> Surrogate:
+    """The surrogate of a run that starts with θ."""
+    d = theta.dimension
+    models = identity_models(d, tuning)
+    return Surrogate(Archive.empty(d), theta, models, np.zeros(len(models)), 0, False, False, 0.0, 0)
+
+
+def identity_models(d: int, tuning: Tuning) -> tuple[Quadratic, ...]:
+    """Models before the first fit."""
+    return tuple(Quadratic(np.zeros(d), np.eye(d)) for _ in tuning.fits)
+
+
+def capacity(d: int, popsize: int, tuning: Tuning) -> int:
+    """Evaluations that are kept."""
+    return max(int(max(fit.points for fit in tuning.fits) * count_coefficients(d)), popsize)
+
+
+def move_frame(surrogate: Surrogate, theta: Family, tuning: Tuning) -> Surrogate:
+    """The surrogate in the frame of another distribution."""
+    old, d = surrogate.theta, theta.dimension
+    shift = old.whiten(theta.mean[None])[0]
+    matrix = old.at_mean(np.zeros(d)).whiten(theta.dense_root.T).T
+    models = tuple(model.move(shift, matrix) for model in surrogate.models)
+    if not all(model.is_finite for model in models):
+        models = identity_models(d, tuning)
+        return replace(surrogate, theta=theta, models=models, is_fitted=False, injects=False)
+    return replace(surrogate, theta=theta, models=models)
+
+
+def injected_point(surrogate: Surrogate) -> Array | None:
+    """The whitened point (d,) that is added to the next sample, if the model was accepted."""
+    return minimum_nearby(surrogate) if surrogate.injects else None
+
+
+def minimum_nearby(surrogate: Surrogate) -> Array:
+    """The minimiser (d,) of the model within the length of injected points (Hansen, arXiv:1110.4181)."""
+    d = surrogate.theta.dimension
+    return minimum_in_ball(surrogate.model, sqrt(d) + 2 * d / (d + 2))
+
+
+def begin_generation(
+    surrogate: Surrogate, theta: Family, sample: Sample, rng: np.random.Generator, at_a_time: int, tuning: Tuning
+) -> tuple[Sample, Candidates]:
+    """The sample with the minimiser of the model as its last point, and the first points to evaluate."""
+    surrogate = move_frame(surrogate, theta, tuning)
+    minimum = injected_point(surrogate)
+    if minimum is not None:
+        z = sample.z.copy()
+        z[-1] = minimum
+        sample = theta.sample_at(z, sample.choices)
+    n = len(sample.z)
+    shuffle, known = rng.permutation(n), np.zeros(n, dtype=bool)
+    candidates = Candidates(surrogate, sample.z, sample.x, shuffle, np.full(n, np.nan), known, shuffle[:0], at_a_time)
+    return sample, replace(candidates, asked=first_points(candidates, tuning))
+
+
+def first_points(candidates: Candidates, tuning: Tuning) -> Indices:
+    """The best points by the model and as many others: the model-best alone would confirm a wrong model. Without a
+    model, as many as it takes to have one, and half of all points.
+    """
+    (n, d), count = candidates.z.shape, max(candidates.at_a_time, 2)
+    if not candidates.surrogate.is_fitted:
+        return np.arange(min(n, max(d + tuning.further, -(-n // 2))), dtype=np.intp)
+    if count >= n:
+        return np.arange(n, dtype=np.intp)
+    best = np.argsort(candidates.surrogate.model(candidates.z), kind="stable")[: ceil(count / 2)]
+    others = candidates.shuffle[~np.isin(candidates.shuffle, best)]
+    return np.concatenate([best, others[: count - best.size]])
+
+
+def further_points(candidates: Candidates, tuning: Tuning) -> Indices:
+    """The best of the points that are left, by the model."""
+    unknown = np.flatnonzero(~candidates.known)
+    evaluated = len(candidates.known) - unknown.size
+    count = max(ceil(tuning.growth * evaluated), candidates.at_a_time)
+    order = np.argsort(candidates.surrogate.model(candidates.z[unknown]), kind="stable")
+    return unknown[order[:count]]
+
+
+def add_values(candidates: Candidates, values: Array, tuning: Tuning) -> Candidates:
+    """The generation after the values (k,) of the points asked; more points are asked unless the model is accepted."""
+    before, asked = candidates.surrogate, candidates.asked
+    n, d = candidates.z.shape
+    known, numbers = candidates.known.copy(), candidates.values.copy()
+    known[asked], numbers[asked] = True, values
+    archive = before.archive.add(candidates.x[asked], values, capacity(d, n, tuning))
+    z = before.theta.whiten(archive.x)
+    predicted = predict(before, z, archive, asked.size, tuning)
+    scores, used = choose_model(before, predicted, tuning)
+    surrogate = replace(before, archive=archive, scores=scores, used=used)
+    after = replace(candidates, surrogate=surrogate, known=known, values=numbers)
+    if archive.size < d + tuning.further:
+        return replace(after, asked=np.flatnonzero(~known))
+    t_p = predicted[used] if before.is_fitted else 1.0
+    after = replace(after, surrogate=refit(surrogate, z, int(np.sum(known)), n, tuning))
+    is_accepted = min(after.surrogate.agreement, t_p + tuning.allowance) >= tuning.threshold
+    return replace(after, asked=after.asked[:0] if is_accepted or known.all() else further_points(after, tuning))
+
+
+def predict(before: Surrogate, z: Array, archive: Archive, new: int, tuning: Tuning) -> list[float]:
+    """The agreement of each model with the last `new` evaluations, which it has not seen."""
+    if not before.is_fitted:
+        return [0.0 for _ in before.models]
+    last = min(max(tuning.judged, new + 10), archive.size)
+    ranks = dense_ranks(archive.values[-last:])
+    return [concordance(ranks, model(z[-last:]), last - new) for model in before.models]
+
+
+def choose_model(before: Surrogate, predicted: list[float], tuning: Tuning) -> tuple[Array, int]:
+    """Scores of the models and the one in use after predictions with these agreements."""
+    if not before.is_fitted:
+        return before.scores, before.used
+    scores = tuning.memory * before.scores + (1 - tuning.memory) * np.array(predicted)
+    best = int(np.argmax(scores))
+    return scores, best if scores[best] > scores[before.used] + tuning.lead else before.used
+
+
+def refit(surrogate: Surrogate, z: Array, evaluated: int, popsize: int, tuning: Tuning) -> Surrogate:
+    """The surrogate with models fitted to its archive, whose whitened points are z (n, d)."""
+    archive, d = surrogate.archive, z.shape[1]
+    models = tuple(
+        fit_quadratic(z, archive.values, how, model) for how, model in zip(tuning.fits, surrogate.models, strict=True)
+    )
+    if not all(model.is_finite for model in models):
+        return replace(surrogate, models=identity_models(d, tuning), is_fitted=False, agreement=0.0)
+    last = min(max(tuning.judged, int(min(1.2 * evaluated, 0.75 * popsize))), archive.size)
+    agreement = concordance(dense_ranks(archive.values[-last:]), models[surrogate.used](z[-last:]))
+    return replace(surrogate, models=models, is_fitted=True, agreement=agreement)
+
+
+def end_generation(candidates: Candidates) -> tuple[Array, Surrogate]:
+    """The values (n,) that the method is told, and the surrogate for the next generation."""
+    surrogate, known = candidates.surrogate, candidates.known
+    if known.all():
+        return candidates.values, replace(surrogate, injects=surrogate.is_fitted and surrogate.agreement >= 0.85)
+    saved = surrogate.saved + int(np.sum(~known))
+    return surrogate.model(candidates.z), replace(surrogate, injects=True, saved=saved)

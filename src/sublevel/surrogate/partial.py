@@ -1,0 +1,119 @@
+"""Generations of which only some points are evaluated, one part after the other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sublevel.engine.arrays import Array, read_only
+from sublevel.engine.families import Family, Sample
+from sublevel.engine.method import Method
+from sublevel.run.search_space import SearchSpace
+from sublevel.surrogate.control import (
+    DEFAULT,
+    Candidates,
+    Surrogate,
+    Tuning,
+    add_values,
+    begin_generation,
+    begin_run,
+    end_generation,
+)
+
+MOST_VARIABLES = 50
+"""Variables up to which a quadratic is fitted: its (d + 1)(d + 2)/2 coefficients take as many evaluations to learn, and
+the time of a fit grows as d⁶.
+"""
+
+
+class Told(NamedTuple):
+    """A generation that is over."""
+
+    sample: Sample
+    values: Array  # (n,), for the method: those of the model, or of the objective if all points were evaluated
+    surrogate: Surrogate
+    true_values: Array  # (k,), of the points that were evaluated
+    searched: Array  # (k, d), their search points
+    squares: Array | None  # (n,), ‖z‖² if all points were evaluated
+    points: Array  # (k, d)
+
+
+class PartialGenerations:
+    """The generation of an optimizer with a surrogate that is not over; archive and models are part of its state."""
+
+    def __init__(self, at_a_time: int, tuning: Tuning = DEFAULT) -> None:
+        self.at_a_time, self.tuning = at_a_time, tuning
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the generation."""
+        self._candidates: Candidates | None = None
+        self._sample: Sample | None = None
+        self._points: Array | None = None  # (n, d), of the sample
+        self.asked: Array | None = None  # (k, d), points that are being evaluated
+
+    def begin_run(self, theta: Family) -> Surrogate:
+        """The surrogate of a run that starts with θ: an empty archive."""
+        self.clear()
+        return begin_run(theta, self.tuning)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no generation."""
+        return self._candidates is None
+
+    def begin(
+        self,
+        surrogate: Surrogate,
+        theta: Family,
+        sample: Sample,
+        space: SearchSpace | None,
+        rng: np.random.Generator,
+    ) -> Sample:
+        """Begin a generation of θ; return its sample, which may contain the minimiser of the model."""
+        self._sample, self._candidates = begin_generation(surrogate, theta, sample, rng, self.at_a_time, self.tuning)
+        self._points = self._sample.x if space is None else space.points(self._sample.x)
+        return self._sample
+
+    def ask(self) -> Array:
+        """The points to evaluate (k, d); the same ones until they are told."""
+        if self.asked is None:
+            if self._candidates is None or self._points is None:
+                raise RuntimeError("there is no generation")
+            self.asked = read_only(self._points[self._candidates.asked])
+        return self.asked
+
+    def tell(self, values: Array) -> Told | None:
+        """Take the values (k,) of the points that were asked; None if the generation is not over."""
+        if self.asked is None or self._candidates is None or self._sample is None or self._points is None:
+            raise RuntimeError("there is no generation")
+        candidates, sample, points = add_values(self._candidates, values, self.tuning), self._sample, self._points
+        self._candidates, self.asked = candidates, None
+        if not candidates.is_over:
+            return None
+        known = candidates.known
+        told, surrogate = end_generation(candidates)
+        self.clear()
+        squares = sample.squares if known.all() else None
+        return Told(sample, told, surrogate, candidates.values[known], sample.x[known], squares, points[known])
+
+
+def check_surrogate(method: Method, space: SearchSpace | None, d: int, has_constraints: bool, has_noise: bool) -> None:
+    """Raise ValueError if a run in d variables cannot have a surrogate."""
+    if not method.family.continuous:
+        raise ValueError("`surrogate` models real variables; it cannot be used with binary methods.")
+    if space is not None and space.is_mixed:
+        raise ValueError("`surrogate` models real variables; it cannot be used with integers or choices.")
+    if has_constraints:
+        raise ValueError("`surrogate` cannot be used with `constraints`; bounds are possible.")
+    if has_noise:
+        raise ValueError(
+            "`surrogate` cannot be used with noise=True, which averages all values of a generation. Without it, the "
+            "surrogate evaluates more points where the order of values is noisy."
+        )
+    if d > MOST_VARIABLES:
+        raise ValueError(
+            f"`surrogate` is limited to {MOST_VARIABLES} variables, got {d}: a quadratic model of more takes as long "
+            "to learn as the search takes without it."
+        )
