@@ -45,7 +45,7 @@ def judge(data: Data) -> bool:
 
 def main() -> int:
     """Run the study, print its tables and judge them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Compare predictions with runs.")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("studies"))
     parser.add_argument("--jobs", type=int, default=1)

@@ -62,7 +62,7 @@ def test_weights_are_finite_in_many_dimensions(rng):
 
 
 def test_noise_does_not_shrink_the_covariance():
-    """Within a third of the shrinkage of the paper's estimate, which is 2.4 % in a step at d = 10, n = 100."""
+    """Below 0.4 times the shrinkage of the paper's estimate, which is 2.4 % in a step at d = 10, n = 100."""
     paper, better = (
         np.mean(Steps(rule, "noise", 10, 100, 1500, 1).compute()["trace"]) for rule in ("paper", "leave-one-out")
     )

@@ -45,7 +45,7 @@ def final_condition(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> Array:
     Examples
     --------
     >>> final_condition(5, 25, [0.1, 1.0]).round(1)
-    array([1.5, 5. ])
+    array([1.5, 5.1])
     """
     return _each_law(lambda law: law.condition, d, n, c_cov)
 
@@ -142,7 +142,7 @@ def matched_rate(d: ArrayLike, n: ArrayLike, method: Method | None = None) -> Ar
     Examples
     --------
     >>> matched_rate(5, 25).round(1)
-    np.float64(0.8)
+    np.float64(0.7)
     """
     other = rank_mu() if method is None else method
 

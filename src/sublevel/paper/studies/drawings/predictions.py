@@ -79,6 +79,10 @@ def _against_size(axis: Axes, rows: Sequence[Comparison], colours: dict[int, str
     drawing.set_ticks(axis.yaxis, (0.1, 0.2, 0.3, 0.5, 0.7, 1.0))
     drawing.set_ticks(axis.xaxis, (0.25, 0.5, 1, 2, 5, 10, 20))
     axis.axhline(1.0, color=FAINT, lw=0.8, ls=DASHES)
+    if rows:
+        ratios, heights = [row.n / row.d for row in rows], [min(row.predicted, row.measured) for row in rows]
+        axis.set_xlim(min(ratios) / 1.2, max(ratios) * 1.2)
+        axis.set_ylim(min(heights) / 1.2, 1.1)
 
 
 def _legends(left: Axes, right: Axes, rows: Sequence[Comparison], colours: dict[int, str]) -> None:
