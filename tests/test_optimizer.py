@@ -415,3 +415,25 @@ def test_a_copy_leaves_the_optimizer_alone():
     np.testing.assert_array_equal(optimizer.ask(), twin.ask())
     single = copy.copy(optimizer)
     assert len({id(one.rng) for one in (optimizer, twin, single)}) == 3
+
+
+def test_sample_taken_at_the_points_drawn_makes_the_same_step():
+    start = {"x0": np.ones(4), "sigma0": 0.5, "rng": 1, "bounds": 4 * [(-2, 3)]}
+    drawn, given = sl.Optimizer(**start), sl.Optimizer(**start)
+    for _ in range(5):
+        X = drawn.ask()
+        points = given.take_sample(drawn._pending.x)
+        np.testing.assert_array_equal(points, X)
+        for opt in (drawn, given):
+            opt.tell(X, np.sum(X**2, axis=1))
+        np.testing.assert_allclose(given.mean, drawn.mean, rtol=1e-10)
+        np.testing.assert_allclose(given.cov, drawn.cov, rtol=1e-8)
+
+
+def test_points_far_away_pull_with_a_limited_length():
+    near, far = (sl.Optimizer(np.zeros(3), 1.0, popsize=6, rng=1) for _ in range(2))
+    direction = np.eye(3)[[0, 0, 0, 1, 1, 1]]
+    for opt, length in ((near, 100.0), (far, 1e9)):
+        X = opt.take_sample(length * direction)
+        opt.tell(X, np.arange(6.0))
+        np.testing.assert_allclose(opt.mean, [np.sqrt(3) + 3, 0, 0], rtol=1e-8)  # the better half are one point
