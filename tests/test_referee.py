@@ -17,7 +17,18 @@ from sublevel.engine.recipes import ngd, rank_mu
 from sublevel.engine.tangent import Weighting, natural_gradient
 from sublevel.engine.transforms import FixedRates
 from sublevel.engine.weights import Quantile, Truncation, Volume
-from sublevel.paper.theory import attained, exact, measure, quadratic, remarks, restricted, sampled, special, steps
+from sublevel.paper.theory import (
+    attained,
+    curves,
+    exact,
+    measure,
+    quadratic,
+    remarks,
+    restricted,
+    sampled,
+    special,
+    steps,
+)
 
 
 @pytest.fixture
@@ -289,6 +300,10 @@ def test_predicted_curves_and_times_would_notice_another_rate(rng, root, monkeyp
     )
     assert not attained.predicted_run(theta, root, 0.7, 0.2, 30).passed
     assert not attained.predicted_iterations(root, 0.05, 3.0).passed
+
+
+def test_first_time_below_a_target_is_not_that_of_reaching_it():
+    assert curves.first_times(np.array([10.0, 5.0, 1.0]), np.array([5.0]))[0] == 2
 
 
 # Remarks

@@ -57,7 +57,9 @@ def figure(data: Data) -> Figure:
     tuned = study.tuned(data)
     _ratios(columns[0], [one.comparison for one in tuned if one.spread == 1], rows, "each at its best rate")
     _other_starts(columns[0], [one for one in tuned if one.spread != 1], rows)
-    _legend(columns[0], _ratio_handles())
+    columns[0].legend(
+        handles=_ratio_handles(), frameon=False, fontsize=7.4, loc="center left", bbox_to_anchor=(0, 0.53)
+    )
     _ratios(columns[1], found, rows, "at rates matched on the ellipsoid")
     for axis in columns:
         for above in GROUPS:
@@ -103,9 +105,9 @@ def _ratio_handles() -> list[Line2D]:
         legend_handle(settings(*LARGE), marker="s", ls="", ms=5, mfc="white"),
         legend_handle(f"{settings(*PAPER)}, as in the paper", marker="D", ls="", ms=4, mfc="white"),
         legend_handle(f"n = {LARGE[1]}, σ⁰/10 and 10σ⁰", marker="v", ls="", ms=3.6, mfc="white"),
-        legend_handle(f"NGD never in {BUDGET:,} evaluations".replace(",", "\u2009"), marker=">", ls="", ms=6),
-        legend_handle(f"rank-µ never in {BUDGET:,} evaluations".replace(",", "\u2009"), marker="<", ls="", ms=6),
-        legend_handle("equivalent: 95 % interval in the grey band", INK, lw=1.8),
+        legend_handle(f"NGD never in {BUDGET:,}".replace(",", "\u2009"), marker=">", ls="", ms=6),
+        legend_handle(f"rank-µ never in {BUDGET:,}".replace(",", "\u2009"), marker="<", ls="", ms=6),
+        legend_handle("equivalent: interval in the band", INK, lw=1.8),
         legend_handle("undecided", FAINT, lw=1.8),
     ]
 
