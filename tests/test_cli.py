@@ -30,7 +30,7 @@ def pretended(monkeypatch, tmp_path):
             asked.update(plan=plan, jobs=jobs)
             if isinstance(answer, BaseException):
                 raise answer
-            return tmp_path / "report.html", answer
+            return tmp_path / "report.html", answer, {}
 
         monkeypatch.setattr(figures, "reproduce", reproduce)
         return asked

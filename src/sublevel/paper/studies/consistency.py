@@ -222,8 +222,8 @@ def onsets(data: Data) -> dict[int, list[Dimension]]:
 
 
 def onset(rows: Sequence[Dimension]) -> int | None:
-    """The smallest n from which on all errors are near the formula, up to two standard errors, if there is one."""
-    near = [abs(row.excess) <= FULL.within + 2 * row.spread / row.predicted for row in rows]
+    """The smallest n from which on all errors are near the formula, and are known as precisely, if there is one."""
+    near = [max(abs(row.excess), row.spread / row.predicted) <= FULL.within for row in rows]
     first = len(near) - near[::-1].index(False) if False in near else 0
     return rows[first].n if first < len(rows) else None
 

@@ -62,7 +62,7 @@ def _slopes(axis: Axes, data: Data) -> None:
     first_order = [consistency_exponent(one) for one in x]
     axis.plot(x, first_order, color=INK, lw=1.3, ls=DASHES, label="limit: −min(½, 1/Cond)")
     wrong = [-min(0.5, 2 / one) for one in x]
-    axis.plot(x, wrong, color=FAINT, lw=1.0, ls=":", label="−min(½, 2/Cond), refuted")
+    axis.plot(x, wrong, color=FAINT, lw=1.0, ls=":", label="−min(½, 2/Cond): not in d = 2")
     set_log_scale(axis, y=False)
     set_ticks(axis.xaxis, (1, 2, 3, 4, 5, 10, 30, 100))
     axis.legend(frameon=False, fontsize=8.5, loc="upper left")
