@@ -158,11 +158,12 @@ def test_many_kills_of_a_driver_with_two_worker_processes(problem, kills, tmp_pa
         f"extra executions {extra}, restart {np.median(late):.2f} s, at most {late.max():.2f} s, {slow} of "
         f"{late.size} above 1 s"
     )
-    assert np.median(late) < 1.0
+    if problem == "numbers":  # SciPy's optimizers need not be imported
+        assert np.median(late) < 1.0
 
 
 def test_drivers_log_their_calls(tmp_path):
-    store_driver.drive(tmp_path / "run.db", tmp_path / "log", 30, 1)
+    store_driver.drive(tmp_path / "run.db", tmp_path / "log", 30, "numbers", 1)
     assert (
         len(times(tmp_path / "log", "call")) == sl.load(tmp_path / "run.db").values.size == 25
     )  # the start and three generations of 8

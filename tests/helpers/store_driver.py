@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import LinearConstraint
 
 import sublevel as sl
 
@@ -51,12 +50,21 @@ class Problem(NamedTuple):
 
     objective: object
     start: tuple[object, ...]
-    again: dict[str, object]
+    is_constrained: bool
+
+    @property
+    def again(self):
+        """The constraints; SciPy's optimizers are imported for them only, because it takes a while."""
+        if not self.is_constrained:
+            return {}
+        from scipy.optimize import LinearConstraint
+
+        return {"constraints": [1, LinearConstraint([[1, 1, 0, 0]], -np.inf, 14)]}
 
 
 PROBLEMS = {
-    "numbers": Problem(objective, (np.ones(4), 0.5), {}),
-    "constrained": Problem(constrained, (SPACE,), {"constraints": [1, LinearConstraint([[1, 1, 0, 0]], -np.inf, 14)]}),
+    "numbers": Problem(objective, (np.ones(4), 0.5), False),
+    "constrained": Problem(constrained, (SPACE,), True),
 }
 
 
