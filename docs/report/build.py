@@ -15,11 +15,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import escapeHtml
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markdown_it.utils import EnvType, OptionsDict
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 HERE = Path(__file__).parent
@@ -32,6 +36,8 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-pdf-header-footer"),
 )
 PICTURE = re.compile(r'<p><img src="(?P<path>[^"]+)" alt="(?P<alt>[^"]*)" /></p>\s*<p>(?P<caption>.*?)</p>', re.DOTALL)
+INDEX = re.compile(r"(?<!\w)(\w)_(\w)(?!\w)")
+POWER = re.compile(r"\^(?:\(([^()]+)\)|([−\d.]+))")
 LINK = re.compile(r"\]\((?P<target>[^)#\s]+)[^)]*\)")
 
 
@@ -40,9 +46,17 @@ def formula(latex: str, options: dict[str, bool]) -> str:
     return convert(latex, display="block" if options["display_mode"] else "inline")
 
 
+def plain_text(self: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+    """HTML of text without markup: c_C has an index and d^1.5 an exponent."""
+    text = INDEX.sub(r"\1<sub>\2</sub>", escapeHtml(tokens[index].content))
+    return POWER.sub(lambda match: f"<sup>{match[1] or match[2]}</sup>", text)
+
+
 def body(text: str) -> str:
     """HTML of Markdown with tables, and formulas between dollars."""
-    markdown = MarkdownIt("commonmark").enable("table").use(dollarmath_plugin, renderer=formula)
+    markdown = MarkdownIt("commonmark", {"typographer": True}).enable(["table", "smartquotes"])
+    markdown.use(dollarmath_plugin, renderer=formula)
+    markdown.add_render_rule("text", plain_text)
     return markdown.render(text)
 
 
