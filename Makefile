@@ -20,7 +20,7 @@ EXTRAS_bench := bench
 EXTRAS_docs := docs,plot,progress,dask,parquet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage slow oldest newest lint types docs bench clean
+.PHONY: help demo test coverage slow oldest newest lint types docs report bench clean
 .NOTPARALLEL:
 
 help: ## show this list
@@ -59,6 +59,9 @@ types: $(VENV)/.extras-types ## check types
 docs: $(VENV)/.extras-docs ## build the documentation into site/; warnings are errors
 	$(ENVIRONMENT) $(VENV)/bin/sphinx-build --fail-on-warning --keep-going --quiet -d build/docs docs site
 	@echo "Open site/index.html"
+
+report: $(VENV)/.extras-docs ## print the report on the paper to build/report.pdf; needs Chromium
+	$(VENV)/bin/python docs/report/build.py build/report.pdf
 
 bench: $(VENV)/.extras-bench ## list the benchmark commands, ready to run
 	@ls benchmarks/*.py 2>/dev/null | sed 's|^|OPENBLAS_NUM_THREADS=1 $(VENV)/bin/python |' | grep . || echo "No benchmarks yet."
