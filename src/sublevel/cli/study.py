@@ -34,6 +34,8 @@ QUESTIONS = """studies:
   restricted    what does a diagonal or isotropic covariance cost on a rotated ellipsoid?
   dimension     how does the time to learn C grow with the number of variables?
   apart         which functions tell NGD and the rank-mu CMA-ES apart, each at its best rate?
+  predictions   how well do final Cond, rate, stability and matched rates follow from theory?
+  estimator     does a volume that is estimated without the point itself serve better?
 """
 COMMAND = Command(
     "study",

@@ -492,6 +492,7 @@ def _degenerate(standing: Standing, theta: Family, deviations: Array) -> Reason 
     if standing.generations % (10 * theta.dimension) == 0 and (axis := theta.shortest_axis()) is not None:
         if axis.condition > CONDITION:
             return Reason("ill_conditioned", axis.condition)
-        if np.array_equal(theta.mean + EFFECT * axis.length * axis.direction, theta.mean):
+        is_still = np.array_equal(theta.mean + EFFECT * axis.length * axis.direction, theta.mean)
+        if is_still and not standing.has_no_width:  # integers are drawn wider than the Gaussian
             return Reason("no_effect", growth)
     return None
