@@ -372,17 +372,8 @@ def test_advice_about_minima_names_a_method_on_the_same_family(prefix):
 @pytest.mark.parametrize("run", ["mixed", "choices", "integers"])
 def test_the_report_has_a_row_for_each_parameter(run, request):
     result = request.getfixturevalue(run)
-    settings = SimpleNamespace(
-        method="cma",
-        parts="",
-        popsize=8,
-        version="1",
-        objective="",
-        program=None,
-        command=None,
-        names=None,
-        noise=False,
-    )
+    facts = {"method": "cma", "parts": "", "popsize": 8, "version": "1", "objective": "", "program": None}
+    settings = SimpleNamespace(**facts, command=None, names=None, noise=False, constraints=None)
     stored = SimpleNamespace(path=Path("run.db"), settings=settings, result=result, values=np.zeros(3))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sublevel.cli.report_page.describe_objective", lambda settings: "a function")
