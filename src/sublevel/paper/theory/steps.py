@@ -8,7 +8,7 @@ from math import exp, pi
 import numpy as np
 
 from sublevel.engine.arrays import Array
-from sublevel.engine.families import DiagonalGaussian, FullGaussian, IsotropicGaussian
+from sublevel.engine.families import DiagonalGaussian, FullGaussian, IsotropicGaussian, method_prefix
 from sublevel.engine.method import Method
 from sublevel.engine.recipes import ngd, rank_mu
 from sublevel.paper.theory.quadratic import random_hessian_root
@@ -114,7 +114,7 @@ def restricted_step(theta: IsotropicGaussian | DiagonalGaussian, size: int, seed
     mean, cov = printed_ngd_step(full, sample.z, values, 0.2)
     method = ngd(c_cov=0.2)
     state, _ = method.tell(method.init(theta, size), sample, values)
-    isotropic = isinstance(theta, IsotropicGaussian)
+    isotropic = method_prefix(theta) == "iso-"
     variances = np.full(d, np.mean(np.diagonal(cov))) if isotropic else np.diagonal(cov)
     differences = (state.theta.mean - mean, np.square(state.theta.deviations) - variances)
     worst = max(float(np.max(np.abs(difference))) for difference in differences)
