@@ -15,7 +15,7 @@ PYTEST := $(ENVIRONMENT) $(VENV)/bin/python -m pytest -n $(JOBS)
 EXTRAS_demo := plot,progress
 EXTRAS_test := test
 EXTRAS_lint := lint
-EXTRAS_types := lint,plot,progress,dask,parquet
+EXTRAS_types := lint,plot,progress,dask,parquet,coco
 EXTRAS_bench := bench
 EXTRAS_docs := docs,plot,progress,dask,parquet
 
