@@ -256,7 +256,6 @@ class History:
         if self._has_violations:
             more = done.maxcv if state.surrogate is None else state.surrogate.agreement
             self.last = last = (nfev, best.fun if done.is_feasible else np.nan, *last[2:], more)
-        self.last_median = done.generation_median
         if self._per_row == 1 and len(self._numbers) < ROWS:  # the most common case
             self._numbers.extend(last)
             self._in_row = 1

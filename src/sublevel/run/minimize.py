@@ -490,6 +490,8 @@ class Search:
         optimizer = self.optimizer
         self.evaluate_and_tell(values_of)
         self.history.record(optimizer)
+        if self.recorder is not None:
+            self.history.last_median = optimizer.generation_median  # the next run begins without one
         if self.progress is not None:
             self.progress.update(optimizer)
         reasons = self.next_run()
@@ -524,7 +526,7 @@ class Search:
         if self.make_generation is not None:
             self.make_generation(optimizer)
             return
-        if self.optimizer.partial is not None:
+        if optimizer.partial is not None:
             self.evaluate_in_parts()
             return
         if self.recorder is not None:
