@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import sublevel
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_extensions"))
+os.environ.pop("MPLBACKEND", None)  # notebooks show their figures
 
 project = "sublevel"
 author = "The sublevel developers"
@@ -38,6 +40,7 @@ html_math_renderer = "mathml"
 
 # Notebooks of the gallery are run by the build, unless they were run before and have not changed.
 nb_execution_mode = "cache"
+nb_execution_cache_path = str(HERE.parent / "build" / "notebooks")
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_merge_streams = True
