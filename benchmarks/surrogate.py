@@ -98,12 +98,13 @@ class Objective:
         return value
 
 
-Solver = Callable[[Callable[[np.ndarray], float], np.ndarray, float, int, bool, float], None]
+Function = Callable[[np.ndarray], float]
+Solver = Callable[[Function, np.ndarray, float, int, bool, float], None]
 """Minimises a function from a start with a standard deviation, given a seed, whether to restart, and a budget."""
 
 
 def ours(surrogate: bool | int) -> Solver:
-    def solve(fun, x0, sigma0, seed, restarts, budget):  # type: ignore[no-untyped-def]
+    def solve(fun: Function, x0: np.ndarray, sigma0: float, seed: int, restarts: bool, budget: float) -> None:
         import sublevel as sl
 
         for attempt in range(100):
@@ -124,7 +125,7 @@ def ours(surrogate: bool | int) -> Solver:
 
 
 def pycma(surrogate: bool) -> Solver:
-    def solve(fun, x0, sigma0, seed, restarts, budget):  # type: ignore[no-untyped-def]
+    def solve(fun: Function, x0: np.ndarray, sigma0: float, seed: int, restarts: bool, budget: float) -> None:
         import cma
 
         for attempt in range(100):
@@ -139,20 +140,20 @@ def pycma(surrogate: bool) -> Solver:
     return solve
 
 
-def tpe(fun, x0, sigma0, seed, restarts, budget):  # type: ignore[no-untyped-def]
+def tpe(fun: Function, x0: np.ndarray, sigma0: float, seed: int, restarts: bool, budget: float) -> None:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
 
-    def objective(trial):  # type: ignore[no-untyped-def]
+    def objective(trial: optuna.Trial) -> float:
         low, high = x0 - 5 * sigma0, x0 + 5 * sigma0
         return fun(np.array([trial.suggest_float(f"x{i}", low[i], high[i]) for i in range(x0.size)]))
 
     study.optimize(objective, n_trials=int(min(budget, TPE_TRIALS)))
 
 
-def cobyqa(fun, x0, sigma0, seed, restarts, budget):  # type: ignore[no-untyped-def]
+def cobyqa(fun: Function, x0: np.ndarray, sigma0: float, seed: int, restarts: bool, budget: float) -> None:
     from scipy.optimize import minimize
 
     options = {"initial_tr_radius": sigma0, "final_tr_radius": 1e-10, "maxfev": int(budget)}

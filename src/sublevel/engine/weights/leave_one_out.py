@@ -10,12 +10,11 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.families.protocol import Sample
 from sublevel.engine.ordering.ranks import Ranking
 from sublevel.engine.tangent import Weighting
-from sublevel.engine.weights.protocol import Weights
-from sublevel.engine.weights.volume import log_shares
+from sublevel.engine.weights.volume import VolumeRule, log_shares
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveOneOut(Weights):
+class LeaveOneOut(VolumeRule):
     """wᵢ = (b − V̂ᵢ)/n with V̂ᵢ ∝ (Σ_{fⱼ < fᵢ} 1/p(xⱼ))^exponent and their mean b.
 
     The estimate of the paper, `Volume`, also counts the point itself. Its 1/p(xᵢ) is large where ‖zᵢ‖ is, so that far
@@ -23,18 +22,9 @@ class LeaveOneOut(Weights):
     Points with equal values have the same V̂, and that of the best point is 0.
     """
 
-    exponent: float | None = None  # 2/d if None, which makes V ∝ xᵀAx on a quadratic
-
-    def __post_init__(self) -> None:
-        if self.exponent is not None and not 0 < self.exponent < np.inf:
-            raise ValueError(
-                f"`exponent` must be positive and finite, got {self.exponent!r}. Leave it out for the paper's 2/d."
-            )
-
     def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
         """Weights that sum to 0."""
-        exponent = 2.0 / sample.z.shape[-1] if self.exponent is None else self.exponent
-        cost = ranks.unsort(np.expm1(exponent * log_shares_before(ranks, sample.surprise)))
+        cost = ranks.unsort(np.expm1(self.power(sample.z.shape[-1]) * log_shares_before(ranks, sample.surprise)))
         weights = (np.mean(cost, axis=-1, keepdims=True) - cost) / cost.shape[-1]
         return Weighting(weights, weights, np.zeros(weights.shape[:-1])[()])
 
@@ -50,8 +40,7 @@ def log_shares_before(ranks: Ranking, surprise: Array) -> Array:
     if ranks.tie_ends is None:
         return shares
     begins = np.concatenate([np.ones_like(ranks.tie_ends[..., :1]), ranks.tie_ends[..., :-1]], axis=-1)
-    shares = np.maximum.accumulate(
-        np.where(begins, shares, -np.inf), axis=-1
-    )  # that of the first of each group of ties
+    # Tied points have the volume of the first of them.
+    shares = np.maximum.accumulate(np.where(begins, shares, -np.inf), axis=-1)
     largest = shares[..., -1:]
     return np.where(np.isfinite(largest), shares - np.where(np.isfinite(largest), largest, 0.0), 0.0)

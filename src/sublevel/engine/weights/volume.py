@@ -17,11 +17,8 @@ LARGE = 16.0
 
 
 @dataclass(frozen=True, slots=True)
-class Volume(Weights):
-    """wᵢ = (b − V̂ᵢ)/n with V̂ᵢ ∝ (Σ_{fⱼ ≤ fᵢ} 1/p(xⱼ))^exponent and their mean b, eq:mc-nu and steps 6 to 8.
-
-    V̂ is relative to the largest volume, because the learning rates divide by its scale; only log-volumes are computed.
-    """
+class VolumeRule(Weights):
+    """Weights from a power of estimated volumes."""
 
     exponent: float | None = None  # 2/d if None, which makes V ∝ xᵀAx on a quadratic
 
@@ -30,6 +27,18 @@ class Volume(Weights):
             raise ValueError(
                 f"`exponent` must be positive and finite, got {self.exponent!r}. Leave it out for the paper's 2/d."
             )
+
+    def power(self, d: int) -> float:
+        """The exponent in d dimensions."""
+        return 2.0 / d if self.exponent is None else self.exponent
+
+
+@dataclass(frozen=True, slots=True)
+class Volume(VolumeRule):
+    """wᵢ = (b − V̂ᵢ)/n with V̂ᵢ ∝ (Σ_{fⱼ ≤ fᵢ} 1/p(xⱼ))^exponent and their mean b, eq:mc-nu and steps 6 to 8.
+
+    V̂ is relative to the largest volume, because the learning rates divide by its scale; only log-volumes are computed.
+    """
 
     def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
         """Weights that sum to 0."""
@@ -41,8 +50,7 @@ class Volume(Weights):
 
     def cost(self, ranks: Ranking, sample: Sample) -> Array:
         """V̂ᵢ/V̂_max − 1 (..., n), in [−1, 0], accurate for small differences too."""
-        exponent = 2.0 / sample.z.shape[-1] if self.exponent is None else self.exponent
-        return ranks.unsort(np.expm1(constant(exponent) * log_shares(ranks, sample.surprise)))
+        return ranks.unsort(np.expm1(constant(self.power(sample.z.shape[-1])) * log_shares(ranks, sample.surprise)))
 
 
 def log_shares(ranks: Ranking, surprise: Array) -> Array:
