@@ -1,6 +1,6 @@
 """What a step costs, as ratios measured side by side in one run with one thread.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/overhead.py [--repeats 40]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/overhead.py [--repeats 40] [--against CHECKOUT]
 
 1. One `ask` + `tell` with a vectorised objective against the packages `cma` and `cmaes`, same d and n, up to d = 40 and
    at d = 500.
@@ -9,6 +9,9 @@
 3. A full step at d = 1000, n = 24 over its own sampling product (n×d · d×d).
 4. 50 batched trials at d = 20, n = 20, per trial and iteration, over a single run.
 
+With `--against`, only `ask` + `tell`, with and without `stop`, against another checkout of this repository: both in new
+processes that take turns. Its blocks are 300 steps long, as many as a run has: work that a version puts off counts.
+
 Medians over interleaved repeats of the mean over a block of steps, because the package `cma` decomposes its matrix only
 now and then; the time of the objective is left out.
 """
@@ -16,10 +19,15 @@ now and then; the time of the objective is left out.
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import subprocess
+import sys
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
@@ -27,8 +35,12 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 
 import sublevel as sl
-from sublevel.engine.arrays import Streams
-from sublevel.engine.constants import default_popsize
+
+
+def default_popsize(d: int) -> int:
+    """The usual number of points, 4 + ⌊3 ln d⌋."""
+    return 4 + int(3 * np.log(d))
+
 
 Step = Callable[[], float]
 """Does one iteration and returns the seconds it took outside the objective."""
@@ -201,6 +213,8 @@ def compare_with_product(repeats: int, d: int = 1000, n: int = 24) -> None:
 
 def compare_batch_with_single(repeats: int, d: int = 20, n: int = 20, trials: int = 50) -> None:
     print(f"\n{trials} batched trials at d = {d}, n = {n}, per trial and iteration, over a single run (wanted: ≤ 0.6)")
+    from sublevel.engine.arrays import Streams
+
     for name, method in (("ngd", sl.ngd()), ("rank-mu", sl.rank_mu())):
 
         def batch(method: sl.Method = method) -> Step:
@@ -224,10 +238,56 @@ def compare_batch_with_single(repeats: int, d: int = 20, n: int = 20, trials: in
         print(f"  {name:8} {time_of['batch'] * 1e6:6.1f} µs / {time_of['single'] * 1e6:6.1f} µs = {ratio:.2f}")
 
 
+def generation_seconds(d: int, asks_to_stop: bool, steps: int = 300) -> float:
+    """Seconds per generation of `ask`, `tell` and perhaps `stop`, over a run of so many on the sphere."""
+    optimizer = sl.Optimizer(np.ones(d), 0.5, popsize=default_popsize(d), rng=1)
+
+    def tell(points: object, values: np.ndarray) -> None:
+        optimizer.tell(points, values)
+        if asks_to_stop:
+            optimizer.stop()
+
+    step = timed_ask_tell(optimizer.ask, tell)
+    return float(np.mean([step() for _ in range(steps)]))
+
+
+CASES = [(d, asks_to_stop) for d in (10, 20, 40) for asks_to_stop in (False, True)]
+"""Dimensions in which 300 generations on the sphere do not converge, with and without `stop`."""
+
+
+def print_case_medians() -> None:
+    """Print the median seconds of each case as JSON, for `compare_with_checkout`."""
+    print(json.dumps([float(np.median([generation_seconds(*case) for _ in range(12)])) for case in CASES]))
+
+
+def compare_with_checkout(checkout: Path, repeats: int) -> None:
+    """Print the seconds of each case here over those in another checkout."""
+    sources = {"there": checkout / "src", "here": Path(__file__).resolve().parents[1] / "src"}
+    seconds: dict[str, list[list[float]]] = defaultdict(list)
+    for _ in range(repeats):
+        for name, source in sources.items():
+            command = [sys.executable, __file__, "--cases"]
+            run = subprocess.run(
+                command, env=os.environ | {"PYTHONPATH": str(source)}, capture_output=True, text=True, check=True
+            )
+            seconds[name].append(json.loads(run.stdout))
+    there, here = (1e6 * np.median(seconds[name], axis=0) for name in ("there", "here"))
+    print("one generation [µs]    d   there    here  here/there")
+    for (d, asks_to_stop), before, now in zip(CASES, there, here, strict=True):
+        print(f"ask, tell{', stop' if asks_to_stop else '':10}{d:5} {before:7.1f} {now:7.1f} {now / before:8.3f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=20)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another checkout of this repository")
+    parser.add_argument("--cases", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    repeats = arguments.repeats
+    if arguments.cases:
+        return print_case_medians()
+    if arguments.against is not None:
+        return compare_with_checkout(arguments.against, repeats)
     warnings.simplefilter("ignore")  # of the peers
     compare_with_peers(repeats)
     compare_whole_runs(repeats)

@@ -20,6 +20,8 @@ NARROW = 1e-3
 
 Where a wider search loses its way, f is rugged or the noise is strong, and the search was not near the end.
 """
+NARROW_EVERY = 4
+"""Generations between two tests of the width: few, as `rank_signal` is averaged over twenty or more."""
 FALLING = 1.0
 """Mann-Whitney score, in standard errors, above which values count as falling."""
 WINDOW = (20, 10.0, 0.2, 20_000)

@@ -448,10 +448,8 @@ class Optimizer:
         if self.noise:
             best = self._central(search.theta, Sampled(points, squares, constraints, g))
         nfev, nit = before.nfev + values.size, before.nit + 1
-        self.run_state = RunState(
-            *(search, before.run, before.began, nfev, nit, before.restarts, best, standing),
-            *(before.leader, before.surrogate),
-        )
+        run, began, restarts, leader = before.run, before.began, before.restarts, before.leader
+        self.run_state = RunState(search, run, began, nfev, nit, restarts, best, standing, leader, before.surrogate)
         self.last, self._pending, self._deviations, self._reason = info, None, None, None
         self.estimate = None
 

@@ -31,10 +31,10 @@ class Best:
 
     def after(self, points: Array, ranks: Ranking, run: int) -> Best:
         """The best point after points (n, d) of a run, or the best of them (1, d). NaN is never the best."""
-        best = ranks.best
+        best = float(ranks.best)
         if self.fun <= best or best != best:
             return self
-        return Best(read_only(points[ranks.order[0] if len(points) > 1 else 0].copy()), float(best), run)
+        return Best(read_only(points[ranks.order.item(0) if len(points) > 1 else 0].copy()), best, run)
 
     def after_constrained(self, points: Array, values: Array, constraints: Array, g: Array, run: int) -> Best:
         """The best point after points (n, d) of a run with constraint values (n, k) and inequalities (n, m).

@@ -19,6 +19,7 @@ from sublevel.engine.method import Info, Outcome
 from sublevel.run.noise_floor import (
     INFORMATIVE,
     NARROW,
+    NARROW_EVERY,
     UNINFORMATIVE,
     is_falling,
     longer_window,
@@ -299,7 +300,9 @@ class Standing:
             limits = lengths(d, n)
             window_size = longer_window(limits.floor, generations)
             signal += (rank_signal(limits.scores, ranks, squares) - signal) * 2 / window_size
-        was_informed = self.was_informed or (signal >= INFORMATIVE and self.is_narrow(theta))
+        was_informed = self.was_informed
+        if not was_informed and signal >= INFORMATIVE and generations % NARROW_EVERY == 0:
+            was_informed = self.is_narrow(theta)
         standstill, standing_for = self.standstill, self.standing_for
         if info.outcome or standstill >= 0:
             standstill, standing_for = self._standstill_after(info, points)
@@ -341,7 +344,8 @@ class Standing:
     def is_narrow(self, theta: Family) -> bool:
         """Whether the search is so narrow that it may be at the noise of f."""
         initial = self.initial_deviations
-        return bool(theta.deviation(0) <= NARROW * initial[0] and np.all(theta.deviations <= NARROW * initial))
+        is_first = theta.deviation(0) <= NARROW * initial.item(0)  # almost always decides
+        return is_first and bool(np.all(theta.deviations <= NARROW * initial))
 
 
 def find_reason(

@@ -41,11 +41,13 @@ class Ranking:
 
     def unsort(self, per_rank: Array) -> Array:
         """Undo `sort`: numbers from best to worst (..., n), in the order of the points."""
-        per_point = np.empty(self.order.shape)
-        if self.order.ndim == 1:
-            per_point[self.order] = per_rank
-        else:
-            np.put_along_axis(per_point, self.order, per_rank, axis=-1)
+        order = self.order
+        if order.ndim == 1:
+            per_point = np.empty(order.size)
+            per_point[order] = per_rank
+            return per_point
+        per_point = np.empty(order.shape)
+        np.put_along_axis(per_point, order, per_rank, axis=-1)
         return per_point
 
     def take_best(self, per_point: Array) -> PerTrial:
@@ -86,11 +88,12 @@ def _averages(by_rank: Array, last: NDArray[np.intp]) -> Array:
 
 def ranking(values: Array) -> Ranking:
     """The ranking of f-values (..., n)."""
-    order = values.argsort(axis=-1)  # puts NaN last
+    order = values.argsort()  # along the last axis, NaN last
     if order.ndim == 1 and order.size <= FEW:
         numbers = values.tolist()
-        if len(set(numbers)) == order.size and numbers[order[-1]] == numbers[order[-1]]:  # no ties and no NaN
-            return Ranking(order, None, values[order[0]])
+        worst = numbers[order.item(-1)]
+        if len(set(numbers)) == order.size and worst == worst:  # no ties and no NaN
+            return Ranking(order, None, values[order.item(0)])
     ascending = values[order] if values.ndim == 1 else np.take_along_axis(values, order, axis=-1)
     best = ascending[..., 0]
     rises = ascending[..., 1:] > ascending[..., :-1]
