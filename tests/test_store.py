@@ -1032,6 +1032,44 @@ def test_small_samples_that_are_drawn_again_share_rows(tmp_path, monkeypatch):
     assert run.evaluations.point(7777).tobytes() == seen[7777].tobytes()
 
 
+def stored_point_bytes(file):
+    """Bytes of the points in the rows of a file, without the first generation, which has the start."""
+    with sqlite3.connect(file) as connection:
+        query = "SELECT coalesce(sum(length(points)), 0) FROM evaluations WHERE iteration > 1"
+        (size,) = connection.execute(query).fetchone()
+    connection.close()
+    return size
+
+
+@pytest.mark.parametrize("kind", [np.random.PCG64, np.random.MT19937, np.random.SFC64], ids=lambda kind: kind.__name__)
+def test_points_are_stored_only_if_the_objective_takes_longer(kind, tmp_path, monkeypatch):
+    """Samples of 4 kB are drawn again for a fast objective and stored for a slow one, with the same sum and points."""
+    sums, points = set(), set()
+    for fast, file in ((1e3, tmp_path / "fast.db"), (0.0, tmp_path / "slow.db")):
+        monkeypatch.setattr(samples, "FAST", fast)
+        seen = seen_points("cma", "free", file, popsize=128, maxfevals=2000, rng=np.random.Generator(kind(1)))
+        assert (stored_point_bytes(file) == 0) == (fast > 0)
+        assert sl.load(file).points.tobytes() == seen.tobytes()
+        sums.add(fingerprint(file))
+        points.add(seen.tobytes())
+    assert len(sums) == len(points) == 1
+    seen_points("cma", "free", tmp_path / "other.db", popsize=128, maxfevals=2000, rng=2)
+    assert fingerprint(tmp_path / "other.db") not in sums
+
+
+def test_an_objective_may_draw_from_the_generator_of_the_search(tmp_path, monkeypatch):
+    monkeypatch.setattr(samples, "FAST", 1e3)
+    rng, seen, file = np.random.default_rng(1), [], tmp_path / "run.db"
+
+    def fun(X):
+        seen.append(X.copy())
+        return np.sum(X**2, axis=1) + (1e-3 * rng.standard_normal() if len(seen) % 3 else 0.0)
+
+    sl.minimize(fun, np.ones(4), 0.5, rng=rng, popsize=128, maxiter=12, vectorized=True, store=file)
+    assert stored_point_bytes(file) == 0
+    assert sl.load(file).points.tobytes() == np.concatenate(seen).tobytes()
+
+
 def test_trees_of_one_layout_are_packed_together():
     trees = [{"a": np.arange(6.0).reshape(2, 3) + k, "b": (k, None), "c": np.float64(k)} for k in range(3)]
     layout, data = serialize.pack_all(trees)
@@ -1091,14 +1129,12 @@ def change_sample(file, change):
         *columns, layout, data, origin, _ = connection.execute(
             "SELECT * FROM samples ORDER BY iteration DESC"
         ).fetchone()
-        states = json.loads(columns[3])
-        width = len(data) // len(states)
+        columns[3] = json.loads(columns[3])
+        width = len(data) // columns[3]["generations"]
         template = {"theta": theta, "first": np.empty(3), "checksum": np.int64(0)}
         arrays = serialize.unpack(template, layout, data[-width:])
-        columns[3] = states[-1]
         change(columns, arrays)
-        last = columns[3]
-        columns[3] = last if isinstance(last, str) else json.dumps([*states[:-1], last])
+        columns[3] = columns[3] if isinstance(columns[3], str) else json.dumps(columns[3])
         row = with_checksum(*columns, layout, data[:-width] + serialize.pack(arrays)[1], origin)
         connection.execute("INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     connection.close()
@@ -1127,19 +1163,32 @@ def leave_the_place(columns, arrays):
 
 
 def break_the_state(columns, arrays):
-    columns[3] = {"bit_generator": "PCG64", "state": {"state": -1, "inc": 1}, "has_uint32": 0, "uinteger": 0}
+    state = {"bit_generator": "PCG64", "state": {"state": -1, "inc": 1}, "has_uint32": 0, "uinteger": 0}
+    columns[3]["state"] = state
 
 
-def leave_out_all_states(columns, arrays):
-    columns[3] = "[]"
+def leave_out_the_state(columns, arrays):
+    del columns[3]["state"]
 
 
-def leave_out_states(columns, arrays):
-    columns[3] = json.dumps([columns[3]] * 7)
+def leave_out_the_number_of_generations(columns, arrays):
+    del columns[3]["generations"]
 
 
-def give_no_list_of_states(columns, arrays):
-    columns[3] = json.dumps(columns[3])
+def ask_for_no_generations(columns, arrays):
+    columns[3]["generations"] = 0
+
+
+def ask_for_other_generations(columns, arrays):
+    columns[3]["generations"] = 7
+
+
+def ask_for_many_generations_of_many_points(columns, arrays):
+    columns[2], columns[3]["generations"] = 2**20, 2 * columns[3]["generations"]
+
+
+def give_a_list(columns, arrays):
+    columns[3] = json.dumps([columns[3]])
 
 
 def break_the_text(columns, arrays):
@@ -1170,9 +1219,12 @@ def test_points_that_are_drawn_with_other_rounding_come_with_a_warning(large_run
         (leave_the_place, "impossible size"),
         (break_the_state, "out of range"),
         (break_the_text, "cannot be read"),
-        (give_no_list_of_states, "cannot be read"),
-        (leave_out_all_states, "incomplete"),
-        (leave_out_states, "incomplete"),
+        (give_a_list, "cannot be read"),
+        (leave_out_the_state, "random generator is missing"),
+        (leave_out_the_number_of_generations, "incomplete"),
+        (ask_for_no_generations, "incomplete"),
+        (ask_for_other_generations, "incomplete"),
+        (ask_for_many_generations_of_many_points, "impossible size"),
     ],
 )
 def test_a_sample_that_cannot_be_drawn_again_is_refused(change, words, large_run):

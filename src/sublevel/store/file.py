@@ -25,7 +25,7 @@ from sublevel.store.lock import validate_locks_available
 from sublevel.store.serialize import as_dict, parse_json
 
 APPLICATION = int.from_bytes(b"subl")
-VERSION = 9
+VERSION = 10
 LONGEST_FACTS = 2**24
 """Most bytes of the facts of a part."""
 LARGEST_BLOB = 10**9

@@ -33,7 +33,7 @@ from sublevel.store.errors import FormatError, StoreError, format_errors
 from sublevel.store.file import NUMBERS, File
 from sublevel.store.recorder import memory_of, without_memory
 from sublevel.store.rng_state import state_like
-from sublevel.store.samples import SampleForm, StoredPoints, Stretch, row_parts, sample_parts
+from sublevel.store.samples import SampleForm, StoredPoints, Stretch, checksum, row_parts, sample_parts
 from sublevel.store.serialize import as_dict, as_list, parse_json, unpack
 from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings, as_settings, check_size, unpack_problem
 
@@ -333,7 +333,9 @@ def ending(file: File) -> dict[str, float]:
 
 
 def fingerprint(path: Path) -> str:
-    """SHA-256 of the outcome of a run. Times, settings and the division into rows do not count."""
+    """SHA-256 of the outcome of a run. Times, settings, the division into rows, and whether points are stored or drawn
+    again, do not count.
+    """
     digest, keys, points, values = sha256(), sha256(), sha256(), sha256()
     with closing(File(path)) as file:
         is_noisy = file.part("configuration")[0].get("noise") is True
@@ -347,15 +349,15 @@ def fingerprint(path: Path) -> str:
             for row in file.rows(table, f"ORDER BY {order}"):
                 columns = [sha256(column).digest() if type(column) is bytes else column for column in row]
                 digest.update(repr(columns).encode())
-        for sample in sample_parts(file):
-            digest.update(repr((*sample[:-1], sha256(sample.data).digest())).encode())
+        sums = {sample.iteration: sample.checksum for sample in sample_parts(file)}
         for part in row_parts(file):
-            table = np.empty((len(part.values) // 8, 4), dtype=np.int64)
-            table[:] = part.run, part.iteration, bool(part.points), part.place
-            table[:, 3] += np.arange(len(table))
+            table = np.empty((len(part.values) // 8, 3), dtype=np.int64)
+            table[:] = part.run, part.iteration, part.place
+            table[:, 2] += np.arange(len(table))
             keys.update(table.tobytes())
-            points.update(part.points)
+            sums[part.iteration] = sums.get(part.iteration, 0) ^ int(checksum(np.frombuffer(part.points)))
             values.update(part.values)
+    points.update(repr(sorted(sums.items())).encode())
     for part in (keys, points, values):
         digest.update(part.digest())
     return digest.hexdigest()

@@ -13,7 +13,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -44,14 +44,16 @@ from sublevel.store.file import (
 from sublevel.store.lock import Lock
 from sublevel.store.rng_state import KINDS, plain_state
 from sublevel.store.samples import (
+    LARGEST_SHARED_ROW,
     ROUNDING,
     Sample,
     SampleForm,
-    SampleRow,
     StoredPoints,
     Stretch,
-    is_redrawn,
+    follows,
+    longest_redrawn,
     relative_difference,
+    sample_rows,
 )
 from sublevel.store.serialize import pack, size_of
 from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings
@@ -79,8 +81,6 @@ LARGEST_ROW = 2**23
 """Most bytes of a row, unless it is one point."""
 SMALL_GENERATION = 2**16
 """Bytes of points below which generations share a row."""
-LARGEST_SHARED_ROW = 2**20
-"""Most bytes of points in a row of several generations."""
 MOST_GENERATIONS = 1000
 """Most generations of such a row."""
 MOST_WAITING = 2**28
@@ -234,7 +234,7 @@ def record_new(path: Path, configuration: Row, optimizer: Optimizer, history: Hi
 def largest_row(optimizer: Optimizer) -> int:
     """Bytes of the largest row that a run writes repeatedly: a distribution, values, or values with points."""
     popsize, d = optimizer.popsize, optimizer.best_x.size
-    return max(size_of(optimizer.theta), 8 * popsize * (1 if is_redrawn(optimizer) else d))
+    return max(size_of(optimizer.theta), 8 * popsize * (1 if longest_redrawn(optimizer) == np.inf else d))
 
 
 def snapshot_rows(history: History, known: set[int]) -> list[Row]:
@@ -251,31 +251,40 @@ class Stored:
     restarts: int = 0
 
 
-@dataclass(slots=True)
 class Generation:
     """A generation: its values, which of them are not yet written, and its numbers when it has ended."""
 
-    run: int
-    iteration: int
-    points: Array  # (n, d), or (n, d + k) with constraint values
-    values: Array  # (n,)
-    sample: Sample | None = None  # if its points are not stored
-    has_sample: bool = False  # in the file
-    waiting: list[Places] = field(default_factory=list[Places])
-    in_file: bool = False  # some values
-    is_whole: bool = False  # all values are in the file, in the rows of a finished generation
+    has_sample = False  # in the file
+    in_file = False  # some values
+    is_whole = False  # all values are in the file, in the rows of a finished generation
     numbers: tuple[float, ...] = ()  # of a row of the table `generations`
-    measured: Array | None = None  # (n, 1 + k), values and constraint values as they arrive
-    begin: int = 0  # the first point of the part that is evaluated, if it is evaluated in parts
+    begin = 0  # the first point of the part that is evaluated, if it is evaluated in parts
     evaluated: int | None = None  # points that are or were evaluated then
+
+    def __init__(
+        self,
+        run: int,
+        iteration: int,
+        points: Array,
+        values: Array,
+        sample: Sample | None = None,
+        measured: Array | None = None,
+    ) -> None:
+        self.run, self.iteration = run, iteration
+        self.points = points  # (n, d), or (n, d + k) with constraint values
+        self.values = values  # (n,)
+        self.sample = sample  # if its points are not stored
+        self.measured = measured  # (n, 1 + k), values and constraint values as they arrive
+        self.waiting: list[Places] = []
 
     @classmethod
     def of(cls, done: Optimizer, points: Array, values: Array, sample: Sample | None) -> Generation:
         """The next generation of an optimizer, with values (n,) or rows (n, 1 + k) that will be filled in."""
+        state = done.run_state
         if values.ndim == 1:
-            return cls(done.restarts, done.nit + 1, points, values, sample)
+            return cls(state.restarts, state.nit + 1, points, values, sample)
         both = np.concatenate([points, np.full((len(points), values.shape[1] - 1), np.nan)], axis=1)
-        return cls(done.restarts, done.nit + 1, both, values[:, 0], measured=values)
+        return cls(state.restarts, state.nit + 1, both, values[:, 0], measured=values)
 
     def take_constraints(self, places: Places | NDArray[np.bool_]) -> None:
         """Copy the constraint values of these points next to them."""
@@ -318,7 +327,7 @@ class Generation:
 
     def sample_rows(self) -> Iterator[Row]:
         """Its row of the table `samples`, if it has one that is not in the file."""
-        return iter(()) if self.sample is None or self.has_sample else SampleRow(self.iteration, self.sample).rows()
+        return iter(()) if self.sample is None or self.has_sample else sample_rows(self.iteration, [self.sample])
 
     def generation_row(self) -> Row:
         """Its row of the table `generations`."""
@@ -330,62 +339,46 @@ class Generation:
 
 
 class SharedRow:
-    """Finished generations of one run and size that share a row of each table. The memory is reused."""
+    """Finished generations of one run and size that share a row of each table."""
 
-    def __init__(self, points: Array, is_drawn: bool) -> None:
-        most = min(
-            LARGEST_SHARED_ROW // max(points[:, 0].nbytes if is_drawn else points.nbytes, 1) + 1, MOST_GENERATIONS
-        )
-        self.values = np.empty((most, len(points)))
-        self.points = np.empty((most, 0 if is_drawn else len(points), points.shape[1]))
-        self.is_drawn = is_drawn
-
-    def fits(self, generation: Generation) -> bool:
-        """Whether the memory is of the right size for generations like this one."""
-        n, d = generation.points.shape
-        is_drawn = generation.sample is not None
-        return self.is_drawn == is_drawn and self.values.shape[1] == n and self.points.shape[2] == d
-
-    def begin(self, first: Generation) -> None:
-        """Empty the row and add a generation."""
-        self.run, self.iteration, self.size = first.run, first.iteration, len(first.values)
-        self.numbers = list[tuple[float, ...]]()  # a tuple per generation
-        self.samples: SampleRow | None = None
-        self.add(first)
+    def __init__(self, first: Generation) -> None:
+        self.generations, self.run, self.iteration = [first], first.run, first.iteration
+        self.size, self.is_drawn = len(first.values), first.sample is not None
+        size = first.values.nbytes if self.is_drawn else first.points.nbytes
+        self.most = min(LARGEST_SHARED_ROW // max(size, 1) + 1, MOST_GENERATIONS)
 
     def add(self, generation: Generation) -> bool:
         """Add the next generation if it fits."""
-        place, sample = len(self.numbers), generation.sample
-        if place == len(self.values) or generation.run != self.run or len(generation.values) != self.size:
+        if len(self.generations) == self.most or generation.run != self.run or len(generation.values) != self.size:
             return False
-        if (sample is None) == self.is_drawn:
+        sample, previous = generation.sample, self.generations[-1].sample
+        if sample is None or previous is None:
+            if sample is not previous:
+                return False
+        elif not follows(sample, previous):
             return False
-        if sample is None:
-            self.points[place] = generation.points
-        elif self.samples is None:
-            self.samples = SampleRow(self.iteration, sample)
-        else:
-            self.samples.add(sample)
-        self.values[place] = generation.values
-        self.numbers.append(generation.numbers)
+        self.generations.append(generation)
         return True
 
     def count_bytes(self) -> int:
         """Bytes of their points."""
-        return len(self.numbers) * self.size * self.points.shape[2] * 8
+        return sum(generation.points.nbytes for generation in self.generations)
 
     def sample_rows(self) -> Iterator[Row]:
         """The row of the table `samples`, if their points are drawn again."""
-        return iter(()) if self.samples is None else self.samples.rows()
+        samples = [generation.sample for generation in self.generations if generation.sample is not None]
+        return sample_rows(self.iteration, samples) if samples else iter(())
 
     def generation_row(self) -> Row:
         """The row of the table `generations`."""
-        return self.iteration, self.run, self.size, np.array(self.numbers).tobytes()
+        numbers = np.array([generation.numbers for generation in self.generations])
+        return self.iteration, self.run, self.size, numbers.tobytes()
 
     def evaluation_rows(self) -> Iterator[Row]:
         """The row of the table `evaluations`."""
-        points, values = _bytes(self.points[: len(self.numbers)]), _bytes(self.values[: len(self.numbers)])
-        yield self.iteration, 0, self.run, self.size, points, values
+        values = np.array([generation.values for generation in self.generations])
+        points = b"" if self.is_drawn else _bytes(np.array([generation.points for generation in self.generations]))
+        yield self.iteration, 0, self.run, self.size, points, _bytes(values)
 
 
 def _pieces(begin: int, end: int, most: int) -> Iterator[slice]:
@@ -422,7 +415,6 @@ class Recorder:
         self._guard, self._disk, self._closed = threading.Lock(), threading.RLock(), threading.Event()
         self._finished, self._failures = list[Generation | SharedRow](), list[Row]()  # to be written
         self._row: SharedRow | None = None  # the last one, unless it is being written
-        self._spare: SharedRow | None = None
         self._stale = list[int]()  # finished generations with rows of single values in the file
         self._bytes, self._since = 0, np.inf  # of them, and the time of the first one
         self._open: Generation | None = None
@@ -432,8 +424,9 @@ class Recorder:
         self._writing, self._syncing = TimeBudget(WRITING, SAVINGS), TimeBudget(SYNCING, 0.0)
         self._synced_at = time.perf_counter()
         self._pace = 0.01  # average seconds of the objective between two arrivals
-        self._popsize, self._is_large = 0, False  # of the next sample
-        self._rng_state: Mapping[str, object] | None = None  # before a large sample
+        self._evaluation, self._evaluations = 0.0, 0.01  # seconds of the objective for a generation, and their average
+        self._popsize, self._longest_redrawn = 0, 0.0  # of the next sample
+        self._rng_state: Mapping[str, object] | None = None  # before a sample that is drawn again
         self._own, self._left, self._kept_at, self._cost = 0.0, time.perf_counter(), time.perf_counter(), 0.0
         self._error: StoreError | None = None
         self._over = self._is_lost = False
@@ -445,12 +438,12 @@ class Recorder:
         self._write([self._insertion("parts", [ending_row({}), driver_row()])])
 
     def note_generator(self, done: Optimizer) -> None:
-        """Keep the state of the generator if the next sample is large and will be drawn again when it is read."""
+        """Keep the state of the generator if the next sample will be drawn again when it is read."""
         if done.popsize != self._popsize:
             check_generation(done)
             self._popsize = done.popsize
-            self._is_large = is_redrawn(done)
-        self._rng_state = done.rng.bit_generator.state if self._is_large else None
+            self._longest_redrawn = longest_redrawn(done)
+        self._rng_state = done.rng.bit_generator.state if self._evaluations < self._longest_redrawn else None
 
     def recall_values(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> bool:
         """Fill in stored values (n,), or rows (n, 1 + k), of the next points (n, d) and mark them as known; return
@@ -459,7 +452,10 @@ class Recorder:
         if done.partial is not None:
             return self._recall_part(done, points, values, known)
         state, iteration = self._rng_state, done.nit + 1
-        sample = None if state is None else Sample(done.theta, state, points, len(points) - done.popsize)
+        sample = None
+        if state is not None:
+            after = done.rng.bit_generator.state
+            sample = Sample(done.theta, state, after, points, len(points) - done.popsize)
         self._open = Generation.of(done, points, values, sample)
         if iteration <= self._awaited:
             stored = np.full(points.shape, np.nan)
@@ -527,8 +523,10 @@ class Recorder:
             raise RuntimeError("values arrived before their points")
         if values is not None:
             places = generation.place_part(places, values)
-        self._writing.earn(now - self._left)
-        self._pace += 0.2 * (now - self._left - self._pace)
+        seconds = now - self._left
+        self._writing.earn(seconds)
+        self._pace += 0.2 * (seconds - self._pace)
+        self._evaluation += seconds
         with self._guard:
             if self._error is not None:
                 raise self._error
@@ -544,6 +542,8 @@ class Recorder:
         """Add the last generation, and write the state if it is due."""
         now = time.perf_counter()
         self._own += now - self._left
+        self._evaluations += 0.2 * (self._evaluation - self._evaluations)
+        self._evaluation = 0.0
         with self._guard:
             if self._error is not None:
                 raise self._error
@@ -574,12 +574,8 @@ class Recorder:
             self._finished.append(generation)
             self._row = None
         elif self._row is None or not self._row.add(generation):
-            row, self._spare = self._spare, None
-            if row is None or not row.fits(generation):
-                row = SharedRow(generation.points, generation.sample is not None)
-            row.begin(generation)
-            self._finished.append(row)
-            self._row = row
+            self._row = SharedRow(generation)
+            self._finished.append(self._row)
 
     def _keep(self, done: Optimizer, history: History, ending: Sequence[Row] = ()) -> None:
         """Write the state and everything that waits."""
@@ -635,7 +631,6 @@ class Recorder:
             self._file.write(changes, sync)
         with self._guard:
             self._bytes -= sum(done.count_bytes() for done in finished)
-            self._spare = next((done for done in finished if isinstance(done, SharedRow)), self._spare)
             del self._finished[: len(finished)], self._stale[: len(stale)], self._failures[: len(failures)]
             if generation is not None:
                 del generation.waiting[: len(places)]

@@ -27,6 +27,14 @@ def plain_state(state: object) -> object:
     return state if isinstance(state, str) or state is None else int(cast(SupportsInt, state))
 
 
+def is_same_state(state: object, other: object) -> bool:
+    """Whether two states of a bit generator are equal."""
+    try:
+        return state == other
+    except ValueError:  # they have arrays
+        return plain_state(state) == plain_state(other)
+
+
 def generator_like(state: object) -> np.random.Generator:
     """A generator of the kind that a plain state names."""
     refusal = f"its random generator must be one of NumPy's, {', '.join(KINDS)}"

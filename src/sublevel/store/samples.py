@@ -1,8 +1,9 @@
 """Large samples, stored as the distribution and the state of the generator that they were drawn with.
 
 A point takes d times as many bytes as its value. The points of a large generation are therefore not stored: they are
-drawn again from the same distribution with the same random numbers, which gives the same bits. A checksum of all points
-and a few of their numbers are stored as well, to detect a library that rounds differently or draws other numbers.
+drawn again from the same distribution with the same random numbers, which gives the same bits. So are those of smaller
+generations if the objective takes less time than storing them. A checksum of all points and a few of their numbers are
+stored as well, to detect a library that rounds differently or draws other numbers.
 """
 
 from __future__ import annotations
@@ -22,15 +23,22 @@ from sublevel.run.optimizer import Optimizer
 from sublevel.run.search_space import SearchSpace
 from sublevel.store.errors import StoreError, format_errors
 from sublevel.store.file import File, Row
-from sublevel.store.rng_state import generator_like, plain_state, state_like
-from sublevel.store.serialize import as_list, pack, pack_all, parse_json, size_of, unpack
+from sublevel.store.rng_state import generator_like, is_same_state, plain_state, state_like
+from sublevel.store.serialize import as_dict, pack, pack_all, parse_json, size_of, unpack
 from sublevel.store.settings import LARGEST_GENERATION
 
 SMALLEST = 2**14
-"""Bytes of points from which a sample is drawn again when it is read; smaller samples are stored."""
+"""Bytes of points from which a sample is always drawn again when it is read."""
 LEAST_GAIN = 4
-"""Least ratio of the bytes of the points to those of their distribution and of the state of the generator; otherwise
-the points are stored.
+"""Least ratio of the bytes of such points to those that are stored instead; otherwise the points are stored."""
+SMALLEST_IF_FAST, LEAST_GAIN_IF_FAST = 2**11, 2
+"""The same for an objective that takes less than `FAST`."""
+FAST = 5e-8
+"""Seconds of the objective for each byte of points, ten times as many as storing them takes (`benchmarks/durable.py`).
+"""
+LARGEST_SHARED_ROW = 2**20
+"""Most bytes in a row of several generations, without the last one: of their points, or of values if they are drawn
+again.
 """
 WITNESSES = 1000
 """Most coordinates of the first point that are stored for comparison."""
@@ -52,61 +60,54 @@ class Sample:
     """The points of a generation with the distribution and the generator state that they were drawn with."""
 
     theta: Family
-    state: Mapping[str, object]  # of the bit generator, before they were drawn
+    before: Mapping[str, object]  # state of the bit generator before they were drawn
+    after: Mapping[str, object]
     points: Array  # (place + n, d)
-    place: int  # index of the first one
+    place: int  # index of the first one that was drawn
 
     @property
-    def size(self) -> int:
-        """The number of points that were drawn."""
-        return len(self.points) - self.place
-
-    def arrays(self) -> SampleArrays:
-        """The arrays that are stored."""
-        drawn = self.points[self.place :]
-        return SampleArrays(self.theta, drawn[0, :WITNESSES].copy(), checksum(drawn))
+    def drawn(self) -> Array:
+        """The points (n, d) that were drawn."""
+        return self.points[self.place :] if self.place else self.points
 
 
-class SampleRow:
-    """Samples of consecutive generations that share a row of the table `samples`."""
-
-    def __init__(self, iteration: int, first: Sample) -> None:
-        self.iteration, self.place, self.size = iteration, first.place, first.size
-        self.states, self.arrays = [first.state], [first.arrays()]
-
-    def add(self, sample: Sample) -> None:
-        """Add the sample of the next generation, of the same size."""
-        self.states.append(sample.state)
-        self.arrays.append(sample.arrays())
-
-    def rows(self) -> Iterator[Row]:
-        """The row; one for each sample if the layouts of their arrays differ."""
-        packed = pack_all(self.arrays)
-        if packed is not None:
-            yield self._row(0, self.states, packed)
-        else:
-            for k, (state, arrays) in enumerate(zip(self.states, self.arrays, strict=True)):
-                yield self._row(k, [state], pack(arrays))
-
-    def _row(self, k: int, states: Sequence[object], packed: tuple[str, bytes]) -> Row:
-        return self.iteration + k, self.place, self.size, json.dumps(states, default=plain_state), *packed
+def follows(sample: Sample, previous: Sample) -> bool:
+    """Whether a sample was drawn right after the previous one, with the generator in the state that this left."""
+    return is_same_state(sample.before, previous.after)
 
 
-def is_redrawn(done: Optimizer) -> bool:
-    """Whether the points of the next sample are drawn again when they are read; not if parts of the method add points
-    or there are constraints.
+def sample_rows(iteration: int, samples: Sequence[Sample]) -> Iterator[Row]:
+    """The row of the table `samples` for consecutive generations, from `iteration` on, whose samples have the same
+    size and follow one another; a row for each of them if the layouts of their arrays differ.
     """
-    size = 8 * done.popsize * done.best_x.size
-    if size < SMALLEST or size < LEAST_GAIN * _stored_bytes(done) or done.constraints is not None:
-        return False
-    if done.partial is not None:
-        return False
-    return not any(transform.adds_points for transform in done.method.transforms)
+    points = [sample.drawn for sample in samples]
+    sums, first = checksums(points), [drawn[0, :WITNESSES] for drawn in points]
+    arrays = [SampleArrays(*parts) for parts in zip([s.theta for s in samples], first, sums, strict=True)]
+    packed = pack_all(arrays)
+    for k, sample in enumerate(samples if packed is None else samples[:1]):
+        facts = {"generations": len(samples) if packed is not None else 1, "state": sample.before}
+        text = json.dumps(facts, default=plain_state)
+        yield iteration + k, sample.place, len(points[k]), text, *(pack(arrays[k]) if packed is None else packed)
+
+
+def longest_redrawn(done: Optimizer) -> float:
+    """Seconds of the objective for a generation below which the points of the next sample are drawn again when they
+    are read: infinity if they are many; 0, and hence never, if they are few, if parts of the method add points or if
+    there are constraints.
+    """
+    size, instead = 8 * done.popsize * done.best_x.size, _stored_bytes(done)
+    if done.constraints is not None or done.partial is not None:
+        return 0.0
+    if any(transform.adds_points for transform in done.method.transforms):
+        return 0.0
+    if size >= SMALLEST and size >= LEAST_GAIN * instead:
+        return np.inf
+    return FAST * size if size >= SMALLEST_IF_FAST and size >= LEAST_GAIN_IF_FAST * instead else 0.0
 
 
 def _stored_bytes(done: Optimizer) -> int:
-    """Bytes that are stored instead of the points of the next sample."""
-    return size_of(done.theta) + len(json.dumps(done.rng.bit_generator.state, default=plain_state))
+    """Bytes that are stored instead of the points of the next sample, without the state of the generator."""
+    return size_of(done.theta) + 8 * min(done.best_x.size, WITNESSES) + 8
 
 
 def relative_difference(points: Array, others: Array, scale: Array) -> float:
@@ -118,6 +119,13 @@ def relative_difference(points: Array, others: Array, scale: Array) -> float:
 def checksum(points: Array) -> np.int64:
     """The exclusive or of all numbers (n, d), as 64 bits."""
     return np.bitwise_xor.reduce(points.reshape(-1).view(np.int64))
+
+
+def checksums(samples: Sequence[Array]) -> Sequence[np.int64]:
+    """The checksum of each sample (n, d). Small ones are copied, which is faster."""
+    if samples[0].nbytes > SMALLEST:
+        return [checksum(points) for points in samples]
+    return list(np.bitwise_xor.reduce(np.array(samples).reshape(len(samples), -1).view(np.int64), axis=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +182,15 @@ class SamplePart(NamedTuple):
     iteration: int
     place: int  # index of the first point that was drawn
     size: int
-    state: object  # of the generator, as plain numbers
+    first: int  # generation of the row
+    state: object  # of the generator before the sample of that generation, as plain numbers
     layout: str
     data: memoryview
+
+    @property
+    def checksum(self) -> int:
+        """The checksum of its points, the last of `SampleArrays`."""
+        return int.from_bytes(self.data[-8:], "little", signed=True)
 
 
 def sample_parts(file: File, iteration: int | None = None) -> Iterator[SamplePart]:
@@ -188,12 +202,16 @@ def sample_parts(file: File, iteration: int | None = None) -> Iterator[SamplePar
     refusal = "the state of its random generator cannot be read"
     for first, place, size, text, layout, data in file.rows("samples", condition, arguments):
         with format_errors(file.path):
-            states = as_list(parse_json(text, refusal), None, refusal)
-        if not states or len(data) % len(states):
+            facts = as_dict(parse_json(text, refusal), refusal)
+        count = facts.get("generations")
+        if type(count) is not int or not 0 < count <= len(data) or len(data) % count:
             raise StoreError(f"{file.path} is damaged: the sample of generation {first} is incomplete.")
-        width, arrays = len(data) // len(states), memoryview(data)
-        for k, state in enumerate(states):
-            yield SamplePart(first + k, place, size, state, layout, arrays[k * width : (k + 1) * width])
+        if size < 1 or (count - 1) * 8 * size > LARGEST_SHARED_ROW:
+            raise StoreError(f"{file.path} is damaged: the sample of generation {first} has an impossible size.")
+        width, arrays = len(data) // count, memoryview(data)
+        for k in range(count):
+            piece = arrays[k * width : (k + 1) * width]
+            yield SamplePart(first + k, place, size, first, facts.get("state"), layout, piece)
 
 
 class Stretch(NamedTuple):
@@ -224,6 +242,7 @@ class StoredPoints:
         self._file, self._form = file, form
         self._iteration, self._place, self._points_of_sample = 0, 0, np.empty((0, form.dimension))  # of the last sample
         self._samples: dict[int, SamplePart] = {}  # of the last row
+        self._generator, self._next = np.random.default_rng(0), -1  # to draw the sample of this generation of the row
 
     @property
     def dimension(self) -> int:
@@ -259,32 +278,38 @@ class StoredPoints:
         """The points (n, d) of a sample, at least up to the index `end`, preceded by the index of the first one."""
         path, form = self._file.path, self._form
         if iteration not in self._samples:
-            self._samples = {part.iteration: part for part in sample_parts(self._file, iteration)}
+            self._samples, self._next = {part.iteration: part for part in sample_parts(self._file, iteration)}, -1
         if iteration not in self._samples:
             raise StoreError(f"{path} is damaged: the sample of generation {iteration} is missing.")
-        _, place, size, state, layout, data = self._samples[iteration]
-        if not 2 <= size <= LARGEST_GENERATION // (8 * form.dimension) or place not in (0, 1):
+        part = self._samples[iteration]
+        if not 2 <= part.size <= LARGEST_GENERATION // (8 * form.dimension) or part.place not in (0, 1):
             raise StoreError(f"{path} is damaged: the sample of generation {iteration} has an impossible size.")
-        if place + size < end:
+        if part.place + part.size < end:
             raise self._missing_points_error(iteration)
-        first = np.empty(min(form.dimension, WITNESSES))
         with format_errors(path):
-            found = unpack(SampleArrays(form.theta, first, np.int64(0)), layout, data)
-            points = self._points(found.theta, self._generator(state), size)
+            if not part.first <= self._next <= iteration:
+                self._generator, self._next = self._generator_at(part.state), part.first
+            while self._next < iteration:
+                self._draw_next()
+            found, points = self._draw_next()
         if checksum(points) != found.checksum:
             self._check_rounding(iteration, points, found.first)
-        return place, points
+        return part.place, points
+
+    def _draw_next(self) -> tuple[SampleArrays, Array]:
+        """What is stored of the next sample of the row, and its points (n, d) in the user's variables."""
+        part, form = self._samples[self._next], self._form
+        first = np.empty(min(form.dimension, WITNESSES))
+        found = unpack(SampleArrays(form.theta, first, np.int64(0)), part.layout, part.data)
+        self._next += 1
+        with np.errstate(all="ignore"):  # a forged distribution may overflow
+            searched = found.theta.sample(self._generator, part.size).x
+            return found, searched if form.space is None else form.space.points(searched)
 
     def _missing_points_error(self, iteration: int) -> StoreError:
         return StoreError(f"{self._file.path} is damaged: generation {iteration} has values without points.")
 
-    def _points(self, theta: Family, generator: np.random.Generator, size: int) -> Array:
-        """Points (size, d) in the user's variables."""
-        with np.errstate(all="ignore"):  # a forged distribution may overflow
-            searched = theta.sample(generator, size).x
-            return searched if self._form.space is None else self._form.space.points(searched)
-
-    def _generator(self, plain: object) -> np.random.Generator:
+    def _generator_at(self, plain: object) -> np.random.Generator:
         state = state_like(self._form.state, plain)
         generator = generator_like(state)
         generator.bit_generator.state = state
