@@ -5,9 +5,10 @@ look at one.
     [--folder DIR]
 
 Every measurement is made in a process of its own with one thread, routes and ask and tell in turns; medians over the
-repeats. Imports of other libraries (matplotlib, pyarrow), which do not depend on the number of variables, are measured
-apart. `show`, `report`, `export` and the like look at the run that `store` made; their times are compared with those of
-ask and tell too.
+repeats. Bytecode is written, as it is by default, so that no measurement but the first compiles the package. Imports of
+other libraries (matplotlib, pyarrow), which do not depend on the number of variables, are measured apart. `show`,
+`report`, `export` and the like look at the run that `store` made; their times are compared with those of ask and tell
+too.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ ROUTES: dict[str, Callable[[Task], Any]] = {
     "minimize, a callback that keeps results": lambda task: minimized(task, callback=[].append),
     "minimize, plot()": lambda task: minimized(task).plot(task.folder / "plot.png"),
     "store": stored,
+    "plot() of a stored run": lambda task: sl.load(task.store).result.plot(task.folder / "plot.png"),
     "load": lambda task: sl.load(task.store).result.fun,
     "show": lambda task: commanded("show", task.store),
     "watch": lambda task: commanded("watch", task.store),
@@ -109,7 +111,12 @@ ROUTES: dict[str, Callable[[Task], Any]] = {
 }
 
 
-IMPORTS = {"minimize, plot()": "matplotlib.pyplot", "report": "matplotlib.pyplot", "export .parquet": "pyarrow.parquet"}
+IMPORTS = {
+    "minimize, plot()": "matplotlib.pyplot",
+    "plot() of a stored run": "matplotlib.pyplot",
+    "report": "matplotlib.pyplot",
+    "export .parquet": "pyarrow.parquet",
+}
 """Libraries that a route imports where it needs them."""
 
 
@@ -128,7 +135,11 @@ def measure(route: str, task: Task) -> Cost:
     for old in (old for ending in ("npz", "parquet", "csv", "html") for old in task.folder.glob(f"*.{ending}")):
         old.unlink()
     run = subprocess.run(
-        [sys.executable, __file__, "--one", route, *map(str, words)], capture_output=True, text=True, check=False
+        [sys.executable, __file__, "--one", route, *map(str, words)],
+        env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if run.returncode:
         raise RuntimeError(f"{route}: {run.stderr}")

@@ -370,20 +370,26 @@ def _value_label(lowest: float, difference: float) -> str:
 
 
 def _mean_panel(axis: Axes, history: History, trace: Trace) -> None:
-    names, means, colours = history.names, log_where(history.is_log, trace.mean), style.colours(history.is_log.size)
-    numeric = [i for i in range(len(names)) if history.space is None or i not in history.space.choices]
-    which = _curves(axis, trace, means[:, numeric], [names[i] for i in numeric], [colours[i] for i in numeric])
+    means, numeric = log_where(history.is_log, trace.mean), np.arange(history.is_log.size)
+    if history.space is not None:
+        numeric = np.setdiff1d(numeric, history.space.choices)
+        means = means[:, numeric]
+    which = _curves(axis, trace, means, lambda: _names_and_colours(history, numeric))
     _finish_panel(axis, trace, "mean of the search" + which)
 
 
 def _discrete_panel(axis: Axes, history: History, trace: Trace) -> None:
     """Probability of the most probable value of each integer and choice, which is named at the end."""
-    labels, colours, discrete = history.labels, style.colours(history.is_log.size), history.discrete.tolist()
-    ends = [f"{labels.name(i)} = {labels.text(i, trace.mean[-1, i])}" for i in discrete]
-    if len(discrete) > NAMED:
-        ends = [labels.name(i) for i in discrete]
+    labels, discrete = history.labels, history.discrete
+
+    def ends() -> tuple[list[str], list[Colour]]:
+        names, colours = _names_and_colours(history, discrete)
+        if len(names) <= NAMED:
+            names = [f"{labels.name(i)} = {labels.text(i, trace.mean[-1, i])}" for i in discrete.tolist()]
+        return names, colours
+
     axis.set_ylim(0.0, 1.03)  # before names are written beside the curves
-    which = _curves(axis, trace, trace.staying, ends, [colours[i] for i in discrete])
+    which = _curves(axis, trace, trace.staying, ends)
     _finish_panel(axis, trace, "probability of the most probable value" + which)
 
 
@@ -401,7 +407,7 @@ def _model_panel(axis: Axes, history: History, trace: Trace) -> None:
 
 def _axes_panel(axis: Axes, history: History, trace: Trace) -> None:
     """Standard deviations along the principal axes, their geometric mean σ, and the longest over the shortest."""
-    which = _curves(axis, trace, trace.axes, [], [style.VIOLET] * trace.axes.shape[1], log=True, lw=0.9, alpha=0.6)
+    which = _curves(axis, trace, trace.axes, log=True, lw=0.9, alpha=0.6)
     axis.plot([], [], color=style.VIOLET, lw=0.9, label=f"principal axes{which}")
     _plot_runs(axis, trace, trace.sigma, color=style.GREEN, lw=1.8, label="step size σ")
     label_log(axis.yaxis)
@@ -427,8 +433,7 @@ def _axes_panel(axis: Axes, history: History, trace: Trace) -> None:
 
 
 def _deviations_panel(axis: Axes, history: History, trace: Trace) -> None:
-    free, colours = history.free, style.colours(history.is_log.size)  # a variable has the same colour in all panels
-    which = _curves(axis, trace, trace.deviations, _free_names(history), [colours[i] for i in free], log=True)
+    which = _curves(axis, trace, trace.deviations, lambda: _names_and_colours(history, history.free), log=True)
     label_log(axis.yaxis)
     _finish_panel(axis, trace, "standard deviations of the variables" + which)
 
@@ -453,23 +458,35 @@ def _finish_panel(axis: Axes, trace: Trace, title: str) -> None:
     axis.set_xlabel("evaluations")
 
 
+def _names_and_colours(history: History, variables: NDArray[np.intp]) -> tuple[list[str], list[Colour]]:
+    """Names and colours of some variables. A variable has the same colour in all panels."""
+    names, colours = history.names, style.colours(history.is_log.size)
+    return [names[i] for i in variables.tolist()], [colours[i] for i in variables.tolist()]
+
+
 def _curves(
     axis: Axes,
     trace: Trace,
     columns: Array,
-    names: list[str],
-    colours: list[Colour],
+    describe: Callable[[], tuple[list[str], list[Colour]]] | None = None,
     log: bool = False,
     lw: float = 1.3,
     alpha: float = 1.0,
 ) -> str:
-    """Draw a curve for each column (s, k), or quantiles of many columns. Returns a note for the title."""
-    which = ""
+    """Draw a curve for each column (s, k), or quantiles of many columns. Returns a note for the title.
+
+    `describe` returns names and colours; without it the curves have no names and one colour. It is not called if there
+    are many columns.
+    """
+    which, names, colours = "", list[str](), list[Colour]()
     if columns.shape[1] > MOST_CURVES:
         which = f": quantiles of {columns.shape[1]}"
         columns = np.quantile(columns, list(QUANTILES.values()), axis=1).T
-        colours = style.colours(len(QUANTILES)) if names else colours[: len(QUANTILES)]
-        names = list(QUANTILES) if names else []
+        names, colours = list(QUANTILES), style.colours(len(QUANTILES))
+    elif describe is not None:
+        names, colours = describe()
+    if describe is None:
+        names, colours = [], [style.VIOLET] * columns.shape[1]
     for column, colour in zip(columns.T, colours, strict=True):
         _plot_runs(axis, trace, column, color=colour, lw=lw, alpha=alpha)
     tidy(axis, log)

@@ -624,8 +624,10 @@ class Search:
             places = index if missing is None else missing[index]
             values[places] = arrived
             known[places] = True
-            failure, last = self.last_failure if self.last_failure is not last else None, self.last_failure
-            recorder.add_values(places, None if failure is None or failure[:2] == RETURNED_NAN[:2] else failure, part)
+            latest = self.last_failure
+            is_stored = latest is not last and latest is not None and latest[:2] != RETURNED_NAN[:2]
+            recorder.add_values(places, latest if is_stored else None, part)
+            last = latest
             self.check_time(known)
 
     def check_time(self, known: NDArray[np.bool_]) -> None:

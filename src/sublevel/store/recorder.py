@@ -451,12 +451,11 @@ class Recorder:
         """
         if done.partial is not None:
             return self._recall_part(done, points, values, known)
-        state, iteration = self._rng_state, done.nit + 1
-        sample = None
-        if state is not None:
-            after = done.rng.bit_generator.state
-            sample = Sample(done.theta, state, after, points, len(points) - done.popsize)
-        self._open = Generation.of(done, points, values, sample)
+        state, sample = done.run_state, None
+        if self._rng_state is not None:
+            after, place = done.rng.bit_generator.state, len(points) - state.run.popsize
+            sample = Sample(state.search.theta, self._rng_state, after, points, place)
+        self._open, iteration = Generation.of(done, points, values, sample), state.nit + 1
         if iteration <= self._awaited:
             stored = np.full(points.shape, np.nan)
             for part in self._stored_parts(done, iteration):

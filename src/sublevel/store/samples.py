@@ -29,10 +29,10 @@ from sublevel.store.settings import LARGEST_GENERATION
 
 SMALLEST = 2**14
 """Bytes of points from which a sample is always drawn again when it is read."""
+SMALLEST_IF_FAST = 2**11
+"""The same for an objective that takes less than `FAST`."""
 LEAST_GAIN = 4
 """Least ratio of the bytes of such points to those that are stored instead; otherwise the points are stored."""
-SMALLEST_IF_FAST, LEAST_GAIN_IF_FAST = 2**11, 2
-"""The same for an objective that takes less than `FAST`."""
 FAST = 5e-8
 """Seconds of the objective for each byte of points, ten times as many as storing them takes (`benchmarks/durable.py`).
 """
@@ -100,9 +100,9 @@ def longest_redrawn(done: Optimizer) -> float:
         return 0.0
     if any(transform.adds_points for transform in done.method.transforms):
         return 0.0
-    if size >= SMALLEST and size >= LEAST_GAIN * instead:
-        return np.inf
-    return FAST * size if size >= SMALLEST_IF_FAST and size >= LEAST_GAIN_IF_FAST * instead else 0.0
+    if size < min(SMALLEST, SMALLEST_IF_FAST) or size < LEAST_GAIN * instead:
+        return 0.0
+    return np.inf if size >= SMALLEST else FAST * size
 
 
 def _stored_bytes(done: Optimizer) -> int:
