@@ -316,8 +316,8 @@ class Generation:
         return self.iteration, piece.start, self.run, len(values), points, _bytes(values)
 
     def count_bytes(self) -> int:
-        """Bytes of its points."""
-        return self.points.nbytes
+        """Bytes of its values, and of its points unless they are drawn again."""
+        return self.values.nbytes + self.points.nbytes
 
     def may_share_row(self) -> bool:
         """Whether it is small, has no rows in the file, and stores all of its points or none."""
@@ -361,8 +361,8 @@ class SharedRow:
         return True
 
     def count_bytes(self) -> int:
-        """Bytes of their points."""
-        return sum(generation.points.nbytes for generation in self.generations)
+        """Bytes of their values and points."""
+        return sum(generation.count_bytes() for generation in self.generations)
 
     def sample_rows(self) -> Iterator[Row]:
         """The row of the table `samples`, if their points are drawn again."""
@@ -453,8 +453,8 @@ class Recorder:
             return self._recall_part(done, points, values, known)
         state, sample = done.run_state, None
         if self._rng_state is not None:
-            after, place = done.rng.bit_generator.state, len(points) - state.run.popsize
-            sample = Sample(state.search.theta, self._rng_state, after, points, place)
+            after = done.rng.bit_generator.state
+            sample = Sample.of(state.search.theta, self._rng_state, after, points, state.run.popsize)
         self._open, iteration = Generation.of(done, points, values, sample), state.nit + 1
         if iteration <= self._awaited:
             stored = np.full(points.shape, np.nan)
@@ -561,8 +561,9 @@ class Recorder:
         if generation is None:
             raise RuntimeError("a generation ended before it began")
         generation.end_parts()
-        size = generation.points.nbytes
-        self._bytes += size
+        if generation.sample is not None and generation.sample.place == 0:
+            generation.points = generation.points[:0].copy()  # so that their memory is free
+        self._bytes += generation.count_bytes()
         violation = history.last[4] if len(history.last) > 4 else 0.0
         generation.numbers = (*history.last[:4], history.last_median, violation, time.time())
         if generation.in_file:

@@ -57,18 +57,22 @@ class SampleArrays:
 
 @value_class
 class Sample:
-    """The points of a generation with the distribution and the generator state that they were drawn with."""
+    """What is stored instead of the points of a generation."""
 
-    theta: Family
     before: Mapping[str, object]  # state of the bit generator before they were drawn
     after: Mapping[str, object]
-    points: Array  # (place + n, d)
-    place: int  # index of the first one that was drawn
+    place: int  # index of the first point that was drawn
+    size: int  # number of points that were drawn
+    arrays: SampleArrays
 
-    @property
-    def drawn(self) -> Array:
-        """The points (n, d) that were drawn."""
-        return self.points[self.place :] if self.place else self.points
+    @classmethod
+    def of(
+        cls, theta: Family, before: Mapping[str, object], after: Mapping[str, object], points: Array, size: int
+    ) -> Sample:
+        """The sample of which `size` points, the last ones of (place + size, d), were drawn."""
+        place = len(points) - size
+        first = points[place, :WITNESSES].copy()
+        return cls(before, after, place, size, SampleArrays(theta, first, checksum(points[place:])))
 
 
 def follows(sample: Sample, previous: Sample) -> bool:
@@ -80,14 +84,11 @@ def sample_rows(iteration: int, samples: Sequence[Sample]) -> Iterator[Row]:
     """The row of the table `samples` for consecutive generations, from `iteration` on, whose samples have the same
     size and follow one another; a row for each of them if the layouts of their arrays differ.
     """
-    points = [sample.drawn for sample in samples]
-    sums, first = checksums(points), [drawn[0, :WITNESSES] for drawn in points]
-    arrays = [SampleArrays(*parts) for parts in zip([s.theta for s in samples], first, sums, strict=True)]
-    packed = pack_all(arrays)
+    packed = pack_all([sample.arrays for sample in samples])
     for k, sample in enumerate(samples if packed is None else samples[:1]):
-        facts = {"generations": len(samples) if packed is not None else 1, "state": sample.before}
-        text = json.dumps(facts, default=plain_state)
-        yield iteration + k, sample.place, len(points[k]), text, *(pack(arrays[k]) if packed is None else packed)
+        facts = {"generations": 1 if packed is None else len(samples), "state": sample.before}
+        arrays = pack(sample.arrays) if packed is None else packed
+        yield iteration + k, sample.place, sample.size, json.dumps(facts, default=plain_state), *arrays
 
 
 def longest_redrawn(done: Optimizer) -> float:
@@ -119,13 +120,6 @@ def relative_difference(points: Array, others: Array, scale: Array) -> float:
 def checksum(points: Array) -> np.int64:
     """The exclusive or of all numbers (n, d), as 64 bits."""
     return np.bitwise_xor.reduce(points.reshape(-1).view(np.int64))
-
-
-def checksums(samples: Sequence[Array]) -> Sequence[np.int64]:
-    """The checksum of each sample (n, d). Small ones are copied, which is faster."""
-    if samples[0].nbytes > SMALLEST:
-        return [checksum(points) for points in samples]
-    return list(np.bitwise_xor.reduce(np.array(samples).reshape(len(samples), -1).view(np.int64), axis=1))
 
 
 @dataclass(frozen=True, slots=True)
