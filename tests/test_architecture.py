@@ -238,3 +238,57 @@ def test_oldest_versions_under_test_are_those_that_are_promised():
     for requirement in promised:
         name, version = requirement.split(">=")
         assert re.search(rf"^{name}=={re.escape(version)}\.0$", tested, re.MULTILINE), requirement
+
+
+# The page about the architecture
+
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+# A part may be added without a change of the page.
+OPEN = {"engine/families/", "engine/ordering/", "engine/weights/", "engine/transforms/step_size/", "run/restarts/"}
+
+
+def table(head):
+    """The names in the two columns of each row of the page's table with this head."""
+    body = PAGE.split(f"\n{head}\n|---|---|\n")[1].split("\n\n")[0]
+    return [[re.findall("`(.*?)`", column) for column in row.split(" | ", 1)] for row in body.splitlines()]
+
+
+def module_names():
+    """The modules of each directory of the package, but `__init__` and `__main__`."""
+    found = {}
+    for file in sorted(SOURCE.rglob("*.py")):
+        if not file.stem.startswith("__"):
+            found.setdefault(f"{(Path('sublevel') / file.relative_to(SOURCE)).parent.as_posix()}/", []).append(
+                file.stem
+            )
+    return {directory.removeprefix("sublevel/") or "sublevel/": names for directory, names in found.items()}
+
+
+def test_the_page_has_every_public_name_and_its_module():
+    listed = {
+        name: module.removesuffix(".py").rstrip("/")
+        for names, [module] in table("| public name | module |")
+        for name in names
+    }
+    homes = {name: module.replace(".", "/") for module, names in sublevel._HOMES.items() for name in names}
+    assert listed == homes | {"plots": "plots"}
+    assert set(listed) == set(sublevel.__all__) - {"__version__"}
+
+
+def test_the_page_has_every_module():
+    listed, found = {directory: names for [directory], names in table("| directory | modules |")}, module_names()
+    assert listed.keys() == found.keys()
+    for directory, names in found.items():
+        assert names == listed[directory] or (directory in OPEN and set(listed[directory]) <= set(names)), directory
+
+
+def test_the_page_explains_every_module_name_that_occurs_twice():
+    names = [name for found in module_names().values() for name in found]
+    names += [directory.rstrip("/").split("/")[-1] for directory in module_names()]
+    explained = {name.split("/")[0].removesuffix(".py") for row, _ in table("| name | in each room |") for name in row}
+    assert {name for name in names if names.count(name) > 1} == explained
+
+
+def test_no_module_has_the_name_of_a_public_function_or_class():
+    tops = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert tops & set(sublevel.__all__) == {"plots"}

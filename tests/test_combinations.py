@@ -147,7 +147,7 @@ def test_bits_combine_too(method, restarts, vectorized):
     assert result.fun <= -7
 
 
-@pytest.mark.parametrize("restarts", ["once", "bipop"])
+@pytest.mark.parametrize("restarts", [name for name in RESTARTS if name != "ipop"])
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_combination_takes_noise(name, bounds, restarts):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from sublevel.engine.families import FullGaussian
 from sublevel.engine.method import Outcome
 from sublevel.engine.ordering import (
     BY_VALUE,
+    ORDERINGS,
     AugmentedLagrangian,
+    ConstraintHandling,
     Lexicographic,
     RankLagrangian,
     equality_constraints,
@@ -21,8 +24,7 @@ from sublevel.engine.ordering import (
 from sublevel.engine.recipes import cma
 
 INVARIANT = [Lexicographic(), RankLagrangian()]
-ORDERINGS = [*INVARIANT, AugmentedLagrangian()]
-each = pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda ordering: type(ordering).__name__)
+each = pytest.mark.parametrize("ordering", [rule() for rule in ORDERINGS.values()], ids=ORDERINGS)
 each_invariant = pytest.mark.parametrize("ordering", INVARIANT, ids=lambda ordering: type(ordering).__name__)
 D, N = 4, 8
 
@@ -66,6 +68,10 @@ def has_same_path(ordering, fun, constraints):
     """Whether the search is the same to the last bit as on the original problem."""
     paths = [search(ordering, np.random.default_rng(1), *problem) for problem in ((), (fun, constraints))]
     return all(same_bits(one.theta, other.theta) for one, other in zip(*paths, strict=True))
+
+
+def test_names_for_type_checkers_are_those_of_the_orderings():
+    assert get_args(ConstraintHandling) == tuple(ORDERINGS)
 
 
 @each_invariant

@@ -19,7 +19,12 @@ from numpy.testing import assert_allclose
 from scipy.optimize import LinearConstraint, NonlinearConstraint
 
 import sublevel as sl
+from helpers.cases import OTHER_STEP_SIZES, WEIGHTED
 from sublevel.cli.main import main
+from sublevel.engine.families import FAMILIES
+from sublevel.engine.ordering import ORDERINGS
+from sublevel.engine.transforms import STEP_SIZES
+from sublevel.run.restarts import STRATEGIES
 
 # Minimise the squared distance from 0 of three numbers whose sum is at least 1. Choices cost 1 if they are wrong.
 
@@ -82,13 +87,13 @@ def observe(intermediate_result):
     assert intermediate_result.maxcv >= 0
 
 
-# Options by axis
+# Options by axis; families, step-size rules, orderings and restart strategies are those of the registries
 AXES = {
     "method": {name: {"method": name} for name in ("cma", "xnes", "ngd", "rank-mu")},
-    "family": {family: {"family": family} for family in ("sep-", "iso-")},
+    "family": {prefix: {"family": prefix} for prefix in FAMILIES if prefix},
     "rates": {"lra": {"lra": True}},
-    "step size": {"tpa": {"step_size": "tpa"}, "psr": {"step_size": "psr"}},
-    "handling": {name: {"constraint_handling": name} for name in ("rank-lagrangian", "lexicographic")},
+    "step size": {rule: {"step_size": rule} for rule in OTHER_STEP_SIZES},
+    "handling": {name: {"constraint_handling": name} for name in ORDERINGS if name != "augmented-lagrangian"},
     "variables": {
         "bounds": {"bounds": (-4, 6)},
         "log": {"log_scaled": [False, False, True]},
@@ -96,7 +101,7 @@ AXES = {
         "names": {"names": NUMBERS},
         **{name: {"space": name} for name in SPACES},
     },
-    "restarts": {"ipop": {"restarts": "ipop"}, "bipop": {"restarts": "bipop"}, "two": {"restarts": 2}},
+    "restarts": {name: {"restarts": name} for name in STRATEGIES} | {"two": {"restarts": 2}},
     "evaluation": {"workers": {"workers": 2}, "vectorized": {"vectorized": True}, "map": {"workers": map}},
     "errors": {"nan": {"on_error": "nan"}, "retry": {"on_error": "retry"}},
     "start": {"with x0": {"evaluate_x0": True}, "without x0": {"evaluate_x0": False}, "warm": {"warm": True}},
@@ -110,27 +115,29 @@ AXES = {
 }
 OPTIONS = {(axis, name): option for axis, options in AXES.items() for name, option in options.items()}
 PAIRS = [pair for pair in combinations(OPTIONS, 2) if pair[0][0] != pair[1][0]]
-REFUSED = {
-    "psr": "a step-size rule that compares values of two generations",
-    "tpa": "a step-size rule that adds points to a sample",
-}
 
 
 def method_of(options):
     """The method of options that are taken out of the dict."""
     name, family = options.pop("method", "cma"), options.pop("family", "")
     step_size, lra = options.pop("step_size", None), options.pop("lra", False)
+    if isinstance(name, sl.Method):
+        return name
     if step_size is None:
         return f"{'lra-' if lra else ''}{family}{name}"
     recipes = {"cma": sl.cma, "xnes": sl.xnes, "ngd": sl.ngd, "rank-mu": sl.rank_mu}
-    families = {"": sl.FullGaussian, "sep-": sl.DiagonalGaussian, "iso-": sl.IsotropicGaussian}
-    method = recipes[name](family=families[family], step_size=step_size)
+    method = recipes[name](family=FAMILIES[family], step_size=step_size)
     return sl.with_adapted_rates(method) if lra else method
 
 
-def is_refused(form, step_size):
-    """Whether a step-size rule does not go with a form of constraints."""
-    return (step_size == "psr" and form != "kept") or (step_size == "tpa" and form == "kept")
+def why_refused(form, step_size):
+    """Why a step-size rule does not go with a form of constraints; None if it does."""
+    parts = STEP_SIZES.get(step_size, ())
+    if form != "kept" and any(part.compares_generations for part in parts):
+        return "a step-size rule that compares values of two generations"
+    if form == "kept" and any(part.adds_points for part in parts):
+        return "a step-size rule that adds points to a sample"
+    return None
 
 
 def warm_start(space, options):
@@ -160,8 +167,8 @@ def run(form, **options):
     constraints = FORMS[form](NUMBERS if space is None else space.names)
     objective = Objective(form == "numbers", form in ("linear", "kept"))
     settings = {"method": method, "constraints": constraints, "rng": 1, "maxfevals": 600, **options}
-    if is_refused(form, step_size):
-        with pytest.raises(ValueError, match=REFUSED[step_size]):
+    if (reason := why_refused(form, step_size)) is not None:
+        with pytest.raises(ValueError, match=reason):
             sl.minimize(never_called, x0, sigma0, **settings)
         return
     result = run_and_resume(objective, x0, sigma0, settings)
@@ -227,6 +234,18 @@ WORKERS = ("evaluation", "workers")
 @pytest.mark.parametrize("form", FORMS)
 def test_constraints_combine_with_every_option(form, option):
     run(form, **merged(option))
+
+
+@pytest.mark.parametrize("method", WEIGHTED, ids=lambda method: method.name)
+@pytest.mark.parametrize("form", FORMS)
+def test_constraints_combine_with_every_weight_rule(form, method):
+    run(form, method=method)
+
+
+def test_rules_that_cannot_be_combined_with_constraints_are_known_by_their_attributes():
+    assert {form: [why_refused(form, rule) is not None for rule in ("csa", "psr", "tpa")] for form in FORMS} == {
+        form: [False, form != "kept", form == "kept"] for form in FORMS
+    }
 
 
 @pytest.mark.parametrize(

@@ -169,8 +169,8 @@ def test_what_cannot_be_a_constraint_is_an_error(case):
     [
         ({"constraint_handling": "penalty"}, "constraint_handling"),
         ({"constraint_tol": -1}, "constraint_tol"),
-        ({"method": sl.cma(step_size="psr")}, "psr"),
-        ({"method": sl.cma(step_size="tpa"), "constraints": FORMS["kept"]}, "tpa"),
+        ({"method": sl.cma(step_size="psr")}, r"two generations \(PSR\)"),
+        ({"method": sl.cma(step_size="tpa"), "constraints": FORMS["kept"]}, r"adds points to a sample \(TPA\)"),
     ],
 )
 def test_settings_that_do_not_fit_are_errors(settings, message):

@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 
 import sublevel as sl
+from helpers.cases import ORDERED, OTHER_STEP_SIZES, WEIGHTED
+from sublevel.engine.families import FAMILIES
+from sublevel.run.restarts import STRATEGIES
 
 DISCRETE = {
     "integers": {"n": sl.Integer(0, 20), "m": sl.Integer(1, 1000, log=True), "o": sl.Integer(scale=4)},
@@ -74,14 +77,14 @@ def observe(intermediate_result):
     assert intermediate_result.fun >= 0
 
 
-# Options by axis.
+# Options by axis; families, step-size rules and restart strategies are those of the registries.
 AXES = {
     "method": {name: {"method": name} for name in ("cma", "xnes", "ngd", "rank-mu")},
-    "family": {family: {"family": family} for family in ("full", "sep", "iso")},
+    "family": {prefix.rstrip("-") or "full": {"family": prefix} for prefix in FAMILIES},
     "rates": {"lra": {"lra": True}},
-    "step size": {"tpa": {"step_size": "tpa"}, "psr": {"step_size": "psr"}},
+    "step size": {rule: {"step_size": rule} for rule in OTHER_STEP_SIZES},
     "real": {name: {"real": name} for name in REALS},
-    "restarts": {"ipop": {"restarts": "ipop"}, "bipop": {"restarts": "bipop"}, "two": {"restarts": 2}},
+    "restarts": {name: {"restarts": name} for name in STRATEGIES} | {"two": {"restarts": 2}},
     "evaluation": {"workers": {"workers": 2}, "vectorized": {"vectorized": True}, "map": {"workers": map}},
     "errors": {"nan": {"on_error": "nan"}, "retry": {"on_error": "retry"}},
     "start": {"with x0": {"evaluate_x0": True}, "without x0": {"evaluate_x0": False}, "elsewhere": {"start_at": True}},
@@ -95,18 +98,18 @@ AXES = {
 }
 OPTIONS = {(axis, name): option for axis, options in AXES.items() for name, option in options.items()}
 PAIRS = [pair for pair in combinations(OPTIONS, 2) if pair[0][0] != pair[1][0]]
-FAMILIES = {"full": "", "sep": "sep-", "iso": "iso-"}
 
 
 def method_of(options):
     """The method of options that are taken out of the dict."""
-    name, family = options.pop("method", "cma"), options.pop("family", "full")
+    name, family = options.pop("method", "cma"), options.pop("family", "")
     step_size, lra = options.pop("step_size", None), options.pop("lra", False)
+    if isinstance(name, sl.Method):
+        return name
     if step_size is None:
-        return f"{'lra-' if lra else ''}{FAMILIES[family]}{name}"
+        return f"{'lra-' if lra else ''}{family}{name}"
     recipes = {"cma": sl.cma, "xnes": sl.xnes, "ngd": sl.ngd, "rank-mu": sl.rank_mu}
-    families = {"full": sl.FullGaussian, "sep": sl.DiagonalGaussian, "iso": sl.IsotropicGaussian}
-    method = recipes[name](family=families[family], step_size=step_size)
+    method = recipes[name](family=FAMILIES[family], step_size=step_size)
     return sl.with_adapted_rates(method) if lra else method
 
 
@@ -171,6 +174,12 @@ def label(keys):
 @pytest.mark.parametrize("kind", DISCRETE)
 def test_discrete_variables_combine_with_every_option(kind, option):
     run(kind, **merged(option))
+
+
+@pytest.mark.parametrize("method", [*WEIGHTED, *ORDERED], ids=lambda method: method.name)
+@pytest.mark.parametrize("kind", DISCRETE)
+def test_discrete_variables_combine_with_every_weight_rule_and_ordering(kind, method):
+    run(kind, method=method)
 
 
 QUICK_PAIRS = [pair for pair in PAIRS if ("evaluation", "workers") not in pair]

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from scipy.special import ndtr
 
 from helpers import mixed_oracle as oracle
-from helpers.cases import RECIPES, trial
+from helpers.cases import OTHER_STEP_SIZES, RECIPES, trial
 from helpers.mixed import leaves, same_bits
 from sublevel import Integer as Whole
 from sublevel import Optimizer, Space, cma, ngd, xnes
@@ -241,7 +241,7 @@ def test_trial_in_a_batch_is_the_trial_alone(recipe, family):
     assert batch_error(method, streams(), lambda k: streams().generators[k]) <= 1e-9
 
 
-@pytest.mark.parametrize("rule", ["tpa", "psr"])
+@pytest.mark.parametrize("rule", OTHER_STEP_SIZES)
 def test_trial_in_a_batch_is_the_trial_alone_with_other_step_sizes(rule):
     assert batch_error(with_choices(cma(step_size=rule)), streams(), lambda k: streams().generators[k]) <= 1e-9
 

@@ -9,15 +9,16 @@ import pytest
 from scipy.stats import rankdata
 
 import sublevel as sl
+from helpers.cases import OTHER_STEP_SIZES
 from helpers.mixed import leaves, same_bits
 from sublevel.engine.tangent import Weighting
 from sublevel.validation import RECIPES, as_method
 
 METHODS = {name: name for name in RECIPES if name != "pbil"}
 METHODS |= {
-    f"{method.name}": method for method in (sl.cma(step_size="tpa"), sl.cma(step_size="psr"), sl.xnes(step_size="csa"))
+    method.name: method for method in (*(sl.cma(step_size=rule) for rule in OTHER_STEP_SIZES), sl.xnes(step_size="csa"))
 }
-METHODS |= {f"lra-{rule}": sl.with_adapted_rates(sl.cma(step_size=rule)) for rule in ("tpa", "psr")}
+METHODS |= {f"lra-{rule}": sl.with_adapted_rates(sl.cma(step_size=rule)) for rule in OTHER_STEP_SIZES}
 SPACES = {
     "integers": sl.Space(a=sl.Integer(-20, 20), b=sl.Integer(0, 5), c=sl.Integer(scale=3)),
     "choices": sl.Space(k=sl.Choice(*"abcde"), b=sl.Choice(False, True), o=sl.Choice(*"SML", ordered=True)),

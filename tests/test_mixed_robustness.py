@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 import sublevel as sl
+from helpers.cases import OTHER_STEP_SIZES
 from sublevel.run.integers import RESOLUTION
 from sublevel.run.parameters import LARGEST_INTEGER
 from sublevel.validation import RECIPES
 
 METHODS = [name for name in RECIPES if name != "pbil"]
-RULES = [sl.cma(step_size="tpa"), sl.cma(step_size="psr")]
+RULES = [sl.cma(step_size=rule) for rule in OTHER_STEP_SIZES]
 QUICK, TELLS = 400, 12
 """Spaces in an ordinary run of the tests, and tells of each."""
 SLOW, SLOW_TELLS = 5000, 20

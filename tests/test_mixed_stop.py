@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
+from sublevel.run.restarts import STRATEGIES
 
 SEEDS = range(40)
 NEARLY_ALL = 38
@@ -116,7 +117,7 @@ def test_points_that_left_an_integer_do_not_delay_the_end():
     assert all(set(run.reasons) == {"tolfun"} and run.fun - 100 < 1e-12 for run in runs)
 
 
-@pytest.mark.parametrize("restarts", [2, "ipop", "bipop"])
+@pytest.mark.parametrize("restarts", [2, *STRATEGIES])
 @pytest.mark.parametrize("space", [categories(4, 3), MIXED], ids=["categories", "mixed"])
 def test_runs_with_discrete_variables_restart(space, restarts):
     seen = []

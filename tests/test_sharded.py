@@ -14,12 +14,15 @@ import numpy as np
 import pytest
 
 import sublevel as sl
+from helpers.cases import PARTS
 from helpers.objectives import sphere
 from sublevel import validation
+from sublevel.engine.families import FAMILIES
 from sublevel.evaluation import sharded
 from sublevel.evaluation.failures import Failures
 
-METHODS = ["ngd", "rank-mu", "cma", "xnes", "sep-cma", "iso-ngd", "lra-cma"]
+METHODS = ["ngd", "rank-mu", "xnes", "iso-ngd", "lra-cma", *(f"{prefix}cma" for prefix in FAMILIES)]
+PARTS = [method for method in PARTS if not any(part.adds_points for part in method.transforms)]
 
 
 def ellipsoid(X):
@@ -66,7 +69,7 @@ def steps_apart(method, turn, d=6, n=100, steps=12):
     return step, np.max(np.abs(here.cov - there.cov)) / np.max(np.abs(there.cov))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, *PARTS], ids=lambda method: getattr(method, "name", method))
 def test_steps_in_shards_are_those_of_the_whole_sample(method):
     assert max(steps_apart(method, turn=0)) < 1e-12
     assert min(steps_apart(method, turn=1)) > 1e-3  # other points, other steps

@@ -16,7 +16,9 @@ import numpy as np
 import pytest
 
 import sublevel as sl
+from helpers.cases import OTHER_STEP_SIZES
 from sublevel.engine.families import FAMILIES
+from sublevel.run.restarts import STRATEGIES
 from sublevel.store import recorder, samples
 from sublevel.store.reader import fingerprint
 from sublevel.store.spaces import describe_space, is_described, stored_space
@@ -38,7 +40,7 @@ SPACES = {
     "fixed": sl.Space(a=sl.Real(2, 2), n=sl.Integer(3, 3), k=sl.Choice("x", "y"), b=sl.Real(-3, 3), m=sl.Integer(0, 9)),
 }
 METHODS = [f"{lra}{family}{name}" for lra in ("", "lra-") for family in FAMILIES for name in ("cma", "xnes", "ngd")]
-STEP_SIZES = {f"{rule}-{lra}": (rule, lra) for rule in ("tpa", "psr") for lra in (False, True)}
+STEP_SIZES = {f"{rule}-{lra}": (rule, lra) for rule in OTHER_STEP_SIZES for lra in (False, True)}
 
 
 def cost(params):
@@ -111,7 +113,7 @@ def test_a_killed_run_of_any_space_goes_on_bit_for_bit(folder, space):
 
 
 @pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize("restarts", ["ipop", "bipop"])
+@pytest.mark.parametrize("restarts", STRATEGIES)
 def test_a_killed_run_with_restarts_goes_on_bit_for_bit(folder, space, restarts):
     options = {"x0": SPACES[space], "restarts": restarts}
     fun = cost if space == "categories" else steps  # which settle soon

@@ -25,9 +25,9 @@ from sublevel.paper.studies.ngd_vs_rank_mu import Comparison, Probe, Race, Resul
 from sublevel.paper.studies.problems import PROBLEMS
 from sublevel.paper.studies.request import compute_data
 from sublevel.paper.studies.restricted import speeds
-from sublevel.paper.studies.runs import run_trials
 from sublevel.paper.studies.statistics import bootstrap, log_rank, median_time, running_time, wilson
-from sublevel.paper.studies.tuning import TunedRace, rates_to_try
+from sublevel.paper.studies.trials import run_trials
+from sublevel.paper.studies.tuned_race import TunedRace, rates_to_try
 
 
 @pytest.fixture

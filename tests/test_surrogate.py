@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import sublevel as sl
+from helpers.cases import PARTS
+from sublevel.engine.families import FAMILIES
 from sublevel.store.reader import fingerprint
 from sublevel.surrogate.partial import MOST_VARIABLES
 
@@ -58,8 +60,8 @@ CONFIGURATIONS = {
     "plain": {"fun": rosenbrock},
     "bounds": {"fun": ellipsoid, "bounds": (0.5, 2.0)},
     "log scale": {"fun": log_ellipsoid, "log_scaled": True, "bounds": (0.1, 10.0)},
-    "sep": {"fun": ellipsoid, "method": "sep-cma"},
-    "tpa": {"fun": ellipsoid, "method": sl.cma(step_size="tpa")},
+    **{f"{prefix}cma": {"fun": ellipsoid, "method": f"{prefix}cma"} for prefix in FAMILIES if prefix},
+    **{method.name: {"fun": ellipsoid, "method": method} for method in PARTS},
     "xnes": {"fun": ellipsoid, "method": "xnes"},
     "four at a time": {"fun": rosenbrock, "surrogate": 4},
     "restarts": {"fun": ellipsoid, "restarts": 2, "tolx": 0.05},

@@ -1,5 +1,5 @@
-"""The tables that contracts and laws run over. Families and step-size rules are read from their registries; add other
-parts here.
+"""The tables that contracts and laws run over. Families, step-size rules and orderings of constrained points are read
+from their registries; add other parts here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import numpy as np
 from sublevel.engine.families import FAMILIES as CONTINUOUS
 from sublevel.engine.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.engine.method import Method
-from sublevel.engine.ordering import AugmentedLagrangian, Lexicographic, Ordering, RankLagrangian, ranking
+from sublevel.engine.ordering import ORDERINGS as CONSTRAINED
+from sublevel.engine.ordering import Ordering, ranking
 from sublevel.engine.recipes import cma, ngd, pbil, rank_mu, shape_only, with_adapted_rates, xnes
 from sublevel.engine.transforms import STEP_SIZES, SpectralRates
 from sublevel.engine.weights import LeaveOneOut, LogLinear, Quantile
@@ -108,13 +109,15 @@ SIZES = [(5, 4), (5, 12), (70, 8)]
 RECIPES = [ngd, rank_mu, cma, xnes, lra_cma, lra_xnes]
 # Parts that no recipe uses by default: add yours.
 WEIGHTS = [Quantile(LogLinear()), LeaveOneOut()]
-ORDERINGS = [ByPosition(), Lexicographic(), RankLagrangian(), AugmentedLagrangian()]
-PARTS = [
+ORDERINGS = [ByPosition(), *(ordering() for ordering in CONSTRAINED.values())]
+WEIGHTED = [
     *(Method(type(rule).__name__.lower(), rule, (SpectralRates(),)) for rule in WEIGHTS),
     *(replace(cma(), name=f"cma-{type(rule).__name__.lower()}", weights=rule) for rule in WEIGHTS if rule.normalized),
-    *(replace(cma(), name=f"cma-{type(ordering).__name__.lower()}", ordering=ordering) for ordering in ORDERINGS),
-    *(cma(step_size=rule) for rule in STEP_SIZES if rule != "csa"),
 ]
+"""A method with each weight rule, and CMA-ES with each one whose weights are normalized."""
+ORDERED = [replace(cma(), name=f"cma-{type(rule).__name__.lower()}", ordering=rule) for rule in ORDERINGS]
+OTHER_STEP_SIZES = [rule for rule in STEP_SIZES if rule != "csa"]
+PARTS = [*WEIGHTED, *ORDERED, *(cma(step_size=rule) for rule in OTHER_STEP_SIZES)]
 SHAPES = [Case(shape_only(span=5.0, constant_from=10), d, n) for d, n in SIZES]
 SEARCHES = [
     *(Case(recipe(family=family), d, n) for recipe in RECIPES for family in GAUSSIANS for d, n in SIZES),

@@ -14,7 +14,7 @@ import sublevel
 from sublevel.cli import bench, dashboard, export, minimize, report, reproduce, resume, runs, show, study, verify, watch
 from sublevel.cli.common import Command, CommandError, argument, join_negative_values
 from sublevel.cli.completion import SCRIPTS
-from sublevel.cli.streams import tolerant_streams
+from sublevel.cli.standard_streams import tolerant_streams
 from sublevel.store.errors import StoreError
 
 DESCRIPTION = (

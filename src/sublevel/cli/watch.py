@@ -8,7 +8,7 @@ import sys
 import time
 
 from sublevel.cli.common import FILE, Command
-from sublevel.cli.streams import is_lost
+from sublevel.cli.standard_streams import is_lost
 
 INTERVAL = 0.5
 """Seconds between two updates."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,6 @@ FORMS = (
     "a scipy.optimize.NonlinearConstraint or LinearConstraint, a dict as for SLSQP, a list of these, or the number of "
     "constraint values that `fun` returns as (f, g)"
 )
-ConstraintHandling = Literal["augmented-lagrangian", "rank-lagrangian", "lexicographic"]
-"""Names of the orderings of constrained points."""
 Constraint: TypeAlias = "NonlinearConstraint | LinearConstraint | Mapping[str, Any] | int"
 ConstraintsLike: TypeAlias = "Constraint | Sequence[Constraint]"
 """What `constraints=` takes."""
@@ -551,16 +549,18 @@ def constrained_method(method: Method, handling: object, constraints: Constraint
         return method
     if not method.family.continuous:
         raise ValueError("binary methods take no `constraints`. Return a penalty where bits are not allowed.")
-    if not constraints.is_projected and any(transform.adds_points for transform in method.transforms):
+    added = [type(transform).__name__ for transform in method.transforms if transform.adds_points]
+    if added and not constraints.is_projected:
         raise ValueError(
-            "a step-size rule that adds points to a sample (step_size='tpa') cannot be combined with "
-            "keep_feasible=True, for which points are drawn again. Use another rule."
+            f"a step-size rule that adds points to a sample ({added[0]}) cannot be combined with keep_feasible=True, "
+            "for which points are drawn again. Use another rule."
         )
     if not constraints.total:
         return method
-    if any(transform.compares_generations for transform in method.transforms):
+    compared = [type(transform).__name__ for transform in method.transforms if transform.compares_generations]
+    if compared:
         raise ValueError(
-            "a step-size rule that compares values of two generations (step_size='psr') cannot be combined with "
+            f"a step-size rule that compares values of two generations ({compared[0]}) cannot be combined with "
             "`constraints`, because infeasible points may have lower values. Use another rule."
         )
     if handling is not None:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.method import Method
+from sublevel.engine.ordering import ConstraintHandling
 from sublevel.evaluation.evaluators import (
     RETURNED_NAN,
     Evaluator,
@@ -26,14 +27,7 @@ from sublevel.evaluation.failures import Failure, Failures, OnError, annotate_ex
 from sublevel.evaluation.objective import bind_args, name_parameters
 from sublevel.evaluation.processes import SigtermAsInterrupt, available_cores
 from sublevel.run.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
-from sublevel.run.constraints import (
-    TOLERANCE,
-    ConstraintHandling,
-    ConstraintsLike,
-    as_batched,
-    inside,
-    with_constraints,
-)
+from sublevel.run.constraints import TOLERANCE, ConstraintsLike, as_batched, inside, with_constraints
 from sublevel.run.history import History
 from sublevel.run.noisy_answer import LEAST, RESERVED_TIME, Ledger, count_candidates, count_reevaluations
 from sublevel.run.optimizer import Optimizer

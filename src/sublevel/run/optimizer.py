@@ -15,17 +15,11 @@ from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.constants import longest_run
 from sublevel.engine.families import Family, Sample
 from sublevel.engine.method import Info, Method, State
-from sublevel.engine.ordering import ranking
+from sublevel.engine.ordering import ConstraintHandling, ranking
 from sublevel.engine.transforms import ChoiceRates
 from sublevel.evaluation.values import as_constraint_values, as_values, plain_array
 from sublevel.run.arguments import Box, RestartRule, Seed, StartingPoint
-from sublevel.run.constraints import (
-    TOLERANCE,
-    ConstraintHandling,
-    ConstraintsLike,
-    constrained_method,
-    parse_constraints,
-)
+from sublevel.run.constraints import TOLERANCE, ConstraintsLike, constrained_method, parse_constraints
 from sublevel.run.initial import checked_beginning, covariance_of, deviations_of, mean_of
 from sublevel.run.noisy_answer import Estimate, Sampled, better_of, central_best, level_of
 from sublevel.run.resampling import STARTS, draw_feasible

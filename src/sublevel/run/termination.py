@@ -306,10 +306,8 @@ class Standing:
         standstill, standing_for = self.standstill, self.standing_for
         if info.outcome or standstill >= 0:
             standstill, standing_for = self._standstill_after(info, points)
-        settled_for = self.settled_for
-        if (discrete := theta.discrete) is not None:
-            improved = lowest < self.lowest and self.has_no_width
-            settled_for = 0 if discrete.unsettled or improved else settled_for + 1
+        discrete = theta.discrete
+        settled_for = 0 if discrete is None else self._settled_after(discrete, lowest)
         return Standing(
             self.initial_deviations,
             self.to_beat,
@@ -325,6 +323,11 @@ class Standing:
             settled_for,
             feasible is not None,
         )
+
+    def _settled_after(self, discrete: Discrete, lowest: float) -> int:
+        """Generations for which the discrete variables have been settled, given the lowest value so far."""
+        improved = lowest < self.lowest and self.has_no_width
+        return 0 if discrete.unsettled or improved else self.settled_for + 1
 
     def _standstill_after(self, info: Info, points: Array) -> tuple[int, int]:
         """Status of the reason why the last generations took no step, and how many they were."""

@@ -1,6 +1,7 @@
 """Rules that rank the points of a sample."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 from sublevel.engine.ordering.augmented_lagrangian import AugmentedLagrangian, LagrangianMemory
 from sublevel.engine.ordering.by_value import BY_VALUE, ByValue, Ordering
@@ -15,7 +16,9 @@ ORDERINGS: Mapping[str, type[Ordering]] = {
     "rank-lagrangian": RankLagrangian,
     "lexicographic": Lexicographic,
 }
-"""Orderings of constrained points by name."""
+"""Registry: orderings of constrained points by name."""
+ConstraintHandling = Literal["augmented-lagrangian", "rank-lagrangian", "lexicographic"]
+"""The names, for type checkers."""
 
 __all__ = [
     "BY_VALUE",
@@ -23,6 +26,7 @@ __all__ = [
     "Adaptation",
     "AugmentedLagrangian",
     "ByValue",
+    "ConstraintHandling",
     "LagrangianMemory",
     "Lexicographic",
     "Ordering",

@@ -17,9 +17,9 @@ from sublevel.engine.weights import LeaveOneOut, Volume, Weights
 from sublevel.paper.cache import Arrays
 from sublevel.paper.streams import generator, streams
 from sublevel.paper.studies.problems import PROBLEMS
-from sublevel.paper.studies.runs import run_trials
 from sublevel.paper.studies.statistics import mean, standard_error
 from sublevel.paper.studies.study import Data, Scale, Study
+from sublevel.paper.studies.trials import run_trials
 from sublevel.paper.theory.checks import covariance_part
 from sublevel.paper.theory.one_step import step_of
 from sublevel.paper.theory.sampled import Interval, log_log_slope

@@ -17,7 +17,7 @@ from sublevel.engine.transforms import HansenKernRates, SpectralRates
 from sublevel.engine.weights import Quantile, Truncation, Volume
 from sublevel.paper.streams import streams
 from sublevel.paper.studies.problems import BUDGET, PROBLEMS, slope
-from sublevel.paper.studies.runs import run_trials
+from sublevel.paper.studies.trials import run_trials
 
 SETTINGS = ((10, 10), (10, 100), (20, 20))
 """d and n: n = d and n = d² as in the paper's figure 3, and the paper's own d with n = d."""

@@ -16,10 +16,10 @@ from sublevel.paper.streams import generator, streams
 from sublevel.paper.studies import statistics
 from sublevel.paper.studies.methods import MATCHES, SETTINGS, method_of
 from sublevel.paper.studies.problems import BUDGET, PROBLEMS, slope, sphere
-from sublevel.paper.studies.runs import run_trials
 from sublevel.paper.studies.statistics import Interval, bootstrap
 from sublevel.paper.studies.study import Data, Scale, Study
-from sublevel.paper.studies.tuning import TunedRace
+from sublevel.paper.studies.trials import run_trials
+from sublevel.paper.studies.tuned_race import TunedRace
 
 Setting = tuple[int, int]
 """d and n."""

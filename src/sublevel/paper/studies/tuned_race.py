@@ -12,8 +12,8 @@ from sublevel.engine.recipes import ngd, rank_mu
 from sublevel.paper.cache import Arrays
 from sublevel.paper.streams import streams
 from sublevel.paper.studies.problems import PROBLEMS, Problem
-from sublevel.paper.studies.runs import run_trials
 from sublevel.paper.studies.statistics import running_time
+from sublevel.paper.studies.trials import run_trials
 
 NGD_RATES = (0.125, 0.25, 0.0625, 0.5, 0.03125, 1.0)
 """The values of c_C that are tried, in this order; 1 is the largest that the paper allows."""

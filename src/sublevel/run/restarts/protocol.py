@@ -1,11 +1,11 @@
-"""Restart strategies: which run to make next, as a function of the runs so far."""
+"""The interface of a restart strategy: which run to make next, as a function of the runs so far."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
@@ -96,75 +96,3 @@ class Restarts:
             The generator of the search.
         """
         raise NotImplementedError
-
-
-@dataclass(frozen=True, slots=True)
-class Once(Restarts):
-    """No restart."""
-
-    def next_run(self, runs: FinishedRuns, popsize: int, rng: np.random.Generator) -> Run | None:
-        """One run."""
-        return None if len(runs) else Run(popsize)
-
-
-@dataclass(frozen=True, slots=True)
-class IPOP(Restarts):
-    """Every restart multiplies the sample size by `factor` (Auger & Hansen, CEC 2005)."""
-
-    restarts: int = 9
-    factor: float = 2.0
-
-    def __post_init__(self) -> None:
-        check_growth(self.restarts, self.factor)
-
-    def next_run(self, runs: FinishedRuns, popsize: int, rng: np.random.Generator) -> Run | None:
-        """The first run and `restarts` more."""
-        return Run(int(popsize * self.factor ** len(runs))) if len(runs) <= self.restarts else None
-
-
-@dataclass(frozen=True, slots=True)
-class BIPOP(Restarts):
-    """Two regimes with equal budgets: larger and larger samples, and small ones with smaller steps (Hansen, BBOB
-    workshop 2009).
-
-    `restarts` counts the large runs; small runs come in between. As in the package `cma` 4, the first run belongs to
-    the small ones, and small samples may be as large as the last large one: large samples come earlier, which helps
-    where there are many minima. A small run is given half of what the large ones have spent, but one that leads is left
-    to converge.
-    """
-
-    restarts: int = 9
-    factor: float = 2.0
-
-    def __post_init__(self) -> None:
-        check_growth(self.restarts, self.factor)
-
-    def next_run(self, runs: FinishedRuns, popsize: int, rng: np.random.Generator) -> Run | None:
-        """The first run, then whichever regime has spent less."""
-        if not len(runs):
-            return Run(popsize)
-        is_small = runs.spares_leaders > 0
-        is_small[0] = True
-        spent_small, spent_large = float(np.sum(runs.nfev[is_small])), float(np.sum(runs.nfev[~is_small]))
-        large_runs = int(np.sum(~is_small))
-        if spent_small < spent_large:
-            growth = self.factor ** (large_runs * rng.random() ** 2)
-            budget = max(spent_large / 2, 2.0 * popsize)
-            return Run(max(int(popsize * growth), 2), 10.0 ** (-2.0 * rng.random()), budget, spares_leaders=True)
-        return Run(int(popsize * self.factor ** (large_runs + 1))) if large_runs < self.restarts else None
-
-
-def check_growth(restarts: int, factor: float) -> None:
-    """Raise an error unless the number of restarts is a whole number and samples do not shrink."""
-    if restarts != int(restarts) or restarts < 0:
-        raise ValueError(f"`restarts` must be a whole number of at least 0, got {restarts!r}.")
-    if not 1 <= factor < np.inf:
-        raise ValueError(
-            f"`factor` must be at least 1 and finite, got {factor!r}. It multiplies the sample size from run to run."
-        )
-
-
-STRATEGIES: Mapping[str, type[Restarts]] = {"ipop": IPOP, "bipop": BIPOP}
-"""Restart strategies by name."""
-RestartName = Literal["ipop", "bipop"]
-"""The names, for type checkers."""

@@ -1,0 +1,19 @@
+"""Restart strategies."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from sublevel.run.restarts.bipop import BIPOP
+from sublevel.run.restarts.ipop import IPOP
+from sublevel.run.restarts.once import Once
+from sublevel.run.restarts.protocol import FinishedRuns, Restarts, Run
+
+STRATEGIES: Mapping[str, type[Restarts]] = {
+    "ipop": IPOP,
+    "bipop": BIPOP,
+}
+"""Registry: restart strategies by name."""
+RestartName = Literal["ipop", "bipop"]
+"""The names, for type checkers."""
+
+__all__ = ["BIPOP", "IPOP", "STRATEGIES", "FinishedRuns", "Once", "RestartName", "Restarts", "Run"]

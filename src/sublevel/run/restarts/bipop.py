@@ -1,0 +1,42 @@
+"""Restarts with large samples and with small ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sublevel.run.restarts.ipop import check_growth
+from sublevel.run.restarts.protocol import FinishedRuns, Restarts, Run
+
+
+@dataclass(frozen=True, slots=True)
+class BIPOP(Restarts):
+    """Two regimes with equal budgets: larger and larger samples, and small ones with smaller steps (Hansen, BBOB
+    workshop 2009).
+
+    `restarts` counts the large runs; small runs come in between. As in the package `cma` 4, the first run belongs to
+    the small ones, and small samples may be as large as the last large one: large samples come earlier, which helps
+    where there are many minima. A small run is given half of what the large ones have spent, but one that leads is left
+    to converge.
+    """
+
+    restarts: int = 9
+    factor: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_growth(self.restarts, self.factor)
+
+    def next_run(self, runs: FinishedRuns, popsize: int, rng: np.random.Generator) -> Run | None:
+        """The first run, then whichever regime has spent less."""
+        if not len(runs):
+            return Run(popsize)
+        is_small = runs.spares_leaders > 0
+        is_small[0] = True
+        spent_small, spent_large = float(np.sum(runs.nfev[is_small])), float(np.sum(runs.nfev[~is_small]))
+        large_runs = int(np.sum(~is_small))
+        if spent_small < spent_large:
+            growth = self.factor ** (large_runs * rng.random() ** 2)
+            budget = max(spent_large / 2, 2.0 * popsize)
+            return Run(max(int(popsize * growth), 2), 10.0 ** (-2.0 * rng.random()), budget, spares_leaders=True)
+        return Run(int(popsize * self.factor ** (large_runs + 1))) if large_runs < self.restarts else None
