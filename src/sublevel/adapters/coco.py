@@ -69,7 +69,7 @@ class Experiment:
         if self.suite not in SUITES:
             raise ValueError(f"`suite` must be one of {', '.join(SUITES)}, got {self.suite!r}.")
         if not self.budget > 0:
-            raise ValueError(f"`budget` is evaluations per dimension and must be positive, got {self.budget!r}.")
+            raise ValueError(f"`budget`, the evaluations per dimension, must be positive, got {self.budget!r}.")
         as_method(self.method)
         as_restarts(self.restarts)
 

@@ -102,9 +102,13 @@ class SublevelSampler(BaseSampler):
         seed: int | None = None,
     ) -> None:
         if not 0 < sigma0 <= 1:
-            raise ValueError(f"`sigma0` is a part of the range of each parameter, between 0 and 1, got {sigma0!r}.")
+            raise ValueError(
+                f"`sigma0` must be in (0, 1], as a fraction of the range of each parameter, got {sigma0!r}."
+            )
         if any(transform.adds_points for transform in as_method(method).transforms):
-            raise ValueError("`method` must draw its points independently; a step size by TPA does not.")
+            raise ValueError(
+                "`method` must draw its points independently, unlike step_size='tpa'. Use another step-size rule."
+            )
         self.start = dict(start or {})
         self.settings = Settings(sigma0, popsize, method, restarts)
         self.constraints_func = constraints_func
@@ -137,7 +141,7 @@ class SublevelSampler(BaseSampler):
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """The parameters that all trials have in common, without those of one value."""
         if len(study.directions) > 1:
-            raise ValueError(f"SublevelSampler has one objective, got a study with {len(study.directions)}.")
+            raise ValueError(f"SublevelSampler supports a single objective, got a study with {len(study.directions)}.")
         with self._lock:
             known = self._common.setdefault(study.study_name, IntersectionSearchSpace(include_pruned=True))
             common = known.calculate(study)
@@ -191,7 +195,7 @@ class SublevelSampler(BaseSampler):
         if param_name not in self._logged and _follows_another(study, trial):
             self._logged.add(param_name)
             LOGGER.info(
-                "parameter %r is not suggested in every trial, or with different ranges: %s draws it independently",
+                "parameter %r is not suggested in every trial with the same range; %s samples it independently",
                 *(param_name, type(self.independent_sampler).__name__),
             )
         return self.independent_sampler.sample_independent(study, trial, param_name, param_distribution)

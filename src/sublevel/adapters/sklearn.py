@@ -119,7 +119,10 @@ class SublevelSearchCV(BaseSearchCV):
         score = score if score in results else "mean_test_score"
         if score not in results:
             names = short_list(name.removeprefix("mean_test_") for name in results if name.startswith("mean_test_"))
-            raise ValueError(f"with several scores, `refit` must name the one to search by: {names}.")
+            raise ValueError(
+                f"with several metrics, `refit` must be the name of the one to optimise, one of {names}, got "
+                f"{self.refit!r}."
+            )
         return -np.asarray(results[score][-count:], dtype=np.float64)
 
 

@@ -30,7 +30,7 @@ def run_bench(given: argparse.Namespace) -> int:
         )
         folder = (given.out or Path("exdata") / f"{given.suite}-{given.method}").resolve()
         if folder.exists():
-            raise CommandError(f"{folder} exists; name another folder with --out, or remove it.")
+            raise CommandError(f"{folder} exists already. Choose another folder with --out, or remove it.")
         folder.parent.mkdir(parents=True, exist_ok=True)
         solved = [print_outcome(outcome) for outcome in experiment.run(folder)]
     except (ValueError, ModuleNotFoundError) as error:

@@ -91,14 +91,17 @@ class Part:
     def values(self, points: Array, batched: bool) -> Array:
         """Values (n, k) at points (n, d), which become read-only."""
         if self.fun is None:
-            raise TypeError("`constraints` must be given to `tell`: the values (n, m) that were computed with f.")
+            raise TypeError(
+                "`tell` needs the values of the constraints at the points, an array (n, m): "
+                "tell(X, values, constraints=G)."
+            )
         points.setflags(write=False)
         try:
             if batched and not isinstance(self.fun, Linear):
                 return as_constraint_values(call_objective(self.fun, points), (len(points), self.size))
             rows = [as_constraint_values(call_objective(self.fun, point), (self.size,)) for point in points]
         except Exception as error:
-            annotate_exception(error, f"sublevel: raised by a constraint function, {short_repr(self.fun)}")
+            annotate_exception(error, f"sublevel: raised by the constraint function {short_repr(self.fun)}")
             raise
         return np.array(rows).reshape(len(points), self.size)
 
@@ -217,7 +220,7 @@ class Constraints:
 
     def check_start(self, x0: Array, space: Space | None = None) -> None:
         """The starting point (d,) must meet them too."""
-        hint = "" if space is None else " Space.start_at(values) begins elsewhere."
+        hint = "" if space is None else " Use Space.start_at(values) to start elsewhere."
         for part in self.kept:
             if part.fun is None:  # read from a file
                 continue
@@ -226,9 +229,9 @@ class Constraints:
             if outside.any():
                 j = int(np.argmax(outside))
                 raise ValueError(
-                    "`x0` must satisfy linear constraints and those with keep_feasible=True, outside of which `fun` is "
-                    f"never called, got {self._label(part, j)} = {values[j]:.6g} at x0 = {short_repr(x0)}, for the "
-                    f"bounds {part.lower[j]:.6g} and {part.upper[j]:.6g}.{hint}"
+                    "`x0` must satisfy the linear constraints and those with keep_feasible=True, because `fun` is "
+                    f"never called where they are violated; got {self._label(part, j)} = {values[j]:.6g} at x0 = "
+                    f"{short_repr(x0)}, for the bounds {part.lower[j]:.6g} and {part.upper[j]:.6g}.{hint}"
                 )
 
     def all_values(self, x: Array, values: Array | None) -> list[Array]:
@@ -307,8 +310,8 @@ class ActiveConstraint(ValueError):
 
     def __init__(self, *_: object) -> None:
         super().__init__(
-            "no curvature: a constraint is active at or near the minimum, where f is not minimal in all directions. "
-            "Fix a variable by the constraint and minimise over the others to get error bars."
+            "no curvature was computed: a constraint is active at or near the minimum, so f is not minimal there in "
+            "all directions. For error bars, eliminate a variable with the constraint and minimise over the others."
         )
 
 
@@ -389,11 +392,13 @@ def parse_constraints(constraints: object, tolerance: object, x0: Array, space: 
     parts = [part for i, entry in enumerate(entries) for part in parse(entry, i, names)]
     own = [part for part in parts if not part[1] and part[0].fun is None]
     if len(own) > 1:
-        raise ValueError("`constraints` must contain at most one number, that of the values `fun` returns with f.")
+        raise ValueError(
+            "`constraints` must contain at most one integer, the number of constraint values that `fun` returns."
+        )
     kept, handled = (tuple(part for part, is_kept in parts if is_kept == wanted) for wanted in (True, False))
     found = Constraints(handled, kept, tuple(names), tol, batched=batched)
     if not found.kept and found.count == 0:
-        raise ValueError("`constraints` restrict nothing: their bounds are infinite.")
+        raise ValueError("`constraints` have no effect, because all their bounds are infinite. Leave them out.")
     return found
 
 
@@ -428,7 +433,7 @@ class Parser:
     def _own(self, count: int, group: int, names: list[str]) -> list[tuple[Part, bool]]:
         """Values that the objective returns."""
         if count < 1:
-            raise ValueError(f"`{names[group]}` must be a number of constraints of at least 1, got {count}.")
+            raise ValueError(f"`{names[group]}` must be at least 1 if it is a number of constraints, got {count}.")
         names[group] = "g"
         return [(Part(None, np.full(count, -np.inf), np.zeros(count), group, np.arange(count)), False)]
 
@@ -457,9 +462,9 @@ class Parser:
         for parameter, is_used in zip(self.space.names, used, strict=True):
             if is_used and isinstance(self.space.parameters[parameter], Choice):
                 raise ValueError(
-                    f"`A` of `{name}` must be 0 in the column of {parameter!r}, a Choice, whose values are no numbers "
-                    "to multiply. Use NonlinearConstraint(fun, lb, ub, keep_feasible=True), whose function gets the "
-                    "parameters."
+                    f"`A` of `{name}` must be 0 in the column of {parameter!r}, because the values of a Choice are not "
+                    "numbers. Use NonlinearConstraint(fun, lb, ub, keep_feasible=True), whose function gets the "
+                    "parameters by name."
                 )
 
     def _from_dict(self, entry: Mapping[str, Any], group: int, names: list[str]) -> list[tuple[Part, bool]]:
@@ -492,7 +497,7 @@ class Parser:
         try:
             values = plain_array("constraints", call_objective(fun, point))
         except Exception as error:
-            annotate_exception(error, f"sublevel: raised by a constraint function at x0, {short_repr(fun)}")
+            annotate_exception(error, f"sublevel: raised at x0 by the constraint function {short_repr(fun)}")
             raise
         if values.dtype.kind not in "fiubO" or values.ndim > 1 + self.batched or values.size == 0:
             raise ValueError(
@@ -527,7 +532,7 @@ def _split(
     if np.any(keep & (lower == upper)):
         raise ValueError(
             f"`keep_feasible` of `{names[group]}` must be False for an equality (lb = ub): no random point satisfies "
-            "it. It is met as closely as `constraint_tol` says."
+            "it exactly. Leave it out: equalities are satisfied to within `constraint_tol`."
         )
     parts: list[tuple[Part, bool]] = []
     for is_kept in (True, False):
@@ -550,11 +555,13 @@ def constrained_method(method: Method, handling: object, constraints: Constraint
             raise ValueError(f"`constraint_handling` needs `constraints`, got {handling!r} alone.")
         return method
     if not method.family.continuous:
-        raise ValueError("binary methods take no `constraints`. Return a penalty where bits are not allowed.")
+        raise ValueError(
+            "binary methods do not support `constraints`. Return a large value from `fun` at infeasible points."
+        )
     if not constraints.is_projected and any(transform.adds_points for transform in method.transforms):
         raise ValueError(
             "a step-size rule that adds points to a sample (step_size='tpa') cannot be combined with "
-            "keep_feasible=True, for which points are drawn again. Use another rule."
+            "keep_feasible=True, because infeasible points are drawn again. Use another rule."
         )
     if not constraints.total:
         return method

@@ -185,7 +185,7 @@ def _fit(best: Array, width: Array, alpha: float, correlations: bool) -> tuple[A
 def _as_space(given: object) -> Space:
     space = as_space(given)
     if space is None:
-        raise TypeError(f"`space` must be a Space, or a dataclass that stands for one, got {short_repr(given)}.")
+        raise TypeError(f"`space` must be a Space, or a dataclass that defines one, got {short_repr(given)}.")
     return space
 
 

@@ -146,7 +146,7 @@ def resume(
         found = _read_run(path, Overrides(*given))
         stored = found.settings
         if stored.takes_args and not args:
-            raise TypeError("`args` must be given again, because the run began with some.")
+            raise TypeError("`args` must be given again, because the run was started with arguments.")
         pairs = zip((maxfevals, maxiter, ftarget, maxtime), stored.limits, strict=True)
         chosen = [old if new is None else new for new, old in pairs]
         limits = Limits.checked(found.optimizer, *chosen, batch=stored.batch)

@@ -106,14 +106,14 @@ def check_surrogate(method: Method, space: SearchSpace | None, d: int, has_const
     if space is not None and space.is_mixed:
         raise ValueError("`surrogate` models real variables; it cannot be used with integers or choices.")
     if has_constraints:
-        raise ValueError("`surrogate` cannot be used with `constraints`; bounds are possible.")
+        raise ValueError("`surrogate` cannot be used with `constraints`; only `bounds` are supported.")
     if has_noise:
         raise ValueError(
-            "`surrogate` cannot be used with noise=True, which averages all values of a generation. Without it, the "
-            "surrogate evaluates more points where the order of values is noisy."
+            "`surrogate` cannot be used with noise=True, which averages all values of a generation. Leave one of "
+            "them out: without noise=True, more points are evaluated where noise changes the order of the values."
         )
     if d > MOST_VARIABLES:
         raise ValueError(
-            f"`surrogate` is limited to {MOST_VARIABLES} variables, got {d}: a quadratic model of more takes as long "
-            "to learn as the search takes without it."
+            f"`surrogate` is limited to {MOST_VARIABLES} variables, got {d}: with more, learning a quadratic model "
+            "takes as many evaluations as a search without one. Leave it out."
         )
