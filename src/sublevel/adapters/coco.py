@@ -26,11 +26,11 @@ SUITES = ("bbob", "bbob-largescale", "bbob-noisy", "bbob-constrained", *BOXED)
 """Suites of one objective; variables of those in `BOXED` have bounds."""
 
 
-class Spent(Exception):
+class BudgetSpent(Exception):
     """The evaluations of a problem are spent, or its last target is reached."""
 
 
-class Solved(NamedTuple):
+class ProblemOutcome(NamedTuple):
     """The outcome of a problem."""
 
     name: str
@@ -79,7 +79,7 @@ class Experiment:
         options = " ".join(f"{name}: {numbers}" for name, numbers in chosen.items() if numbers)
         return coco().Suite(self.suite, f"instances: {self.instances}" if self.instances else "", options)
 
-    def run(self, folder: Path) -> Iterator[Solved]:
+    def run(self, folder: Path) -> Iterator[ProblemOutcome]:
         """Solve one problem after the other, with the data in a folder for `cocopp`."""
         observer = coco().Observer(
             "bbob" if self.suite == "bbob-boxed" else self.suite,
@@ -89,7 +89,7 @@ class Experiment:
         for number, problem in enumerate(self.problems()):
             problem.observe_with(observer)
             solve(problem, self, number)
-            yield Solved(problem.id, problem.evaluations, bool(problem.final_target_hit))
+            yield ProblemOutcome(problem.id, problem.evaluations, bool(problem.final_target_hit))
             problem.free()
 
 
@@ -117,12 +117,12 @@ def solve(problem: Any, experiment: Experiment, number: int) -> None:
 
     def evaluate(x: Array) -> Any:
         if problem.evaluations >= limit or problem.final_target_hit:
-            raise Spent
+            raise BudgetSpent
         return (problem(x), problem.constraint(x)) if has_constraints else problem(x)
 
     settings = {"method": experiment.method, "restarts": experiment.restarts, "maxfevals": limit}
     settings |= {"constraints": problem.number_of_constraints} if has_constraints else {}
-    with suppress(Spent):
+    with suppress(BudgetSpent):
         search_repeatedly(evaluate, (experiment.seed, number), **start_of(problem, experiment.suite), **settings)
 
 

@@ -10,7 +10,7 @@ from sublevel.cli.common import Command, CommandError, argument
 from sublevel.cli.reproduce import SEED
 
 if TYPE_CHECKING:
-    from sublevel.adapters.coco import Solved
+    from sublevel.adapters.coco import ProblemOutcome
 
 
 def run_bench(given: argparse.Namespace) -> int:
@@ -40,7 +40,7 @@ def run_bench(given: argparse.Namespace) -> int:
     return 0
 
 
-def print_outcome(outcome: Solved) -> bool:
+def print_outcome(outcome: ProblemOutcome) -> bool:
     """A line for a problem, and whether it was solved."""
     print(f"{outcome.name}  {outcome.evaluations:9d} evaluations  {'solved' if outcome.hit else ''}".rstrip())
     return outcome.hit

@@ -143,7 +143,7 @@ class Constraints:
     @cached_property
     def bounds(self) -> tuple[Array, Array]:
         """Lower and upper bounds (k,) of these values."""
-        return _joined(self.parts)
+        return _join_bounds(self.parts)
 
     @cached_property
     def inequalities(self) -> Inequalities:
@@ -265,7 +265,7 @@ class Constraints:
         self._spread(groups, values)
         return groups
 
-    def in_the_way(self, values: Array) -> tuple[tuple[str, float], ...]:
+    def violated_components(self, values: Array) -> tuple[tuple[str, float], ...]:
         """Labels of the violated components with their violations, the largest first, given values (k,)."""
         violations = self.violations(values)
         order = [int(j) for j in np.argsort(-violations, kind="stable") if not violations[j] <= 0]
@@ -356,7 +356,7 @@ def with_constraints(fun: Callable[..., object], constraints: Constraints | None
     return fun if constraints is None else constraints.objective(fun)
 
 
-def _joined(parts: Iterable[Part]) -> tuple[Array, Array]:
+def _join_bounds(parts: Iterable[Part]) -> tuple[Array, Array]:
     """Lower and upper bounds of all components."""
     empty, found = np.zeros(0), list(parts)
     return (

@@ -27,7 +27,7 @@ from sublevel.run.constraints import (
     parse_constraints,
 )
 from sublevel.run.initial import checked_beginning, covariance_of, deviations_of, mean_of
-from sublevel.run.noisy_answer import Estimate, Sampled, better_of, central_best, level_of
+from sublevel.run.noisy_answer import Estimate, EvaluatedSample, better_of, central_best, level_of
 from sublevel.run.resampling import STARTS, draw_feasible
 from sublevel.run.restarts import FinishedRuns, Once, Run
 from sublevel.run.search_space import SearchSpace
@@ -241,7 +241,7 @@ class Optimizer:
         values = self.best_constraints
         if self.constraints is None or values is None or self.is_feasible:
             return ()
-        return self.constraints.in_the_way(values)
+        return self.constraints.violated_components(values)
 
     @property
     def best_run(self) -> int:
@@ -465,14 +465,14 @@ class Optimizer:
             best = before.best.after_constrained(points, values, constraints, g, before.restarts)
         standing = before.standing.after(search.theta, info, values, searched, squares, self._window, feasible)
         if self.noise:
-            best = self._central(search.theta, Sampled(points, squares, constraints, g))
+            best = self._central(search.theta, EvaluatedSample(points, squares, constraints, g))
         nfev, nit = before.nfev + values.size, before.nit + 1
         run, began, restarts, leader = before.run, before.began, before.restarts, before.leader
         self.run_state = RunState(search, run, began, nfev, nit, restarts, best, standing, leader, before.surrogate)
         self.last, self._pending, self._deviations, self._reason = info, None, None, None
         self.estimate = None
 
-    def _central(self, theta: Family, sampled: Sampled) -> Best:
+    def _central(self, theta: Family, sampled: EvaluatedSample) -> Best:
         """The answer of a noisy objective after a generation: that of this run, or of a better one before."""
         state, level = self.run_state, level_of(self._window.medians)
         run, space = state.restarts, self.start.space

@@ -540,7 +540,7 @@ class Space:
             if name not in values:
                 continue
             value = values[name]
-            x = self._encoded(name, value)
+            x = self._encode_value(name, value)
             if isinstance(parameter, Choice):
                 chosen = Choice(*parameter.values, ordered=parameter.ordered, start=parameter.values[int(x)])
                 space.parameters[name] = chosen
@@ -611,9 +611,9 @@ class Space:
             If a parameter is missing or unknown, or a value is not in its range.
         """
         self._check_names(values, complete=True)
-        return np.array([self._encoded(name, values[name]) for name in self.parameters])
+        return np.array([self._encode_value(name, values[name]) for name in self.parameters])
 
-    def _encoded(self, name: str, value: object) -> float:
+    def _encode_value(self, name: str, value: object) -> float:
         try:
             return self.parameters[name].encode(value)
         except (TypeError, ValueError) as error:
@@ -675,7 +675,7 @@ class Space:
         """
         if not isinstance(cast(object, description), Mapping):
             raise TypeError(f"a description of a Space must map names to parameters, got {short_repr(description)}.")
-        return cls({name: _described(name, facts) for name, facts in description.items()})
+        return cls({name: _parse_parameter(name, facts) for name, facts in description.items()})
 
 
 def _description(parameter: Parameter) -> dict[str, object]:
@@ -688,7 +688,7 @@ def _description(parameter: Parameter) -> dict[str, object]:
     return {"type": kind, **finite}
 
 
-def _described(name: str, facts: object) -> object:
+def _parse_parameter(name: str, facts: object) -> object:
     """A parameter or constant from its description."""
     if not isinstance(facts, Mapping):
         return facts

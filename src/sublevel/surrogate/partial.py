@@ -27,7 +27,7 @@ the time of a fit grows as d⁶.
 """
 
 
-class Told(NamedTuple):
+class FinishedGeneration(NamedTuple):
     """A generation that is over."""
 
     sample: Sample
@@ -84,7 +84,7 @@ class PartialGenerations:
             self.asked = read_only(self._points[self._candidates.asked])
         return self.asked
 
-    def tell(self, values: Array) -> Told | None:
+    def tell(self, values: Array) -> FinishedGeneration | None:
         """Take the values (k,) of the points that were asked; None if the generation is not over."""
         if self.asked is None or self._candidates is None or self._sample is None or self._points is None:
             raise RuntimeError("there is no generation")
@@ -96,7 +96,9 @@ class PartialGenerations:
         told, surrogate = end_generation(candidates)
         self.clear()
         squares = sample.squares if known.all() else None
-        return Told(sample, told, surrogate, candidates.values[known], sample.x[known], squares, points[known])
+        return FinishedGeneration(
+            sample, told, surrogate, candidates.values[known], sample.x[known], squares, points[known]
+        )
 
 
 def check_surrogate(method: Method, space: SearchSpace | None, d: int, has_constraints: bool, has_noise: bool) -> None:
