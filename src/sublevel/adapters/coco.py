@@ -18,7 +18,7 @@ from sublevel.validation import as_method, as_restarts
 START, SIGMA0 = 4.0, 2.0
 """Runs without bounds begin at points uniform in [−4, 4]ᵈ, with this standard deviation."""
 RANGE_SHARE = 0.25
-"""Initial standard deviation of variables with bounds, as a part of their range."""
+"""Initial standard deviation of variables with bounds, as a fraction of their range."""
 ATTEMPTS = 1000
 """How often a restart strategy that has made all its runs begins anew."""
 BOXED = ("bbob-boxed", "bbob-mixint")
@@ -103,8 +103,8 @@ def coco() -> Any:
 
 
 def coco_problem(suite: str, function: int, d: int, instance: int) -> Any:
-    """A problem of a suite such as "bbob", any instance: without its option COCO has 1 to 5 and 101 to 110 only, and
-    looks for others for ever.
+    """A problem of a suite such as "bbob", of any instance: without the option `instances`, COCO has only 1 to 5 and
+    101 to 110, and a search for others does not end.
     """
     problems = coco().Suite(suite, f"instances: {instance}", f"dimensions: {d} function_indices: {function}")
     return problems.get_problem_by_function_dimension_instance(function, d, instance)

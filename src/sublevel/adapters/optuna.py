@@ -1,4 +1,4 @@
-"""A sampler for Optuna: `Optimizer` draws the parameters of trials, and every trial that ends is part of a generation.
+"""A sampler for Optuna: `Optimizer` draws the parameters of trials, and finished trials form generations.
 
 The state of the search is not stored. It is a function of the trials that have ended, in the order in which they ended:
 as many as a generation has make a step. A trial that ends late, because others ran in parallel, is part of a later
@@ -43,35 +43,35 @@ SAME = 1e-9
 
 
 class SublevelSampler(BaseSampler):
-    """Sampler for `optuna.create_study(sampler=...)`.
+    """Sampler of `sublevel` for ``optuna.create_study(sampler=...)``.
 
     Parameters
     ----------
     start : mapping, optional
-        Values of parameters for the first trial, around which the search begins; the others begin at the centre of
+        Values of parameters for the first trial, where the search begins; other parameters start at the centre of
         their range, or with their first choice.
     sigma0 : float, optional
-        Initial standard deviation, as a part of the range of each parameter; a sixth by default.
+        Initial standard deviation, as a fraction of the range of each parameter; a sixth by default.
     popsize : int, optional
         Number of trials per generation; 4 + ⌊1.5 ln d⌋ by default, fewer than for `sublevel.minimize`, because studies
         have few trials.
     method : str or Method, optional
         As for `sublevel.minimize`; "cma" by default.
     restarts : str, int or strategy, optional
-        As for `sublevel.minimize`, "bipop" by default: a search that has converged begins again elsewhere.
+        As for `sublevel.minimize`, "bipop" by default: a search that has converged starts again elsewhere.
     constraints_func : callable, optional
-        Function of a `FrozenTrial` that returns numbers which are at most 0 where the trial is feasible, as for
-        Optuna's samplers. Constraints that the objective itself sets with `trial.set_constraint` are used without it.
+        Function of a `FrozenTrial` that returns numbers, all of which are at most 0 if the trial is feasible, as for
+        Optuna's samplers. Not needed if the objective calls `trial.set_constraint`.
     independent_sampler : BaseSampler, optional
         Sampler of parameters that are not suggested in every trial; `TPESampler` by default.
     seed : int, optional
-        Seed; drawn once for a study by default, and stored with it.
+        Seed. By default one is drawn for each study and stored with it.
 
     Notes
     -----
-    Every trial that ends is used: also trials that end out of order (`n_jobs`), fail (ranked last), are pruned (not
-    better than the completed trials of their generation), were enqueued, or were made by another sampler. A failed
-    trial that did not suggest all parameters is the exception.
+    Every finished trial is used, including trials that end out of order (`n_jobs`), fail (ranked last), are pruned
+    (ranked no better than the completed trials of their generation), were enqueued, or come from another sampler. Only
+    failed trials that did not suggest all parameters are ignored.
 
     A study in a storage can be continued by another process, or by several at the same time.
 

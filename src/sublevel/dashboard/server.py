@@ -1,4 +1,4 @@
-"""The server of the page: on the loopback interface, read-only, and only for who knows the address.
+"""The server of the page: read-only, on the loopback interface, and only for clients that know the address.
 
 The path of every address begins with a random token, so other users of the machine and other pages cannot read
 anything. The Host header must name the loopback interface, which refuses names that were rebound to it. Runs are

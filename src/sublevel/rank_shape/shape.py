@@ -138,7 +138,13 @@ class RankShape:
         return 1.0 if self.average is None else self.average.spread(level)
 
     def summary(self) -> str:
-        """The shape as text: spectrum, directions, accuracy and warnings."""
+        """Summarise spectrum, directions, accuracy and warnings.
+
+        Returns
+        -------
+        str
+            A few lines of text.
+        """
         seen = (
             f"{self.nfev} points" if not self.comparisons else f"{self.comparisons} comparisons of {self.nfev} points"
         )

@@ -1,4 +1,4 @@
-"""Constraints of a problem: what the user gave, and what the values of constraint functions say about a point."""
+"""Constraints of a problem: parsing the argument `constraints`, and the inequalities that follow from their values."""
 
 from __future__ import annotations
 
@@ -126,10 +126,10 @@ class Component(NamedTuple):
 
 @dataclass(frozen=True)
 class Constraints:
-    """The constraints of a problem: those that the search handles, and those that every evaluated point meets."""
+    """The constraints of a problem: those that the search handles, and those that every evaluated point satisfies."""
 
     parts: tuple[Part, ...]  # the search handles them
-    kept: tuple[Part, ...]  # met before the objective is called
+    kept: tuple[Part, ...]  # satisfied before the objective is called
     names: tuple[str, ...]  # of the constraints
     tolerance: float
     two_sided: bool = True  # whether an equality is two inequalities
@@ -190,7 +190,7 @@ class Constraints:
         return ConstrainedObjective(fun, functions, sizes, self.batched)
 
     def satisfied(self, points: Array) -> NDArray[np.bool_]:
-        """Whether points (n, d) meet the constraints that are met before the objective is called (n,)."""
+        """Whether points (n, d) satisfy the constraints that every evaluated point must satisfy (n,)."""
         good = np.ones(len(points), dtype=np.bool_)
         for part in self.kept:
             rows = np.flatnonzero(good)
@@ -201,7 +201,7 @@ class Constraints:
 
     @cached_property
     def half_spaces(self) -> HalfSpaces | None:
-        """The linear inequalities that are met before the objective is called, None if there are none."""
+        """The linear inequalities that are satisfied before the objective is called, None if there are none."""
         matrices: list[Array] = []
         limits: list[Array] = []
         for part in self.kept:
@@ -215,11 +215,11 @@ class Constraints:
 
     @property
     def is_projected(self) -> bool:
-        """Whether all constraints that every evaluated point meets are linear, so that points can be projected."""
+        """Whether all constraints that every evaluated point satisfies are linear, so that points can be projected."""
         return all(isinstance(part.fun, Linear) for part in self.kept)
 
     def check_start(self, x0: Array, space: Space | None = None) -> None:
-        """The starting point (d,) must meet them too."""
+        """The starting point (d,) must satisfy them too."""
         hint = "" if space is None else " Use Space.start_at(values) to start elsewhere."
         for part in self.kept:
             if part.fun is None:  # read from a file
@@ -252,7 +252,7 @@ class Constraints:
 
     def multipliers(self, of_inequalities: Array) -> list[Array]:
         """Multipliers of each constraint, given those of the inequalities (m,): positive at an upper bound, negative at
-        a lower one, NaN for constraints that every evaluated point meets.
+        a lower one, NaN for constraints that every evaluated point satisfies.
         """
         upper, lower, equal = self.inequalities
         sizes = [upper.size, lower.size, equal.size, equal.size if self.two_sided else 0]
@@ -411,7 +411,7 @@ class Parser:
     batched: bool
 
     def __call__(self, entry: object, group: int, names: list[str]) -> list[tuple[Part, bool]]:
-        """The parts of an entry, and whether they are met before the objective is called."""
+        """The parts of an entry, and whether they are satisfied before the objective is called."""
         from scipy.optimize import LinearConstraint, NonlinearConstraint
 
         if isinstance(entry, NonlinearConstraint):
@@ -438,7 +438,7 @@ class Parser:
         return [(Part(None, np.full(count, -np.inf), np.zeros(count), group, np.arange(count)), False)]
 
     def _linear(self, entry: LinearConstraint, group: int, names: list[str]) -> list[tuple[Part, bool]]:
-        """Linear constraints; equalities are met as closely as the tolerance says, like those of other functions."""
+        """Linear constraints; equalities are satisfied to within the tolerance, like those of other functions."""
         matrix: Any = entry.A
         if not hasattr(matrix, "tocsr"):
             matrix = np.atleast_2d(np.asarray(matrix, dtype=np.float64))
@@ -527,7 +527,7 @@ def _bounds(lower: object, upper: object, size: int, name: str) -> tuple[Array, 
 def _split(
     fun: ConstraintFunction, bounds: tuple[Array, Array], keep: NDArray[np.bool_], group: int, names: list[str]
 ) -> list[tuple[Part, bool]]:
-    """The components that are met before the objective is called, and the others."""
+    """The components that are satisfied before the objective is called, and the others."""
     lower, upper = bounds
     if np.any(keep & (lower == upper)):
         raise ValueError(

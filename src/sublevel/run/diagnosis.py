@@ -163,7 +163,7 @@ def infeasible_message(violated: tuple[tuple[str, float], ...]) -> str:
 
 
 def infeasible(facts: Facts) -> Finding | None:
-    """No point met all constraints."""
+    """No point satisfied all constraints."""
     if not facts.violated:
         return None
     names = [f"{label} by {amount:.3g}" for label, amount in facts.violated]

@@ -150,7 +150,7 @@ def central_best(
     before: Best,
     run: int,
 ) -> Best:
-    """The answer of a run so far: its mean; with constraints, a central point that meets them. No value is used."""
+    """The answer of a run so far: its mean; with constraints, a central point that satisfies them. No value is used."""
     if sampled.constraints is not None and sampled.g is not None:
         return _central_feasible(sampled, sampled.constraints, sampled.g, level, before, run)
     mean = central_point(theta, space)

@@ -543,7 +543,7 @@ class Optimizer:
         return True
 
     def _restart_point(self) -> Array:
-        """Where a restart begins: a drawn point that meets linear and `keep_feasible` constraints, else the best."""
+        """Where a restart begins: a random point that satisfies linear and `keep_feasible` constraints, or the best."""
         point = self.start.point(self.rng)
         if self.constraints is None or not self.constraints.kept:
             return point

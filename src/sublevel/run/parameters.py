@@ -1,4 +1,4 @@
-"""Named parameters: real, integer and categorical ones, and the space that they make up."""
+"""Named parameters: real, integer and categorical ones, and spaces of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sublevel.engine.families.protocol import SCALE_RANGE
 from sublevel.summaries import short_repr
 
 RANGE_SHARE = 0.25
-"""Initial standard deviation of a parameter between two bounds, as a part of its range."""
+"""Initial standard deviation of a parameter between two bounds, as a fraction of its range."""
 LARGEST_INTEGER = 2**53
 """Integers beyond this one are not represented exactly by floats."""
 LONGEST = math.log(SCALE_RANGE[1])
@@ -26,7 +26,7 @@ Scalar: TypeAlias = float | int | str | bool | None
 
 
 def _check_number(owner: str, name: str, given: object) -> float:
-    """A number that is not NaN; messages name the parameter's class."""
+    """The number as a float; an error that names the parameter's class if it is none, or NaN."""
     if isinstance(given, bool) or not isinstance(given, int | float | np.integer | np.floating):
         raise TypeError(f"`{name}` of {owner} must be a number, got {short_repr(cast(object, given))}.")
     number = float(cast(float, given))
@@ -224,7 +224,7 @@ Parameter: TypeAlias = Real | Integer | Choice
 
 
 def _position(values: Sequence[object], wanted: object) -> int | None:
-    """The place of a value, of the same type: True is not 1."""
+    """The index of a value of the same type: True is not 1."""
     for place, value in enumerate(values):
         if value is wanted or (type(value) is type(wanted) and _are_equal(value, wanted)):
             return place
@@ -270,7 +270,7 @@ def _convert(parameter: Real | Integer, required: Sequence[str], optional: Seque
 
 
 def _check_scale(parameter: Real | Integer, is_open_below: bool) -> None:
-    """An open parameter needs a scale, and a log-scaled one without two bounds a start."""
+    """Raise ValueError if the scale is invalid, or missing although a bound is infinite."""
     owner = type(parameter).__name__
     if parameter.scale is not None and not 0 < parameter.scale < math.inf:
         raise ValueError(f"`scale` of {owner} must be positive and finite, got {parameter.scale!r}.")
@@ -722,4 +722,4 @@ KEYS: Mapping[object, tuple[str, ...]] = {
     "choice": ("values", "ordered", "start"),
     "constant": ("value",),
 }
-"""What a description of a parameter may hold besides its type."""
+"""Keys of the description of a parameter, besides its type."""

@@ -47,7 +47,7 @@ class PartialGenerations:
         self.clear()
 
     def clear(self) -> None:
-        """Forget the generation."""
+        """Remove the generation."""
         self._candidates: Candidates | None = None
         self._sample: Sample | None = None
         self._points: Array | None = None  # (n, d), of the sample
