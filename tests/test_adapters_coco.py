@@ -74,7 +74,7 @@ def test_wrong_arguments_are_refused_before_anything_is_written(tmp_path, capsys
 def test_data_is_not_overwritten(tmp_path, capsys):
     (tmp_path / "data").mkdir()
     assert bench(tmp_path, "bbob") == 2
-    assert "exists; name another folder with --out" in capsys.readouterr().err
+    assert "exists already. Choose another folder with --out" in capsys.readouterr().err
 
 
 def test_missing_package_names_the_extra(tmp_path, capsys, monkeypatch):

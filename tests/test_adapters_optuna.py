@@ -303,7 +303,7 @@ def test_one_sampler_serves_several_studies():
 
 
 def test_wrong_uses_are_refused():
-    with pytest.raises(ValueError, match="`sigma0` is a part of the range"):
+    with pytest.raises(ValueError, match="`sigma0` must be in"):
         SublevelSampler(sigma0=3.0)
     with pytest.raises(ValueError, match="draw its points independently"):
         SublevelSampler(method=sl.cma(step_size="tpa"))

@@ -129,7 +129,9 @@ def test_of_several_scores_refit_names_the_one_to_search_by():
     scoring = ["r2", "neg_mean_absolute_error"]
     fitted = search(scoring=scoring, refit="neg_mean_absolute_error").fit(X, Y)
     assert fitted.best_score_ == np.max(fitted.cv_results_["mean_test_neg_mean_absolute_error"])
-    with pytest.raises(ValueError, match="`refit` must name the one to search by: 'r2', 'neg_mean_absolute_error'"):
+    with pytest.raises(
+        ValueError, match="`refit` must be the name of the one to optimise, one of 'r2', 'neg_mean_absolute_error'"
+    ):
         search(scoring=scoring, refit=False).fit(X, Y)
 
 

@@ -187,9 +187,9 @@ WRONG = {
     "binary methods do not search a Space": ["--method", "pbil"],
 }
 FILES = {
-    "is no valid JSON": ("a.json", "{"),
-    "is no valid TOML": ("a.toml", "a = "),
-    "must have an object whose keys": ("a.json", "[1]"),
+    "is not valid JSON": ("a.json", "{"),
+    "is not valid TOML": ("a.toml", "a = "),
+    "must contain an object whose keys": ("a.json", "[1]"),
     "needs low ≤ high": ("a.json", '{"a": {"type": "real", "low": 2, "high": 1}}'),
     "`type` of parameter 'a' must be real, integer, choice or constant": ("a.json", '{"a": {"low": 2}}'),
     "parameter 'a' needs 'values'": ("a.toml", 'a = {type = "choice"}'),

@@ -129,7 +129,7 @@ def test_runs_are_listed(capsys, tmp_path):
     (tmp_path / "bad.db").write_bytes(data[: len(data) // 2])
     status, out, _ = run(capsys, "runs", tmp_path)
     assert status == 1
-    assert "bad.db cannot be used, it may be damaged" in out
+    assert "bad.db cannot be used and may be damaged" in out
     assert run(capsys, "runs", tmp_path / "nosuch")[0] == 2
 
 

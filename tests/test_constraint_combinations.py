@@ -189,7 +189,7 @@ def run_and_resume(objective, x0, sigma0, settings):
     """The result, with a store of a run that was continued."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         if settings.get("curvature"):
-            warnings.filterwarnings("ignore", message="no curvature: a constraint is active")
+            warnings.filterwarnings("ignore", message="no curvature was computed: a constraint is active")
         if not settings.pop("store", False):
             return sl.minimize(objective, x0, sigma0, **settings)
         file, constraints = Path(folder, "run.db"), settings["constraints"]

@@ -143,12 +143,12 @@ ERRORS = {
     "function": (lambda x: x[0], TypeError, "NonlinearConstraint"),
     "float": (1.0, TypeError, "must be"),
     "zero": (0, ValueError, "at least 1"),
-    "two numbers": ([1, 2], ValueError, "at most one number"),
+    "two numbers": ([1, 2], ValueError, "at most one integer"),
     "dict": ({"type": "less", "fun": total}, ValueError, "'ineq'"),
     "unknown entry": ({"type": "eq", "fun": total, "tol": 1}, ValueError, "tol"),
     "crossed": (NonlinearConstraint(total, 2, 1), ValueError, "`lb` must be"),
     "wrong size": (NonlinearConstraint(total, [1, 2, 3], 4), ValueError, "one for each"),
-    "nothing": (NonlinearConstraint(total, -np.inf, np.inf), ValueError, "restrict nothing"),
+    "nothing": (NonlinearConstraint(total, -np.inf, np.inf), ValueError, "have no effect"),
     "columns": (LinearConstraint(np.ones((1, 2)), 1, 2), ValueError, "a column for each of the 3"),
     "kept equality": (NonlinearConstraint(total, 6, 6, keep_feasible=True), ValueError, "keep_feasible"),
     "start": (LinearConstraint(np.ones((1, 3)), 7, 8), ValueError, "`x0` must satisfy"),
@@ -339,11 +339,11 @@ def test_optimizer_calls_functions_itself_and_refuses_what_was_not_announced():
         opt.tell(points, np.sum(points**2, axis=1))
     assert_allclose(opt.best_fun, 1 / 3, rtol=1e-6)
     plain = sl.Optimizer(X0, 0.5, rng=1)
-    with pytest.raises(ValueError, match="announced"):
+    with pytest.raises(ValueError, match="but the optimizer has none"):
         plain.tell(points := plain.ask(), np.sum(points**2, axis=1), constraints=np.zeros((len(points), 1)))
     numbers = sl.Optimizer(X0, 0.5, constraints=1, rng=1)
     points = numbers.ask()
-    with pytest.raises(TypeError, match="must be given to `tell`"):
+    with pytest.raises(TypeError, match="`tell` needs the values of the constraints"):
         numbers.tell(points, np.sum(points**2, axis=1))
     with pytest.raises(ValueError, match="shape"):
         numbers.tell(points, np.sum(points**2, axis=1), constraints=np.zeros((len(points), 2)))
@@ -385,7 +385,7 @@ def test_linear_constraints_on_the_numbers_of_a_space():
         assert result.maxcv == 0
         assert_allclose(result.fun, 13, atol=1e-6)
         assert result.params["k"] == "b"
-    with pytest.raises(ValueError, match=r"must satisfy linear constraints .* Space.start_at"):
+    with pytest.raises(ValueError, match=r"must satisfy the linear constraints .* Space.start_at"):
         sl.minimize(fun, space.start_at({"n": 20}), constraints=LinearConstraint(rows[:1], -np.inf, 12))
     with pytest.raises(ValueError, match=r"must be 0 in the column of 'k', a Choice.*NonlinearConstraint"):
         sl.minimize(fun, space, constraints=LinearConstraint(np.ones((1, 4)), -99, 99))

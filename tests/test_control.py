@@ -124,7 +124,9 @@ def test_tolerances_are_stored(tmp_path):
 
 def test_tolerances_of_a_run_with_restarts_cannot_be_changed(tmp_path):
     sl.minimize(sphere, np.ones(2), 0.5, rng=1, tolx=1e-4, restarts=2, maxfevals=100, store=tmp_path / "a.db")
-    with pytest.raises(ValueError, match="`tolfun`, `tolx` and `noise_floor` must be those that the run began with"):
+    with pytest.raises(
+        ValueError, match="`tolfun`, `tolx` and `noise_floor` must be those that the run was started with"
+    ):
         sl.resume(tmp_path / "a.db", sphere, tolx=1e-6)
 
 

@@ -170,7 +170,7 @@ def test_a_run_that_ended_so_goes_on_without_it(tmp_path):
 
 def test_it_cannot_be_changed_in_a_run_with_restarts(tmp_path):
     solved(sphere, maxfevals=100, restarts=2, store=tmp_path / "a.db")
-    with pytest.raises(ValueError, match="`noise_floor` must be those that the run began with"):
+    with pytest.raises(ValueError, match="`noise_floor` must be those that the run was started with"):
         sl.resume(tmp_path / "a.db", sphere, noise_floor=False)
 
 

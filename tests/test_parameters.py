@@ -31,8 +31,8 @@ SPACE = sl.Space(
 )
 OPEN = "{} without two bounds needs `scale`, the initial standard deviation: about a third of the range to search."
 CONDITIONAL = (
-    "parameter 'b' is a space itself: conditional parameters are not supported. Add its parameters to this space and "
-    "ignore those that do not apply in the objective, or minimise each branch on its own."
+    "parameter 'b' is itself a space; conditional parameters are not supported. Add its parameters to this space and "
+    "let the objective ignore those that do not apply, or minimise each branch separately."
 )
 
 
@@ -66,7 +66,7 @@ def run(x0, sigma0=None, **options):
     return lambda: sl.minimize(lambda x: 0.0, x0, sigma0, maxfevals=100, **options)
 
 
-ABOUT_FIELD = "must have one parameter in its annotation, such as Annotated[float, Real(0, 1)], or a default."
+ABOUT_FIELD = "must be annotated with exactly one parameter, such as Annotated[float, Real(0, 1)], or have a default."
 REAL = sl.Space(a=sl.Real(0, 1), c=3)
 ERRORS = {
     # numbers
@@ -89,12 +89,12 @@ ERRORS = {
     "negative log": (
         lambda: sl.Real(-1, 1, log=True),
         ValueError,
-        "Real with log=True must be positive, got low=-1 and high=1.",
+        "Real with log=True needs low ≥ 0 and high > 0, got low=-1 and high=1.",
     ),
     "log of 0": (
         lambda: sl.Real(0, 0, log=True),
         ValueError,
-        "Real with log=True must be positive, got low=0 and high=0.",
+        "Real with log=True needs low ≥ 0 and high > 0, got low=0 and high=0.",
     ),
     "start outside": (
         lambda: sl.Real(0, 1, start=2),
@@ -156,13 +156,13 @@ ERRORS = {
     "a list": (
         lambda: sl.Choice(["a", "b"]),
         TypeError,
-        "Choice takes its values one by one: write Choice(*values), got ['a', 'b'].",
+        "Choice takes its values as separate arguments, got ['a', 'b']: write Choice(*values).",
     ),
-    "twice": (lambda: sl.Choice("a", "b", "a"), ValueError, "the values of Choice must differ, got 'a' twice."),
+    "twice": (lambda: sl.Choice("a", "b", "a"), ValueError, "the values of Choice must be distinct, got 'a' twice."),
     "array twice": (
         lambda: sl.Choice(np.ones(2), np.ones(2)),
         ValueError,
-        "the values of Choice must differ, got array([1., 1.]) twice.",
+        "the values of Choice must be distinct, got array([1., 1.]) twice.",
     ),
     "other start": (
         lambda: sl.Choice("a", "b", start="c"),
@@ -170,17 +170,25 @@ ERRORS = {
         "`start` of Choice must be one of its values, got 'c'.",
     ),
     # spaces
-    "name twice": (lambda: sl.Space({"a": sl.Real(0, 1)}, a=1), ValueError, "a name of Space is given twice."),
+    "name twice": (
+        lambda: sl.Space({"a": sl.Real(0, 1)}, a=1),
+        ValueError,
+        "Space got parameters twice, in the mapping and as keywords: 'a'.",
+    ),
     "no mapping": (
         lambda: sl.Space([sl.Real(0, 1)]),
         TypeError,
         "Space takes its parameters by name or as a mapping, got [Real(low=0.0, high=1.0)].",
     ),
-    "number for a name": (lambda: sl.Space({1: sl.Real(0, 1)}), TypeError, "names of a Space must be texts, got 1."),
+    "number for a name": (
+        lambda: sl.Space({1: sl.Real(0, 1)}),
+        TypeError,
+        "parameter names of a Space must be strings, got 1.",
+    ),
     "blank name": (
         lambda: sl.Space({" ": sl.Real(0, 1)}),
         ValueError,
-        "names of a Space must be printable texts, got ' '.",
+        "parameter names of a Space must be printable and not blank, got ' '.",
     ),
     "empty": (
         lambda: sl.Space(),
@@ -222,22 +230,22 @@ ERRORS = {
     "wrong length": (
         lambda: REAL.decode([1, 2]),
         ValueError,
-        "`x` must have 1 coordinates, got an array of shape (2,).",
+        "`x` must be a point (1,) or points (n, 1), got an array of shape (2,).",
     ),
     "three axes": (
         lambda: REAL.decode(np.zeros((1, 1, 1))),
         ValueError,
-        "`x` must have 1 coordinates, got an array of shape (1, 1, 1).",
+        "`x` must be a point (1,) or points (n, 1), got an array of shape (1, 1, 1).",
     ),
     "no such category": (
         lambda: sl.Choice("a", "b").decode(2.0),
         ValueError,
-        "2 is not the number of a value of Choice('a', 'b'): 0 to 1.",
+        "2 is not an index of Choice('a', 'b'), which has the indices 0 to 1.",
     ),
     "negative category": (
         lambda: sl.Choice("a", "b").decode(-1.0),
         ValueError,
-        "-1 is not the number of a value of Choice('a', 'b'): 0 to 1.",
+        "-1 is not an index of Choice('a', 'b'), which has the indices 0 to 1.",
     ),
     "missing": (lambda: REAL.encode({}), ValueError, "the parameters must be a; missing: 'a'."),
     "unknown": (
@@ -253,7 +261,7 @@ ERRORS = {
     "outside": (
         lambda: REAL.encode({"a": 1.5}),
         ValueError,
-        "parameter 'a': 1.5 is outside Real(low=0.0, high=1.0).",
+        "parameter 'a': 1.5 is not a possible value of Real(low=0.0, high=1.0).",
     ),
     "no number": (
         lambda: REAL.encode({"a": "1"}),
@@ -263,12 +271,12 @@ ERRORS = {
     "between integers": (
         lambda: sl.Integer(0, 3).encode(1.5),
         ValueError,
-        "1.5 is outside Integer(low=0, high=3).",
+        "1.5 is not a possible value of Integer(low=0, high=3).",
     ),
     "not positive": (
         lambda: sl.Real(log=True, scale=1).encode(0.0),
         ValueError,
-        "0.0 is outside Real(low=0.0, log=True, scale=1.0).",
+        "0.0 is not a possible value of Real(low=0.0, log=True, scale=1.0).",
     ),
     "no such value": (
         lambda: sl.Choice("a", "b").encode("c"),
@@ -316,7 +324,7 @@ ERRORS = {
     "no description": (
         lambda: sl.Space.from_description([1]),
         TypeError,
-        "a description of a Space must be a mapping of names, got [1].",
+        "a description of a Space must map names to parameters, got [1].",
     ),
     # searches
     "bounds too": (

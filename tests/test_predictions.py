@@ -103,7 +103,7 @@ def test_best_setting_keeps_its_promise_and_larger_conditions_are_cheaper(coarse
     assert coarse.evaluations < precise.evaluations
     assert default_sizes(2)[0] == 4
     assert default_sizes(10)[-1] <= 100
-    with pytest.raises(ValueError, match="above 1"):
+    with pytest.raises(ValueError, match="greater than 1"):
         best_setting(5, 1.0)
     with pytest.raises(ValueError, match="no sample size"):
         best_setting(5, 1.0001, sizes=(4,))

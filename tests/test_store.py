@@ -370,7 +370,7 @@ def test_what_cannot_be_stored_is_given_again(always, tmp_path, monkeypatch):
     for name in again:
         with pytest.raises(TypeError, match=f"`{name}` must be given again"):
             sl.resume(file, terraces, **{key: part for key, part in again.items() if key != name})
-    with pytest.raises(ValueError, match="`method` must be the one that the run began with"):
+    with pytest.raises(ValueError, match="`method` must be the one that the run was started with"):
         sl.resume(file, terraces, **again | {"method": sl.ngd(c_cov=0.5)})
     with pytest.raises(ValueError, match="`restarts` must be"):
         sl.resume(file, terraces, **again | {"restarts": "ipop"})

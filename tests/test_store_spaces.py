@@ -136,7 +136,7 @@ def test_a_method_that_is_an_object_is_given_again_as_it_was(folder, name):
     method = sl.with_adapted_rates(method) if adapted else method
     check_goes_on(folder, cost, {"x0": SPACE, "method": method, "restarts": 1}, moments=(20, 110))
     assert sl.load(folder / "True.db").settings.parts == repr(method)
-    with pytest.raises(ValueError, match="`method` must be the one that the run began with"):
+    with pytest.raises(ValueError, match="`method` must be the one that the run was started with"):
         sl.resume(folder / "True.db", cost, method=sl.xnes())
 
 
@@ -161,7 +161,7 @@ def test_a_space_of_scalars_needs_not_be_given_again_but_may(tmp_path):
     sl.minimize(cost, SPACE, rng=1, maxfevals=60, store=file)
     assert sl.resume(file, cost, maxfevals=80).nfev > sl.resume(file, cost, space=SPACE).nfev - 1
     other = sl.Space({**SPACE.parameters, "depth": sl.Integer(1, 13), "seed": 3})
-    with pytest.raises(ValueError, match="`space` must be the one that the run began with, Space"):
+    with pytest.raises(ValueError, match="`space` must be the one that the run was started with, Space"):
         sl.resume(file, cost, space=other)
     with pytest.raises(TypeError, match="`space` must be a Space, or a dataclass"):
         sl.resume(file, cost, space=[1, 2])
@@ -219,7 +219,7 @@ def of_config(config):
 def test_a_dataclass_must_be_given_again(tmp_path):
     file = tmp_path / "run.db"
     sl.minimize(of_config, Config, rng=1, maxfevals=40, store=file)
-    with pytest.raises(TypeError, match="`space` must be given again, because the run began with a dataclass"):
+    with pytest.raises(TypeError, match="`space` must be given again, because the run was started with a dataclass"):
         sl.resume(file, of_config)
     result = sl.resume(file, of_config, space=Config, maxfevals=120)
     assert result.params == sl.minimize(of_config, Config, rng=1, maxfevals=120).params

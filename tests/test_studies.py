@@ -21,7 +21,7 @@ from sublevel.paper.studies import STUDIES, Request, consistency, run
 from sublevel.paper.studies.consistency import Dimension, Errors, Speed, onset, relative_error
 from sublevel.paper.studies.dimension import theory_iterations
 from sublevel.paper.studies.methods import MATCHES, VARIANTS, matched_rate, method_of
-from sublevel.paper.studies.ngd_vs_rank_mu import Comparison, Probe, Race, Result, compare, results, tuned
+from sublevel.paper.studies.ngd_vs_rank_mu import Comparison, Probe, Race, Result, compare, results, tuned_comparisons
 from sublevel.paper.studies.problems import PROBLEMS
 from sublevel.paper.studies.request import compute_data
 from sublevel.paper.studies.restricted import speeds
@@ -286,7 +286,7 @@ def test_tuned_comparisons_name_both_rates():
         return {"evaluations": np.array(times), "ending": ending, "value": np.zeros(len(times)), "rate": np.array(rate)}
 
     ours, theirs = (TunedRace("sphere", method, 10, 100, 1.0, 2, 3, 1000, 1) for method in ("ngd", "rank-mu"))
-    (one,) = tuned({ours: arrays([100.0, 110.0, 120.0], 0.5), theirs: arrays([300.0, 310.0, 320.0], 0.3)})
+    (one,) = tuned_comparisons({ours: arrays([100.0, 110.0, 120.0], 0.5), theirs: arrays([300.0, 310.0, 320.0], 0.3)})
     assert (one.c_cov, one.eta_cov, one.spread) == (0.5, 0.3, 1.0)
     assert_allclose(one.comparison.ratio.value, 330 / 930)
 

@@ -189,7 +189,7 @@ def test_restarts_and_resumes_are_logged(caplog, tmp_path):
         sl.resume(tmp_path / "run.db", lambda x: 0.0)
     texts = [record.getMessage() for record in caplog.records]
     assert all(record.name.startswith("sublevel.") for record in caplog.records)
-    assert re.match(r"restart 1 with popsize \d+: the run before ended by \w+ after \d+ evaluations", texts[0])
+    assert re.match(r"restart 1 with popsize \d+: the previous run ended with \w+ after \d+ evaluations", texts[0])
     assert re.match(r"resume .*run\.db at generation \d+, after \d+ evaluations", texts[-1])
 
 

@@ -18,7 +18,7 @@ from sublevel.validation import as_method, as_restarts
 START, SIGMA0 = 4.0, 2.0
 """Runs without bounds begin at points uniform in [−4, 4]ᵈ, with this standard deviation."""
 RANGE_SHARE = 0.25
-"""Initial standard deviation of variables with bounds, as a part of their range."""
+"""Initial standard deviation of variables with bounds, as a fraction of their range."""
 ATTEMPTS = 1000
 """How often a restart strategy that has made all its runs begins anew."""
 BOXED = ("bbob-boxed", "bbob-mixint")
@@ -26,11 +26,11 @@ SUITES = ("bbob", "bbob-largescale", "bbob-noisy", "bbob-constrained", *BOXED)
 """Suites of one objective; variables of those in `BOXED` have bounds."""
 
 
-class Spent(Exception):
+class BudgetSpent(Exception):
     """The evaluations of a problem are spent, or its last target is reached."""
 
 
-class Solved(NamedTuple):
+class ProblemOutcome(NamedTuple):
     """The outcome of a problem."""
 
     name: str
@@ -69,7 +69,7 @@ class Experiment:
         if self.suite not in SUITES:
             raise ValueError(f"`suite` must be one of {', '.join(SUITES)}, got {self.suite!r}.")
         if not self.budget > 0:
-            raise ValueError(f"`budget` is evaluations per dimension and must be positive, got {self.budget!r}.")
+            raise ValueError(f"`budget`, the evaluations per dimension, must be positive, got {self.budget!r}.")
         as_method(self.method)
         as_restarts(self.restarts)
 
@@ -79,7 +79,7 @@ class Experiment:
         options = " ".join(f"{name}: {numbers}" for name, numbers in chosen.items() if numbers)
         return coco().Suite(self.suite, f"instances: {self.instances}" if self.instances else "", options)
 
-    def run(self, folder: Path) -> Iterator[Solved]:
+    def run(self, folder: Path) -> Iterator[ProblemOutcome]:
         """Solve one problem after the other, with the data in a folder for `cocopp`."""
         observer = coco().Observer(
             "bbob" if self.suite == "bbob-boxed" else self.suite,
@@ -89,7 +89,7 @@ class Experiment:
         for number, problem in enumerate(self.problems()):
             problem.observe_with(observer)
             solve(problem, self, number)
-            yield Solved(problem.id, problem.evaluations, bool(problem.final_target_hit))
+            yield ProblemOutcome(problem.id, problem.evaluations, bool(problem.final_target_hit))
             problem.free()
 
 
@@ -103,8 +103,8 @@ def coco() -> Any:
 
 
 def coco_problem(suite: str, function: int, d: int, instance: int) -> Any:
-    """A problem of a suite such as "bbob", any instance: without its option COCO has 1 to 5 and 101 to 110 only, and
-    looks for others for ever.
+    """A problem of a suite such as "bbob", of any instance: without the option `instances`, COCO has only 1 to 5 and
+    101 to 110, and a search for others does not end.
     """
     problems = coco().Suite(suite, f"instances: {instance}", f"dimensions: {d} function_indices: {function}")
     return problems.get_problem_by_function_dimension_instance(function, d, instance)
@@ -117,12 +117,12 @@ def solve(problem: Any, experiment: Experiment, number: int) -> None:
 
     def evaluate(x: Array) -> Any:
         if problem.evaluations >= limit or problem.final_target_hit:
-            raise Spent
+            raise BudgetSpent
         return (problem(x), problem.constraint(x)) if has_constraints else problem(x)
 
     settings = {"method": experiment.method, "restarts": experiment.restarts, "maxfevals": limit}
     settings |= {"constraints": problem.number_of_constraints} if has_constraints else {}
-    with suppress(Spent):
+    with suppress(BudgetSpent):
         search_repeatedly(evaluate, (experiment.seed, number), **start_of(problem, experiment.suite), **settings)
 
 

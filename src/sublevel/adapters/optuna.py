@@ -1,4 +1,4 @@
-"""A sampler for Optuna: `Optimizer` draws the parameters of trials, and every trial that ends is part of a generation.
+"""A sampler for Optuna: `Optimizer` draws the parameters of trials, and finished trials form generations.
 
 The state of the search is not stored. It is a function of the trials that have ended, in the order in which they ended:
 as many as a generation has make a step. A trial that ends late, because others ran in parallel, is part of a later
@@ -43,35 +43,35 @@ SAME = 1e-9
 
 
 class SublevelSampler(BaseSampler):
-    """Sampler for `optuna.create_study(sampler=...)`.
+    """Sampler of `sublevel` for ``optuna.create_study(sampler=...)``.
 
     Parameters
     ----------
     start : mapping, optional
-        Values of parameters for the first trial, around which the search begins; the others begin at the centre of
+        Values of parameters for the first trial, where the search begins; other parameters start at the centre of
         their range, or with their first choice.
     sigma0 : float, optional
-        Initial standard deviation, as a part of the range of each parameter; a sixth by default.
+        Initial standard deviation, as a fraction of the range of each parameter; a sixth by default.
     popsize : int, optional
         Number of trials per generation; 4 + ⌊1.5 ln d⌋ by default, fewer than for `sublevel.minimize`, because studies
         have few trials.
     method : str or Method, optional
         As for `sublevel.minimize`; "cma" by default.
     restarts : str, int or strategy, optional
-        As for `sublevel.minimize`, "bipop" by default: a search that has converged begins again elsewhere.
+        As for `sublevel.minimize`, "bipop" by default: a search that has converged starts again elsewhere.
     constraints_func : callable, optional
-        Function of a `FrozenTrial` that returns numbers which are at most 0 where the trial is feasible, as for
-        Optuna's samplers. Constraints that the objective itself sets with `trial.set_constraint` are used without it.
+        Function of a `FrozenTrial` that returns numbers, all of which are at most 0 if the trial is feasible, as for
+        Optuna's samplers. Not needed if the objective calls `trial.set_constraint`.
     independent_sampler : BaseSampler, optional
         Sampler of parameters that are not suggested in every trial; `TPESampler` by default.
     seed : int, optional
-        Seed; drawn once for a study by default, and stored with it.
+        Seed. By default one is drawn for each study and stored with it.
 
     Notes
     -----
-    Every trial that ends is used: also trials that end out of order (`n_jobs`), fail (ranked last), are pruned (not
-    better than the completed trials of their generation), were enqueued, or were made by another sampler. A failed
-    trial that did not suggest all parameters is the exception.
+    Every finished trial is used, including trials that end out of order (`n_jobs`), fail (ranked last), are pruned
+    (ranked no better than the completed trials of their generation), were enqueued, or come from another sampler. Only
+    failed trials that did not suggest all parameters are ignored.
 
     A study in a storage can be continued by another process, or by several at the same time.
 
@@ -102,9 +102,13 @@ class SublevelSampler(BaseSampler):
         seed: int | None = None,
     ) -> None:
         if not 0 < sigma0 <= 1:
-            raise ValueError(f"`sigma0` is a part of the range of each parameter, between 0 and 1, got {sigma0!r}.")
+            raise ValueError(
+                f"`sigma0` must be in (0, 1], as a fraction of the range of each parameter, got {sigma0!r}."
+            )
         if any(transform.adds_points for transform in as_method(method).transforms):
-            raise ValueError("`method` must draw its points independently; a step size by TPA does not.")
+            raise ValueError(
+                "`method` must draw its points independently, unlike step_size='tpa'. Use another step-size rule."
+            )
         self.start = dict(start or {})
         self.settings = Settings(sigma0, popsize, method, restarts)
         self.constraints_func = constraints_func
@@ -137,7 +141,7 @@ class SublevelSampler(BaseSampler):
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """The parameters that all trials have in common, without those of one value."""
         if len(study.directions) > 1:
-            raise ValueError(f"SublevelSampler has one objective, got a study with {len(study.directions)}.")
+            raise ValueError(f"SublevelSampler supports a single objective, got a study with {len(study.directions)}.")
         with self._lock:
             known = self._common.setdefault(study.study_name, IntersectionSearchSpace(include_pruned=True))
             common = known.calculate(study)
@@ -191,7 +195,7 @@ class SublevelSampler(BaseSampler):
         if param_name not in self._logged and _follows_another(study, trial):
             self._logged.add(param_name)
             LOGGER.info(
-                "parameter %r is not suggested in every trial, or with different ranges: %s draws it independently",
+                "parameter %r is not suggested in every trial with the same range; %s samples it independently",
                 *(param_name, type(self.independent_sampler).__name__),
             )
         return self.independent_sampler.sample_independent(study, trial, param_name, param_distribution)

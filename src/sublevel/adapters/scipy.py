@@ -40,20 +40,19 @@ def scipy_method(
 
     Parameters
     ----------
-    fun, x0, args, bounds, callback
-        As for `scipy.optimize.minimize`.
-    constraints
+    fun, x0, args, bounds, constraints, callback
         As for `scipy.optimize.minimize`.
     tol : float, optional
         Default of the options "tolfun" and "tolx".
     **options
-        Keyword arguments of `sublevel.minimize`, such as "integrality". The default of "sigma0" is a third of the box
-        if all bounds are finite. Derivatives are ignored, and unknown options cause a warning.
+        Keyword arguments of `sublevel.minimize`, such as "integrality". "sigma0" is required unless all bounds are
+        finite; it is then a third of their distance by default. Derivatives are ignored, and unknown options cause a
+        warning.
 
     Returns
     -------
     Result
-        As of `sublevel.minimize`.
+        As returned by `sublevel.minimize`.
 
     Examples
     --------

@@ -21,14 +21,14 @@ except ModuleNotFoundError as error:
 
 
 class SublevelSearchCV(BaseSearchCV):
-    """Search over parameters of an estimator, as `RandomizedSearchCV` but with points that learn from each other.
+    """Search over parameters of an estimator, like `RandomizedSearchCV`, with candidates that depend on earlier scores.
 
     Parameters
     ----------
     estimator : estimator object
-        Cloned for each candidate; it has a `score` method, or `scoring` is given.
+        Cloned for each candidate. It must have a `score` method unless `scoring` is given.
     space : Space, or dict of str to Real, Integer, Choice or a constant
-        Parameters by name, as for `set_params`: "svc__C" is that of a step of a pipeline.
+        Parameters by name, as for `set_params`, such as "svc__C" for a step of a pipeline.
     n_iter : int, optional
         Number of candidates. The first one is the start of the space.
     popsize : int, optional
@@ -36,19 +36,19 @@ class SublevelSearchCV(BaseSearchCV):
     method, restarts
         As for `sublevel.minimize`; restarts by "bipop" by default.
     scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score
-        As for `RandomizedSearchCV`. If there are several scores, `refit` names the one to search by.
+        As for `RandomizedSearchCV`. With several metrics, `refit` must be the name of the one to optimise.
     random_state : int, RandomState or None, optional
         Seed of the search.
 
     Attributes
     ----------
     best_params_, best_score_, best_index_, best_estimator_, cv_results_, scorer_, n_splits_, refit_time_
-        As of `RandomizedSearchCV`.
+        As for `RandomizedSearchCV`.
 
     Notes
     -----
-    Splits that are drawn at random differ between generations unless `cv` has a `random_state`; the search compares
-    candidates of one generation only, `best_params_` those of all.
+    Random splits differ between generations unless `cv` has a `random_state`. The search only compares candidates of
+    the same generation, but `best_params_` is chosen among all of them.
 
     Examples
     --------
@@ -119,7 +119,10 @@ class SublevelSearchCV(BaseSearchCV):
         score = score if score in results else "mean_test_score"
         if score not in results:
             names = short_list(name.removeprefix("mean_test_") for name in results if name.startswith("mean_test_"))
-            raise ValueError(f"with several scores, `refit` must name the one to search by: {names}.")
+            raise ValueError(
+                f"with several metrics, `refit` must be the name of the one to optimise, one of {names}, got "
+                f"{self.refit!r}."
+            )
         return -np.asarray(results[score][-count:], dtype=np.float64)
 
 

@@ -10,7 +10,7 @@ from sublevel.cli.common import Command, CommandError, argument
 from sublevel.cli.reproduce import SEED
 
 if TYPE_CHECKING:
-    from sublevel.adapters.coco import Solved
+    from sublevel.adapters.coco import ProblemOutcome
 
 
 def run_bench(given: argparse.Namespace) -> int:
@@ -30,7 +30,7 @@ def run_bench(given: argparse.Namespace) -> int:
         )
         folder = (given.out or Path("exdata") / f"{given.suite}-{given.method}").resolve()
         if folder.exists():
-            raise CommandError(f"{folder} exists; name another folder with --out, or remove it.")
+            raise CommandError(f"{folder} exists already. Choose another folder with --out, or remove it.")
         folder.parent.mkdir(parents=True, exist_ok=True)
         solved = [print_outcome(outcome) for outcome in experiment.run(folder)]
     except (ValueError, ModuleNotFoundError) as error:
@@ -40,7 +40,7 @@ def run_bench(given: argparse.Namespace) -> int:
     return 0
 
 
-def print_outcome(outcome: Solved) -> bool:
+def print_outcome(outcome: ProblemOutcome) -> bool:
     """A line for a problem, and whether it was solved."""
     print(f"{outcome.name}  {outcome.evaluations:9d} evaluations  {'solved' if outcome.hit else ''}".rstrip())
     return outcome.hit

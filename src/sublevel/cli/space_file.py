@@ -27,15 +27,17 @@ def read_space(file: Path) -> Space:
     except OSError as error:
         raise CommandError(f"--space: cannot read {file}: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
-        raise CommandError(f"--space: {file} is no valid {file.suffix[1:].upper()}: {error}") from error
+        raise CommandError(f"--space: {file} is not valid {file.suffix[1:].upper()}: {error}") from error
     if not isinstance(description, dict):
-        raise CommandError(f"--space: {file} must have an object whose keys are the names of the parameters.")
+        raise CommandError(f"--space: {file} must contain an object whose keys are the names of the parameters.")
     try:
         space = Space.from_description(description)  # pyright: ignore[reportUnknownArgumentType]
     except (TypeError, ValueError, OverflowError) as error:
         raise CommandError(f"--space: {file}: {error}") from error
     if not is_described(space):
-        raise CommandError(f"--space: {file}: values must be numbers, texts of at most 1000 characters, true or false.")
+        raise CommandError(
+            f"--space: {file}: values must be numbers, strings of at most 1000 characters, true or false."
+        )
     return space
 
 

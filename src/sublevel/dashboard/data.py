@@ -378,7 +378,7 @@ def detail(progress: Progress, by_evaluations: Array, wanted: str, is_running: b
     return {
         "state": state_name(reasons, is_running),
         "running": is_running,
-        "message": text or "The process ended before the run did; continue with `sublevel resume`.",
+        "message": text or "The process ended before the run was complete; continue it with `sublevel resume`.",
         "read": round(progress.share_read, 4),
         "totals": totals(progress),
         "facts": facts(progress),

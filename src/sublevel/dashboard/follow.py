@@ -224,23 +224,23 @@ def read_generations(reading: Reading, progress: Progress) -> None:
         tables.append(np.frombuffer(numbers).reshape(-1, NUMBERS))
         keys.append((run, size))
         last += len(tables[-1])
-    runs, sizes = _repeated(keys, [len(table) for table in tables[1:]])
+    runs, sizes = _repeat(keys, [len(table) for table in tables[1:]])
     progress.table = np.concatenate(tables)
     progress.runs, progress.sizes = np.append(progress.runs, runs), np.append(progress.sizes, sizes)
     firsts = np.flatnonzero(np.diff(progress.runs, prepend=-1))
     initial = np.repeat(progress.table[firsts, 3], np.diff(firsts, append=last))
     progress.wide = progress.table[:, 3] >= WIDE * initial
-    progress.failed = _extended(progress.failed, last)
-    progress.feasible = _extended(progress.feasible, last)
+    progress.failed = _extend(progress.failed, last)
+    progress.feasible = _extend(progress.feasible, last)
     progress.open_values = _open_values(reading, last)
 
 
-def _repeated(keys: Sequence[tuple[int, int]], counts: Sequence[int]) -> NDArray[np.int64]:
+def _repeat(keys: Sequence[tuple[int, int]], counts: Sequence[int]) -> NDArray[np.int64]:
     """Pairs of numbers as two rows (2, n), each pair so many times."""
     return np.repeat(np.array(keys, dtype=np.int64).reshape(-1, 2), np.array(counts, dtype=np.intp), axis=0).T
 
 
-def _extended(counts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+def _extend(counts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     """Counts with zeros at the end."""
     return np.append(counts, np.zeros(length - len(counts), dtype=np.int64))
 
@@ -261,10 +261,10 @@ def read_snapshots(reading: Reading, progress: Progress, until: float) -> None:
         if time.monotonic() > until:
             progress.has_all_snapshots = False
             break
-    progress.trace = thinned(progress.trace, MOST_SNAPSHOTS)
+    progress.trace = thin(progress.trace, MOST_SNAPSHOTS)
 
 
-def thinned(trace: list[TracePoint], most: int) -> list[TracePoint]:
+def thin(trace: list[TracePoint], most: int) -> list[TracePoint]:
     """The first, the last, and between them every other one until there are few enough."""
     while len(trace) > most:
         trace = [*trace[:-1:2], trace[-1]]

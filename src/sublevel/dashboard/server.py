@@ -1,4 +1,4 @@
-"""The server of the page: on the loopback interface, read-only, and only for who knows the address.
+"""The server of the page: read-only, on the loopback interface, and only for clients that know the address.
 
 The path of every address begins with a random token, so other users of the machine and other pages cannot read
 anything. The Host header must name the loopback interface, which refuses names that were rebound to it. Runs are
@@ -47,7 +47,7 @@ HEADERS = {
 TIMEOUT = 20.0
 """Seconds after which an idle connection is closed."""
 LONGEST_FILTER = 200
-WRONG_ADDRESS = "Nothing is here. Open the address that `sublevel dashboard` printed.\n"
+WRONG_ADDRESS = "There is no page at this address. Open the one that `sublevel dashboard` printed.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,9 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         if not self.is_local():
             self.close_connection = True
-            self.send_text(HTTPStatus.FORBIDDEN, "This page can only be opened by its own address.\n")
+            self.send_text(
+                HTTPStatus.FORBIDDEN, "This page can only be opened at the address that `sublevel dashboard` printed.\n"
+            )
             return
         address = urlsplit(self.path)
         _, token, *names = address.path.split("/")

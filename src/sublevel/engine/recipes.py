@@ -90,6 +90,13 @@ def xnes(
     References
     ----------
     T. Glasmachers et al., Exponential Natural Evolution Strategies, GECCO 2010.
+
+    Examples
+    --------
+    >>> import sublevel as sl
+    >>> result = sl.minimize(lambda x: x @ x, [1, 1], 0.5, method=sl.xnes(popsize=10), rng=1, ftarget=1e-6)
+    >>> result.success
+    True
     """
     transforms = (*_step_size(step_size), ExponentialRates(c_mean))
     return Method(_with_rule("xnes", step_size), Quantile(Utilities(), average_ties=True), transforms, popsize, family)
@@ -176,6 +183,13 @@ def ngd(
     References
     ----------
     Y. Akimoto, Analysis of a Natural Gradient Algorithm on Monotonic Convex-Quadratic-Composite Functions, GECCO 2012.
+
+    Examples
+    --------
+    >>> import sublevel as sl
+    >>> result = sl.minimize(lambda x: x @ x, [1, 1], 0.5, method=sl.ngd(c_cov=0.3), rng=1, ftarget=1e-6)
+    >>> result.success
+    True
     """
     if estimator not in VOLUMES:
         raise ValueError(f"`estimator` must be one of {', '.join(map(repr, VOLUMES))}, got {estimator!r}.")
@@ -217,6 +231,13 @@ def rank_mu(
     -------
     Method
         For the argument `method` of `minimize` and `Optimizer`.
+
+    Examples
+    --------
+    >>> import sublevel as sl
+    >>> result = sl.minimize(lambda x: x @ x, [1, 1], 0.5, method=sl.rank_mu(popsize=20), rng=1, ftarget=1e-6)
+    >>> result.success
+    True
     """
     scheme = Truncation(0.25) if scheme is None else scheme
     rates = HansenKernRates(scheme, c_mean) if c_cov is None else FixedRates(c_mean, c_cov)
@@ -240,6 +261,12 @@ def pbil(*, rate: float = 0.1, scheme: Scheme | None = None, popsize: int | None
     Method
         For the argument `method` of `minimize` and `Optimizer`, whose `x0` then holds the initial probabilities P(bit =
         1).
+
+    Examples
+    --------
+    >>> import sublevel as sl
+    >>> sl.minimize(lambda x: -sum(x), [0.5] * 8, method=sl.pbil(rate=0.2), rng=1, ftarget=-8).x
+    array([1., 1., 1., 1., 1., 1., 1., 1.])
     """
     scheme = Truncation(0.25) if scheme is None else scheme
     return Method("pbil", Quantile(scheme, average_ties=True), (FixedRates(rate, 0.0),), popsize, Bernoulli)

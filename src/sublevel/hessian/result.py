@@ -68,8 +68,8 @@ class Curvature(Estimate):
     names : tuple of str
         Names of the variables.
     held : dict
-        Values of the integers and choices by name, as texts: they are held at the best point, and all numbers are those
-        of the other variables, given these.
+        Values of the integers and choices by name, as strings. They are held at the best point, and all numbers are
+        conditional on them.
     space : Space or None
         The space of named parameters, if one was searched; the objective is then called with named parameters.
     """
@@ -94,6 +94,15 @@ class Curvature(Estimate):
         -------
         array, shape (d, 2)
             Lower and upper ends. Those of log-scaled variables are positive.
+
+        Examples
+        --------
+        >>> import sublevel as sl
+        >>> nll = lambda x: 0.5 * (x[0] - 1) ** 2 + 2 * (x[1] - 2) ** 2
+        >>> found = sl.curvature(nll, sl.minimize(nll, [0, 0], 0.5, rng=1), kind="nll")
+        >>> found.intervals(0.95).round(2)
+        array([[-0.96,  2.96],
+               [ 1.02,  2.98]])
         """
         if method == "profile":
             profiles = self.profile_intervals(level, fun, **settings)
@@ -187,7 +196,13 @@ class Curvature(Estimate):
         return evaluate_profile(self, calls, steps, tolerance)
 
     def summary(self) -> str:
-        """One page of text: parameters, spectrum, correlations and warnings."""
+        """Summarise parameters, spectrum, correlations and warnings.
+
+        Returns
+        -------
+        str
+            About one page of text.
+        """
         return report.summary(self)
 
     def plot(self, file: FileName | None = None) -> Figure:

@@ -59,10 +59,10 @@ class RunLike(Protocol):
 def convergence(run: RunLike | History, file: Target = None) -> Figure:
     """Draw values, mean, principal axes with step size and axis ratio, and standard deviations against evaluations.
 
-    With integers or choices there is one more panel, the probability of the most probable value of each of them, and
-    panels about the width of the search are left out if there is none. With constraints, the violation at the best
-    point is drawn with the values until a point is feasible, and a result with multipliers has a panel for them. With
-    a surrogate one more panel has the agreement of the model and the share of points that were evaluated.
+    With integers or choices, a further panel shows the probability of the most probable value of each of them; without
+    real variables, the panels of principal axes and standard deviations are left out. With constraints, the violation
+    at the best point is drawn until a point is feasible, and a panel shows the multipliers if there are any. With a
+    surrogate, a panel shows the agreement of the model and the share of points that were evaluated.
 
     Parameters
     ----------
@@ -76,6 +76,12 @@ def convergence(run: RunLike | History, file: Target = None) -> Figure:
     -------
     matplotlib.figure.Figure
         Its ``axes`` are labelled "values", "mean", "axes", "deviations", "discrete", "multipliers" and "model".
+
+    Examples
+    --------
+    >>> import sublevel as sl
+    >>> result = sl.minimize(lambda x: x @ x, [1, 1], 0.5, rng=1)
+    >>> figure = sl.plots.convergence(result)
     """
     history = _history(run)
     trace, multipliers = history.trace(), _known_multipliers(run)

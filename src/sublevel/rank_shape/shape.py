@@ -121,13 +121,30 @@ class RankShape:
         return 0.0 if self.average is None else self.average.error
 
     def accuracy(self, level: float = 0.95) -> float:
-        """Upper bound on Cond(hess_inv·H) with confidence `level`, from the variation between iterations."""
+        """Upper bound on Cond(hess_inv·H), from the variation between iterations.
+
+        Parameters
+        ----------
+        level : float, optional
+            Confidence level, between 0 and 1.
+
+        Returns
+        -------
+        float
+            1 for the exact shape.
+        """
         if not 0 < level < 1:
             raise ValueError(f"`level` must lie between 0 and 1, got {level!r}. 0.95 is 95 % confidence.")
         return 1.0 if self.average is None else self.average.spread(level)
 
     def summary(self) -> str:
-        """The shape as text: spectrum, directions, accuracy and warnings."""
+        """Summarise spectrum, directions, accuracy and warnings.
+
+        Returns
+        -------
+        str
+            A few lines of text.
+        """
         seen = (
             f"{self.nfev} points" if not self.comparisons else f"{self.comparisons} comparisons of {self.nfev} points"
         )

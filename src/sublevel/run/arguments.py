@@ -25,7 +25,7 @@ instance of a dataclass if a `Space` is searched.
 DrawPoint = Callable[[np.random.Generator], ArrayLike]
 """A function that draws a starting point (d,)."""
 StartingPoint: TypeAlias = "ArrayLike | DrawPoint | Space | type[object]"
-"""A point (d,), a function that draws one, or a space of named parameters, which a dataclass may stand for."""
+"""A point (d,), a function that draws one, or a space of named parameters, or a dataclass that defines one."""
 Box: TypeAlias = "Bounds | Sequence[float | None] | Sequence[Sequence[float | None]] | NDArray[np.generic]"
 """A (low, high) pair for all variables or for each of them, None where there is no bound."""
 RestartRule = int | RestartName | Restarts

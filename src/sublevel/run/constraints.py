@@ -1,4 +1,4 @@
-"""Constraints of a problem: what the user gave, and what the values of constraint functions say about a point."""
+"""Constraints of a problem: parsing the argument `constraints`, and the inequalities that follow from their values."""
 
 from __future__ import annotations
 
@@ -89,14 +89,17 @@ class Part:
     def values(self, points: Array, batched: bool) -> Array:
         """Values (n, k) at points (n, d), which become read-only."""
         if self.fun is None:
-            raise TypeError("`constraints` must be given to `tell`: the values (n, m) that were computed with f.")
+            raise TypeError(
+                "`tell` needs the values of the constraints at the points, an array (n, m): "
+                "tell(X, values, constraints=G)."
+            )
         points.setflags(write=False)
         try:
             if batched and not isinstance(self.fun, Linear):
                 return as_constraint_values(call_objective(self.fun, points), (len(points), self.size))
             rows = [as_constraint_values(call_objective(self.fun, point), (self.size,)) for point in points]
         except Exception as error:
-            annotate_exception(error, f"sublevel: raised by a constraint function, {short_repr(self.fun)}")
+            annotate_exception(error, f"sublevel: raised by the constraint function {short_repr(self.fun)}")
             raise
         return np.array(rows).reshape(len(points), self.size)
 
@@ -121,10 +124,10 @@ class Component(NamedTuple):
 
 @dataclass(frozen=True)
 class Constraints:
-    """The constraints of a problem: those that the search handles, and those that every evaluated point meets."""
+    """The constraints of a problem: those that the search handles, and those that every evaluated point satisfies."""
 
     parts: tuple[Part, ...]  # the search handles them
-    kept: tuple[Part, ...]  # met before the objective is called
+    kept: tuple[Part, ...]  # satisfied before the objective is called
     names: tuple[str, ...]  # of the constraints
     tolerance: float
     two_sided: bool = True  # whether an equality is two inequalities
@@ -138,7 +141,7 @@ class Constraints:
     @cached_property
     def bounds(self) -> tuple[Array, Array]:
         """Lower and upper bounds (k,) of these values."""
-        return _joined(self.parts)
+        return _join_bounds(self.parts)
 
     @cached_property
     def inequalities(self) -> Inequalities:
@@ -185,7 +188,7 @@ class Constraints:
         return ConstrainedObjective(fun, functions, sizes, self.batched)
 
     def satisfied(self, points: Array) -> NDArray[np.bool_]:
-        """Whether points (n, d) meet the constraints that are met before the objective is called (n,)."""
+        """Whether points (n, d) satisfy the constraints that every evaluated point must satisfy (n,)."""
         good = np.ones(len(points), dtype=np.bool_)
         for part in self.kept:
             rows = np.flatnonzero(good)
@@ -196,7 +199,7 @@ class Constraints:
 
     @cached_property
     def half_spaces(self) -> HalfSpaces | None:
-        """The linear inequalities that are met before the objective is called, None if there are none."""
+        """The linear inequalities that are satisfied before the objective is called, None if there are none."""
         matrices: list[Array] = []
         limits: list[Array] = []
         for part in self.kept:
@@ -210,12 +213,12 @@ class Constraints:
 
     @property
     def is_projected(self) -> bool:
-        """Whether all constraints that every evaluated point meets are linear, so that points can be projected."""
+        """Whether all constraints that every evaluated point satisfies are linear, so that points can be projected."""
         return all(isinstance(part.fun, Linear) for part in self.kept)
 
     def check_start(self, x0: Array, space: Space | None = None) -> None:
-        """The starting point (d,) must meet them too."""
-        hint = "" if space is None else " Space.start_at(values) begins elsewhere."
+        """The starting point (d,) must satisfy them too."""
+        hint = "" if space is None else " Use Space.start_at(values) to start elsewhere."
         for part in self.kept:
             if part.fun is None:  # read from a file
                 continue
@@ -224,9 +227,9 @@ class Constraints:
             if outside.any():
                 j = int(np.argmax(outside))
                 raise ValueError(
-                    "`x0` must satisfy linear constraints and those with keep_feasible=True, outside of which `fun` is "
-                    f"never called, got {self._label(part, j)} = {values[j]:.6g} at x0 = {short_repr(x0)}, for the "
-                    f"bounds {part.lower[j]:.6g} and {part.upper[j]:.6g}.{hint}"
+                    "`x0` must satisfy the linear constraints and those with keep_feasible=True, because `fun` is "
+                    f"never called where they are violated; got {self._label(part, j)} = {values[j]:.6g} at x0 = "
+                    f"{short_repr(x0)}, for the bounds {part.lower[j]:.6g} and {part.upper[j]:.6g}.{hint}"
                 )
 
     def all_values(self, x: Array, values: Array | None) -> list[Array]:
@@ -247,7 +250,7 @@ class Constraints:
 
     def multipliers(self, of_inequalities: Array) -> list[Array]:
         """Multipliers of each constraint, given those of the inequalities (m,): positive at an upper bound, negative at
-        a lower one, NaN for constraints that every evaluated point meets.
+        a lower one, NaN for constraints that every evaluated point satisfies.
         """
         upper, lower, equal = self.inequalities
         sizes = [upper.size, lower.size, equal.size, equal.size if self.two_sided else 0]
@@ -260,7 +263,7 @@ class Constraints:
         self._spread(groups, values)
         return groups
 
-    def in_the_way(self, values: Array) -> tuple[tuple[str, float], ...]:
+    def violated_components(self, values: Array) -> tuple[tuple[str, float], ...]:
         """Labels of the violated components with their violations, the largest first, given values (k,)."""
         violations = self.violations(values)
         order = [int(j) for j in np.argsort(-violations, kind="stable") if not violations[j] <= 0]
@@ -305,8 +308,8 @@ class ActiveConstraint(ValueError):
 
     def __init__(self, *_: object) -> None:
         super().__init__(
-            "no curvature: a constraint is active at or near the minimum, where f is not minimal in all directions. "
-            "Fix a variable by the constraint and minimise over the others to get error bars."
+            "no curvature was computed: a constraint is active at or near the minimum, so f is not minimal there in "
+            "all directions. For error bars, eliminate a variable with the constraint and minimise over the others."
         )
 
 
@@ -351,7 +354,7 @@ def with_constraints(fun: Callable[..., object], constraints: Constraints | None
     return fun if constraints is None else constraints.objective(fun)
 
 
-def _joined(parts: Iterable[Part]) -> tuple[Array, Array]:
+def _join_bounds(parts: Iterable[Part]) -> tuple[Array, Array]:
     """Lower and upper bounds of all components."""
     empty, found = np.zeros(0), list(parts)
     return (
@@ -387,11 +390,13 @@ def parse_constraints(constraints: object, tolerance: object, x0: Array, space: 
     parts = [part for i, entry in enumerate(entries) for part in parse(entry, i, names)]
     own = [part for part in parts if not part[1] and part[0].fun is None]
     if len(own) > 1:
-        raise ValueError("`constraints` must contain at most one number, that of the values `fun` returns with f.")
+        raise ValueError(
+            "`constraints` must contain at most one integer, the number of constraint values that `fun` returns."
+        )
     kept, handled = (tuple(part for part, is_kept in parts if is_kept == wanted) for wanted in (True, False))
     found = Constraints(handled, kept, tuple(names), tol, batched=batched)
     if not found.kept and found.count == 0:
-        raise ValueError("`constraints` restrict nothing: their bounds are infinite.")
+        raise ValueError("`constraints` have no effect, because all their bounds are infinite. Leave them out.")
     return found
 
 
@@ -404,7 +409,7 @@ class Parser:
     batched: bool
 
     def __call__(self, entry: object, group: int, names: list[str]) -> list[tuple[Part, bool]]:
-        """The parts of an entry, and whether they are met before the objective is called."""
+        """The parts of an entry, and whether they are satisfied before the objective is called."""
         from scipy.optimize import LinearConstraint, NonlinearConstraint
 
         if isinstance(entry, NonlinearConstraint):
@@ -426,12 +431,12 @@ class Parser:
     def _own(self, count: int, group: int, names: list[str]) -> list[tuple[Part, bool]]:
         """Values that the objective returns."""
         if count < 1:
-            raise ValueError(f"`{names[group]}` must be a number of constraints of at least 1, got {count}.")
+            raise ValueError(f"`{names[group]}` must be at least 1 if it is a number of constraints, got {count}.")
         names[group] = "g"
         return [(Part(None, np.full(count, -np.inf), np.zeros(count), group, np.arange(count)), False)]
 
     def _linear(self, entry: LinearConstraint, group: int, names: list[str]) -> list[tuple[Part, bool]]:
-        """Linear constraints; equalities are met as closely as the tolerance says, like those of other functions."""
+        """Linear constraints; equalities are satisfied to within the tolerance, like those of other functions."""
         matrix: Any = entry.A
         if not hasattr(matrix, "tocsr"):
             matrix = np.atleast_2d(np.asarray(matrix, dtype=np.float64))
@@ -455,9 +460,9 @@ class Parser:
         for parameter, is_used in zip(self.space.names, used, strict=True):
             if is_used and isinstance(self.space.parameters[parameter], Choice):
                 raise ValueError(
-                    f"`A` of `{name}` must be 0 in the column of {parameter!r}, a Choice, whose values are no numbers "
-                    "to multiply. Use NonlinearConstraint(fun, lb, ub, keep_feasible=True), whose function gets the "
-                    "parameters."
+                    f"`A` of `{name}` must be 0 in the column of {parameter!r}, because the values of a Choice are not "
+                    "numbers. Use NonlinearConstraint(fun, lb, ub, keep_feasible=True), whose function gets the "
+                    "parameters by name."
                 )
 
     def _from_dict(self, entry: Mapping[str, Any], group: int, names: list[str]) -> list[tuple[Part, bool]]:
@@ -490,7 +495,7 @@ class Parser:
         try:
             values = plain_array("constraints", call_objective(fun, point))
         except Exception as error:
-            annotate_exception(error, f"sublevel: raised by a constraint function at x0, {short_repr(fun)}")
+            annotate_exception(error, f"sublevel: raised at x0 by the constraint function {short_repr(fun)}")
             raise
         if values.dtype.kind not in "fiubO" or values.ndim > 1 + self.batched or values.size == 0:
             raise ValueError(
@@ -520,12 +525,12 @@ def _bounds(lower: object, upper: object, size: int, name: str) -> tuple[Array, 
 def _split(
     fun: ConstraintFunction, bounds: tuple[Array, Array], keep: NDArray[np.bool_], group: int, names: list[str]
 ) -> list[tuple[Part, bool]]:
-    """The components that are met before the objective is called, and the others."""
+    """The components that are satisfied before the objective is called, and the others."""
     lower, upper = bounds
     if np.any(keep & (lower == upper)):
         raise ValueError(
             f"`keep_feasible` of `{names[group]}` must be False for an equality (lb = ub): no random point satisfies "
-            "it. It is met as closely as `constraint_tol` says."
+            "it exactly. Leave it out: equalities are satisfied to within `constraint_tol`."
         )
     parts: list[tuple[Part, bool]] = []
     for is_kept in (True, False):
@@ -548,12 +553,14 @@ def constrained_method(method: Method, handling: object, constraints: Constraint
             raise ValueError(f"`constraint_handling` needs `constraints`, got {handling!r} alone.")
         return method
     if not method.family.continuous:
-        raise ValueError("binary methods take no `constraints`. Return a penalty where bits are not allowed.")
+        raise ValueError(
+            "binary methods do not support `constraints`. Return a large value from `fun` at infeasible points."
+        )
     added = [type(transform).__name__ for transform in method.transforms if transform.adds_points]
     if added and not constraints.is_projected:
         raise ValueError(
             f"a step-size rule that adds points to a sample ({added[0]}) cannot be combined with keep_feasible=True, "
-            "for which points are drawn again. Use another rule."
+            "because infeasible points are drawn again. Use another rule."
         )
     if not constraints.total:
         return method

@@ -163,13 +163,14 @@ def infeasible_message(violated: tuple[tuple[str, float], ...]) -> str:
 
 
 def infeasible(facts: Facts) -> Finding | None:
-    """No point met all constraints."""
+    """No point satisfied all constraints."""
     if not facts.violated:
         return None
     names = [f"{label} by {amount:.3g}" for label, amount in facts.violated]
     sentence = (
-        f"no feasible point was found: the point with the smallest violation violates {_listed(names)}; constraints "
-        "may exclude each other, or the search began too far away: relax them, move `x0`, or allow restarts"
+        f"no feasible point was found: the point with the smallest violation violates {_listed(names)}; the "
+        "constraints may contradict each other, or `x0` may be too far from the feasible region: relax them, change "
+        "`x0`, or allow restarts"
     )
     return Finding("infeasible", sentence, {"violated": len(names), "largest": facts.violated[0][1]})
 
@@ -182,8 +183,8 @@ def start_is_best(facts: Facts) -> Finding | None:
     advice = "a smaller `sigma0`, or restarts" if facts.real.any() else "restarts"
     start = "`x0`" if facts.history.parameters is None else "the initial values of the space"
     sentence = (
-        f"no point of the search was better than {start}, whose value is {best:.6g}; the best one had {found:.6g}: the "
-        f"search ended elsewhere; try {advice}"
+        f"no point of the search was better than {start}, whose value is {best:.6g}; the lowest value found was "
+        f"{found:.6g}: the search ended elsewhere; try {advice}"
     )
     return Finding("start_is_best", sentence, {"start": best, "found": found})
 
@@ -201,8 +202,8 @@ def flat(facts: Facts) -> Finding | None:
         return None
     sentence = (
         f"the generations' best values were only {counted(count, 'different number')} in "
-        f"{counted(best.size, 'generation')}: the objective has plateaus, on which the search is blind; a larger "
-        "`sigma0` or `popsize` looks further"
+        f"{counted(best.size, 'generation')}: the objective has plateaus, on which all directions are equal; a "
+        "larger `sigma0` or `popsize` may reach beyond them"
     )
     return Finding("flat", sentence, {"distinct": count, "generations": best.size})
 
@@ -251,7 +252,7 @@ def noisy(facts: Facts) -> Finding | None:
 
 
 def multimodal(facts: Facts) -> Finding | None:
-    """Runs came to rest at different values."""
+    """Runs converged to different values."""
     ends = np.array([run.fun for run in facts.runs if ENDS & run.reasons.keys() and np.isfinite(run.fun)])
     if ends.size < 2:
         return None
@@ -263,7 +264,7 @@ def multimodal(facts: Facts) -> Finding | None:
     if share == ends.size:
         return None
     sentence = (
-        f"{ends.size} runs came to rest at values between {lowest:.6g} and {highest:.6g}, {share} of them at the "
+        f"{ends.size} runs converged to values between {lowest:.6g} and {highest:.6g}, {share} of them at the "
         f"lowest: there are several minima; allow more restarts, or {facts.advice}"
     )
     numbers = {"runs": ends.size, "lowest": lowest, "highest": highest, "at_lowest": share}
@@ -336,8 +337,8 @@ def large_sigma0(facts: Facts) -> Finding | None:
         return None
     nfev = int(facts.columns["nfev"][np.argmax(shrunk)])
     sentence = (
-        f"the best point lies {closeness:.2g} standard deviations from `x0`, and it took {nfev} evaluations until the "
-        f"search was as narrow as {CLOSENESS:g} of them: a smaller `sigma0` would have saved these"
+        f"the best point lies {closeness:.2g} standard deviations from `x0`, and the search took {nfev} evaluations to "
+        f"narrow to {CLOSENESS:g} of the initial ones: a smaller `sigma0` would have saved these evaluations"
     )
     return Finding("large_sigma0", sentence, {"closeness": closeness, "nfev": nfev})
 
@@ -360,7 +361,9 @@ def ill_conditioned(facts: Facts) -> Finding | None:
             f"{shrinkage[narrow]:.2g} of its `sigma0`, {name(free[wide])} at {shrinkage[wide]:.2g}"
         )
     else:
-        advice = f"it is in combinations of variables, not in their units: rescaled, they still have {remaining:.2g}"
+        advice = (
+            f"it is due to combinations of variables, not to their units: after rescaling it is still {remaining:.2g}"
+        )
     sentence = (
         f"the longest principal axis is {np.sqrt(condition):.2g} times the shortest, a condition number of "
         f"{condition:.2g}; {advice}"
@@ -379,8 +382,8 @@ def unsettled(facts: Facts) -> Finding | None:
     names = [f"{name(facts.history.discrete[i])} ({staying[i]:.2g})" for i in order]
     sentence = (
         f"{discrete.unsettled} of {counted(discrete.variables, 'discrete variable')} had not settled when the run "
-        f"ended; the most probable value has the probability in brackets: {_listed(names)}. Allow more evaluations, or "
-        "these variables hardly matter"
+        f"ended; their most probable values have the probabilities in parentheses: {_listed(names)}. Allow more "
+        "evaluations, unless these variables hardly affect f"
     )
     return Finding("unsettled", sentence, {"unsettled": discrete.unsettled, "discrete": discrete.variables})
 

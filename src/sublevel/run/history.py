@@ -86,10 +86,16 @@ class Trace(NamedTuple):
 class History:
     """One row per generation; `history["best"]` is a column, and `history.trace()` holds the search distributions.
 
-    Beyond 65,536 rows, a row stands for two generations of a run, later for four and so on: memory is bounded.
+    Beyond 65,536 generations, a row represents two generations of a run, later four and so on, which bounds the memory.
+    `minimize` records a history. With `ask` and `tell`, call `record` after each `tell`.
 
-    `minimize` records one. With `ask` and `tell`, call `record` after each `tell`:
+    Parameters
+    ----------
+    optimizer : Optimizer
+        The optimizer, before its first step.
 
+    Examples
+    --------
     >>> import numpy as np, sublevel as sl
     >>> opt = sl.Optimizer(np.ones(4), 0.5, rng=1)
     >>> history = sl.History(opt)
@@ -156,7 +162,7 @@ class History:
 
     @property
     def is_real(self) -> NDArray[np.bool_]:
-        """Which of the coordinates of the search distribution stand for real variables."""
+        """Which of the coordinates of the search distribution belong to real variables."""
         d = self.snapshots[0].theta.dimension
         return np.ones(d, dtype=np.bool_) if self.space is None else self.space.judged
 
@@ -167,7 +173,7 @@ class History:
 
     @property
     def labels(self) -> Labels:
-        """Names and values of the variables as texts."""
+        """Names and values of the variables as strings."""
         return Labels(self.given_names, self.space, self.parameters)
 
     def name(self, index: int) -> str:
@@ -176,7 +182,7 @@ class History:
 
     @property
     def names(self) -> list[str]:
-        """Names of the variables (d,) as the search sees them: `name`, or `ln name` where one is log-scaled."""
+        """Names of the variables (d,) in the search: `name`, or `ln name` where one is log-scaled."""
         name = self.labels.name
         return [f"ln {name(i)}" if is_log else name(i) for i, is_log in enumerate(self.is_log.tolist())]
 

@@ -81,7 +81,8 @@ class Start:
             point = drawn(self.another, rng)
             if point.size != self.x0.size:
                 raise ValueError(
-                    f"`x0` must give points of one length, got {point.size} variables after {self.x0.size}."
+                    f"`x0` must return points of the same length every time, got {point.size} variables after "
+                    f"{self.x0.size}."
                 )
             if self.space is not None:
                 check_inside(point, *self.space.box, self.names)

@@ -1,4 +1,4 @@
-"""Names and values of variables as texts: choices by their value, integers without decimals."""
+"""Names and values of variables as strings: choices by their value, integers without decimals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONGEST_TEXT = 60
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """How the d variables of a search are called, and what their numbers stand for."""
+    """Names of the d variables of a search, and the values that their numbers represent."""
 
     names: tuple[str, ...] | None  # d of them, if the user gave some
     space: SearchSpace | None
@@ -48,7 +48,7 @@ class Labels:
         return {self.name(i): int(v) if whole[i] else v for i, v in enumerate(x.tolist())}
 
     def held(self, x: Array) -> dict[str, str]:
-        """Values of the integers and choices of a point x (d,) as texts, by name."""
+        """Values of the integers and choices of a point x (d,) as strings, by name."""
         return {self.name(i): self.text(i, float(x[i])) for i in np.flatnonzero(self.discrete(x.size)).tolist()}
 
     def text(self, index: int, number: float, digits: int = 8) -> str:
@@ -70,7 +70,7 @@ class Labels:
         return ", ".join(parts + ([f"({x.size})"] if x.size > MOST_NUMBERS else []))
 
     def constants(self) -> dict[str, str]:
-        """Constants of a space as texts, by name."""
+        """Constants of a space as strings, by name."""
         return {} if self.parameters is None else {n: value_text(v) for n, v in self.parameters.constants.items()}
 
     def spread(self, index: int, deviations: Array, theta: Family) -> str:
@@ -98,6 +98,6 @@ class Labels:
 
 
 def value_text(value: object) -> str:
-    """The value of a choice or a constant as text: a short printable text as it is, others by their `repr`."""
+    """The value of a choice or a constant as a string: a short printable string unchanged, others by their `repr`."""
     is_plain = isinstance(value, str) and value.strip() and value.isprintable() and len(value) <= LONGEST_TEXT
     return str(value) if is_plain else short_repr(value)

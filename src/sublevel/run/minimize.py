@@ -116,13 +116,13 @@ def minimize(
         worse than +inf. With a `Space`, x is a dict of the parameters by name, or of lists of them if `vectorized`.
     x0 : array_like, callable, Space or dataclass type
         Starting point (d,), or a function ``x0(rng)`` that draws one for each run; or a space of named parameters with
-        their own start, bounds and scales. A dataclass with annotated fields may stand for a space; `fun` then gets an
-        instance.
+        their own start, bounds and scales. A dataclass with annotated fields may be passed in place of a
+        space; `fun` is then called with an instance.
     sigma0 : float or array_like
         Initial standard deviation, one for all variables or one per variable: about a third of the range to search.
         Optional with a `Space`.
     args : tuple, optional
-        Further arguments of `fun`.
+        Additional arguments of `fun`.
     method : str or Method, optional
         "cma" (default, "lra-cma" with `noise`), "xnes", "ngd", "rank-mu" or "pbil"; with the prefix "sep-" for a
         diagonal covariance, "iso-" for a single variance, "lra-" for adaptive learning rates; or a Method such as
@@ -137,7 +137,7 @@ def minimize(
     log_scaled : bool or array_like of bool, optional
         Positive variables that are searched on a log scale; their `sigma0` refers to ln x.
     integrality : bool or array_like, optional
-        Variables that are integers: 1, or True, for each of them, as in SciPy. `fun` gets whole numbers.
+        1 or True for each variable that is an integer, as in SciPy. `fun` is called with whole numbers.
     restarts : int, str or strategy, optional
         Number of IPOP restarts, "ipop", "bipop" or a strategy object. Later runs start uniformly in a finite box, else
         at a point drawn from the initial distribution, or at ``x0(rng)``.
@@ -146,19 +146,20 @@ def minimize(
     maxfevals, maxiter : float, optional
         Maximum number of evaluations, and of generations.
     maxtime : float, optional
-        Maximum time in seconds. No evaluation starts later, and evaluations in worker processes are ended.
+        Maximum time in seconds. No evaluation starts later, and worker processes are stopped.
     ftarget : float, optional
-        Stop when a value is at most this one.
+        Stop when a value of at most `ftarget` is found.
     tolfun, tolx : float, optional
         A run has converged when the values of a generation and the best ones of recent generations differ by at most
         `tolfun`, or when no standard deviation exceeds `tolx` (of ln x for log-scaled variables). Absolute; off by
         default.
     noise : bool, optional
-        Whether `fun` is noisy, so that its best value is a lucky one. The answer is then the mean of the search
-        distribution, and ``result.fun`` the average of re-evaluations there, with the standard error
-        ``result.fun_error``: a tenth as many as the search took, from 10 to 100. They count towards `maxfevals` and run
-        like other evaluations. `ftarget` is compared with the average of the medians of recent generations. Learning
-        rates that average the noise need evaluations: with only 100 per variable, "cma" may come closer.
+        Whether `fun` is noisy, so that its lowest value is not a reliable one. ``result.x`` is then the mean of the
+        search distribution, and ``result.fun`` the average of re-evaluations there, with the standard error
+        ``result.fun_error``. The number of re-evaluations is a tenth of that of the search, but at least 10 and at most
+        100; they count towards `maxfevals`. `ftarget` is compared with the average of the medians of recent
+        generations. The default method averages the noise, which takes evaluations: with only 100 per variable, "cma"
+        may come closer to the minimum.
     noise_floor : bool, optional
         Whether a run ends when it has reached the noise of `fun`, such as the tolerance of an ODE solver: all standard
         deviations are below 0.001 of their initial values, recent values do not fall, and their order no longer depends
@@ -166,9 +167,9 @@ def minimize(
     names : sequence of str, optional
         Names of the variables for messages, plots, reports and files.
     evaluate_x0 : bool, optional
-        Whether `x0` is evaluated with the first generation, so that the result is never worse than the start. The
-        search does not depend on it. By default yes, unless `x0` is a function, `popsize` is given with `vectorized`,
-        or `maxfevals` leaves no room.
+        Whether `x0` is evaluated with the first generation, so that the result is never worse than the start. This does
+        not affect the search. True by default, unless `x0` is a function, `popsize` is given with `vectorized`, or
+        `maxfevals` is too small.
     vectorized : bool, optional
         Whether `fun` takes all points of a generation at once.
     workers : int, Executor, Client or callable, optional
@@ -189,17 +190,18 @@ def minimize(
         count towards `maxfevals`; d is the number of real variables, and discrete ones are held at the best point.
     constraints : NonlinearConstraint, LinearConstraint, dict, int or a sequence of these, optional
         Constraints of SciPy, dicts as for SLSQP (``{"type": "ineq", "fun": c}`` means c(x) ≥ 0), or the number m of
-        constraints if ``fun(x)`` returns (f, g) with g (m,), where g ≤ 0 is satisfied. Functions of constraints get the
-        same argument as `fun`, with `vectorized` points (n, d) for values (n, k). `fun` is never called where a linear
-        inequality or a constraint with ``keep_feasible=True`` is not satisfied; others are evaluated with `fun`.
+        constraints if ``fun(x)`` returns (f, g) with g (m,); they are satisfied where g ≤ 0. Constraint functions are
+        called with the same argument as `fun`; if `vectorized`, they return values (n, k) for points (n, d). `fun` is
+        never called where a linear inequality or a constraint with ``keep_feasible=True`` is violated; the other
+        constraints are evaluated together with `fun`.
     constraint_tol : float, optional
-        Tolerance of equalities, and violation with which a result still counts as feasible.
+        Largest violation with which a result counts as feasible, and tolerance of equalities.
     constraint_handling : {"augmented-lagrangian", "rank-lagrangian", "lexicographic"}, optional
-        How points that violate constraints are compared. The first one is the default; the others only use comparisons.
+        How points that violate constraints are compared. The first one is the default; the others use only comparisons.
     surrogate : bool or int, optional
-        Whether to save evaluations of an expensive `fun` by a quadratic model of the order of its values. Only some
-        points of a generation are evaluated, as many at a time as there are workers, or as this number says; at least
-        two by default.
+        Whether to save evaluations of an expensive `fun` with a quadratic model of the order of its values: only some
+        points of a generation are evaluated. An integer is the number of points that are evaluated at a time; by
+        default the number of workers, at least two.
 
     Returns
     -------
@@ -215,8 +217,8 @@ def minimize(
     ValueError, TypeError
         If an argument is invalid.
     Exception
-        Exceptions of `fun` are raised with the attributes ``sublevel_x`` and ``sublevel_result``, unless `on_error` is
-        "nan" or "retry".
+        Exceptions raised by `fun` propagate with the attributes ``sublevel_x`` and ``sublevel_result``, unless
+        `on_error` is "nan" or "retry".
 
     Examples
     --------

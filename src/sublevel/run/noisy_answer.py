@@ -127,7 +127,7 @@ def points_between(mean: Array, anchor: Array, space: SearchSpace | None) -> Arr
     return np.array(points if space is None else [space.nearest(point) for point in points])
 
 
-class Sampled(NamedTuple):
+class EvaluatedSample(NamedTuple):
     """A generation of n points."""
 
     points: Array  # (n, d)
@@ -145,12 +145,12 @@ def central_best(
     theta: Family,
     space: SearchSpace | None,
     constraints: Constraints | None,
-    sampled: Sampled,
+    sampled: EvaluatedSample,
     level: float,
     before: Best,
     run: int,
 ) -> Best:
-    """The answer of a run so far: its mean; with constraints, a central point that meets them. No value is used."""
+    """The answer of a run so far: its mean; with constraints, a central point that satisfies them. No value is used."""
     if sampled.constraints is not None and sampled.g is not None:
         return _central_feasible(sampled, sampled.constraints, sampled.g, level, before, run)
     mean = central_point(theta, space)
@@ -162,7 +162,7 @@ def central_best(
     return Best(read_only(mean), level, run, constraints=none)
 
 
-def _central_feasible(sampled: Sampled, values: Array, g: Array, level: float, before: Best, run: int) -> Best:
+def _central_feasible(sampled: EvaluatedSample, values: Array, g: Array, level: float, before: Best, run: int) -> Best:
     """The feasible point of a generation that is nearest to the mean. If there is none, the one before, or the point
     with the smallest violation.
     """

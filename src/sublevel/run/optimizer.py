@@ -21,7 +21,7 @@ from sublevel.evaluation.values import as_constraint_values, as_values, plain_ar
 from sublevel.run.arguments import Box, RestartRule, Seed, StartingPoint
 from sublevel.run.constraints import TOLERANCE, ConstraintsLike, constrained_method, parse_constraints
 from sublevel.run.initial import checked_beginning, covariance_of, deviations_of, mean_of
-from sublevel.run.noisy_answer import Estimate, Sampled, better_of, central_best, level_of
+from sublevel.run.noisy_answer import Estimate, EvaluatedSample, better_of, central_best, level_of
 from sublevel.run.resampling import STARTS, draw_feasible
 from sublevel.run.restarts import FinishedRuns, Once, Run
 from sublevel.run.search_space import SearchSpace
@@ -61,20 +61,19 @@ class Optimizer:
         As for `minimize`.
     noise : bool, optional
         Whether the values are noisy. `best_x` is then the mean of the search distribution, or with constraints a
-        central point that is feasible, and `best_fun` the average of the medians of recent generations. Evaluate
-        `best_x` several times for an estimate of f there; `minimize` does so by itself.
+        feasible point near the mean, and `best_fun` the average of the medians of recent generations. Evaluate
+        `best_x` several times to estimate f there, as `minimize` does.
     constraints, constraint_tol, constraint_handling
-        As for `minimize`. `ask` returns points that meet linear and ``keep_feasible`` constraints; the values of the
-        others are given to `tell`, which computes them itself if they are functions.
+        As for `minimize`. `ask` returns points that satisfy linear and ``keep_feasible`` constraints; the values of the
+        others are passed to `tell`, which calls the constraint functions if there are any.
     surrogate
         As for `minimize`; an integer is the number of points that `ask` returns, more if the model is poor. A
-        generation then takes one or several pairs of `ask` and `tell`, and `ask` returns the same points until they
-        are told.
+        generation then takes one or several calls of `ask` and `tell`.
 
     Notes
     -----
-    Returned arrays are read-only. Unlike in `minimize`, `x0` itself is not evaluated.
-    An optimizer can be copied and pickled at any time.
+    Returned arrays are read-only. Unlike `minimize`, an optimizer does not evaluate `x0`. It can be copied and pickled
+    at any time.
 
     Examples
     --------
@@ -236,7 +235,7 @@ class Optimizer:
         values = self.best_constraints
         if self.constraints is None or values is None or self.is_feasible:
             return ()
-        return self.constraints.in_the_way(values)
+        return self.constraints.violated_components(values)
 
     @property
     def best_run(self) -> int:
@@ -296,10 +295,16 @@ class Optimizer:
         return self._window.medians[-1] if self._window.medians else np.nan
 
     def ask(self) -> Array:
-        """Points to evaluate (popsize, d), read-only; an earlier sample that was not told is discarded.
+        """Return the next points to evaluate.
 
-        With restarts, the first sample after the end of a run is that of the next run. With a surrogate, only points
-        that are worth an evaluation are returned, of any number.
+        If the current run has ended, the next run of the restart strategy begins. A sample whose values were not
+        passed to `tell` is discarded.
+
+        Returns
+        -------
+        ndarray, shape (popsize, d)
+            The points, read-only. With a surrogate, only those that need an evaluation, of any number, and the same
+            ones until `tell` is called.
         """
         if self.partial is not None:
             return self._ask_part(self.partial)
@@ -334,11 +339,24 @@ class Optimizer:
         return self._asked
 
     def tell(self, X: ArrayLike, values: ArrayLike, constraints: ArrayLike | None = None) -> None:
-        """Pass the values (popsize,) of the points `X`, which must be those returned by `ask`, in any order.
+        """Pass the values of the points that `ask` returned, and update the search distribution.
 
-        If there are constraints other than linear and ``keep_feasible`` ones, `constraints` are their values
-        (popsize, k), in the order in which they were given to the optimizer; constraint functions are called here if
-        they are left out. After an error the call can be repeated.
+        Parameters
+        ----------
+        X : array_like, shape (popsize, d)
+            The points that `ask` returned, in any order.
+        values : array_like, shape (popsize,)
+            Their values; NaN is worse than +inf.
+        constraints : array_like, shape (popsize, k), optional
+            Values of the constraints other than linear and ``keep_feasible`` ones, in the order in which these were
+            passed to the optimizer. If they are left out, the constraint functions are called.
+
+        Raises
+        ------
+        RuntimeError
+            If there is no sample whose values are missing: call `ask` first.
+        ValueError, TypeError
+            If `X` are other points, or an array has a wrong shape or type. The call can then be repeated.
         """
         if self.partial is not None:
             return self._tell_part(self.partial, X, values)
@@ -395,7 +413,8 @@ class Optimizer:
         constraints = self.constraints
         if told is not None and (constraints is None or not constraints.size):
             raise ValueError(
-                "`constraints` in `tell` must be announced: Optimizer(..., constraints=m) takes the number of values."
+                "`tell` got `constraints`, but the optimizer has none. Pass the number of their values: "
+                "Optimizer(..., constraints=m)."
             )
         if constraints is None or not constraints.total:
             return None, None, None
@@ -440,21 +459,31 @@ class Optimizer:
             best = before.best.after_constrained(points, values, constraints, g, before.restarts)
         standing = before.standing.after(search.theta, info, values, searched, squares, self._window, feasible)
         if self.noise:
-            best = self._central(search.theta, Sampled(points, squares, constraints, g))
+            best = self._central(search.theta, EvaluatedSample(points, squares, constraints, g))
         nfev, nit = before.nfev + values.size, before.nit + 1
         run, began, restarts, leader = before.run, before.began, before.restarts, before.leader
         self.run_state = RunState(search, run, began, nfev, nit, restarts, best, standing, leader, before.surrogate)
         self.last, self._pending, self._deviations, self._reason = info, None, None, None
         self.estimate = None
 
-    def _central(self, theta: Family, sampled: Sampled) -> Best:
+    def _central(self, theta: Family, sampled: EvaluatedSample) -> Best:
         """The answer of a noisy objective after a generation: that of this run, or of a better one before."""
         state, level = self.run_state, level_of(self._window.medians)
         run, space = state.restarts, self.start.space
         return better_of(central_best(theta, space, self.constraints, sampled, level, state.best, run), state.leader)
 
     def note(self, points: Array, values: Array, constraints: Array | None = None) -> None:
-        """Count evaluations and keep the best point, without a step."""
+        """Count evaluations and keep the best point, without updating the search distribution.
+
+        Parameters
+        ----------
+        points : ndarray, shape (n, d)
+            Evaluated points.
+        values : ndarray, shape (n,)
+            Their values.
+        constraints : ndarray, shape (n, k), optional
+            Their constraint values.
+        """
         if values.size and self.noise:
             self.run_state = replace(self.run_state, nfev=self.run_state.nfev + values.size)
         elif values.size:
@@ -469,15 +498,25 @@ class Optimizer:
             self.run_state = replace(state, nfev=state.nfev + values.size, best=best)
 
     def stop(self) -> dict[str, float]:
-        """Reason for stopping, with the number that decided it; empty if the search continues. Changes nothing.
+        """Return the reasons for stopping. The optimizer does not change.
 
-        With restarts it is empty until the last run has ended: `ask` begins the next run.
+        Returns
+        -------
+        dict
+            The reasons by name, each with the number that decided it. Empty if the search continues; with restarts,
+            until the last run has ended, since `ask` begins the next run.
         """
         reason = self._run_reason()
         return {reason.name: reason.value} if reason is not None and self._next_run() is None else {}
 
     def restart(self) -> bool:
-        """Begin the next run of the restart strategy if the current one has ended; return whether it did."""
+        """Begin the next run of the restart strategy if the current one has ended; `ask` does so by itself.
+
+        Returns
+        -------
+        bool
+            Whether a run has begun.
+        """
         if isinstance(self.strategy, Once) or (reason := self._run_reason()) is None or self._next_run() is None:
             return False
         state = self.run_state
@@ -486,9 +525,9 @@ class Optimizer:
         self.endings.append(reason)
         run = self.strategy.next_run(self.finished, self._size, self.rng)
         if run is None:
-            raise RuntimeError("`next_run` of the restart strategy must depend on its arguments alone.")
+            raise RuntimeError("`next_run` of the restart strategy must depend only on its arguments.")
         LOGGER.info(
-            "restart %d with popsize %d: the run before ended by %s after %d evaluations, best value so far %.8g",
+            "restart %d with popsize %d: the previous run ended with %s after %d evaluations, best value so far %.8g",
             *(state.restarts + 1, run.popsize, reason.name, spent, state.best.fun),
         )
         theta = self.start.theta(self._restart_point() if run.x0 is None else run.x0, run.sigma_factor)
@@ -498,7 +537,7 @@ class Optimizer:
         return True
 
     def _restart_point(self) -> Array:
-        """Where a restart begins: a drawn point that meets linear and `keep_feasible` constraints, else the best."""
+        """Where a restart begins: a random point that satisfies linear and `keep_feasible` constraints, or the best."""
         point = self.start.point(self.rng)
         if self.constraints is None or not self.constraints.kept:
             return point
@@ -598,9 +637,9 @@ def _positions(X: ArrayLike, asked: Array) -> NDArray[np.intp] | slice:
     """The row of X of each asked point; the rows of X must be the asked points, in any order."""
     told = plain_array("X", X)
     if told.shape != asked.shape:
-        raise ValueError(f"`X` must be the points that were asked, shape {asked.shape}, got shape {told.shape}.")
+        raise ValueError(f"`X` must be the points that `ask` returned, shape {asked.shape}, got shape {told.shape}.")
     if told.dtype.kind not in "fiub":
-        raise TypeError(f"`X` must be the points that were asked, got {short_repr(X)} (dtype {told.dtype}).")
+        raise TypeError(f"`X` must be the points that `ask` returned, got {short_repr(X)} (dtype {told.dtype}).")
     if np.array_equal(told, asked):
         return slice(None)
     rows: dict[bytes, list[int]] = {}
@@ -609,8 +648,7 @@ def _positions(X: ArrayLike, asked: Array) -> NDArray[np.intp] | slice:
     positions = [matching.pop(0) if (matching := rows.get(point.tobytes())) else -1 for point in asked + 0.0]
     if missing := positions.count(-1):
         raise ValueError(
-            f"`X` must be the points that were asked: {missing} of {len(asked)} are missing, such as "
-            f"{short_repr(asked[positions.index(-1)])}. Tell the value of a repaired point under the point that was "
-            "asked."
+            f"`X` must be the points that `ask` returned: {missing} of {len(asked)} are missing, such as "
+            f"{short_repr(asked[positions.index(-1)])}. Pass the value of a repaired point with the original point."
         )
     return np.array(positions)

@@ -1,4 +1,4 @@
-"""Named parameters: real, integer and categorical ones, and the space that they make up."""
+"""Named parameters: real, integer and categorical ones, and spaces of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sublevel.engine.families.protocol import SCALE_RANGE
 from sublevel.summaries import short_repr
 
 RANGE_SHARE = 0.25
-"""Initial standard deviation of a parameter between two bounds, as a part of its range."""
+"""Initial standard deviation of a parameter between two bounds, as a fraction of its range."""
 LARGEST_INTEGER = 2**53
 """Integers beyond this one are not represented exactly by floats."""
 LONGEST = math.log(SCALE_RANGE[1])
@@ -26,7 +26,7 @@ Scalar: TypeAlias = float | int | str | bool | None
 
 
 def _check_number(owner: str, name: str, given: object) -> float:
-    """A number that is not NaN; messages name the parameter's class."""
+    """The number as a float; an error that names the parameter's class if it is none, or NaN."""
     if isinstance(given, bool) or not isinstance(given, int | float | np.integer | np.floating):
         raise TypeError(f"`{name}` of {owner} must be a number, got {short_repr(cast(object, given))}.")
     number = float(cast(float, given))
@@ -39,7 +39,7 @@ def _check_range(owner: str, low: float, high: float, log: bool, start: float | 
     if not low <= high or (math.isinf(low) and low > 0) or (math.isinf(high) and high < 0):
         raise ValueError(f"{owner} needs low ≤ high, got low={low:g} and high={high:g}.")
     if log and (low < 0 or high <= 0):
-        raise ValueError(f"{owner} with log=True must be positive, got low={low:g} and high={high:g}.")
+        raise ValueError(f"{owner} with log=True needs low ≥ 0 and high > 0, got low={low:g} and high={high:g}.")
     if start is not None and not low <= start <= high:
         raise ValueError(f"`start` of {owner} must lie between {low:g} and {high:g}, got {start:g}.")
     if start is not None and log and start <= 0:
@@ -57,7 +57,7 @@ class Real:
     low, high : float, optional
         Bounds; infinite by default. Equal bounds fix the parameter.
     log : bool, optional
-        Whether the parameter is positive and searched by its logarithm.
+        Whether the parameter is positive and searched on a log scale.
     scale : float, optional
         Initial standard deviation (of ln x if `log`); a quarter of the range by default. Required without two bounds.
     start : float, optional
@@ -95,7 +95,7 @@ class Real:
         """The coordinate of a value."""
         number = _check_number("Real", "value", value)
         if not self.low <= number <= self.high or (self.log and number <= 0):
-            raise ValueError(f"{number!r} is outside {self!r}.")
+            raise ValueError(f"{number!r} is not a possible value of {self!r}.")
         return number
 
 
@@ -106,9 +106,9 @@ class Integer:
     Parameters
     ----------
     low, high : int, optional
-        Bounds, both of them possible values; infinite by default.
+        Bounds, which are included; infinite by default. Equal bounds fix the parameter.
     log : bool, optional
-        Whether the parameter is positive and searched by its logarithm.
+        Whether the parameter is positive and searched on a log scale.
     scale : float, optional
         Initial standard deviation (of ln x if `log`); a quarter of the range by default. Required without two bounds.
     start : int, optional
@@ -155,7 +155,7 @@ class Integer:
         """The coordinate of a value."""
         number = _check_number("Integer", "value", value)
         if not self.low <= number <= self.high or number != round(number):
-            raise ValueError(f"{number!r} is outside {self!r}.")
+            raise ValueError(f"{number!r} is not a possible value of {self!r}.")
         return number
 
 
@@ -168,7 +168,7 @@ class Choice:
     *values : object
         The values, at least one; a single value is a constant.
     ordered : bool, optional
-        Whether neighbours resemble each other, as "small", "medium" and "large" do. Ordered values are searched like
+        Whether neighbouring values are similar, as "small", "medium" and "large" are. Ordered values are searched like
         integers, others as categories.
     start : object, optional
         The value that is evaluated first; the first one by default.
@@ -189,7 +189,8 @@ class Choice:
             raise ValueError("Choice needs at least one value, for example Choice('rbf', 'linear').")
         if len(values) == 1 and isinstance(values[0], list | tuple | set | dict):
             raise TypeError(
-                f"Choice takes its values one by one: write Choice(*values), got {short_repr(cast(object, values[0]))}."
+                "Choice takes its values as separate arguments, got "
+                f"{short_repr(cast(object, values[0]))}: write Choice(*values)."
             )
         _check_different(values)
         first = 0 if start is MISSING else _position(values, start)
@@ -206,13 +207,13 @@ class Choice:
         return f"Choice({', '.join(map(repr, self.values))}{''.join(more)})"
 
     def decode(self, x: float) -> object:
-        """The value of a coordinate, its number."""
+        """The value with this index."""
         if not -0.5 <= x <= len(self.values) - 0.5:
-            raise ValueError(f"{x:g} is not the number of a value of {self!r}: 0 to {len(self.values) - 1}.")
+            raise ValueError(f"{x:g} is not an index of {self!r}, which has the indices 0 to {len(self.values) - 1}.")
         return self.values[min(round(float(x)), len(self.values) - 1)]
 
     def encode(self, value: object) -> float:
-        """The number of a value."""
+        """The index of a value."""
         place = _position(self.values, value)
         if place is None:
             raise ValueError(f"{short_repr(value)} is not one of the values of {self!r}.")
@@ -223,7 +224,7 @@ Parameter: TypeAlias = Real | Integer | Choice
 
 
 def _position(values: Sequence[object], wanted: object) -> int | None:
-    """The place of a value, of the same type: True is not 1."""
+    """The index of a value of the same type: True is not 1."""
     for place, value in enumerate(values):
         if value is wanted or (type(value) is type(wanted) and _are_equal(value, wanted)):
             return place
@@ -241,7 +242,7 @@ def _check_different(values: Sequence[object]) -> None:
             is_known = _position(others, value) is not None
             others.append(value)
         if is_known:
-            raise ValueError(f"the values of Choice must differ, got {short_repr(value)} twice.")
+            raise ValueError(f"the values of Choice must be distinct, got {short_repr(value)} twice.")
 
 
 def _are_equal(one: object, other: object) -> bool:
@@ -269,7 +270,7 @@ def _convert(parameter: Real | Integer, required: Sequence[str], optional: Seque
 
 
 def _check_scale(parameter: Real | Integer, is_open_below: bool) -> None:
-    """An open parameter needs a scale, and a log-scaled one without two bounds a start."""
+    """Raise ValueError if the scale is invalid, or missing although a bound is infinite."""
     owner = type(parameter).__name__
     if parameter.scale is not None and not 0 < parameter.scale < math.inf:
         raise ValueError(f"`scale` of {owner} must be positive and finite, got {parameter.scale!r}.")
@@ -342,15 +343,22 @@ class Space:
     parameters : mapping, optional
         Parameters by name.
     **named : Real, Integer, Choice or a constant
-        Parameters by name. Numbers, texts, True, False and None are constants, which are passed on to the objective.
+        Parameters by name. Numbers, strings, True, False and None are constants, which are passed to the objective.
+
+    Raises
+    ------
+    TypeError
+        If an entry is neither a parameter nor a constant.
+    ValueError
+        If no parameter can vary, or if a name is given twice or cannot be printed.
 
     Notes
     -----
-    ``minimize(fun, space)`` calls `fun` with a dict of all parameters. Points are also arrays x (d,), in which an
-    integer is a whole number and a choice the number of its value; `decode` and `encode` convert.
+    ``minimize(fun, space)`` calls `fun` with a dict of all parameters. A point is also an array x (d,), in which a
+    choice is the index of its value; `decode` and `encode` convert between the two forms.
 
-    A dataclass whose fields are annotated, ``rate: Annotated[float, Real(0, 1)]``, may stand for a space; `fun` is then
-    called with an instance.
+    A dataclass with annotated fields, ``rate: Annotated[float, Real(0, 1)]``, may be passed in place of a space; `fun`
+    is then called with an instance.
 
     Examples
     --------
@@ -367,16 +375,17 @@ class Space:
             raise TypeError(f"Space takes its parameters by name or as a mapping, got {short_repr(parameters)}.")
         given = {**(parameters or {}), **named}
         if parameters is not None and len(given) < len(parameters) + len(named):
-            raise ValueError("a name of Space is given twice.")
+            twice = ", ".join(repr(name) for name in named if name in parameters)
+            raise ValueError(f"Space got parameters twice, in the mapping and as keywords: {twice}.")
         self.parameters: dict[str, Parameter] = {}
         self.constants: dict[str, object] = {}
         self._order = tuple(given)
         self._type: type[object] | None = None
         for name, parameter in given.items():
             if not isinstance(cast(object, name), str):
-                raise TypeError(f"names of a Space must be texts, got {short_repr(name)}.")
+                raise TypeError(f"parameter names of a Space must be strings, got {short_repr(name)}.")
             if not name.strip() or not name.isprintable():
-                raise ValueError(f"names of a Space must be printable texts, got {name!r}.")
+                raise ValueError(f"parameter names of a Space must be printable and not blank, got {name!r}.")
             self._add(name, parameter)
         if not self.parameters:
             raise ValueError("Space needs at least one parameter that can vary: Real, Integer or Choice.")
@@ -390,8 +399,9 @@ class Space:
             self.constants[name] = parameter
         elif isinstance(parameter, Space | Mapping | type):
             raise TypeError(
-                f"parameter {name!r} is a space itself: conditional parameters are not supported. Add its parameters "
-                "to this space and ignore those that do not apply in the objective, or minimise each branch on its own."
+                f"parameter {name!r} is itself a space; conditional parameters are not supported. Add its parameters "
+                "to this space and let the objective ignore those that do not apply, or minimise each branch "
+                "separately."
             )
         elif isinstance(parameter, list | tuple | range | set):
             raise TypeError(
@@ -406,9 +416,37 @@ class Space:
 
     @classmethod
     def of(cls, kind: type[object]) -> Space:
-        """The space of a dataclass whose fields are annotated with parameters, or have a default."""
+        """Create the space that a dataclass defines.
+
+        Parameters
+        ----------
+        kind : type
+            A dataclass whose fields are annotated with a parameter, or have a default.
+
+        Returns
+        -------
+        Space
+            `build` returns instances of the dataclass.
+
+        Raises
+        ------
+        TypeError
+            If `kind` is not a dataclass, or a field has neither a parameter nor a default.
+
+        Examples
+        --------
+        >>> from dataclasses import dataclass
+        >>> from typing import Annotated
+        >>> from sublevel import Real, Space
+        >>> @dataclass
+        ... class Settings:
+        ...     rate: Annotated[float, Real(0, 1)]
+        ...     loss: str = "squared"
+        >>> Space.of(Settings)
+        Space(rate=Real(low=0.0, high=1.0))
+        """
         if not is_dataclass(kind):
-            raise TypeError(f"a class that stands for a space must be a dataclass, got {kind!r}.")
+            raise TypeError(f"a class that defines a Space must be a dataclass, got {kind!r}.")
         try:
             hints = get_type_hints(kind, include_extras=True)
         except NameError as error:
@@ -425,8 +463,8 @@ class Space:
                 parameters[one.name] = found[0]
             elif found or (one.init and one.default is MISSING and one.default_factory is MISSING):
                 raise TypeError(
-                    f"field {one.name!r} of {kind.__name__} must have one parameter in its annotation, such as "
-                    f"Annotated[float, Real(0, 1)], or a default."
+                    f"field {one.name!r} of {kind.__name__} must be annotated with exactly one parameter, such as "
+                    "Annotated[float, Real(0, 1)], or have a default."
                 )
         space = cls(parameters)
         space._type = kind
@@ -434,7 +472,7 @@ class Space:
 
     @property
     def dataclass_type(self) -> type[object] | None:
-        """The dataclass that stands for the space; None if there is none."""
+        """The dataclass that defines the space; None if there is none."""
         return self._type
 
     @property
@@ -462,18 +500,32 @@ class Space:
         return self._order, self.parameters, self.constants
 
     def __repr__(self) -> str:
-        """As it is written."""
+        """The call that creates the space."""
         given = {**self.constants, **self.parameters}
         return f"Space({', '.join(f'{name}={given[name]!r}' for name in self._order)})"
 
     def coordinates(self) -> Coordinates:
-        """The space as arrays (d,) each."""
+        """The start, scales, bounds and types of the d parameters, as arrays."""
         columns = zip(*(coordinates(parameter) for parameter in self.parameters.values()), strict=True)
         x0, deviations, lower, upper, is_log, is_integer, categories = (np.array(column) for column in columns)
         return Coordinates(x0, deviations, lower, upper, is_log, is_integer, categories.astype(np.intp))
 
     def start_at(self, values: Mapping[str, object]) -> Space:
-        """The space with other initial values of some parameters; values of constants are ignored.
+        """Return the space with other initial values.
+
+        Parameters
+        ----------
+        values : mapping
+            Initial values by name, of some or all parameters. Constants may be included and must be unchanged.
+
+        Returns
+        -------
+        Space
+
+        Raises
+        ------
+        ValueError
+            If a name is unknown or a value is not in the range of its parameter.
 
         Examples
         --------
@@ -488,7 +540,7 @@ class Space:
             if name not in values:
                 continue
             value = values[name]
-            x = self._encoded(name, value)
+            x = self._encode_value(name, value)
             if isinstance(parameter, Choice):
                 chosen = Choice(*parameter.values, ordered=parameter.ordered, start=parameter.values[int(x)])
                 space.parameters[name] = chosen
@@ -497,16 +549,27 @@ class Space:
         return space
 
     def decode(self, x: Any) -> dict[str, Any]:
-        """The parameters of a point x (d,), and the constants; of points (n, d) a list of values for each name.
+        """Convert a point to parameters.
+
+        Parameters
+        ----------
+        x : array_like, shape (d,) or (n, d)
+            A point, or several.
+
+        Returns
+        -------
+        dict
+            The values of all parameters and constants by name; lists of n values for several points.
 
         Raises
         ------
         ValueError
-            If x does not have d coordinates.
+            If x does not have d coordinates, or if there is no choice with an index.
         """
         points = np.asarray(x, dtype=np.float64)
         if points.ndim not in (1, 2) or points.shape[-1] != len(self):
-            raise ValueError(f"`x` must have {len(self)} coordinates, got an array of shape {points.shape}.")
+            shapes = f"a point ({len(self)},) or points (n, {len(self)})"
+            raise ValueError(f"`x` must be {shapes}, got an array of shape {points.shape}.")
         if points.ndim == 2:
             rows = [self.decode(row) for row in points]
             return {name: [row[name] for row in rows] for name in self._order}
@@ -515,16 +578,42 @@ class Space:
         return {name: values[name] for name in self._order}
 
     def build(self, x: Any) -> Any:
-        """What the objective is called with: a dict, or an instance of the dataclass."""
+        """Convert a point to the argument of the objective.
+
+        Parameters
+        ----------
+        x : array_like, shape (d,)
+            A point.
+
+        Returns
+        -------
+        dict or object
+            The parameters by name, or an instance of the dataclass that defines the space.
+        """
         values = self.decode(x)
         return values if self._type is None else self._type(**values)
 
     def encode(self, values: Mapping[str, object]) -> Array:
-        """The point x (d,) of parameters; constants may be left out."""
-        self._check_names(values, complete=True)
-        return np.array([self._encoded(name, values[name]) for name in self.parameters])
+        """Convert parameters to a point.
 
-    def _encoded(self, name: str, value: object) -> float:
+        Parameters
+        ----------
+        values : mapping
+            Values of all parameters by name; constants may be left out.
+
+        Returns
+        -------
+        ndarray, shape (d,)
+
+        Raises
+        ------
+        ValueError
+            If a parameter is missing or unknown, or a value is not in its range.
+        """
+        self._check_names(values, complete=True)
+        return np.array([self._encode_value(name, values[name]) for name in self.parameters])
+
+    def _encode_value(self, name: str, value: object) -> float:
         try:
             return self.parameters[name].encode(value)
         except (TypeError, ValueError) as error:
@@ -545,7 +634,13 @@ class Space:
                 )
 
     def describe(self) -> dict[str, dict[str, object]]:
-        """The space as texts and numbers, which `Space.from_description` reads."""
+        """Describe the space by strings and numbers.
+
+        Returns
+        -------
+        dict
+            A description that `Space.from_description` reads; it can be written to a JSON file if all values can.
+        """
         return {
             name: {"type": "constant", "value": self.constants[name]}
             if name in self.constants
@@ -555,7 +650,22 @@ class Space:
 
     @classmethod
     def from_description(cls, description: Mapping[str, Mapping[str, object]]) -> Space:
-        """The space of a description, as read from a JSON or TOML file.
+        """Create a space from a description, for example one read from a JSON or TOML file.
+
+        Parameters
+        ----------
+        description : mapping
+            A dict per name: "type" is "real", "integer", "choice" or "constant", and the other keys are the arguments
+            of `Real` and `Integer`, the "values", "ordered" and "start" of a `Choice`, or the "value" of a constant.
+
+        Returns
+        -------
+        Space
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the description of a parameter is invalid.
 
         Examples
         --------
@@ -564,8 +674,8 @@ class Space:
         Space(rate=Real(low=0.0, high=1.0))
         """
         if not isinstance(cast(object, description), Mapping):
-            raise TypeError(f"a description of a Space must be a mapping of names, got {short_repr(description)}.")
-        return cls({name: _described(name, facts) for name, facts in description.items()})
+            raise TypeError(f"a description of a Space must map names to parameters, got {short_repr(description)}.")
+        return cls({name: _parse_parameter(name, facts) for name, facts in description.items()})
 
 
 def _description(parameter: Parameter) -> dict[str, object]:
@@ -578,7 +688,7 @@ def _description(parameter: Parameter) -> dict[str, object]:
     return {"type": kind, **finite}
 
 
-def _described(name: str, facts: object) -> object:
+def _parse_parameter(name: str, facts: object) -> object:
     """A parameter or constant from its description."""
     if not isinstance(facts, Mapping):
         return facts
@@ -612,4 +722,4 @@ KEYS: Mapping[object, tuple[str, ...]] = {
     "choice": ("values", "ordered", "start"),
     "constant": ("value",),
 }
-"""What a description of a parameter may hold besides its type."""
+"""Keys of the description of a parameter, besides its type."""

@@ -1,4 +1,4 @@
-"""The nearest points that meet linear constraints, in the metric of the search distribution."""
+"""The nearest points that satisfy linear constraints, in the metric of the search distribution."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class HalfSpaces:
 
 
 def project(points: Array, theta: Family, space: SearchSpace | None, inside: HalfSpaces) -> Array:
-    """The nearest points (n, d) to the user's points (n, d) that meet linear constraints and bounds.
+    """The nearest points (n, d) to the user's points (n, d) that satisfy linear constraints and bounds.
 
     Only real variables are moved. A point that cannot be projected remains as it is.
     """

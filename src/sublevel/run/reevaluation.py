@@ -38,7 +38,7 @@ class Reevaluation:
     def estimate_answer(self) -> None:
         """Find a feasible answer, evaluate it several times, and give the estimate to the optimizer.
 
-        If the time is over, the values that have arrived count. If the first values are all equal, there is no noise at
+        If the time runs out, the values so far are used. If the first values are all equal, there is no noise at
         the answer, and no more are needed.
         """
         try:
@@ -84,7 +84,7 @@ class Reevaluation:
     def _rows(self, points: Array, first: int) -> Rows:
         """Rows of points (n, d), which have the places from `first` on.
 
-        Those that were stored are not evaluated again. If the time is over, some are not known.
+        Those that were stored are not evaluated again. If the time runs out, some are unknown.
         """
         constraints = self.optimizer.constraints
         width = 1 if constraints is None else 1 + constraints.size
@@ -100,7 +100,7 @@ class Reevaluation:
     def _evaluate(
         self, missing: NDArray[np.intp], points: Array, first: int, rows: Array, known: NDArray[np.bool_]
     ) -> None:
-        """Evaluate points with these indices and fill in their rows, until the time is over."""
+        """Evaluate points with these indices and fill in their rows, until the time runs out."""
         last = self._last_failure
         try:
             for index, arrived in self.evaluate(read_only(points[missing])):

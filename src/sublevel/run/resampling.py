@@ -1,4 +1,4 @@
-"""Samples whose points all meet constraints, drawn again where one does not."""
+"""Samples whose points all satisfy constraints, drawn again where one does not."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sublevel.run.search_space import SearchSpace
 ROUNDS = 100
 """How often a point is drawn again."""
 HALVINGS = 40
-"""How often the distance to a point that meets the constraints is then halved."""
+"""How often the distance to a point that satisfies the constraints is then halved."""
 STARTS = 1000
 """Starting points of a restart that are tried."""
 
 Satisfied = Callable[[Array], NDArray[np.bool_]]
-"""Whether points (n, d) meet the constraints (n,)."""
+"""Whether points (n, d) satisfy the constraints (n,)."""
 
 
 def draw_feasible(
@@ -32,12 +32,12 @@ def draw_feasible(
     anchor: Array,
     half_spaces: HalfSpaces | None = None,
 ) -> tuple[Sample, Array, Array | None]:
-    """A sample, points (n, d) to evaluate in place of its own, all of which meet constraints, and the linear
+    """A sample, points (n, d) to evaluate in place of its own, all of which satisfy constraints, and the linear
     inequalities (n, q) at the points of the sample.
 
-    Points that do not meet linear constraints are evaluated at their projection. They remain points of the sample, and
-    the ordering takes the linear inequalities into account. If that is not enough, they are drawn again, `ROUNDS` times
-    at most, and then moved towards the mean, or towards `anchor` (d,), which meets the constraints, if the mean does
+    Points that violate linear constraints are evaluated at their projection. They remain points of the sample, and the
+    ordering takes the linear inequalities into account. If that is not enough, they are drawn again, `ROUNDS` times at
+    most, and then moved towards the mean, or, if the mean violates the constraints, towards `anchor` (d,), which does
     not.
     """
     points = sampled = _points(sample.x, space)

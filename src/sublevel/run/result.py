@@ -63,9 +63,9 @@ class Deferred:
 
 
 class Result(OptimizeResult):
-    """SciPy's OptimizeResult, with the search distribution, the history and pictures of the run.
+    """SciPy's OptimizeResult, with the search distribution, the history and figures of the run.
 
-    A dict whose entries are attributes too. `mean`, `std`, `cov` and `diagnosis` are computed when they are first read:
+    Entries can also be read as attributes. `mean`, `std`, `cov` and `diagnosis` are computed when they are first read:
     `cov` has d² numbers. A result given to a callback describes that moment and does not change later.
 
     Attributes
@@ -77,17 +77,17 @@ class Result(OptimizeResult):
         near it, and `fun` the average of re-evaluations there. Before the run ends, or if it was interrupted, it is the
         average of the medians of recent generations.
     fun_error : float
-        Standard error of `fun`, NaN if there are fewer than two re-evaluations; there only with ``noise=True``.
+        Standard error of `fun`, NaN if there are fewer than two re-evaluations. Only with ``noise=True``.
     fun_values : ndarray, shape (k,)
-        The re-evaluations at `x`, NaN for those that failed and do not count; there only with ``noise=True``.
+        The re-evaluations at `x`, NaN for those that failed and do not count. Only with ``noise=True``.
     success : bool
         Whether the run that found `x` converged, or reached `ftarget`.
     status : int
-        A number for the first reason to stop; -1 while the run goes on.
+        Number of the first reason for stopping; -1 while the run continues.
     message : str
-        The reasons to stop in words.
+        The reasons for stopping as a sentence.
     reasons : dict
-        The reasons to stop by name, each with the number that was compared.
+        The reasons for stopping by name, each with the number that decided it.
     nfev, nit, restarts : int
         Evaluations, generations and restarts so far.
     mean, std : ndarray, shape (d,)
@@ -96,10 +96,10 @@ class Result(OptimizeResult):
     cov : ndarray, shape (d, d)
         Covariance of the search distribution, with ``std**2`` on its diagonal.
     distribution : Family
-        The search distribution of the free variables as the search has it; its arrays are read-only. Use it where `cov`
-        would be too large.
+        The search distribution of the free variables, in the coordinates of the search; its arrays are read-only. Use
+        it where `cov` would be too large.
     history : History
-        A row for each generation, and the search distribution now and then.
+        One row per generation, and snapshots of the search distribution.
     failures : Failures
         Evaluations that failed: how many of each kind, and the last ones.
     diagnosis : list of Finding
@@ -109,11 +109,11 @@ class Result(OptimizeResult):
     params : dict
         The best point by the names of its variables.
     curvature : Curvature or None
-        The curvature at the minimum, if ``minimize(..., curvature=True)`` was asked for it.
+        The curvature at the minimum, if `minimize` was called with ``curvature=True``.
     hess_inv : ndarray, shape (d, d), or None
         Its inverse Hessian.
     maxcv : float
-        Largest violation of a constraint at `x`; there only if there are constraints, as are the next two.
+        Largest violation of a constraint at `x`. Only with constraints, as are the next two attributes.
     constr : list of ndarray
         Values of each constraint at `x`.
     multipliers : list of ndarray or None
@@ -121,8 +121,8 @@ class Result(OptimizeResult):
         linear inequalities and constraints with ``keep_feasible=True``. None if the ordering has no multipliers in the
         units of f.
     surrogate : SurrogateModel
-        The final model, with its minimiser ``x``, its ``hessian`` up to a factor and its ``agreement``; there only if
-        `minimize` was called with one.
+        The final model, with its minimiser ``x``, its ``hessian`` up to a factor and its ``agreement``. Only with
+        ``surrogate=True``.
     """
 
     x: Array
@@ -153,7 +153,17 @@ class Result(OptimizeResult):
     surrogate: SurrogateModel
 
     def plot(self, file: str | Path | None = None) -> Figure:
-        """Draw the four panels of `sublevel.plots.convergence`, into `file` if given, and return the Figure."""
+        """Draw the run by `sublevel.plots.convergence`.
+
+        Parameters
+        ----------
+        file : path, optional
+            Where to save the figure. By default a pyplot figure is made, which notebooks show.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
         from sublevel import plots
 
         return plots.convergence(self, file)

@@ -82,7 +82,7 @@ KINDS: Mapping[str, Kind] = {
         "a standard deviation grew by a factor of {value:.3g}; the objective may have no minimum, or `sigma0` is far "
         "too small",
     ),
-    "run_budget": Kind(8, "the run used the {value:.0f} evaluations that the restart strategy gave it"),
+    "run_budget": Kind(8, "the run used up the {value:.0f} evaluations that the restart strategy allows"),
     "unbounded": Kind(9, "the objective returned −inf, and no value is better"),
     "maxfevals": Kind(10, "the budget of {value:.0f} evaluations is used up; increase `maxfevals` to go on"),
     "maxiter": Kind(11, "the budget of {value:.0f} iterations is used up; increase `maxiter` to go on"),
@@ -108,7 +108,7 @@ KINDS: Mapping[str, Kind] = {
         "a step would leave the range of floating-point numbers or make the covariance indefinite, in {value:.0f} "
         "consecutive generations; the objective may be unbounded",
     ),
-    "interrupted": Kind(18, "interrupted in iteration {value:.0f}; the result is the best found until then"),
+    "interrupted": Kind(18, "interrupted in iteration {value:.0f}; the result is the best point found until then"),
     "abandoned": Kind(
         19, "the best value stays {value:.2g} above that of an earlier run, and the values no longer change enough"
     ),

@@ -71,7 +71,7 @@ def warm_start(
     space: Space | type[object] | None = None,
     constraints: ArrayLike | None = None,
 ) -> Beginning | SpaceBeginning:
-    """Initial distribution from the best of some evaluated points, also of a similar problem (WS-CMA-ES).
+    """Initial distribution from points that were evaluated before, possibly for a similar problem (WS-CMA-ES).
 
     Parameters
     ----------
@@ -81,11 +81,11 @@ def warm_start(
     values : array_like, shape (n,)
         Their values. NaN and +inf are ignored.
     gamma : float, optional
-        Fraction of the points that is used, the best ones.
+        Fraction of the points to use, from the best one on.
     alpha : float, optional
-        Standard deviation that is added to theirs, as a fraction of the range of each variable.
+        Standard deviation to add to that of these points, as a fraction of the range of each variable.
     log_scaled : bool or array_like of bool, optional
-        Variables that are positive and used by their logarithm.
+        Positive variables that are searched on a log scale.
     correlations : bool, optional
         Whether to compute `cov0`. Pass False for many variables and the methods "sep-…" and "iso-…".
     space : Space or dataclass, optional
@@ -98,8 +98,13 @@ def warm_start(
     -------
     Beginning or SpaceBeginning
         A named tuple ``(x0, sigma0, cov0)`` for `minimize` and `Optimizer`. With a `space`, `x0` is the space with
-        other initial values: means, rounded for integers, and the categories of the best point. Categories begin with
-        equal probabilities. Pass `integrality` to `minimize` again; `x0` is rounded there.
+        other initial values: means, rounded for integers, and the choices of the best point. All values of a choice
+        have the same initial probability. Pass `integrality` to `minimize` again, which rounds `x0`.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two points, no value is usable, or a variable is the same in all points.
 
     References
     ----------
@@ -185,7 +190,7 @@ def _fit(best: Array, width: Array, alpha: float, correlations: bool) -> tuple[A
 def _as_space(given: object) -> Space:
     space = as_space(given)
     if space is None:
-        raise TypeError(f"`space` must be a Space, or a dataclass that stands for one, got {short_repr(given)}.")
+        raise TypeError(f"`space` must be a Space, or a dataclass that defines one, got {short_repr(given)}.")
     return space
 
 

@@ -61,7 +61,7 @@ def stored_constraints(facts: Mapping[str, object]) -> Constraints:
 
 
 def _stored_part(facts: list[object], groups: int) -> tuple[Part, bool]:
-    """A part, and whether it is met before the objective is called."""
+    """A part, and whether it is satisfied before the objective is called."""
     group, is_kept, is_own, *lists = facts
     places, lower, upper = (as_list(part, None, REFUSAL) for part in lists)
     if not isinstance(is_kept, bool) or not isinstance(is_own, bool) or not len(places) == len(lower) == len(upper):

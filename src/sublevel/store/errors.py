@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class StoreError(RuntimeError):
-    """A file that cannot be used: damaged, forged, of another version, in use, or not a stored run."""
+    """Raised if a file cannot be used: it is damaged, forged, of another version, in use, or not a stored run."""
 
 
 class FormatError(ValueError):
@@ -45,7 +45,7 @@ READING = (
     "disk, then try again."
 )
 MEMORY = "there is not enough memory for {path} ({error})."
-DAMAGED = "{path} cannot be used, it may be damaged: {error}"
+DAMAGED = "{path} cannot be used and may be damaged: {error}"
 NO_PLACE = "cannot write {path}: {error}. Choose an existing directory with enough space."
 NO_RIGHTS = "cannot write {path}: {error}. Choose a directory in which you have write permission."
 LONG_NAME = "cannot write {path}: {error}. Choose a name of at most 200 characters."

@@ -177,7 +177,7 @@ class File:
             raise StoreError(f"{self.path} is damaged: {str(verdict)[:200]}")
 
     def rows(self, table: str, condition: str = "", arguments: Sequence[int | str] = ()) -> Iterator[Row]:
-        """The rows of a table that meet a condition, without their checksums, which are verified."""
+        """The rows of a table that satisfy a condition, without their checksums, which are verified."""
         types = COLUMNS[table]
         with self.translate_errors():
             for row in self._connection.execute(f"SELECT * FROM {table} {condition}", arguments):

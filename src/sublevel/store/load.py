@@ -40,7 +40,21 @@ from sublevel.summaries import Summary, counted, short_array, short_params
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """The contents of a file: the settings, all evaluations, and the result so far with its history."""
+    """A stored run, as read by `load`.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    settings : Settings
+        The settings of the run.
+    evaluations : Evaluations
+        All evaluations; `points`, `values` and `constraints` are their arrays.
+    result : Result
+        The result so far, with its history.
+    start : Start
+        The starting point, the initial distribution and the bounds.
+    """
 
     path: Path
     settings: Settings
@@ -50,7 +64,7 @@ class StoredRun:
 
     @property
     def space(self) -> Space | None:
-        """The space that was searched, if the run began with one; values that could not be stored are texts."""
+        """The space that was searched, if the run was started with one; values that could not be stored are strings."""
         return self.result.space
 
     @property
@@ -81,8 +95,8 @@ class StoredRun:
         pandas.DataFrame or structured numpy.ndarray
             One row per evaluation with the columns ``run``, ``iteration``, ``index`` (in its generation), ``value``,
             ``g0``, ``g1``, … for the values of constraints, and one column per variable with its name, or x0, x1, … if
-            there are no names. Integers are integers, and choices are texts unless their values are all numbers, or
-            True and False.
+            there are no names. Integers are integers, and choices are strings unless their values are all numbers,
+            or True and False.
         """
         found, variables = self.evaluations, self._columns()
         keys = {"run": found.run, "iteration": found.iteration, "index": found.place, "value": found.values}
@@ -137,8 +151,18 @@ class StoredRun:
     def warm_start(
         self, *, gamma: float = 0.1, alpha: float = 0.1, correlations: bool = True
     ) -> Beginning | SpaceBeginning:
-        """The start of another search, from the evaluations of this one by `sublevel.warm_start`; with a space if this
-        run has one. Points that satisfy the constraints come first.
+        """Compute the start of another search from the evaluations of this one.
+
+        Parameters
+        ----------
+        gamma, alpha, correlations : optional
+            As for `sublevel.warm_start`.
+
+        Returns
+        -------
+        Beginning or SpaceBeginning
+            A named tuple ``(x0, sigma0, cov0)`` for `minimize` and `Optimizer`; `x0` is a space if this run has one.
+            Points that satisfy the constraints count as better than others.
         """
         how: dict[str, Any] = {"gamma": gamma, "alpha": alpha, "correlations": correlations}
         facts = self.settings.constraints
@@ -156,8 +180,25 @@ class StoredRun:
 
 
 def load(store: str | Path) -> StoredRun:
-    """Read a stored run; the file is not changed, and a process that writes it is not disturbed.
+    """Read a stored run. The file is not changed, and the run may still be in progress.
 
+    Parameters
+    ----------
+    store : path
+        The file of the run.
+
+    Returns
+    -------
+    StoredRun
+        The settings, all evaluations, and the result so far.
+
+    Raises
+    ------
+    StoreError
+        If the file is damaged, of another version, or not a stored run.
+
+    Examples
+    --------
     >>> import tempfile, pathlib, numpy as np, sublevel as sl
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "run.db"
     >>> result = sl.minimize(lambda x: np.sum(x**2), np.ones(3), 0.5, rng=1, store=file)

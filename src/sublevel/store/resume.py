@@ -83,8 +83,7 @@ def resume(
     progress: bool = False,
     check: bool = True,
 ) -> Result:
-    """Resume a run that was stored by `minimize(..., store=...)`. The result is that of an uninterrupted run, bit for
-    bit.
+    """Resume a run that was stored by ``minimize(..., store=...)``, with the result of an uninterrupted run.
 
     Parameters
     ----------
@@ -96,10 +95,10 @@ def resume(
         Must be given again if they cannot be stored: arguments, a function that draws starting points, a Method, or a
         strategy that is not registered.
     space : Space or dataclass, optional
-        The space of a run that began with one. It must be given again if a dataclass stands for it, or if values of a
-        choice are not numbers, texts, True, False or None, which are stored; it must then be the same.
+        The space of the run, if it was started with one. It must be given again if a dataclass defines it, or if it has
+        a choice with values other than numbers, strings, True, False and None, which cannot be stored.
     constraints : optional
-        The constraints of a run that began with some, which must be given again if they are functions.
+        The constraints of the run, which must be given again if they are functions.
     maxfevals, maxiter, ftarget, tolfun, tolx, noise_floor : optional
         New limits. A run that ended at a budget continues with a larger one, and a run that ended at the noise of its
         objective continues with noise_floor=False.
@@ -117,7 +116,7 @@ def resume(
     Returns
     -------
     Result
-        The same as that of `minimize`.
+        As returned by `minimize`, bit for bit that of an uninterrupted run.
 
     Raises
     ------
@@ -146,7 +145,7 @@ def resume(
         found = _read_run(path, Overrides(*given))
         stored = found.settings
         if stored.takes_args and not args:
-            raise TypeError("`args` must be given again, because the run began with some.")
+            raise TypeError("`args` must be given again, because the run was started with arguments.")
         pairs = zip((maxfevals, maxiter, ftarget, maxtime), stored.limits, strict=True)
         chosen = [old if new is None else new for new, old in pairs]
         limits = Limits.checked(found.optimizer, *chosen, batch=stored.batch)

@@ -230,7 +230,7 @@ def as_settings(facts: Mapping[str, object]) -> Settings:
     *numbers, flag = as_list(facts["tolerances"], 3, refusal)
     if not all(isinstance(number, float) and 0 <= number < np.inf for number in numbers) or not isinstance(flag, bool):
         raise FormatError(refusal)
-    if not all(isinstance(name, str) for name in as_list(facts["names"] or [], None, "its names are no list")):
+    if not all(isinstance(name, str) for name in as_list(facts["names"] or [], None, "its names are not a list")):
         raise FormatError("the names of its variables are not text")
     settings = Settings(**cast(Any, facts))
     if settings.batch is not None and settings.batch < 1:
@@ -301,7 +301,7 @@ class Overrides:
         facts = settings.constraints
         if facts is None:
             if self.constraints is not None:
-                raise TypeError("`constraints` must be left out, because the run began without any.")
+                raise TypeError("`constraints` must be left out, because the run was started without any.")
             return None
         vectorized = settings.vectorized if self.vectorized is None else self.vectorized
         workers = (settings.workers or 1) if self.workers is None else self.workers
@@ -317,11 +317,11 @@ class Overrides:
         if settings.method is not None and self.method is None:
             return as_method(settings.method)
         if self.method is None:
-            reason = "the run began with a Method and not with a name"
+            reason = "the run was started with a Method and not with a name"
             raise TypeError(f"`method` must be given again, because {reason}: {settings.parts}")
         method = as_method(self.method)
         if self.checked and describe(method) != settings.parts:
-            expected = f"the one that the run began with, {settings.parts}"
+            expected = f"the one that the run was started with, {settings.parts}"
             raise ValueError(f"`method` must be {expected}, got {describe(method)}.")
         return method
 
@@ -329,12 +329,14 @@ class Overrides:
         """The space of the run, from its description or from one that has the same description; None without one."""
         if settings.space is None:
             if self.space is not None:
-                raise TypeError("`space` must be left out, because the run began with a point and not with a Space.")
+                raise TypeError(
+                    "`space` must be left out, because the run was started with a point and not with a Space."
+                )
             return None
         if self.space is not None:
             return match_space(self.space, settings.space)
         if self.checked and not settings.is_described:
-            reason = "the run began with a dataclass, or with values of choices that cannot be stored"
+            reason = "the run was started with a dataclass, or with values of choices that cannot be stored"
             raise TypeError(f"`space` must be given again, because {reason}: {stored_space(settings.space)!r}")
         return stored_space(settings.space)
 
@@ -343,11 +345,11 @@ class Overrides:
         if self.restarts is None:
             if not isinstance(settings.restarts, str):
                 return stored_strategy(settings.restarts)
-            reason = "the run began with a user-defined strategy"
+            reason = "the run was started with a user-defined strategy"
             raise TypeError(f"`restarts` must be given again, because {reason}: {settings.restarts}")
         strategy = as_restarts(self.restarts)
         if strategy_facts(strategy) != settings.restarts:
-            expected = f"the strategy that the run began with, {short_repr(settings.restarts)}"
+            expected = f"the strategy that the run was started with, {short_repr(settings.restarts)}"
             raise ValueError(f"`restarts` must be {expected}, got {describe(strategy)}.")
         return strategy
 
@@ -360,8 +362,8 @@ class Overrides:
         )
         if settings.restarts is not None and list(chosen) != settings.tolerances:
             raise ValueError(
-                f"`tolfun`, `tolx` and `noise_floor` must be those that the run began with, {settings.tolerances}, "
-                f"because it has restarts, got {list(chosen)}."
+                "`tolfun`, `tolx` and `noise_floor` must be those that the run was started with, "
+                f"{settings.tolerances}, because it has restarts, got {list(chosen)}."
             )
         return chosen
 
@@ -383,13 +385,15 @@ def _constraint_settings(settings: Settings) -> dict[str, Any]:
 def _check_constraints(optimizer: Optimizer, settings: Settings) -> None:
     """Constraints that are given again must have the names and bounds of the original ones."""
     if optimizer.constraints is not None and not is_same(optimizer.constraints, settings.constraints or {}):
-        raise ValueError("`constraints` must be those that the run began with; these have other bounds.")
+        raise ValueError("`constraints` must be those that the run was started with; these have other bounds.")
 
 
 def rebuild_optimizer(settings: Settings, problem: Problem, rng_state: object, again: Overrides) -> Optimizer:
     """The optimizer at the start of the run, except for the state of its generator."""
     if settings.draws_x0 and again.x0 is None:
-        raise TypeError("`x0` must be given again, because the run began with a function that draws starting points.")
+        raise TypeError(
+            "`x0` must be given again, because the run was started with a function that draws starting points."
+        )
     method, tolerances = again.as_method(settings), again.as_tolerances(settings)
     if method.family is not FAMILY_TYPES[settings.family]:
         raise FormatError(f"its method does not search with a {settings.family}")

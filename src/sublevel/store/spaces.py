@@ -99,10 +99,10 @@ def match_space(given: object, description: Mapping[str, object]) -> Space:
     """A space that is given again, which must have the stored description."""
     space = as_space(given)
     if space is None:
-        raise TypeError(f"`space` must be a Space, or a dataclass that stands for one, got {short_repr(given)}.")
+        raise TypeError(f"`space` must be a Space, or a dataclass that defines one, got {short_repr(given)}.")
     if json.dumps(describe_space(space)) != json.dumps(description):
         raise ValueError(
-            f"`space` must be the one that the run began with, {describe(stored_space(description))}, got "
+            f"`space` must be the one that the run was started with, {describe(stored_space(description))}, got "
             f"{describe(space)}."
         )
     return space

@@ -24,7 +24,7 @@ class Tuning:
     further: int = 4  # points above d that are evaluated before there is a model
     threshold: float = 0.85  # agreement from which a model is accepted
     allowance: float = 0.5  # by which the agreement of a prediction may be lower
-    growth: float = 0.5  # further evaluations after a model was not accepted, as a part of those so far
+    growth: float = 0.5  # further evaluations after a model was not accepted, as a fraction of those so far
     judged: int = 15  # least number of evaluations from which agreement is computed
     memory: float = 0.9  # weight of the past in the scores of models
     lead: float = 0.01  # score by which the other model must be better

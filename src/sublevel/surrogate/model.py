@@ -33,7 +33,7 @@ JITTER = 1e-13
 NEIGHBOURS = (3, 4)
 """Ranks below and above over which the expected increment is averaged."""
 LEAST_GAP = 1e-12
-"""Least expected increment, as a part of the largest ‖z‖²."""
+"""Least expected increment, as a fraction of the largest ‖z‖²."""
 
 
 @dataclass(frozen=True, slots=True)

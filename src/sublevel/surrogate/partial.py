@@ -27,7 +27,7 @@ the time of a fit grows as d⁶.
 """
 
 
-class Told(NamedTuple):
+class FinishedGeneration(NamedTuple):
     """A generation that is over."""
 
     sample: Sample
@@ -47,7 +47,7 @@ class PartialGenerations:
         self.clear()
 
     def clear(self) -> None:
-        """Forget the generation."""
+        """Remove the generation."""
         self._candidates: Candidates | None = None
         self._sample: Sample | None = None
         self._points: Array | None = None  # (n, d), of the sample
@@ -84,7 +84,7 @@ class PartialGenerations:
             self.asked = read_only(self._points[self._candidates.asked])
         return self.asked
 
-    def tell(self, values: Array) -> Told | None:
+    def tell(self, values: Array) -> FinishedGeneration | None:
         """Take the values (k,) of the points that were asked; None if the generation is not over."""
         if self.asked is None or self._candidates is None or self._sample is None or self._points is None:
             raise RuntimeError("there is no generation")
@@ -96,7 +96,9 @@ class PartialGenerations:
         told, surrogate = end_generation(candidates)
         self.clear()
         squares = sample.squares if known.all() else None
-        return Told(sample, told, surrogate, candidates.values[known], sample.x[known], squares, points[known])
+        return FinishedGeneration(
+            sample, told, surrogate, candidates.values[known], sample.x[known], squares, points[known]
+        )
 
 
 def check_surrogate(method: Method, space: SearchSpace | None, d: int, has_constraints: bool, has_noise: bool) -> None:
@@ -106,14 +108,14 @@ def check_surrogate(method: Method, space: SearchSpace | None, d: int, has_const
     if space is not None and space.is_mixed:
         raise ValueError("`surrogate` models real variables; it cannot be used with integers or choices.")
     if has_constraints:
-        raise ValueError("`surrogate` cannot be used with `constraints`; bounds are possible.")
+        raise ValueError("`surrogate` cannot be used with `constraints`; only `bounds` are supported.")
     if has_noise:
         raise ValueError(
-            "`surrogate` cannot be used with noise=True, which averages all values of a generation. Without it, the "
-            "surrogate evaluates more points where the order of values is noisy."
+            "`surrogate` cannot be used with noise=True, which averages all values of a generation. Leave one of "
+            "them out: without noise=True, more points are evaluated where noise changes the order of the values."
         )
     if d > MOST_VARIABLES:
         raise ValueError(
-            f"`surrogate` is limited to {MOST_VARIABLES} variables, got {d}: a quadratic model of more takes as long "
-            "to learn as the search takes without it."
+            f"`surrogate` is limited to {MOST_VARIABLES} variables, got {d}: with more, learning a quadratic model "
+            "takes as many evaluations as a search without one. Leave it out."
         )

@@ -32,7 +32,7 @@ class SurrogateModel:
     evaluations : int
         Evaluations that the model is fitted to; 0 if there is no model.
     saved : int
-        Points of the last run that were not evaluated, because the model was trusted.
+        Points of the last run that were not evaluated, because the model was accepted.
     """
 
     x: Array

@@ -255,7 +255,7 @@ def comparisons(data: Data) -> list[Comparison]:
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
+class TunedComparison:
     """NGD against rank-µ, each at the best rate of a sweep."""
 
     spread: float  # σ⁰ in units of the problem's own
@@ -264,18 +264,18 @@ class Tuned:
     comparison: Comparison
 
 
-def tuned(data: Data) -> list[Tuned]:
+def tuned_comparisons(data: Data) -> list[TunedComparison]:
     """Comparisons of tuned methods, by setting, σ⁰ and problem."""
     units = {
         (work.d, work.n, work.spread, work.problem, work.method): arrays
         for work, arrays in data.items()
         if isinstance(work, TunedRace)
     }
-    found: list[Tuned] = []
+    found: list[TunedComparison] = []
     for d, n, spread, problem in dict.fromkeys(key[:-1] for key in units):
         ours, theirs = (units[d, n, spread, problem, method] for method in RIVALS)
         one = compare(problem, (d, n), _result(ours), _result(theirs), margin=FULL.tuned_margin)
-        found.append(Tuned(spread, float(ours["rate"]), float(theirs["rate"]), one))
+        found.append(TunedComparison(spread, float(ours["rate"]), float(theirs["rate"]), one))
     return sorted(found, key=lambda one: (SETTINGS.index(one.comparison.setting), one.spread != 1, one.spread))
 
 
@@ -301,7 +301,7 @@ def findings(data: Data) -> list[str]:
     rates = ", ".join(f"{MATCHES[setting].ngd} at d = {setting[0]}, n = {setting[1]}" for setting in SETTINGS)
     budgets = f"at most {BUDGET} evaluations in a trial, {2 * BUDGET} at d = {PAPER[0]}"
     lines = [f"NGD against rank-µ, each at the best rate of a sweep on the problem; {budgets}"]
-    for one in tuned(data):
+    for one in tuned_comparisons(data):
         lines.append(f"{_row(one.comparison)}  σ⁰ x {one.spread:g}  c_C = {one.c_cov:g}, η_C = {one.eta_cov:.3g}")
     lines += ["", f"NGD against rank-µ at rates matched on the ellipsoid; c_C of NGD: {rates}; {budgets}"]
     lines += [_row(one) for one in comparisons(data)]

@@ -281,7 +281,10 @@ def findings(data: Data) -> list[str]:
     text.append(
         f"isotropic C: in the exact algorithm m² falls more slowly than C from Cond(A) = {critical_condition():.0f} on"
     )
-    return [*text, f"exact algorithm: the speed measured is within {worst:.1g} of the speed predicted, relatively"]
+    return [
+        *text,
+        f"exact algorithm: the measured speed is within {worst:.1g} of the predicted one (relative error)",
+    ]
 
 
 def _range(values: Array) -> str:

@@ -180,12 +180,12 @@ def best_setting(d: int, condition: float, sizes: Sequence[int] | None = None) -
         Sample size, rate, and predictions for them.
     """
     if not condition > 1:
-        raise ValueError(f"`condition` must be above 1, which Cond(CA) cannot reach, got {condition!r}.")
+        raise ValueError(f"`condition` must be greater than 1, because Cond(CA) never reaches 1, got {condition!r}.")
     tried = [_setting(d, n, condition) for n in (default_sizes(d) if sizes is None else sizes)]
     found = [setting for setting in tried if setting is not None]
     if not found:
         raise ValueError(
-            f"no sample size reaches a final Cond(CA) of {condition!r} at c_C ≥ {SLOWEST}; allow larger ones."
+            f"no sample size reaches a final Cond(CA) of {condition!r} at c_C ≥ {SLOWEST}. Pass larger `sizes`."
         )
     return min(found, key=lambda setting: setting.evaluations)
 
@@ -269,4 +269,4 @@ def _check(name: str, given: ArrayLike) -> None:
     """Raise an error unless all numbers are whole and at least 2."""
     numbers = np.asarray(given, dtype=np.float64)
     if not np.all((numbers >= 2) & (numbers == np.floor(numbers))):
-        raise ValueError(f"`{name}` must be whole numbers, at least 2, got {given!r}.")
+        raise ValueError(f"`{name}` must contain whole numbers of at least 2, got {given!r}.")

@@ -12,13 +12,28 @@ from sublevel.run.restarts.protocol import FinishedRuns, Restarts, Run
 
 @dataclass(frozen=True, slots=True)
 class BIPOP(Restarts):
-    """Two regimes with equal budgets: larger and larger samples, and small ones with smaller steps (Hansen, BBOB
-    workshop 2009).
+    """Restart strategy with two regimes of equal budgets: larger and larger samples, and small ones with smaller steps
+    (Hansen, BBOB workshop 2009).
 
-    `restarts` counts the large runs; small runs come in between. As in the package `cma` 4, the first run belongs to
-    the small ones, and small samples may be as large as the last large one: large samples come earlier, which helps
-    where there are many minima. A small run is given half of what the large ones have spent, but one that leads is left
-    to converge.
+    Parameters
+    ----------
+    restarts : int, optional
+        Maximum number of restarts with a larger sample; those with a small one are not counted.
+    factor : float, optional
+        Growth of the large samples, at least 1.
+
+    Notes
+    -----
+    As in the package `cma` 4, the first run counts as a small one, and small samples may be as large as the last large
+    one. Large samples therefore come earlier, which helps on functions with many minima. The budget of a small run is
+    half of the evaluations of the large ones, but a run that has found the best value so far continues until it
+    converges.
+
+    Examples
+    --------
+    >>> import sublevel as sl
+    >>> sl.minimize(lambda x: x @ x, [1, 1], 0.5, restarts=sl.BIPOP(2), ftarget=1e-8, rng=1).restarts
+    0
     """
 
     restarts: int = 9

@@ -11,7 +11,21 @@ from sublevel.run.restarts.protocol import FinishedRuns, Restarts, Run
 
 @dataclass(frozen=True, slots=True)
 class IPOP(Restarts):
-    """Every restart multiplies the sample size by `factor` (Auger & Hansen, CEC 2005)."""
+    """Restart strategy that multiplies the sample size by `factor` at every restart (Auger & Hansen, CEC 2005).
+
+    Parameters
+    ----------
+    restarts : int, optional
+        Maximum number of restarts.
+    factor : float, optional
+        Growth of the sample size, at least 1.
+
+    Examples
+    --------
+    >>> import sublevel as sl
+    >>> sl.minimize(lambda x: x @ x, [1, 1], 0.5, restarts=sl.IPOP(2), ftarget=1e-8, rng=1).restarts
+    0
+    """
 
     restarts: int = 9
     factor: float = 2.0

@@ -54,7 +54,7 @@ def figure(data: Data) -> Figure:
     upper, lower = picture.subfigures(2, 1, squeeze=False, height_ratios=(1.55, 1))[:, 0]
     columns = upper.subplots(1, 2 + len(settings), sharey=True, width_ratios=(2.2, 1.7, *(0.8 for _ in settings)))
     rows = {problem: len(PROBLEMS) - number for number, problem in enumerate(PROBLEMS)}
-    tuned = study.tuned(data)
+    tuned = study.tuned_comparisons(data)
     _ratios(columns[0], [one.comparison for one in tuned if one.spread == 1], rows, "each at its best rate")
     _other_starts(columns[0], [one for one in tuned if one.spread != 1], rows)
     columns[0].legend(
@@ -88,7 +88,7 @@ def _ratios(axis: Axes, found: list[Comparison], rows: dict[str, int], how: str)
     tidy(axis, f"Evaluations for a success, NGD over rank-µ,\n{how}", x="← NGD needs fewer     NGD needs more →")
 
 
-def _other_starts(axis: Axes, found: list[study.Tuned], rows: dict[str, int]) -> None:
+def _other_starts(axis: Axes, found: list[study.TunedComparison], rows: dict[str, int]) -> None:
     """The ratios from other σ⁰, as small triangles below the square of the same n."""
     for one in found:
         ratio = one.comparison.ratio.value
@@ -145,7 +145,7 @@ def _successes(axis: Axes, found: list[Comparison], rows: dict[str, int], settin
     _legend(axis, (legend_handle(PART_NAMES[m], METHOD_COLOURS[m], marker="o", ms=5) for m in ("ngd", "rank-mu")))
 
 
-def _probed(axis: Axes, data: Data, setting: Setting, part: str) -> None:
+def _steps_panel(axis: Axes, data: Data, setting: Setting, part: str) -> None:
     """The mean of single steps against the distance, with two standard errors; the slope is at the right end."""
     for variant in ("ngd", "mixed", "rank-mu"):
         sample, colour = study.probes(data)[variant, setting][part], PART_COLOURS[variant]
@@ -163,7 +163,7 @@ def _probed(axis: Axes, data: Data, setting: Setting, part: str) -> None:
 
 def _variances(axis: Axes, data: Data, setting: Setting) -> None:
     exact, colour = -MATCHES[setting].ngd / 2, PART_COLOURS["ngd"]
-    _probed(axis, data, setting, "along")
+    _steps_panel(axis, data, setting, "along")
     axis.axhline(0, color=INK, lw=0.8)
     axis.axhline(exact, color=colour, lw=1.3, ls=DASHES)
     add_label(axis, 0.5, exact, "exact volume cost: at every distance", colour, xytext=(0, 8))
@@ -172,7 +172,7 @@ def _variances(axis: Axes, data: Data, setting: Setting) -> None:
 
 
 def _mean_steps(axis: Axes, data: Data, setting: Setting) -> None:
-    _probed(axis, data, setting, "step")
+    _steps_panel(axis, data, setting, "step")
     axis.set_ylim(-0.05, None)
     tidy(axis, f"Step of the mean downhill,\nin σ, n = {setting[1]}", x="distance of a sphere's optimum, in σ")
     shown = ("rank-mu", "mixed", "ngd")
