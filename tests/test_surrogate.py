@@ -115,7 +115,7 @@ def test_only_true_evaluations_count():
     assert_array_equal(result.x, points[int(np.argmin(values))])
     per_generation = np.diff(result.history["nfev"])
     popsize = result.history.runs[0].popsize
-    assert per_generation.min() == 2
+    assert per_generation.min() == 1
     assert per_generation.max() <= popsize
     spent = result.history["nfev"][-1] - 1  # without the start
     assert result.surrogate.saved == result.nit * popsize - spent
@@ -157,7 +157,7 @@ def test_the_parts_of_a_generation_are_asked_and_told():
         assert opt.nfev == nfev + len(X)
     assert opt.popsize == 16
     assert counts[0] == 8
-    assert min(counts) < 3
+    assert min(counts) == 1
     with pytest.raises(RuntimeError, match="call `ask"):
         opt.tell(X, np.zeros(len(X)))
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from sublevel.run.result import Result
     from sublevel.store.recorder import Recorder
     from sublevel.store.settings import Target
+    from sublevel.surrogate.known import Known
 
 EVALUATIONS_PER_DIMENSION = 100_000
 """Default budget: enough for `ngd` to learn a condition number of 1e6 in 20 dimensions."""
@@ -112,6 +113,7 @@ def minimize(
     constraint_tol: float = TOLERANCE,
     constraint_handling: ConstraintHandling | None = None,
     surrogate: bool | int = False,
+    known: Known | None = None,
 ) -> Result:
     """Minimise a function of real, integer or named parameters, using only the order of its values.
 
@@ -204,8 +206,10 @@ def minimize(
         How points that violate constraints are compared. The first one is the default; the others only use comparisons.
     surrogate : bool or int, optional
         Whether to save evaluations of an expensive `fun` by a quadratic model of the order of its values. Only some
-        points of a generation are evaluated, as many at a time as there are workers, or as this number says; at least
-        two by default.
+        points of a generation are evaluated, as many at a time as there are workers, or as this number says.
+    known : tuple or StoredRun, optional
+        Points (n, d) and values (n,) of `fun` that are already known, for the first model of a `surrogate`: a pair, or
+        a run that was loaded. They do not count as evaluations, and the best point is not among them.
 
     Returns
     -------
@@ -252,6 +256,7 @@ def minimize(
         constraint_tol=constraint_tol,
         constraint_handling=constraint_handling,
         surrogate=evaluations_at_a_time(surrogate, workers),
+        known=known,
     )
     validate_memory(optimizer.popsize, optimizer.theta.dimension)
     wants_curvature = _checked_curvature(curvature, optimizer)

@@ -50,6 +50,7 @@ from sublevel.validation import (
 )
 
 if TYPE_CHECKING:
+    from sublevel.surrogate.known import Known
     from sublevel.surrogate.partial import PartialGenerations
 
 LOGGER = logging.getLogger(__name__)
@@ -76,6 +77,8 @@ class Optimizer:
         As for `minimize`; an integer is the number of points that `ask` returns, more if the model is poor. A
         generation then takes one or several pairs of `ask` and `tell`, and `ask` returns the same points until they
         are told.
+    known
+        As for `minimize`: evaluations for the first model of a surrogate.
 
     Notes
     -----
@@ -116,6 +119,7 @@ class Optimizer:
         constraint_tol: float = TOLERANCE,
         constraint_handling: ConstraintHandling | None = None,
         surrogate: bool | int = False,
+        known: Known | None = None,
     ) -> None:
         """Start from N(x0, sigma0²·cov0)."""
         self.noise = as_flag("noise", noise)
@@ -147,13 +151,19 @@ class Optimizer:
         self.partial: PartialGenerations | None = None  # with a surrogate
         state = first_state(self.method, run, theta, x0, deviations, self.inequalities)
         if at_a_time:
+            from sublevel.surrogate.known import known_archive
             from sublevel.surrogate.partial import PartialGenerations, check_surrogate
 
             check_surrogate(
                 self.method, self.start.space, self.start.searched, self.constraints is not None, self.noise
             )
             self.partial = PartialGenerations(at_a_time)
-            state = replace(state, surrogate=self.partial.begin_run(theta))
+            archive = None if known is None else known_archive(known, self.start)
+            state = replace(state, surrogate=self.partial.begin_run(theta, run.popsize, archive))
+        elif known is not None:
+            raise ValueError(
+                "`known` feeds the model of a surrogate: pass surrogate=True as well, or begin with `warm_start`."
+            )
         self._enter(state)
 
     def _constrain(self, handling: object) -> None:
@@ -373,7 +383,7 @@ class Optimizer:
                 raise RuntimeError("the state has no surrogate")
             search, space = state.search, self.start.space
             sample = self.method.ask(search, self.rng, state.run.popsize)
-            self._pending = partial.begin(state.surrogate, search.theta, sample, space, self.rng)
+            self._pending = partial.begin(state.surrogate, search.theta, sample, space)
         return partial.ask()
 
     def _tell_part(self, partial: PartialGenerations, X: ArrayLike, values: ArrayLike) -> None:
@@ -502,7 +512,9 @@ class Optimizer:
         theta = self.start.theta(self._restart_point() if run.x0 is None else run.x0, run.sigma_factor)
         deviations = self.start.judged_deviations(theta)
         after = next_state(state, self.method, run, theta, deviations, self.inequalities, self.noise)
-        self._enter(after if self.partial is None else replace(after, surrogate=self.partial.begin_run(theta)))
+        self._enter(
+            after if self.partial is None else replace(after, surrogate=self.partial.begin_run(theta, run.popsize))
+        )
         return True
 
     def _restart_point(self) -> Array:
