@@ -198,7 +198,9 @@ def test_the_uncertainty_is_the_inverse_of_the_normal_equations(d, rng):
     U, weights = model.increments(z[-most:], values[-most:], 20.0)
     inverse = np.linalg.inv(U.T @ np.diag(weights) @ U + model.prior(d, 1.0)[0])
     expected = model.features(points) @ inverse @ model.features(points).T
-    assert_allclose(model.uncertainty(points, z, values, how), expected, rtol=1e-6, atol=1e-9 * np.max(np.abs(expected)))
+    assert_allclose(
+        model.uncertainty(points, z, values, how), expected, rtol=1e-6, atol=1e-9 * np.max(np.abs(expected))
+    )
 
 
 def test_the_uncertainty_only_sees_the_order(rng):

@@ -150,21 +150,24 @@ class Optimizer:
         x0 = read_only(self.start.x0)
         self.partial: PartialGenerations | None = None  # with a surrogate
         state = first_state(self.method, run, theta, x0, deviations, self.inequalities)
-        if at_a_time:
-            from sublevel.surrogate.known import known_archive
-            from sublevel.surrogate.partial import PartialGenerations, check_surrogate
+        self._enter(self._with_surrogate(state, at_a_time, known))
 
-            check_surrogate(
-                self.method, self.start.space, self.start.searched, self.constraints is not None, self.noise
-            )
-            self.partial = PartialGenerations(at_a_time)
-            archive = None if known is None else known_archive(known, self.start)
-            state = replace(state, surrogate=self.partial.begin_run(theta, run.popsize, archive))
-        elif known is not None:
+    def _with_surrogate(self, state: RunState, at_a_time: int, known: Known | None) -> RunState:
+        """The first state with a surrogate of so many evaluations at a time; as it is if they are 0."""
+        if not at_a_time and known is not None:
             raise ValueError(
                 "`known` feeds the model of a surrogate: pass surrogate=True as well, or begin with `warm_start`."
             )
-        self._enter(state)
+        if not at_a_time:
+            return state
+        from sublevel.surrogate.known import known_archive
+        from sublevel.surrogate.partial import PartialGenerations, check_surrogate
+
+        start = self.start
+        check_surrogate(self.method, start.space, start.searched, self.constraints is not None, self.noise)
+        self.partial = PartialGenerations(at_a_time)
+        archive = None if known is None else known_archive(known, start)
+        return replace(state, surrogate=self.partial.begin_run(state.search.theta, state.run.popsize, archive))
 
     def _constrain(self, handling: object) -> None:
         """Give the method an ordering of constrained points, and check the start."""
