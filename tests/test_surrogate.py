@@ -64,7 +64,7 @@ CONFIGURATIONS = {
     **{method.name: {"fun": ellipsoid, "method": method} for method in PARTS},
     "xnes": {"fun": ellipsoid, "method": "xnes"},
     "four at a time": {"fun": rosenbrock, "surrogate": 4},
-    "restarts": {"fun": ellipsoid, "restarts": 2, "tolx": 0.05},
+    "restarts": {"fun": lambda x: ellipsoid(x) + 1e7, "restarts": 2, "tolx": 0.1},
 }
 
 
@@ -76,7 +76,7 @@ def run(fun, transform=lambda f: f, **options):
         points.append(x.copy())
         return transform(fun(x))
 
-    chosen = {"rng": 5, "maxfevals": 150, "surrogate": True, **options}
+    chosen = {"rng": 5, "maxfevals": 100, "surrogate": True, **options}
     return points, sl.minimize(called, np.full(4, 1.5), 0.3, **chosen)
 
 
@@ -112,12 +112,12 @@ def test_it_takes_fewer_evaluations(fun, factor):
 def test_only_true_evaluations_count():
     points, result = run(ellipsoid)
     values = [ellipsoid(x) for x in points]
-    assert result.nfev == len(points) == 150
+    assert result.nfev == len(points) == 100
     assert result.fun == min(values)
     assert_array_equal(result.x, points[int(np.argmin(values))])
     per_generation = np.diff(result.history["nfev"])
     popsize = result.history.runs[0].popsize
-    assert per_generation.min() == 2
+    assert per_generation.min() == 1
     assert per_generation.max() <= popsize
     spent = result.history["nfev"][-1] - 1  # without the start
     assert result.surrogate.saved == result.nit * popsize - spent
@@ -159,7 +159,7 @@ def test_the_parts_of_a_generation_are_asked_and_told():
         assert opt.nfev == nfev + len(X)
     assert opt.popsize == 16
     assert counts[0] == 8
-    assert min(counts) < 3
+    assert min(counts) == 1
     with pytest.raises(RuntimeError, match="call `ask"):
         opt.tell(X, np.zeros(len(X)))
 
@@ -199,8 +199,8 @@ def test_a_copy_goes_on_alike_also_within_a_generation(twin):
 def test_a_stored_run_goes_on_alike(nfev, tmp_path):
     options = {"restarts": 1, "tolx": 0.02}
     whole, other = tmp_path / "whole.db", tmp_path / "other.db"
-    _, expected = run(ellipsoid, store=whole, maxfevals=1000, maxiter=60, **options)
-    points, first = run(ellipsoid, store=other, maxfevals=nfev, maxiter=60, **options)
+    _, expected = run(ellipsoid, store=whole, maxfevals=1000, maxiter=120, **options)
+    points, first = run(ellipsoid, store=other, maxfevals=nfev, maxiter=120, **options)
     assert first.nfev == nfev == len(points)
     result = sl.resume(other, ellipsoid, maxfevals=1000)
     assert fingerprint(whole) == fingerprint(other)
@@ -311,7 +311,7 @@ def test_noise_is_left_to_the_method():
 
 def test_failures_are_worst(tmp_path):
     def partly(x):
-        if x[0] < 0.2:
+        if x[0] < 0.45:
             raise ValueError("no value here")
         return rosenbrock(x)
 

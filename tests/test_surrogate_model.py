@@ -188,3 +188,42 @@ def test_the_model_only_sees_the_order(seed):
     one, other = (model.fit_quadratic(z, numbers, Fit(2.0, 20.0, 1.0), start) for numbers in (values, np.exp(values)))
     assert one.g.tobytes() == other.g.tobytes()
     assert one.H.tobytes() == other.H.tobytes()
+
+
+@pytest.mark.parametrize("d", [2, 5])
+def test_the_uncertainty_is_the_inverse_of_the_normal_equations(d, rng):
+    how, z, points = Fit(2.0, 20.0, 1.0), rng.standard_normal((40, d)), rng.standard_normal((6, d))
+    values = some_values(rng, 40)
+    most = int(2.0 * model.count_coefficients(d))
+    U, weights = model.increments(z[-most:], values[-most:], 20.0)
+    inverse = np.linalg.inv(U.T @ np.diag(weights) @ U + model.prior(d, 1.0)[0])
+    expected = model.features(points) @ inverse @ model.features(points).T
+    assert_allclose(
+        model.uncertainty(points, z, values, how), expected, rtol=1e-6, atol=1e-9 * np.max(np.abs(expected))
+    )
+
+
+def test_the_uncertainty_only_sees_the_order(rng):
+    how, z, points = Fit(2.0, 20.0, 1.0), rng.standard_normal((40, 3)), rng.standard_normal((6, 3))
+    values = rng.standard_normal(40)
+    same, other = (model.uncertainty(points, z, v, how) for v in (np.exp(values), values**2))
+    expected = model.uncertainty(points, z, values, how).tobytes()
+    assert same.tobytes() == expected
+    assert other.tobytes() != expected
+
+
+def test_the_most_uncertain_points_are_uncertain_given_those_before(rng):
+    root = rng.standard_normal((7, 9))
+    covariance = root @ root.T
+    chosen = model.most_uncertain(covariance, 7)
+    assert sorted(chosen) == list(range(7))
+    for k in range(7):
+        known = chosen[:k]
+        gain = covariance[:, known] @ np.linalg.pinv(covariance[np.ix_(known, known)])
+        variances = np.diag(covariance - gain @ covariance[known])
+        assert variances[chosen[k]] >= np.max(np.delete(variances, known)) - 1e-9
+
+
+@pytest.mark.parametrize("covariance", [np.zeros((4, 4)), np.ones((4, 4)), np.full((4, 4), np.nan)], ids=str)
+def test_no_point_is_chosen_twice(covariance):
+    assert sorted(model.most_uncertain(covariance, 4)) == [0, 1, 2, 3]

@@ -92,6 +92,7 @@ def _check_alone(given: argparse.Namespace) -> None:
 
 def _minimize(fun: Objective, given: argparse.Namespace, workers: Workers) -> Result:
     from sublevel.run.minimize import evaluations_at_a_time, minimize
+    from sublevel.store.load import load
     from sublevel.store.settings import Target
 
     settings: Options = {
@@ -103,6 +104,7 @@ def _minimize(fun: Objective, given: argparse.Namespace, workers: Workers) -> Re
         "store": None if given.store is None else Target(given.store, objective_label(given)),
         "constraints": given.constraints,
         "surrogate": given.surrogate and evaluations_at_a_time(True, given.workers),
+        "known": None if given.known is None else load(given.known),
     }
     if given.space is None:
         settings |= _variables(given, len(given.x0))
@@ -152,6 +154,7 @@ METHOD = (
     argument("--popsize", "number of points per generation", count, "N"),
     argument("--restarts", "restart when the search converges before the budget ends", restarts, "ipop|bipop|N"),
     argument("--surrogate", SURROGATE, action="store_true"),
+    argument("--known", "file of a run whose evaluations give the first model of --surrogate", Path, "FILE"),
     argument("--seed", "seed of the random numbers, for a reproducible run", seed, "S"),
     argument("--store", "store every evaluation in a new file; see `sublevel resume`", Path, "FILE"),
 )

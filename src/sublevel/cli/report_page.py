@@ -15,9 +15,10 @@ from sublevel.cli.result_output import user_deviations
 from sublevel.plots.run import panel_images
 from sublevel.plots.style import HTML_STYLE
 from sublevel.run import termination
+from sublevel.run.result import Result
 from sublevel.store.constraint_facts import stored_constraints
 from sublevel.store.load import StoredRun
-from sublevel.summaries import listed
+from sublevel.summaries import listed, short_array
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """No scripts and no external resources."""
@@ -69,6 +70,8 @@ CAPTIONS = {
     "ratio of the longest to the shortest.",
     "deviations": "Standard deviations of the variables in the search distribution.",
     "discrete": "Probability of the most probable value of each integer and choice.",
+    "model": "Agreement of the model with the order of the last evaluations (Kendall's τ), and the share of the points "
+    "of each generation that were evaluated.",
     "correlations": "Correlations of the variables in the search distribution of the best run, which adapts to the "
     "shape of the valley.",
 }
@@ -104,12 +107,25 @@ def _facts(run: StoredRun) -> Iterable[str]:
         **({"value": result.fun_text()} if settings.noise else {"best value": repr(result.fun)}),
         **({"largest violation": f"{result.maxcv:.6g}"} if "maxcv" in result else {}),
         "evaluations": f"{result.nfev} in {result.nit} generations",
+        **_surrogate(result),
         "failed evaluations": str(int(np.count_nonzero(np.isnan(run.values)))),
         "restarts": str(result.restarts),
         "points per generation": str(settings.popsize),
         "sublevel": printable(settings.version),
     }
     yield from _table("facts", ["", ""], rows.items())
+
+
+def _surrogate(result: Result) -> dict[str, str]:
+    """Facts about the model of a run with a surrogate."""
+    if "surrogate" not in result:
+        return {}
+    model = result.surrogate
+    return {
+        "saved by the model": f"{model.saved} points of the last run were not evaluated",
+        "agreement of the model": f"{model.agreement:.3f} with the order of the last evaluations (Kendall's τ)",
+        "minimum of the model": short_array(model.x),
+    }
 
 
 def _pictures(run: StoredRun) -> Iterable[str]:

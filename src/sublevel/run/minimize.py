@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from sublevel.run.result import Result
     from sublevel.store.recorder import Recorder
     from sublevel.store.settings import Target
+    from sublevel.surrogate.known import Known
 
 EVALUATIONS_PER_DIMENSION = 100_000
 """Default budget: enough for `ngd` to learn a condition number of 1e6 in 20 dimensions."""
@@ -106,6 +107,7 @@ def minimize(
     constraint_tol: float = TOLERANCE,
     constraint_handling: ConstraintHandling | None = None,
     surrogate: bool | int = False,
+    known: Known | None = None,
 ) -> Result:
     """Minimise a function of real, integer or named parameters, using only the order of its values.
 
@@ -201,7 +203,10 @@ def minimize(
     surrogate : bool or int, optional
         Whether to save evaluations of an expensive `fun` with a quadratic model of the order of its values: only some
         points of a generation are evaluated. An integer is the number of points that are evaluated at a time; by
-        default the number of workers, at least two.
+        default the number of workers.
+    known : tuple or StoredRun, optional
+        Points (n, d) and values (n,) of `fun` that are already known, for the first model of a `surrogate`: a pair, or
+        a run that was loaded. They do not count as evaluations, and the best point is not among them.
 
     Returns
     -------
@@ -248,6 +253,7 @@ def minimize(
         constraint_tol=constraint_tol,
         constraint_handling=constraint_handling,
         surrogate=evaluations_at_a_time(surrogate, workers),
+        known=known,
     )
     validate_memory(optimizer.popsize, optimizer.theta.dimension)
     wants_curvature = _checked_curvature(curvature, optimizer)

@@ -44,6 +44,7 @@ from sublevel.validation import (
 )
 
 if TYPE_CHECKING:
+    from sublevel.surrogate.known import Known
     from sublevel.surrogate.partial import PartialGenerations
 
 LOGGER = logging.getLogger(__name__)
@@ -68,7 +69,10 @@ class Optimizer:
         others are passed to `tell`, which calls the constraint functions if there are any.
     surrogate
         As for `minimize`; an integer is the number of points that `ask` returns, more if the model is poor. A
-        generation then takes one or several calls of `ask` and `tell`.
+        generation then takes one or several calls of `ask` and `tell`, and `ask` returns the same points until their
+        values are told.
+    known
+        As for `minimize`: evaluations for the first model of a surrogate.
 
     Notes
     -----
@@ -109,6 +113,7 @@ class Optimizer:
         constraint_tol: float = TOLERANCE,
         constraint_handling: ConstraintHandling | None = None,
         surrogate: bool | int = False,
+        known: Known | None = None,
     ) -> None:
         """Start from N(x0, sigma0²·cov0)."""
         self.noise = as_flag("noise", noise)
@@ -139,15 +144,24 @@ class Optimizer:
         x0 = read_only(self.start.x0)
         self.partial: PartialGenerations | None = None  # with a surrogate
         state = first_state(self.method, run, theta, x0, deviations, self.inequalities)
-        if at_a_time:
-            from sublevel.surrogate.partial import PartialGenerations, check_surrogate
+        self._enter(self._with_surrogate(state, at_a_time, known))
 
-            check_surrogate(
-                self.method, self.start.space, self.start.searched, self.constraints is not None, self.noise
+    def _with_surrogate(self, state: RunState, at_a_time: int, known: Known | None) -> RunState:
+        """The first state with a surrogate of so many evaluations at a time; as it is if they are 0."""
+        if not at_a_time and known is not None:
+            raise ValueError(
+                "`known` feeds the model of a surrogate: pass surrogate=True as well, or begin with `warm_start`."
             )
-            self.partial = PartialGenerations(at_a_time)
-            state = replace(state, surrogate=self.partial.begin_run(theta))
-        self._enter(state)
+        if not at_a_time:
+            return state
+        from sublevel.surrogate.known import known_archive
+        from sublevel.surrogate.partial import PartialGenerations, check_surrogate
+
+        start = self.start
+        check_surrogate(self.method, start.space, start.searched, self.constraints is not None, self.noise)
+        self.partial = PartialGenerations(at_a_time)
+        archive = None if known is None else known_archive(known, start)
+        return replace(state, surrogate=self.partial.begin_run(state.search.theta, state.run.popsize, archive))
 
     def _constrain(self, handling: object) -> None:
         """Give the method an ordering of constrained points, and check the start."""
@@ -385,7 +399,7 @@ class Optimizer:
                 raise RuntimeError("the state has no surrogate")
             search, space = state.search, self.start.space
             sample = self.method.ask(search, self.rng, state.run.popsize)
-            self._pending = partial.begin(state.surrogate, search.theta, sample, space, self.rng)
+            self._pending = partial.begin(state.surrogate, search.theta, sample, space)
         return partial.ask()
 
     def _tell_part(self, partial: PartialGenerations, X: ArrayLike, values: ArrayLike) -> None:
@@ -533,7 +547,9 @@ class Optimizer:
         theta = self.start.theta(self._restart_point() if run.x0 is None else run.x0, run.sigma_factor)
         deviations = self.start.judged_deviations(theta)
         after = next_state(state, self.method, run, theta, deviations, self.inequalities, self.noise)
-        self._enter(after if self.partial is None else replace(after, surrogate=self.partial.begin_run(theta)))
+        self._enter(
+            after if self.partial is None else replace(after, surrogate=self.partial.begin_run(theta, run.popsize))
+        )
         return True
 
     def _restart_point(self) -> Array:

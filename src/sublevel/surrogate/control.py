@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array, value_class
 from sublevel.engine.families import Family, Sample
 from sublevel.surrogate.archive import Archive, concordance, dense_ranks
-from sublevel.surrogate.model import Fit, Quadratic, count_coefficients, fit_quadratic, minimum_in_ball
+from sublevel.surrogate.model import (
+    Fit,
+    Quadratic,
+    count_coefficients,
+    fit_quadratic,
+    minimum_in_ball,
+    most_uncertain,
+    uncertainty,
+)
 
 Indices = NDArray[np.intp]
 
@@ -20,8 +28,9 @@ Indices = NDArray[np.intp]
 class Tuning:
     """Parameters of the control."""
 
-    fits: tuple[Fit, ...] = (Fit(2.0, 20.0, 1.0), Fit(1.25, 20.0, 10.0))
+    fits: tuple[Fit, ...] = (Fit(2.0, 20.0, 1.0), Fit(1.0, 20.0, 30.0))
     further: int = 4  # points above d that are evaluated before there is a model
+    better: float = 0.75  # part of a sample, the better one by the model, of which points are evaluated first
     threshold: float = 0.85  # agreement from which a model is accepted
     allowance: float = 0.5  # by which the agreement of a prediction may be lower
     growth: float = 0.5  # further evaluations after a model was not accepted, as a fraction of those so far
@@ -60,7 +69,6 @@ class Candidates:
     surrogate: Surrogate  # in the frame of the generation
     z: Array  # (n, d)
     x: Array  # (n, d)
-    shuffle: Indices  # (n,), random order of the points
     values: Array  # (n,), NaN where they are not known
     known: NDArray[np.bool_]  # (n,)
     asked: Indices  # (k,), to be evaluated; empty at the end
@@ -72,11 +80,22 @@ class Candidates:
         return self.asked.size == 0
 
 
-def begin_run(theta: Family, tuning: Tuning) -> Surrogate:
-    """The surrogate of a run that starts with θ."""
+def begin_run(theta: Family, popsize: int, known: Archive | None, tuning: Tuning) -> Surrogate:
+    """The surrogate of a run that starts with θ, with a model of the known evaluations, if there are enough."""
     d = theta.dimension
     models = identity_models(d, tuning)
-    return Surrogate(Archive.empty(d), theta, models, np.zeros(len(models)), 0, False, False, 0.0, 0)
+    empty = Surrogate(Archive.empty(d), theta, models, np.zeros(len(models)), 0, False, False, 0.0, 0)
+    if known is None or known.size < d + tuning.further:
+        return empty
+    archive, z = nearest(known, theta, capacity(d, popsize, tuning))
+    return refit(replace(empty, archive=archive), z, 0, popsize, tuning)
+
+
+def nearest(known: Archive, theta: Family, count: int) -> tuple[Archive, Array]:
+    """The evaluations that are nearest to the mean of θ, the nearest one last, and their whitened points (n, d)."""
+    z = theta.whiten(known.x)
+    order = np.argsort(-np.einsum("ni,ni->n", z, z), kind="stable")[-count:]
+    return Archive(known.x[order], known.values[order]), z[order]
 
 
 def identity_models(d: int, tuning: Tuning) -> tuple[Quadratic, ...]:
@@ -113,7 +132,7 @@ def minimum_nearby(surrogate: Surrogate) -> Array:
 
 
 def begin_generation(
-    surrogate: Surrogate, theta: Family, sample: Sample, rng: np.random.Generator, at_a_time: int, tuning: Tuning
+    surrogate: Surrogate, theta: Family, sample: Sample, at_a_time: int, tuning: Tuning
 ) -> tuple[Sample, Candidates]:
     """The sample with the minimiser of the model as its last point, and the first points to evaluate."""
     surrogate = move_frame(surrogate, theta, tuning)
@@ -123,23 +142,24 @@ def begin_generation(
         z[-1] = minimum
         sample = theta.sample_at(z, sample.choices)
     n = len(sample.z)
-    shuffle, known = rng.permutation(n), np.zeros(n, dtype=bool)
-    candidates = Candidates(surrogate, sample.z, sample.x, shuffle, np.full(n, np.nan), known, shuffle[:0], at_a_time)
+    known, nothing = np.zeros(n, dtype=bool), np.empty(0, dtype=np.intp)
+    candidates = Candidates(surrogate, sample.z, sample.x, np.full(n, np.nan), known, nothing, at_a_time)
     return sample, replace(candidates, asked=first_points(candidates, tuning))
 
 
 def first_points(candidates: Candidates, tuning: Tuning) -> Indices:
-    """The best points by the model and as many others: the model-best alone would confirm a wrong model. Without a
-    model, as many as it takes to have one, and half of all points.
+    """The points of which the model is least certain, among the better ones by the model. Without a model, as many as
+    it takes to have one, and half of all points.
     """
-    (n, d), count = candidates.z.shape, max(candidates.at_a_time, 2)
-    if not candidates.surrogate.is_fitted:
+    (n, d), count = candidates.z.shape, candidates.at_a_time
+    surrogate, archive = candidates.surrogate, candidates.surrogate.archive
+    if not surrogate.is_fitted:
         return np.arange(min(n, max(d + tuning.further, -(-n // 2))), dtype=np.intp)
-    if count >= n:
-        return np.arange(n, dtype=np.intp)
-    best = np.argsort(candidates.surrogate.model(candidates.z), kind="stable")[: ceil(count / 2)]
-    others = candidates.shuffle[~np.isin(candidates.shuffle, best)]
-    return np.concatenate([best, others[: count - best.size]])
+    order = np.argsort(surrogate.model(candidates.z), kind="stable")
+    better = order[: max(ceil(tuning.better * n), count)]
+    z = surrogate.theta.whiten(archive.x)
+    covariance = uncertainty(candidates.z[better], z, archive.values, tuning.fits[surrogate.used])
+    return better[most_uncertain(covariance, min(count, n))]
 
 
 def further_points(candidates: Candidates, tuning: Tuning) -> Indices:

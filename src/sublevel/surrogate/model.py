@@ -165,14 +165,16 @@ def barrier_loss(c: Array, U: Array, weights: Array, ridge: float, d: int) -> fl
 
 
 def solve_positive(matrix: Array, right: Array) -> Array:
-    """The solution (p,) with a positive semidefinite matrix (p, p), scaled to a unit diagonal; NaN if it overflows."""
+    """The solution (p,) or (p, m) with a positive semidefinite matrix (p, p), scaled to a unit diagonal; NaN if it
+    overflows.
+    """
     diagonal = np.diagonal(matrix)
     if not np.isfinite(diagonal).all() or not (diagonal > 0).all():
         return np.full(right.shape, np.nan)
     scale = 1.0 / np.sqrt(diagonal)
     scaled = matrix * scale[:, None] * scale
     scaled[range(len(scale)), range(len(scale))] += JITTER
-    return scale * np.linalg.solve(scaled, scale * right)
+    return (scale * np.linalg.solve(scaled, (scale * right.T).T).T).T
 
 
 def fit_barrier(U: Array, weights: Array, ridge: float, d: int, start: Array) -> Array:
@@ -221,6 +223,32 @@ def fit_quadratic(z: Array, values: Array, how: Fit, start: Quadratic) -> Quadra
     if d >= BARRIER_BELOW:
         return as_quadratic(fit_increments(U, weights, how.ridge, d), d)
     return as_quadratic(fit_barrier(U, weights, how.ridge, d, as_coefficients(start)), d)
+
+
+def uncertainty(points: Array, z: Array, values: Array, how: Fit) -> Array:
+    """Covariance (m, m) of the values of a model at points (m, d), up to a factor, if it is fitted to points z (n, d)
+    with values (n,) by least squares of the increments: φᵀ(UᵀWU + P)⁻¹φ.
+    """
+    d = z.shape[1]
+    most = int(how.points * count_coefficients(d))
+    U, weights = increments(z[-most:], values[-most:], how.first_weight)
+    phi = features(points)
+    return phi @ solve_positive((U * weights[:, None]).T @ U + prior(d, how.ridge)[0], phi.T)
+
+
+def most_uncertain(covariance: Array, count: int) -> NDArray[np.intp]:
+    """Indices (count,) of points with covariances (m, m): each has the largest variance if those before it are known,
+    as in a Cholesky decomposition with pivots.
+    """
+    chosen, rest = list[int](), covariance.copy()
+    for _ in range(count):
+        variances = np.diagonal(rest).copy()
+        variances[chosen] = -np.inf
+        best = int(np.argmax(variances))
+        chosen.append(best)
+        if variances[best] > 0:
+            rest -= np.outer(rest[:, best], rest[best]) / variances[best]
+    return np.array(chosen, dtype=np.intp)
 
 
 def minimum_in_ball(model: Quadratic, radius: float) -> Array:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.families import Family, Sample
 from sublevel.engine.method import Method
 from sublevel.run.search_space import SearchSpace
+from sublevel.surrogate.archive import Archive
 from sublevel.surrogate.control import (
     DEFAULT,
     Candidates,
@@ -53,10 +52,10 @@ class PartialGenerations:
         self._points: Array | None = None  # (n, d), of the sample
         self.asked: Array | None = None  # (k, d), points that are being evaluated
 
-    def begin_run(self, theta: Family) -> Surrogate:
-        """The surrogate of a run that starts with θ: an empty archive."""
+    def begin_run(self, theta: Family, popsize: int, known: Archive | None = None) -> Surrogate:
+        """The surrogate of a run that starts with θ; its archive is empty unless some evaluations are known."""
         self.clear()
-        return begin_run(theta, self.tuning)
+        return begin_run(theta, popsize, known, self.tuning)
 
     @property
     def is_over(self) -> bool:
@@ -69,10 +68,9 @@ class PartialGenerations:
         theta: Family,
         sample: Sample,
         space: SearchSpace | None,
-        rng: np.random.Generator,
     ) -> Sample:
         """Begin a generation of θ; return its sample, which may contain the minimiser of the model."""
-        self._sample, self._candidates = begin_generation(surrogate, theta, sample, rng, self.at_a_time, self.tuning)
+        self._sample, self._candidates = begin_generation(surrogate, theta, sample, self.at_a_time, self.tuning)
         self._points = self._sample.x if space is None else space.points(self._sample.x)
         return self._sample
 
@@ -107,6 +105,11 @@ def check_surrogate(method: Method, space: SearchSpace | None, d: int, has_const
         raise ValueError("`surrogate` models real variables; it cannot be used with binary methods.")
     if space is not None and space.is_mixed:
         raise ValueError("`surrogate` models real variables; it cannot be used with integers or choices.")
+    if any(transform.compares_generations for transform in method.transforms):
+        raise ValueError(
+            "a step-size rule that compares values of two generations (step_size='psr') cannot be combined with "
+            "`surrogate`, whose values of different generations are of different models. Use step_size='csa' or 'tpa'."
+        )
     if has_constraints:
         raise ValueError("`surrogate` cannot be used with `constraints`; only `bounds` are supported.")
     if has_noise:
