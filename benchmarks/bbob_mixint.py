@@ -1,6 +1,6 @@
 """COCO's suite bbob-mixint, four fifths of whose variables are integers: ours and other libraries.
 
-    python benchmarks/bbob_mixint.py --libraries "sublevel,cmaes CatCMAwM" --dims 5,10
+    python benchmarks/bbob_mixint.py --libraries "sublevel,cmaes CatCMAwM" --dims 5,10 --instances 9:16
     python benchmarks/bbob_mixint.py --quick
 
 As in `bbob.py`: 51 targets, f_opt + 10^[2 … −8], and `runs.csv` with the evaluations to each of them. Every CMA-ES
@@ -76,12 +76,12 @@ def solve(library: str, function: int, d: int, instance: int) -> list[object]:
     return [library, function, d, instance, fun.evaluations, round(time.perf_counter() - start, 3), *fun.hits]
 
 
-def tasks(libraries: list[str], dims: list[int], instances: int) -> Iterator[tuple[str, int, int, int]]:
+def tasks(libraries: list[str], dims: list[int], instances: range) -> Iterator[tuple[str, int, int, int]]:
     for d in sorted(dims, reverse=True):  # the long ones first
         for function in range(1, 25):
-            for instance in range(1, instances + 1):
+            for instance in instances:
                 for library in libraries:
-                    if library != SLOW or (instance == 1 and d <= SLOW_DIMENSION):
+                    if library != SLOW or (instance == instances[0] and d <= SLOW_DIMENSION):
                         yield library, function, d, instance
 
 
@@ -104,15 +104,16 @@ def main() -> None:
         "--libraries", default=f"{OURS},cmaes CMAwM,cmaes CatCMAwM,pycma,scipy DE", help=f"from {', '.join(SEARCHES)}"
     )
     parser.add_argument("--dims", default="5,10,20")
-    parser.add_argument("--instances", type=int, default=5)
+    parser.add_argument("--instances", default="1:6", help="first:end")
     parser.add_argument("--out", type=Path, default=Path("bbob-mixint"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="d = 5, one instance")
     given = parser.parse_args()
     libraries, dims = given.libraries.split(","), [int(d) for d in given.dims.split(",")]
+    instances = range(*map(int, given.instances.split(":")))
     if given.quick:
-        dims, given.instances = [5], 1
-    rows = run_tasks(solve, tasks(libraries, dims, given.instances), given.jobs, given.out)
+        dims, instances = [5], range(1, 2)
+    rows = run_tasks(solve, tasks(libraries, dims, instances), given.jobs, given.out)
     print("\n".join(table(rows, libraries, dims)))
     print(f"written: {given.out}/runs.csv")
 

@@ -11,7 +11,13 @@ from scipy.stats import rankdata
 import sublevel as sl
 from helpers.cases import OTHER_STEP_SIZES
 from helpers.mixed import leaves, same_bits
-from sublevel.engine.tangent import Weighting
+from sublevel.engine.constants import cma_constants, path_constants
+from sublevel.engine.families import DiagonalGaussian, FullGaussian
+from sublevel.engine.families.mixed import Mixed
+from sublevel.engine.ordering import ranking
+from sublevel.engine.tangent import Weighting, natural_gradient
+from sublevel.engine.transforms import CSA, Generation
+from sublevel.engine.weights import Active
 from sublevel.validation import RECIPES, as_method
 
 METHODS = {name: name for name in RECIPES if name != "pbil"}
@@ -270,3 +276,58 @@ def test_order_of_told_points_does_not_matter(method):
         ends.append(optimizer.theta)
     assert same_bits(*ends)
     assert len(leaves(ends[0])) > 5
+
+
+# Settled integers say nothing about the width of the others
+
+
+REALS, WHOLES = 3, 5
+
+
+def step_size_path(leaving, wholes, family=FullGaussian, seed=4):
+    """The memory of CSA and the change of ln σ after one generation of a product of real and integer coordinates, the
+    latter with these probabilities of leaving and steps multiplied by `wholes`.
+    """
+    k = REALS + WHOLES
+    gaussian = family.start(np.zeros(k), np.ones(k))
+    theta = Mixed(gaussian, np.ones(k), np.append(np.zeros(REALS), np.full(WHOLES, leaving)), None, np.float64(0.02))
+    z = np.random.default_rng(seed).standard_normal((10, k)) * np.append(np.ones(REALS), np.full(WHOLES, wholes))
+    sample, values = theta.sample_at(z), np.arange(10.0)
+    ranks = ranking(values)
+    weighting = Active()(ranks, sample)
+    generation = Generation(theta, sample, values, ranks, weighting)
+    tangent, memory = CSA()(natural_gradient(z, weighting), CSA().init(theta, 10), generation)
+    return memory.path, float(tangent.log_scale)
+
+
+def test_settled_integers_do_not_change_the_step_size():
+    assert step_size_path(0.02, 1.0)[1] == step_size_path(0.02, 3.0)[1]
+
+
+def test_integers_that_have_not_settled_would_change_it():
+    assert step_size_path(0.3, 1.0)[1] != step_size_path(0.3, 3.0)[1]
+
+
+@pytest.mark.parametrize(("family", "freedom"), [(FullGaussian, None), (DiagonalGaussian, REALS)])
+def test_real_variables_among_settled_integers_are_judged_as_if_alone(family, freedom):
+    c = cma_constants(REALS, 10, freedom)
+    seen, log_scale = step_size_path(0.02, 1.0, family)
+    assert log_scale == pytest.approx(c.c_sigma / c.d_sigma * (np.linalg.norm(seen[:REALS]) / c.chi - 1), rel=1e-14)
+    assert log_scale != pytest.approx(c.c_sigma / c.d_sigma * (np.linalg.norm(seen) / c.chi - 1), rel=1e-3)
+
+
+def test_the_step_size_stays_if_all_variables_are_settled_integers():
+    constants = path_constants(4, 8)
+    assert constants.gain[0] == 0
+    assert np.all(constants.gain[1:] > 0)
+    whole = cma_constants(4, 8)
+    assert constants.gain[4] == whole.c_sigma / whole.d_sigma
+    assert (constants.chi[4], constants.stall[4]) == (whole.chi, whole.stall)
+
+
+def test_trials_of_a_batch_have_their_own_integers_settled():
+    margin, leaving = np.array([0.02, 0.02]), np.array([[0.0, 0.02, 0.5], [0.0, 0.5, 0.02]])
+    gaussian = FullGaussian.start(np.zeros((2, 3)), np.ones((2, 3)))
+    theta = Mixed(gaussian, np.ones((2, 3)), leaving, None, margin)
+    assert np.array_equal(theta.follows_scale, [[True, False, True], [True, True, False]])
+    assert Mixed.start(np.zeros(3), np.ones(3)).follows_scale is None

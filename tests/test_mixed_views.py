@@ -357,7 +357,7 @@ def test_advice_about_minima_names_a_method_on_the_same_family(prefix):
     result = sl.minimize(
         lambda p: p["a"] ** 2 + 50 * np.sin(3 * p["a"]) ** 2 + p["n"] ** 2,
         space,
-        rng=3,
+        rng=1,
         restarts=4,
         method=f"{prefix}cma",
     )

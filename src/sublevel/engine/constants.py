@@ -103,6 +103,14 @@ class CmaConstants(NamedTuple):
     stall: float  # h_σ = 0 while the step-size path is longer than this times E‖N(0, I)‖
 
 
+class PathConstants(NamedTuple):
+    """The constants of CMA-ES that interpret the step-size path, for 0 … d variables."""
+
+    gain: Array  # (d + 1,), c_σ/d_σ
+    chi: Array  # (d + 1,), E‖N(0, I)‖
+    stall: Array  # (d + 1,), of h_σ
+
+
 class CovarianceRates(NamedTuple):
     """Learning rates of the covariance of CMA-ES."""
 
@@ -139,6 +147,49 @@ def least_damping(d: int, freedom: int | None) -> float:
     return max(0.3, min(1.0, sqrt(20 / d))) if is_restricted(d, freedom) else 1.0
 
 
+def path_rate(d: int, mu_eff: float) -> float:
+    """c_σ, as in the package `cma` 4.5: slightly larger than in Table 1 and at most 1/2 (`compute_cs` in its
+    sigma_adaptation.py).
+    """
+    return min(0.5, (mu_eff + 2) / (d + mu_eff + 3))
+
+
+def damping(d: int, mu_eff: float, freedom: int | None) -> float:
+    """d_σ of Table 1, which in many variables grows earlier with the sample size (`compute_damps` of the package `cma`
+    4.5), so that restarts with larger samples do not converge early: on bbob's sharp ridge in 20 variables with n = 24,
+    none of six runs came below 1e-8 with the d_σ of the table, twelve of sixteen with this one.
+    """
+    caution = max(1.0, 3 * (1 - 0.5 ** (d / 9)))
+    excess = 2 * max(0.0, caution * sqrt((mu_eff - 1) / (d + 1)) - 1)
+    return least_damping(d, freedom) + excess + path_rate(d, mu_eff)
+
+
+def expected_length(d: int) -> float:
+    """E‖N(0, I)‖ in d variables (Hansen, arXiv:1604.00772, section on CSA)."""
+    return sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d))
+
+
+def stall_length(d: int) -> float:
+    """h_σ = 0 while the step-size path is longer than this times E‖N(0, I)‖: Hansen, arXiv:1604.00772, section A."""
+    return 1.4 + 2 / (d + 1)
+
+
+@lru_cache(maxsize=64)
+def path_constants(d: int, n: int, freedom: int | None = None) -> PathConstants:
+    """How to read the part of a step-size path in 0 … d of d variables, for n points: as if there were no others.
+
+    Without a variable there is no change of scale.
+    """
+    mu_eff = cma_constants(d, n, freedom).mu_eff
+    counts = range(1, d + 1)
+    gain = [path_rate(k, mu_eff) / damping(k, mu_eff, k if is_restricted(d, freedom) else None) for k in counts]
+    return PathConstants(
+        gain=read_only(np.array([0.0, *gain])),
+        chi=read_only(np.array([1.0, *map(expected_length, counts)])),
+        stall=read_only(np.array([np.inf, *map(stall_length, counts)])),
+    )
+
+
 @lru_cache(maxsize=64)
 def cma_constants(d: int, n: int, freedom: int | None = None) -> CmaConstants:
     """Table 1 of Hansen, arXiv:1604.00772v2, with c_µ, c_σ and d_σ as in the package `cma` 4.5.
@@ -146,18 +197,14 @@ def cma_constants(d: int, n: int, freedom: int | None = None) -> CmaConstants:
     `freedom` is the number of degrees of freedom of the covariance, None for a full one. The rates of the covariance
     and the damping of the step size depend on it.
 
-    In that package, c_µ has the additional term 1/4; c_σ is slightly larger and at most 1/2 (`compute_cs` in its
-    sigma_adaptation.py); in many variables d_σ grows earlier with the sample size (`compute_damps`), so that restarts
-    with larger samples do not converge early: on bbob's sharp ridge in 20 variables with n = 24, none of six runs came
-    below 1e-8 with the d_σ of the table, twelve of sixteen with this one.
+    In that package, c_µ has the additional term 1/4; for c_σ and d_σ see `path_rate` and `damping`.
     """
     raw = log((n + 1) / 2) - np.log(np.arange(1, n + 1))
     good, bad = raw[: n // 2], raw[n // 2 :]
     mu_eff = float(np.sum(good) ** 2 / np.sum(good**2))
     mu_eff_bad = float(np.sum(bad) ** 2 / max(np.sum(bad**2), 1e-300))
     c_1, c_mu, repulsion = covariance_rates(d, freedom, mu_eff, mu_eff_bad)
-    c_sigma = min(0.5, (mu_eff + 2) / (d + mu_eff + 3))
-    caution = max(1.0, 3 * (1 - 0.5 ** (d / 9)))
+    c_sigma = path_rate(d, mu_eff)
     weights = np.where(raw >= 0, raw / np.sum(raw[raw > 0]), raw * repulsion / max(-np.sum(raw[raw < 0]), 1e-300))
     c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)
     return CmaConstants(
@@ -171,12 +218,12 @@ def cma_constants(d: int, n: int, freedom: int | None = None) -> CmaConstants:
         c_1_stalled=c_1 * c_c * (2 - c_c),
         c_c=c_c,
         c_sigma=c_sigma,
-        d_sigma=least_damping(d, freedom) + 2 * max(0.0, caution * sqrt((mu_eff - 1) / (d + 1)) - 1) + c_sigma,
+        d_sigma=damping(d, mu_eff, freedom),
         keep_sigma=constant(1 - c_sigma),
         keep_c=constant(1 - c_c),
         fade=(1 - c_sigma) ** 2,
-        chi=sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d)),
+        chi=expected_length(d),
         gain_sigma=constant(sqrt(c_sigma * (2 - c_sigma) * mu_eff)),
         gain_c=constant(sqrt(c_c * (2 - c_c) * mu_eff)),
-        stall=1.4 + 2 / (d + 1),
+        stall=stall_length(d),
     )

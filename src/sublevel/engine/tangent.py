@@ -252,10 +252,11 @@ class CloudWithVector(Dense):
 
 
 class PathReading(NamedTuple):
-    """Length of the step-size path, and h_σ."""
+    """Length of the step-size path, h_σ, and how much the length changes the scale."""
 
     length: PerTrial  # (...,), relative to its expected length under random selection
     advances: PerTrial  # (...,), h_σ: 0 while the path is too long for the rank-one update, else 1
+    gain: PerTrial | float  # (...,), c_σ/d_σ
 
 
 @value_class

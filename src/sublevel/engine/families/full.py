@@ -95,6 +95,10 @@ class FullGaussian:
         """None: all coordinates are real."""
 
     @property
+    def follows_scale(self) -> None:
+        """None: all coordinates do."""
+
+    @property
     def center(self) -> Array:
         """The mean (..., d)."""
         return self.mean

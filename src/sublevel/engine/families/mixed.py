@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.engine.arrays import Array, Noise, PerTrial, rows, value_class
+from sublevel.engine.arrays import Array, Noise, PerTrial, expand_trailing, rows, value_class
 from sublevel.engine.families.categorical import Categorical
 from sublevel.engine.families.full import FullGaussian
 from sublevel.engine.families.protocol import Axis, Discrete, Family, Move, Sample, format_distribution
@@ -103,6 +103,16 @@ class Mixed:
         if self.choices is not None:
             leaving = np.concatenate([leaving, self.choices.leaving])
         return Discrete(leaving.size, int(np.count_nonzero(leaving > SETTLED * self.margin)), float(self.margin))
+
+    @property
+    def follows_scale(self) -> NDArray[np.bool_] | None:
+        """Coordinates (..., k) whose width follows the scale: all but integers that have settled, which have the width
+        of the margin. None if none is an integer.
+        """
+        is_integer = self.leaving > 0.0
+        if not is_integer.any():
+            return None
+        return ~is_integer | (self.leaving > SETTLED * expand_trailing(self.margin, 1))
 
     @property
     def dimension(self) -> int:

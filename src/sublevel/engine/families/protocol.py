@@ -102,6 +102,8 @@ class Family(Protocol):
     @property
     def discrete(self) -> Discrete | None: ...  # integers and categories of a single run; None if there are none
     @property
+    def follows_scale(self) -> NDArray[np.bool_] | None: ...  # (..., d), coordinates whose width does; None if all
+    @property
     def dimension(self) -> int: ...
     @property
     def degrees_of_freedom(self) -> int: ...  # number of parameters of the covariance; learning rates depend on it
@@ -184,6 +186,10 @@ class IndependentCoordinates:
     @property
     def discrete(self) -> None:
         """None: all coordinates are real, or all are bits."""
+
+    @property
+    def follows_scale(self) -> None:
+        """None: all coordinates do."""
 
     @property
     def center(self: MeanAndDeviations) -> Array:

@@ -13,7 +13,7 @@ from sublevel.engine.memory import Memory
 from sublevel.engine.tangent import PathReading, Tangent, is_thin
 from sublevel.engine.transforms.protocol import Generation, Transform
 
-ALWAYS = PathReading(ONE, ONE)
+ALWAYS = PathReading(ONE, ONE, 0.0)
 """The reading if there is no step-size path: h_σ = 1."""
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from sublevel.engine.arrays import Array, PerTrial, as_number, expand_trailing, value_class
-from sublevel.engine.constants import CmaConstants
+from sublevel.engine.constants import CmaConstants, path_constants
 from sublevel.engine.families.protocol import Family
 from sublevel.engine.linalg import combination, inner
 from sublevel.engine.memory import Memory
@@ -31,6 +31,10 @@ class Cumulation(Transform):
     A step Σ wᵢzᵢ is multiplied by √µ_eff, which makes it a standard normal vector under random selection. If some
     weights are negative, only the positive ones are used: otherwise points far from the mean with large negative
     weights would lengthen the path of a distribution that is too wide.
+
+    Only coordinates that follow the scale count. The steps of integers that have settled are random, however wide the
+    others are: among them the path of a few real variables would hardly differ from that of random selection, and the
+    step size would hardly change. With n points, k of d variables are judged as in a search of these k alone.
     """
 
     needs_spectrum: ClassVar[bool] = False
@@ -51,8 +55,21 @@ class Cumulation(Transform):
         path = c.keep_sigma * memory.path
         path += c.gain_sigma * step if generation.weighting.mu_eff is not None else _attracting_step(c, generation)
         fading = memory.fading * c.fade
-        length = inner(path, path) ** 0.5 / c.chi
-        return PathReading(length, as_number(length < c.stall * (1.0 - fading) ** 0.5)), StepPath(path, fading)
+        reading = self._read(path, fading, generation)
+        return reading, StepPath(path, fading)
+
+    def _read(self, path: Array, fading: PerTrial, generation: Generation) -> PathReading:
+        """The length of a path, h_σ, and the gain of the step size."""
+        c, counted = generation.constants, generation.theta.follows_scale
+        if counted is None:
+            length = inner(path, path) ** 0.5 / c.chi
+            return PathReading(length, as_number(length < c.stall * (1.0 - fading) ** 0.5), c.c_sigma / c.d_sigma)
+        *_, n, d = generation.sample.z.shape
+        table = path_constants(d, n, generation.theta.degrees_of_freedom)
+        k = np.count_nonzero(counted, axis=-1)
+        part = np.where(counted, path, 0.0)
+        length = inner(part, part) ** 0.5 / table.chi[k]
+        return PathReading(length, as_number(length < table.stall[k] * (1.0 - fading) ** 0.5), table.gain[k])
 
 
 def _attracting_step(c: CmaConstants, generation: Generation) -> Array:

@@ -17,5 +17,4 @@ class CSA(Cumulation):
     def __call__(self, tangent: Tangent, memory: StepPath, generation: Generation, /) -> tuple[Tangent, StepPath]:
         """The tangent with the reading of the path and a change of scale."""
         reading, memory = self.update_path(tangent, memory, generation)
-        c = generation.constants
-        return tangent.with_path(reading, minimum(c.c_sigma / c.d_sigma * (reading.length - 1.0), 1.0)), memory
+        return tangent.with_path(reading, minimum(reading.gain * (reading.length - 1.0), 1.0)), memory
