@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -12,6 +14,7 @@ from sublevel.engine.transforms import FixedRates, SpectralRates
 from sublevel.engine.weights import LeaveOneOut, Volume
 from sublevel.paper.studies.predictions import Boundary, Comparison, Stationary
 from sublevel.paper.theory import one_step, predictions, wishart
+from sublevel.paper.theory.one_step import Samples
 from sublevel.paper.theory.predictions import (
     best_setting,
     convergence_rate,
@@ -21,22 +24,32 @@ from sublevel.paper.theory.predictions import (
     matched_rate,
     stability_limit,
 )
-from sublevel.paper.theory.stationary import large_sample_guess, stationary_law
-from sublevel.paper.theory.wishart import mean_condition, shapes
+from sublevel.paper.theory.stationary import Moments, balance, large_sample_guess, stationary_law
+from sublevel.paper.theory.wishart import anisotropy, low_discrepancy_points, mean_condition, shapes
 
 RATES = np.array([0.1, 0.3, 1.0])
+
+
+def forget():
+    for cached in (stationary_law, shapes, predictions._limit):
+        cached.cache_clear()
 
 
 @pytest.fixture
 def coarse(monkeypatch):
     """Averages over fewer samples, for laws that hold at any precision."""
+    monkeypatch.setattr(wishart, "MOST", 512)
+    monkeypatch.setattr(wishart, "FEWEST", 64)
+    forget()
+    yield
+    forget()
 
-    def forget():
-        for cached in (stationary_law, shapes, predictions._limit):
-            cached.cache_clear()
 
-    monkeypatch.setattr(one_step, "MOST", 400)
-    monkeypatch.setattr(wishart, "MOST", 400)
+@pytest.fixture
+def other_numbers(monkeypatch):
+    """Averages over other random numbers."""
+    monkeypatch.setattr(wishart, "SEED", 7)
+    monkeypatch.setattr(one_step, "SEED", 8)
     forget()
     yield
     forget()
@@ -115,13 +128,66 @@ def test_wrong_arguments_are_named(given, message):
         final_condition(*given)
 
 
+def test_points_fill_the_cube_more_evenly_than_random_numbers():
+    """Every interval of length 1/64 has one of 64 points in each coordinate; of random numbers a third has none."""
+    points = low_discrepancy_points(64, 9, seed=3)
+    assert points.shape == (64, 9)
+    counts = [np.unique(np.floor(64 * (column - column.min()) + 1e-9)).size for column in points.T]
+    assert_array_equal(counts, 64)
+    rng = np.random.default_rng(3)
+    assert np.unique(np.floor(64 * rng.random(64))).size < 50
+    many = low_discrepancy_points(4, 22_000, seed=3)  # beyond the dimensions of Sobol's sequence
+    assert many.shape == (4, 22_000)
+    assert abs(np.mean(many) - 0.5) < 0.01
+
+
 def test_wishart_shapes_have_the_moments_of_their_law():
     """E tr X² = (d − 1)(d + 2)/ν to first order, and more degrees of freedom are rounder."""
     d, freedom = 6, 400.0
     values = shapes(d).eigenvalues(freedom)
     assert_allclose(np.mean(values, axis=-1), 1.0)
     assert_allclose(np.mean(np.sum(np.square(values - 1), axis=-1)), (d - 1) * (d + 2) / freedom, rtol=0.05)
+    assert_allclose(anisotropy(values), 2 * (d - 1) * (d + 2) / (d * freedom), rtol=0.05)
     assert mean_condition(shapes(d).eigenvalues(7.5)) > mean_condition(values) > 1
+
+
+def test_a_step_from_the_law_leaves_its_anisotropy_and_the_mean_unchanged(other_numbers):
+    """With other random numbers than those that the law was found with; from another ν or a wider m they change."""
+    d, n, c_cov = 5, 5, 0.5
+    found = balance(Samples.draw(ngd(c_cov=c_cov), d, n, 16_384), Moments(30.0, np.array([0.2, 0.0])))
+    assert found.found
+    freedom, variances = found.moments.freedom, found.moments.variances
+
+    def changes(freedom: float, variances: np.ndarray) -> tuple[float, float]:
+        step = Samples.draw(ngd(c_cov=c_cov), d, n, 16_384).average(shapes(d).eigenvalues(freedom), variances)
+        return (step.restoring / step.widening - 1, step.moment_changes[0] / (step.shrinkage * step.mean_square))
+
+    forget()
+    wishart.SEED, one_step.SEED = 17, 18  # put back by the fixture
+    shape, mean = changes(freedom, variances)
+    assert abs(shape) < 0.06  # standard deviations over seeds: 0.014 and 0.07
+    assert abs(mean) < 0.3
+    assert changes(1.3 * freedom, variances)[0] < -0.15
+    assert changes(freedom, 1.5 * variances)[1] < -1.0
+
+
+def test_steps_from_the_identity_reduce_the_error_of_an_average_and_not_its_value():
+    samples = Samples.draw(ngd(c_cov=0.1), 5, 10, 4096)
+    spectra, variances = shapes(5).eigenvalues(100.0), np.array([0.1, 0.0])
+    plain = replace(samples, diagonals=0 * samples.diagonals, steps=0 * samples.steps)
+    with_steps, without = (one.average(spectra, variances) for one in (samples, plain))
+    assert_allclose(with_steps.restoring, without.restoring, rtol=0.15)
+    assert with_steps.restoring != without.restoring
+    error = np.mean(samples.diagonals * (spectra[:4096] - 1.0), axis=-1)  # expectation 0
+    assert abs(np.mean(error)) < 4 * np.std(error) / 64
+
+
+def test_small_samples_and_large_steps_are_predicted_as_well(other_numbers):
+    """d = n = 5, c_C = 0.5, where 30 trials are too few to tell, and with other numbers in the averages."""
+    measured = Stationary(5, 5, 0.5, 300, seed=2).compute()["cond"]
+    predicted = final_condition(5, 5, 0.5)
+    assert abs(predicted / np.mean(measured) - 1) < 0.08
+    assert_allclose(predicted, 6.4, rtol=0.03)  # what the default numbers give
 
 
 def test_leave_one_out_is_faster_and_more_stable_by_the_same_theory():

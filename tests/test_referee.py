@@ -341,6 +341,27 @@ def test_weighted_recombination_is_slightly_better_and_another_is_not():
     assert not remarks.recombination(1, Truncation(0.75)).passed
 
 
+def test_standard_cma_is_better_and_rank_mu_is_not_better_than_itself():
+    assert remarks.standard_cma(1).passed
+    assert not remarks.standard_cma(1, rank_mu()).passed
+
+
+def test_expectations_at_one_distribution_say_nothing_about_a_wider_one():
+    assert remarks.exchange().passed
+    assert not remarks.exchange(wider=0.9).passed  # finite there, too
+    assert not remarks.exchange(deviation=1.1).passed  # infinite already
+
+
+def test_fast_cost_is_the_squared_length_of_sublevel_sets():
+    """The left ends −t − g(t) fall, so that f is a function, and V(−s) ≤ 4s² there."""
+    t = np.linspace(1e-3, 12.0, 2000)
+    lengths = np.exp(0.5 * remarks.log_fast_cost(t))
+    left = lengths - t
+    assert_allclose(lengths, 2 * t + np.expm1(t**2 / 4) / (1 + t**2), rtol=1e-12)
+    assert np.all(np.diff(left) > 0)
+    assert np.all(lengths <= 2 * left)
+
+
 def test_infinite_variance_slows_the_estimate_down_and_a_finite_one_does_not():
     assert remarks.infinite_variance(4.5, 1).passed
     assert not remarks.infinite_variance(20.0, 1).passed

@@ -17,14 +17,14 @@ ROWS = [
     *("score full", "score diagonal", "score isotropic", "score bernoulli", "Tr F⁻¹"),
     *("NGD step", "NGD step, ties", "NGD step, n < d", "NGD plateau", "isotropic step", "diagonal step"),
     *("rank-mu step", "rank-mu step, n < d", "Hansen-Kern rate", "invariance g", "invariance affine"),
-    *("positivity", "positivity limit", "consistency", "consistency exponent", "E[V²] = ∞"),
+    *("positivity", "positivity limit", "consistency", "consistency exponent", "E[V²] = ∞", "exchange"),
     *("baseline", "baseline bias", "J", "prop:ng m", "prop:ng C", "step 6 erratum"),
     *("eq:diag-up", "thm:cond bound", "thm:cond bound reached", "thm:cond limit rate", "thm:cond rate reached"),
     *("thm:cond equality", "thm:cond erratum", "predicted curves", "predicted times"),
     *("thm:rate m", "thm:rate C", "thm:rate bound", "thm:rate reached", "rate of J", "rate of J, slow m"),
     *("worth of adaptation", "isotropic rate", "diagonal target", "diagonal target rate", "diagonal rate"),
     *("IGO rank-mu", "IGO PBIL", "deterministic IGO", "fixed cost"),
-    *("V̂ from afar", "recombination", "noise shrinks C", "final Cond ngd", "final Cond rank-mu"),
+    *("V̂ from afar", "recombination", "standard CMA-ES", "noise shrinks C", "final Cond ngd", "final Cond rank-mu"),
 ]
 
 

@@ -18,55 +18,40 @@ from sublevel.engine.ordering import ranking
 from sublevel.engine.tangent import Tangent, natural_gradient
 from sublevel.engine.transforms import Generation
 from sublevel.paper.theory.checks import covariance_part
+from sublevel.paper.theory.wishart import Shapes, anisotropy, power_of_two, shape_count, shapes
 
 SEED = 2012
 """Of the samples that expectations over a step are averages over; they are the same for all C and m."""
-COORDINATES, ENTRIES, FEWEST, MOST = 1_000_000, 100_000, 4, 4000
-"""Coordinates of all points in such an average, entries of all matrices B, and the range of the number of samples.
-
-An average over matrices of d² entries is the more precise the larger d is.
-"""
-BATCH = 500_000
+COORDINATES, FEWEST = 4_000_000, 8
+"""Coordinates of all points in such an average, and the smallest number of samples."""
+BATCH = 200_000
 """Coordinates of the points that are held at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepAverages:
-    """Averages over C, m and a sample, for tr C = d."""
+    """Averages over C, m and a sample, for tr C = d. I + X = C and I + Y ∝ C⁻¹ have the trace d."""
 
     shrinkage: float  # E tr B/d
-    log_volume: float  # E log det(I − B)/d + E tr B/d, of second order in B
-    log_trace: float  # E log(tr C⁺/tr C) + E tr CB/d, of second order in B
-    step_square: float  # E ‖s‖²
+    restoring: float  # E tr (X − Y)B/d, by which log(tr C·tr C⁻¹) falls to first order in B
+    widening: float  # by which it rises by the higher orders
+    anisotropy: float  # E tr X(X − Y)/d of the spectra that were used
+    pull: float  # a_m = −E sᵀAᵀm / E mᵀCm
     mean_square: float  # E ‖m‖²
-    mean_form: float  # E mᵀCm
-    error: float  # standard error of the average of log det(I − B)/d
+    moment_changes: tuple[float, float]  # E of the changes of ‖m‖² and mᵀCm, in units of tr C/d before and after
+    exponent: float  # E log det(I − B)/d
+    error: float  # its standard error
     spread: float  # standard deviation of log det(I − B)/d
 
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """How the expected step depends on C and m: E B = (E tr B/d)·(I + χX) at C = I + X, and E s = −a_m Aᵀm.
-
-    χ = 1 for the exact natural gradient, and a_m = 2E tr B/(d·c_C) at the paper's rates.
-    """
-
-    shape: float  # χ
-    mean: float  # a_m
+    @property
+    def response(self) -> float:
+        """χ, the part of X that B shows: 1 for the exact natural gradient, for which B ∝ I + X."""
+        return self.restoring / (self.shrinkage * self.anisotropy)
 
 
 def sample_count(d: int, n: int) -> int:
-    """The number of samples in an average."""
-    return int(np.clip(min(COORDINATES // (n * d), ENTRIES // d**2), FEWEST, MOST))
-
-
-def batches(d: int, n: int, seed: int) -> Iterator[tuple[slice, Array, np.random.Generator]]:
-    """Whitened points z (k, n, d) of some samples at a time, with the place of these samples among all."""
-    rng = np.random.Generator(np.random.SFC64(seed))
-    count, size = sample_count(d, n), max(1, BATCH // (n * d))
-    for first in range(0, count, size):
-        place = slice(first, min(count, first + size))
-        yield place, rng.standard_normal((place.stop - first, n, d)), rng
+    """The number of samples in an average, a power of 2 and at most one for each shape."""
+    return min(shape_count(d), max(FEWEST, power_of_two(COORDINATES // (n * d))))
 
 
 def step_of(method: Method, theta: FullGaussian, sample: GaussianSample, values: Array) -> tuple[Array, Array]:
@@ -81,72 +66,115 @@ def step_of(method: Method, theta: FullGaussian, sample: GaussianSample, values:
     return -covariance_part(tangent), tangent.mean
 
 
-def average_step(method: Method, n: int, eigenvalues: Array, variances: Array) -> StepAverages:
-    """Averages for C with these eigenvalues (k, d), and m normal with these variances (k, d) along the axes of C."""
-    d = eigenvalues.shape[-1]
-    rows: list[Array] = []
-    eigenvalues, variances = (np.resize(array, (sample_count(d, n), d)) for array in (eigenvalues, variances))
-    for place, z, rng in batches(d, n, SEED):
-        spectrum = eigenvalues[place]
-        mean = np.sqrt(variances[place]) * rng.standard_normal(spectrum.shape)
-        theta = FullGaussian.start(mean, np.sqrt(spectrum))
-        sample = theta.sample_at(z)
-        change, step = step_of(method, theta, sample, np.vecdot(sample.x, sample.x))
-        rows.append(_step_numbers(change, step, spectrum, mean))
-    return _averages(np.concatenate(rows))
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Samples of a method, with the numbers that C and m are made of, and the step from C = I, m = 0 for each.
+
+    These steps do not depend on C and m. Their product with X, or with m, has the expectation 0 and is subtracted, so
+    that only what C and m change in a step adds to the error of an average.
+    """
+
+    method: Method
+    n: int
+    shapes: Shapes  # at least as many as samples
+    diagonals: Array  # (k, d), of B at C = I, m = 0
+    steps: Array  # (k, d), s there
+
+    @classmethod
+    def draw(cls, method: Method, d: int, n: int, count: int) -> Samples:
+        """`count` samples for the dimension d."""
+        zeros = np.zeros((count, d))
+        parts = [step_of(method, *at(zeros[place], 1.0 + zeros[place], z)) for place, z in batches(count, n, d)]
+        diagonals = np.concatenate([np.diagonal(change, axis1=-2, axis2=-1) for change, _ in parts])
+        return cls(method, n, shapes(d).first(count), diagonals, np.concatenate([step for _, step in parts]))
+
+    def average(self, eigenvalues: Array, variances: Array) -> StepAverages:
+        """Averages for C with some of these spectra (≥ k, d), and m normal with E[mmᵀ|C] = k₀I + k₁C⁻¹."""
+        count, d = self.steps.shape
+        spectra = eigenvalues[:count]
+        means = np.sqrt(np.maximum(variances[0] + variances[1] / spectra, 0.0)) * self.shapes.normals[:count]
+        rows: list[Array] = []
+        for place, z in batches(count, self.n, d):
+            mean, spectrum = means[place], spectra[place]
+            change, step = step_of(self.method, *at(mean, spectrum, z))
+            changes = shape_numbers(change, spectrum, self.diagonals[place])
+            moments = mean_numbers(change, step, spectrum, mean, self.steps[place])
+            rows.append(np.concatenate([changes, moments], axis=-1))
+        return _averages(np.concatenate(rows), anisotropy(spectra))
 
 
-def _step_numbers(change: Array, step: Array, spectrum: Array, mean: Array) -> Array:
-    """The numbers of each sample (k, 6) whose averages are wanted."""
-    values = np.linalg.eigvalsh(change)
-    shrinkage = np.mean(values, axis=-1)
-    trace = np.mean(np.diagonal(change, axis1=-2, axis2=-1) * spectrum, axis=-1)
-    image = np.sqrt(spectrum) * mean  # Aᵀm
+def batches(count: int, n: int, d: int) -> Iterator[tuple[slice, Array]]:
+    """Whitened points z (b, n, d) of some samples at a time, with the place of these samples among all."""
+    rng = np.random.Generator(np.random.SFC64(SEED))
+    size = max(1, BATCH // (n * d))
+    for first in range(0, count, size):
+        place = slice(first, min(count, first + size))
+        yield place, rng.standard_normal((place.stop - first, n, d))
+
+
+def at(mean: Array, spectrum: Array, z: Array) -> tuple[FullGaussian, GaussianSample, Array]:
+    """N(m, C) for C with this spectrum, its sample for z, and the values of xᵀx."""
+    theta = FullGaussian.start(mean, np.sqrt(spectrum))
+    sample = theta.sample_at(z)
+    return theta, sample, np.vecdot(sample.x, sample.x)
+
+
+def shape_numbers(change: Array, spectrum: Array, reference: Array) -> Array:
+    """tr B/d, tr (X − Y)B/d, the terms of higher order, and log det(I − B)/d of each sample (k, 4).
+
+    `reference` (k, d) is the diagonal of B at C = I, m = 0.
+    """
+    values, vectors = np.linalg.eigh(change)
+    inverse = 1.0 / spectrum
+    inverse /= np.mean(inverse, axis=-1, keepdims=True)  # I + Y
+    diagonal = np.diagonal(change, axis1=-2, axis2=-1)
+    trace, inverse_trace = np.mean(diagonal * spectrum, axis=-1), np.mean(diagonal * inverse, axis=-1)
+    weights = (np.square(vectors.mT) @ inverse[..., None])[..., 0]  # of the eigenvalues of (I − B)⁻¹
+    grown = np.mean(weights / (1.0 - values), axis=-1)  # tr C⁺⁻¹/tr C⁻¹
     return np.stack(
         [
-            shrinkage,
+            np.mean(values, axis=-1),
+            np.mean((diagonal - reference) * (spectrum - inverse), axis=-1),
+            np.log1p(-trace) + trace + np.log(grown) - inverse_trace,
             np.mean(np.log1p(-values), axis=-1),
-            np.log1p(-trace) + trace,
-            np.vecdot(step, step),
-            np.vecdot(mean, mean),
-            np.vecdot(image, image),
         ],
         axis=-1,
     )
 
 
-def _averages(rows: Array) -> StepAverages:
-    shrinkage, log_volume, log_trace, step_square, mean_square, mean_form = (
-        float(mean) for mean in np.mean(rows, axis=0)
+def mean_numbers(change: Array, step: Array, spectrum: Array, mean: Array, reference: Array) -> Array:
+    """−sᵀAᵀm, mᵀCm, ‖m‖², and the changes of the latter two in units of tr C/d (k, 5), with s less `reference`."""
+    root = np.sqrt(spectrum)
+    image, moved = root * mean, mean + root * step  # Aᵀm, m⁺
+    scale = 1.0 - np.mean(np.diagonal(change, axis1=-2, axis2=-1) * spectrum, axis=-1)  # tr C⁺/tr C
+    moved_image = root * moved
+    square, form = np.vecdot(mean, mean), np.vecdot(image, image)
+    new_form = np.vecdot(moved_image, moved_image) - np.vecdot(moved_image, (change @ moved_image[..., None])[..., 0])
+    return np.stack(
+        [
+            np.vecdot(reference - step, image),
+            form,
+            square,
+            np.vecdot(moved, moved) / scale - square - 2.0 * np.vecdot(image, reference),
+            new_form / np.square(scale) - form - 2.0 * np.vecdot(spectrum * image, reference),
+        ],
+        axis=-1,
     )
-    spread = float(np.std(rows[:, 1], ddof=1))
-    moments = (step_square, mean_square, mean_form)
-    return StepAverages(shrinkage, log_volume + shrinkage, log_trace, *moments, spread / np.sqrt(len(rows)), spread)
 
 
-def response(method: Method, d: int, n: int, freedom: float, mean_form: float) -> Response:
-    """χ and a_m for symmetric X with the trace 0 and entries of variance 1/ν, and ‖Aᵀm‖² = `mean_form`.
-
-    The values at (X, m) and (−X, −m) use the same points, so that what does not depend on X and m cancels.
-    """
-    work = square = shrinkage = pull = 0.0
-    for _, z, rng in batches(d, n, SEED + 1):
-        x = _traceless(rng.standard_normal((len(z), d, d))) / np.sqrt(freedom)
-        theta = FullGaussian.start(np.zeros((len(z), d)), np.ones((len(z), d)))
-        sample = theta.sample_at(z)
-        tilt = np.vecdot(z @ x, z) + 2.0 * np.sqrt(mean_form) * z[..., 0]
-        square += float(np.sum(np.square(x)))
-        for sign in (0.5, -0.5):
-            change, step = step_of(method, theta, sample, sample.squares + 2.0 * sign * tilt)
-            work += sign * float(np.sum(x * change))
-            pull -= sign * float(np.sum(step[..., 0]))
-            shrinkage += 0.5 * float(np.sum(np.trace(change, axis1=-2, axis2=-1))) / d
-    count = sample_count(d, n)
-    return Response(shape=work / square * count / shrinkage, mean=pull / count / np.sqrt(mean_form))
-
-
-def _traceless(normals: Array) -> Array:
-    """Symmetric matrices (k, d, d) with entries of variance 1 off the diagonal, less their trace."""
-    x = (normals + normals.mT) / np.sqrt(2.0)
-    d = x.shape[-1]
-    return x - np.trace(x, axis1=-2, axis2=-1)[:, None, None] / d * np.eye(d)
+def _averages(rows: Array, spectra_anisotropy: float) -> StepAverages:
+    means = [float(mean) for mean in np.mean(rows, axis=0)]
+    shrinkage, restoring, widening, exponent, pull, form, square, *changes = means
+    spread = float(np.std(rows[:, 3], ddof=1))
+    return StepAverages(
+        shrinkage=shrinkage,
+        restoring=restoring,
+        widening=widening,
+        anisotropy=spectra_anisotropy,
+        pull=pull / form,
+        mean_square=square,
+        moment_changes=(changes[0], changes[1]),
+        exponent=exponent,
+        error=spread / np.sqrt(len(rows)),
+        spread=spread,
+    )

@@ -1,7 +1,8 @@
 """Predictions for the stochastic algorithm on a quadratic: final Cond(CA), stability, linear rate, matched rates.
 
-All functions take arrays, which are broadcast against each other, and need about a second for each element. Results are
-kept, so that a second function of the same setting is free. docs/studies/predictions.md compares them with runs.
+All functions take arrays, which are broadcast against each other, and need one to three seconds for each element.
+Results are kept, so that a second function of the same setting is free. docs/studies/predictions.md compares them with
+runs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Remarks of the text that no theorem covers, as checks by sampling: V̂ far away, the baseline, recombination, IGO,
-E[V²] = ∞, and the final Cond(CA) of figure 3.
+"""Remarks of the text that no theorem covers, as checks by sampling: V̂ far away, the baseline, recombination, the
+standard CMA-ES, IGO, E[V²] = ∞, exchange of integral and differentiation, and the final Cond(CA) of figure 3.
 
 Windows allow for five standard errors of what is sampled, or more.
 """
@@ -15,7 +15,7 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.families import FullGaussian
 from sublevel.engine.method import Method
 from sublevel.engine.ordering import ranking
-from sublevel.engine.recipes import ngd, rank_mu
+from sublevel.engine.recipes import cma, ngd, rank_mu
 from sublevel.engine.weights import LogLinear, Volume
 from sublevel.engine.weights.quantile import Scheme
 from sublevel.paper.theory.quadratic import log_volume_of_unit_set
@@ -177,6 +177,59 @@ def recombination(seed: int, other: Scheme | None = None, size: int = 40, trials
     sentence = f"Iterations to 1e-4 at d = {d}, n = {size}: weighted {weighted:.1f}, intermediate {intermediate:.1f}."
     statement = "weighted recombination is only slightly better than eq:intermediate"
     return judge("recombination", statement, ratio, (0.75, 0.99), sentence)
+
+
+def standard_cma(seed: int, other: Method | None = None, trials: int = 12, d: int = 10) -> Report:
+    """The standard CMA-ES performs better than the pure rank-µ update, section 4.2: iterations on an ellipsoid.
+
+    Both have the same sample sizes. The value is the largest ratio of the mean iterations. `other` is a method to test
+    instead of the standard CMA-ES.
+    """
+    standard, sizes = cma() if other is None else other, (20, 100)
+    means = [
+        [float(np.mean(iterations_to(method, size, trials, 1e-4, seed, d))) for method in (standard, rank_mu())]
+        for size in sizes
+    ]
+    parts = [f"{mine:.1f} and {pure:.1f} for n = {size}" for size, (mine, pure) in zip(sizes, means, strict=True)]
+    sentence = f"Iterations to 1e-4 at d = {d}, standard and pure: {', '.join(parts)}."
+    statement = "the standard CMA-ES needs fewer iterations than the pure rank-µ CMA-ES"
+    return judge("standard CMA-ES", statement, max(mine / pure for mine, pure in means), 0.9, sentence)
+
+
+def log_fast_cost(t: Array) -> Array:
+    """log V = 2 log(2t + g) of the sublevel sets [−t − g(t), t] on the line, g = (exp(t²/4) − 1)/(1 + t²), t > 0.
+
+    f(x) = x for x ≥ 0 and f(−t − g(t)) = t have these sets, because g increases. V(−s) ≤ 4s² on the left.
+    """
+    log_g = np.square(t) / 4 + np.log1p(-np.exp(-np.square(t) / 4)) - np.log1p(np.square(t))
+    return 2.0 * np.logaddexp(np.log(2.0 * t), log_g)
+
+
+def exchange(deviation: float = 1.0, wider: float = 1.1) -> Report:
+    """E‖V∇̃l‖ < ∞, eq:propasm1, at one θ does not allow to differentiate J under the integral, as the text remarks.
+
+    Under N(0, 1) the integrand V·(1 + x²) of `log_fast_cost` falls like x⁻², so that E V and E‖V∇̃l‖ are finite. Under
+    every wider normal distribution E V = ∞: J is finite on one side of θ only. If E V, eq:propasm2, is finite around θ,
+    J is analytic there, as an integral over an exponential family. The value is the part of the integral from 40 to 80
+    over that from 20 to 40: 1/2 for the tail 1/x, above 1 if there is no limit.
+    """
+
+    def growth(sigma: float) -> float:
+        """The logarithm of that ratio for N(0, σ²)."""
+        parts: list[float] = []
+        for low in (20.0, 40.0):
+            t = np.linspace(low, 2 * low, 20_001)
+            logs = log_fast_cost(t) + np.log1p(np.square(t)) - 0.5 * np.square(t / sigma)
+            parts.append(float(np.logaddexp.reduce(logs)) + float(np.log(low)))
+        return parts[1] - parts[0]
+
+    value, log_wider = float(np.exp(growth(deviation))), growth(wider)
+    sentence = (
+        f"From 40 to 80 the integral of V(1 + x²) has {value:.3f} of that from 20 to 40 under N(0, {deviation**2:g}), "
+        f"and exp({log_wider:.0f}) of it under N(0, {wider**2:.2f})."
+    )
+    statement = "E‖V∇̃l‖ < ∞ at θ alone is not sufficient for eq:grad: E V = ∞ for every wider C"
+    return judge("exchange", statement, value, (0.45, 0.55), sentence, also=log_wider > 0)
 
 
 def heavy_cost(t: Array, tail: float) -> Array:

@@ -1,9 +1,8 @@
 """The stationary law of a method on a quadratic: the shape of √A C √A, the mean relative to it, and its rate.
 
 docs/studies/predictions.md has the derivation. In short: for small steps the shape of √A C √A is exactly that of a
-Wishart matrix. Its degrees of freedom ν, and the second moments of the mean, follow from averages over one step, which
-depend on them in turn. The fixed point is approached from the side of small noise; a setting is unstable if there is
-none.
+Wishart matrix. Its degrees of freedom ν, and the second moments of the mean, are those that a step from this law leaves
+unchanged on average. They are approached from the side of small noise; a setting is unstable if there are none.
 """
 
 from __future__ import annotations
@@ -15,13 +14,17 @@ import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.method import Method
-from sublevel.paper.theory.one_step import Response, StepAverages, average_step, response
-from sublevel.paper.theory.wishart import mean_condition, shapes
+from sublevel.paper.theory.one_step import FEWEST, Samples, StepAverages, sample_count
+from sublevel.paper.theory.wishart import anisotropy, mean_condition, shapes
 
 QUIET = 3.0
 """Factor by which the first ν exceeds that of the large-sample formula."""
-PRECISION, STEPS = 1e-2, 60
-"""Relative change of ν at which the iteration ends, a third of that of E‖m‖², and the largest number of iterations."""
+PRECISION, STEPS = 5e-3, 60
+"""Relative change of ν at which the iteration ends, half of that of E‖m‖², and the largest number of iterations."""
+FEW = 8
+"""Factor by which there are fewer samples in the first iterations, which only approach the law."""
+DAMPING = 0.5
+"""Of the changes of E[mmᵀ|C], whose equations are only nearly linear: whole steps oscillate at d = 5, c_C > 0.5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,48 +65,82 @@ def large_sample_guess(d: int, n: int, c_cov: float) -> tuple[float, float]:
     return (2 - 3 * a) / (a * rho), d * pull * (2 * d + 8) / (8 * n)
 
 
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """What the law is determined by."""
+
+    freedom: float  # ν
+    variances: Array  # (2,), k with E[mmᵀ|C] = k₀I + k₁C⁻¹
+
+    def is_near(self, other: Moments, inverse: float) -> bool:
+        """Whether ν and E‖m‖² agree, for E tr C⁻¹/d = `inverse`."""
+        squares = [k[0] + k[1] * inverse for k in (self.variances, other.variances)]
+        changes = self.freedom / other.freedom - 1, squares[0] / squares[1] - 1
+        return abs(changes[0]) < PRECISION and abs(changes[1]) < 2 * PRECISION
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """The moments that a step leaves unchanged, if there are any, and the averages over that step."""
+
+    moments: Moments
+    step: StepAverages
+    growth: float
+    found: bool
+
+
 @lru_cache(maxsize=4096)
 def stationary_law(method: Method, d: int, n: int, c_cov: float = 0.1) -> StationaryLaw:
     """The law of a method whose transforms have no memory but rates; `c_cov` is only used for a first guess of ν."""
     freedom, mean_square = large_sample_guess(d, n, c_cov)
-    freedom, variances = QUIET * max(freedom, d), np.array([mean_square / d, 0.0])
-    for _ in range(STEPS):
-        eigenvalues: Array = shapes(d).eigenvalues(freedom)
-        spread = np.maximum(variances[0] + variances[1] / eigenvalues, 1e-9)
-        step = average_step(method, n, eigenvalues, spread)
-        slope = response(method, d, n, freedom, step.mean_form)
-        before, freedom = freedom, new_freedom(step, slope, d)
-        if not freedom > d:
-            return unstable_law(float("inf"))
-        used = float(np.mean(spread, dtype=np.float64))
-        variances, growth = mean_variances(step, slope, eigenvalues)
-        if growth >= 1:
-            return unstable_law(growth)
-        change = float(variances[0] + variances[1] * np.mean(1.0 / eigenvalues, dtype=np.float64)) / used - 1
-        if abs(freedom / before - 1) < PRECISION and abs(change) < 3 * PRECISION:
-            exponent = step.log_volume - step.shrinkage
-            numbers = (exponent, step.error, step.spread, growth, step.mean_square, slope.shape)
-            return StationaryLaw(freedom, mean_condition(eigenvalues), *numbers)
-    return unstable_law(float("inf"))
+    guess = Moments(QUIET * max(freedom, d), np.array([mean_square / d, 0.0]))
+    many = sample_count(d, n)
+    few = max(FEWEST, many // FEW)
+    first = balance(Samples.draw(method, d, n, few), guess)
+    start = first.moments if first.found else guess
+    last = first if few == many else balance(Samples.draw(method, d, n, many), start)
+    if not last.found:
+        return unstable_law(last.growth)
+    step, freedom = last.step, last.moments.freedom
+    condition = mean_condition(shapes(d).eigenvalues(freedom))
+    numbers = (step.exponent, step.error, step.spread, last.growth, step.mean_square, step.response)
+    return StationaryLaw(freedom, condition, *numbers)
 
 
-def new_freedom(step: StepAverages, slope: Response, d: int) -> float:
-    """ν at which E log tr C and E log det(C)/d change equally.
+def balance(samples: Samples, moments: Moments) -> Balance:
+    """Iterate until a step changes neither ν nor E[mmᵀ|C], or there is no law."""
+    d = samples.steps.shape[-1]
+    iteration = 0
+    while True:
+        iteration += 1
+        eigenvalues: Array = samples.shapes.eigenvalues(moments.freedom)
+        step = samples.average(eigenvalues, moments.variances)
+        change, growth = mean_variances(step, eigenvalues)
+        freedom = moments.freedom * anisotropy(eigenvalues) / settled_anisotropy(step)
+        new = Moments(freedom, moments.variances + DAMPING * change)
+        if not (new.freedom > d and growth < 1) or iteration == STEPS:
+            return Balance(moments, step, max(growth, 1.0), found=False)
+        if new.is_near(moments, float(np.mean(1.0 / eigenvalues))):
+            return Balance(new, step, growth, found=True)
+        moments = new
 
-    E tr CB/d − E tr B/d = χ(E tr B/d)·E tr X²/d, with E tr X² = (d − 1)(d + 2)/ν for the shape of a Wishart matrix, is
-    what reduces the anisotropy; the terms of second order in B increase it.
+
+def settled_anisotropy(step: StepAverages) -> float:
+    """E tr X(X − Y)/d at which E log(tr C·tr C⁻¹) does not change, if the response does not.
+
+    To first order in B it falls by E tr (X − Y)B/d = χ(E tr B/d)·E tr X(X − Y)/d; the higher orders increase it.
     """
-    return step.shrinkage * slope.shape * (d - 1) * (d + 2) / d / (step.log_trace - step.log_volume)
+    return step.widening / (step.shrinkage * step.response)
 
 
-def mean_variances(step: StepAverages, slope: Response, eigenvalues: Array) -> tuple[Array, float]:
-    """k with E[mmᵀ|C] = k₀I + k₁C⁻¹, and the growth of these moments without noise.
+def mean_variances(step: StepAverages, eigenvalues: Array) -> tuple[Array, float]:
+    """The change of k, E[mmᵀ|C] = k₀I + k₁C⁻¹, that balances the moments of m, and their growth without noise.
 
-    With m⁺ = (I − a_mC)m + noise of the covariance ξ²C, and E[C⁺|C] = (1 − (1 − χ)a)C − χaC², the moments E‖m‖² and
-    E mᵀCm after a step are linear in k. In units of the scale of C, which changes by exp(exponent), they must be the
-    same.
+    With m⁺ = (I − a_mC)m + noise, and E[C⁺|C] = (1 − (1 − χ)a)C − χaC², the moments E‖m‖² and E mᵀCm after a step are
+    linear in k, in units of the scale of C, which changes by exp(exponent). These equations are used for the slope
+    only: what a step changes is an average over steps.
     """
-    pull, chi, a, scale = slope.mean, slope.shape, step.shrinkage, np.exp(step.log_volume - step.shrinkage)
+    pull, chi, a, scale = step.pull, step.response, step.shrinkage, np.exp(step.exponent)
     powers = {p: float(np.mean(np.sum(eigenvalues**p, axis=-1), dtype=np.float64)) for p in range(-1, 5)}
     moved = {
         p: powers[p] - 2 * pull * powers[p + 1] + pull**2 * powers[p + 2] for p in range(-1, 3)
@@ -116,7 +153,5 @@ def mean_variances(step: StepAverages, slope: Response, eigenvalues: Array) -> t
             [(keep * moved[p] - loss * moved[p + 1]) / scale**2 for p in (1, 0)],
         ]
     )
-    noise = (step.step_square - pull**2 * step.mean_form) / powers[0]  # ξ²
-    added = noise * np.array([powers[1] / scale, (keep * powers[2] - loss * powers[3]) / scale**2])
     growth = float(np.max(np.abs(np.linalg.eigvals(after @ np.linalg.inv(here)))))
-    return np.asarray(np.linalg.solve(here - after, added), dtype=np.float64), growth
+    return np.asarray(np.linalg.solve(here - after, step.moment_changes), dtype=np.float64), growth

@@ -124,6 +124,7 @@ def _consistency(seed: int) -> list[Report]:
         sampled.consistency(near, mild, [1000, 2000, 4000, 8000, 16000, 32000], 40, seed),
         sampled.influence(float(rng.uniform(3.0, 5.0))),
         remarks.infinite_variance(4.5, seed),
+        remarks.exchange(),
         remarks.baseline_variance(DIMENSION, 50, 4000, seed),
         remarks.baseline_bias(DIMENSION, 2, 40_000, seed),
     ]
@@ -202,6 +203,7 @@ def _remarks(seed: int) -> list[Report]:
     return [
         remarks.distant_volumes(DIMENSION, (20, 1000), 20.0, seed),
         remarks.recombination(seed),
+        remarks.standard_cma(seed),
         remarks.noise_shrinks(DIMENSION, 20, 4000, seed),
         remarks.final_condition(ngd(c_cov=0.14), seed),
         remarks.final_condition(rank_mu(), seed),
