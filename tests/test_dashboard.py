@@ -24,12 +24,14 @@ import pytest
 import sublevel as sl
 from helpers.browser import BROWSER, Browser
 from sublevel.cli.main import main
-from sublevel.dashboard import data, server
+from sublevel.dashboard import data, follow, server
 from sublevel.dashboard.follow import MOST_BEST, MOST_POINTS, Follower
 from sublevel.dashboard.importance import evaluation_importance
 from sublevel.dashboard.runs import Runs
 from sublevel.dashboard.server import Server
+from sublevel.store import samples
 from sublevel.store.errors import StoreError
+from sublevel.store.file import File
 from sublevel.store.reader import fingerprint
 
 in_browser = pytest.mark.skipif(BROWSER is None, reason="no browser found: install Debian's chromium")
@@ -124,6 +126,26 @@ def test_selections_are_evaluations_of_the_run(tmp_path, popsize):
     np.testing.assert_array_equal(chosen.points, stored.points[chosen.index])
     assert data.totals(progress)["nfev"] == stored.result.nfev
     np.testing.assert_array_equal(data.best_point(progress), stored.result.x)
+
+
+def test_samples_that_share_a_row_are_read_in_steps_and_at_once(tmp_path, monkeypatch):
+    def fails_sometimes(X):
+        return np.where(X[:, 0] % 0.1 < 0.005, np.nan, np.sum(X**2, axis=1))
+
+    monkeypatch.setattr(samples, "FAST", 1e3)  # however slow this machine is
+    monkeypatch.setattr(follow, "TOGETHER", 100)
+    settings = {"vectorized": True, "popsize": 100, "maxfevals": 20_000, "on_error": "nan"}
+    file = store(tmp_path / "run.db", fails_sometimes, np.ones(10), 0.5, **settings)
+    with contextlib.closing(File(file)) as opened:
+        assert max(len(row[5]) // 800 for row in opened.rows("evaluations") if not row[4]) > 1
+    follower, stored = Follower(file), sl.load(file)
+    while follower.advance(0).share_read < 1:
+        pass
+    same_reading(follower.progress, Follower(file).advance(60))
+    chosen = follower.progress.selection
+    np.testing.assert_array_equal(chosen.points, stored.points[chosen.index])
+    assert follower.progress.failures.counts == stored.result.failures.counts
+    assert np.sum(follower.progress.failed) == np.count_nonzero(np.isnan(stored.values)) > 0
 
 
 def test_curves_are_thinned_and_keep_the_extremes(tmp_path):

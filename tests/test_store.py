@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -1055,6 +1056,29 @@ def test_points_are_stored_only_if_the_objective_takes_longer(kind, tmp_path, mo
     assert len(sums) == len(points) == 1
     seen_points("cma", "free", tmp_path / "other.db", popsize=128, maxfevals=2000, rng=2)
     assert fingerprint(tmp_path / "other.db") not in sums
+
+
+@pytest.mark.parametrize("first, then", [(1e3, 0.0), (0.0, 1e3)], ids=["drawn, then stored", "stored, then drawn"])
+def test_an_unfinished_sample_may_be_finished_in_the_other_way(first, then, tmp_path, monkeypatch):
+    """A process that resumes a run first takes it for a slow one, so that it stores the points of the sample."""
+    calls, settings = [], {"rng": 1, "popsize": 128, "maxiter": 6, "evaluate_x0": False}
+
+    def fun(x):
+        calls.append(1)
+        if len(calls) == 500:
+            raise KeyboardInterrupt
+        return float(np.sum(x**2))
+
+    sl.minimize(lambda x: float(np.sum(x**2)), np.ones(4), 0.5, store=tmp_path / "whole.db", **settings)
+    monkeypatch.setattr(samples, "FAST", first)
+    sl.minimize(fun, np.ones(4), 0.5, store=tmp_path / "run.db", **settings)
+    monkeypatch.setattr(samples, "FAST", then)
+    assert sl.resume(tmp_path / "run.db", fun).nit == 6
+    assert fingerprint(tmp_path / "run.db") == fingerprint(tmp_path / "whole.db")
+    with closing(File(tmp_path / "run.db")) as file:
+        stored = {row[0] for row in file.rows("evaluations") if row[4]}
+        drawn = {part.iteration for part in samples.sample_parts(file)}
+    assert stored and drawn and drawn.isdisjoint(stored)
 
 
 def test_an_objective_may_draw_from_the_generator_of_the_search(tmp_path, monkeypatch):

@@ -87,6 +87,7 @@ MOST_WAITING = 2**28
 """Most bytes that wait to be written; then the search waits for the disk."""
 
 DELETE_GENERATION = "DELETE FROM evaluations WHERE iteration = ?"
+DELETE_SAMPLE = "DELETE FROM samples WHERE iteration = ?"
 DELETE_SNAPSHOT = "DELETE FROM snapshots WHERE nfev = ?"
 
 Places = int | slice | NDArray[np.intp]
@@ -415,7 +416,7 @@ class Recorder:
         self._guard, self._disk, self._closed = threading.Lock(), threading.RLock(), threading.Event()
         self._finished, self._failures = list[Generation | SharedRow](), list[Row]()  # to be written
         self._row: SharedRow | None = None  # the last one, unless it is being written
-        self._stale = list[int]()  # finished generations with rows of single values in the file
+        self._stale = list[Generation]()  # finished ones with rows of single values in the file
         self._bytes, self._since = 0, np.inf  # of them, and the time of the first one
         self._open: Generation | None = None
         self._stored, self._restarts, self._awaited = stored.generations, stored.restarts, stored.awaited
@@ -569,7 +570,7 @@ class Recorder:
         if generation.in_file:
             generation.waiting = []
             if not generation.is_whole:
-                self._stale.append(generation.iteration)
+                self._stale.append(generation)
         if not generation.may_share_row():
             self._finished.append(generation)
             self._row = None
@@ -641,14 +642,15 @@ class Recorder:
     def _changes(
         self,
         finished: Sequence[Generation | SharedRow],
-        stale: Sequence[int],
+        stale: Sequence[Generation],
         failures: Sequence[Row],
         generation: Generation | None,
         parts: Sequence[tuple[int, int]],
     ) -> Iterator[Change]:
         """The statements for what waits. A finished generation replaces the rows of its single values."""
         if stale:
-            yield DELETE_GENERATION, [(iteration,) for iteration in stale]
+            yield DELETE_GENERATION, [(done.iteration,) for done in stale]
+            yield DELETE_SAMPLE, [(done.iteration,) for done in stale if done.sample is None]  # of an earlier process
         rows = [row for done in finished for row in done.evaluation_rows()]
         new = [*finished, *([generation] if generation is not None and parts else [])]
         samples = [row for part in new for row in part.sample_rows()]
