@@ -56,8 +56,9 @@ lint: $(VENV)/.extras-lint ## check style and formatting
 types: $(VENV)/.extras-types ## check types
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(VENV)/bin/pyright
 
-docs: $(VENV)/.extras-docs ## build the documentation into site/; warnings are errors
+docs: $(VENV)/.extras-docs ## build the documentation into site/ and check its links; warnings are errors
 	$(ENVIRONMENT) $(VENV)/bin/sphinx-build --fail-on-warning --keep-going --quiet -d build/docs docs site
+	$(VENV)/bin/python docs/check_site.py site
 	@echo "Open site/index.html"
 
 report: $(VENV)/.extras-docs ## print the report on the paper to build/report.pdf; needs Chromium

@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+from jupyter_client import AsyncKernelManager, KernelManager
 from sphinx.application import Sphinx
 
 import sublevel
@@ -44,6 +45,8 @@ nb_execution_cache_path = str(HERE.parent / "build" / "notebooks")
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+for manager in (AsyncKernelManager, KernelManager):
+    manager.transport.default_value = "ipc"  # kernels listen at files that only the user can read, not at ports
 
 autosummary_generate = True
 autodoc_typehints = "none"  # they are in the docstrings
