@@ -60,6 +60,7 @@ html_show_sourcelink = False
 html_theme_options = {
     "navbar_align": "left",
     "show_prev_next": True,
+    "header_links_before_dropdown": 7,
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
     "footer_end": [],
