@@ -110,7 +110,9 @@ def test_reading_in_steps_is_reading_at_once(tmp_path):
     same_reading(follower.advance(10), Follower(tmp_path / "run.db").advance(10))
 
 
-@pytest.mark.parametrize("popsize", [20, 4000], ids=["stored points", "points that are drawn again"])
+@pytest.mark.parametrize(
+    "popsize", [20, 1000, 4000], ids=["stored points", "drawn again, with rows of several generations", "drawn again"]
+)
 def test_selections_are_evaluations_of_the_run(tmp_path, popsize):
     settings = {"vectorized": True, "popsize": popsize, "maxfevals": 40_000, "ftarget": -1, "restarts": 20}
     file = store(tmp_path / "run.db", lambda X: np.sum(X**2, axis=1), np.ones(3), 0.5, **settings)

@@ -297,8 +297,8 @@ def read_evaluations(reading: Reading, progress: Progress, until: float) -> None
             progress.iteration, waiting, size = read, [], 0
             if time.monotonic() > until:
                 return
-        waiting.append(add_row(row, progress, stored, notes))
-        size += len(waiting[-1].values)
+        waiting += add_row(row, progress, stored, notes)
+        size += len(row[5]) // 8
         read = iteration + len(row[5]) // (8 * row[3]) - 1
     select(progress, waiting)
     progress.iteration = read
@@ -320,25 +320,33 @@ def most_points(progress: Progress) -> int:
     return int(np.clip(POINT_NUMBERS // max(progress.dimension, 1), 64, MOST_POINTS))
 
 
-def add_row(row: Row, progress: Progress, stored: StoredPoints, notes: Mapping[int, Sequence[Note]]) -> Stretch:
-    """Count the failures of a row of the file, which has one generation or several; returns its evaluations."""
+def add_row(row: Row, progress: Progress, stored: StoredPoints, notes: Mapping[int, Sequence[Note]]) -> list[Stretch]:
+    """Count the failures of a row of the file, which has one generation or several; returns its evaluations.
+
+    Those of several generations are together if their points are stored, which is quicker to read.
+    """
     iteration, place, run, size, data, numbers = row
     values, count, constraints = np.frombuffer(numbers), len(numbers) // (8 * size), progress.optimizer.constraints
     width = progress.dimension + (0 if constraints is None else constraints.size)
-    is_whole = len(data) == 8 * width * len(values) or (not data and constraints is None and count == 1)
+    is_whole = len(data) == 8 * width * len(values) or (not data and constraints is None)
     if not is_whole or iteration + count - 1 > len(progress.table):
         raise StoreError(f"{stored.path} is damaged: the evaluations of generation {iteration} are inconsistent.")
     kept = np.frombuffer(data).reshape(-1, width)
+
+    def generation(k: int) -> Stretch:
+        part = slice(k * size, (k + 1) * size)
+        return Stretch(run, iteration + k, place, values[part], kept[part], stored)
+
     failed = np.count_nonzero(np.isnan(values).reshape(count, size), axis=1)
     progress.failed[iteration - 1 : iteration - 1 + count] += failed
     for k in np.flatnonzero(failed).tolist():
-        part = slice(k * size, (k + 1) * size)
-        one = Stretch(run, iteration + k, place, values[part], kept[part], stored)
-        add_failures(progress.failures, one, notes.get(iteration + k, ()))
+        add_failures(progress.failures, generation(k), notes.get(iteration + k, ()))
     if constraints is not None:
         is_feasible = largest_violation(kept[:, progress.dimension :], constraints) <= 0
         progress.feasible[iteration - 1 : iteration - 1 + count] += np.sum(is_feasible.reshape(count, size), axis=1)
-    return Stretch(run, iteration, place, values, kept, stored)
+    if not data:
+        return [generation(k) for k in range(count)]
+    return [Stretch(run, iteration, place, values, kept, stored)]
 
 
 def largest_violation(values: Array, constraints: Constraints) -> Array:
