@@ -17,6 +17,7 @@ from sublevel.evaluation.failures import Failures
 from sublevel.run.constraints import Constraints
 from sublevel.run.history import Trace, real_axes, staying_of
 from sublevel.run.initial import deviations_of, mean_of
+from sublevel.run.noisy_answer import Estimate
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.restarts import Run
 from sublevel.run.state import RunState
@@ -128,6 +129,8 @@ class Progress:
     trace: list[TracePoint] = field(default_factory=list[TracePoint])
     has_all_snapshots: bool = False
     position: Position | None = None
+    estimate: Estimate | None = None  # the answer of a noisy objective, once it is re-evaluated
+    reevaluated: int = 0
 
     @property
     def dimension(self) -> int:
@@ -136,8 +139,8 @@ class Progress:
 
     @property
     def nfev(self) -> int:
-        """All evaluations in the file, including those of the unfinished generation."""
-        return (int(self.table[-1, 0]) if len(self.table) else 0) + self.open_values.size
+        """All evaluations in the file, including those of the unfinished generation and of the answer."""
+        return (int(self.table[-1, 0]) if len(self.table) else 0) + self.open_values.size + self.reevaluated
 
     @property
     def share_read(self) -> float:
@@ -193,6 +196,8 @@ class Follower:
                 progress = new_progress(reading)
             read_generations(reading, progress)
             progress.position = read_position(reading, progress.optimizer)
+            ledger = reading.ledger()
+            progress.reevaluated, progress.estimate = len(ledger.entries), ledger.estimate(len(progress.table))
             if evaluations:
                 read_snapshots(reading, progress, until)
                 read_evaluations(reading, progress, until)
