@@ -18,9 +18,10 @@ EXTRAS_lint := lint
 EXTRAS_types := lint,plot,progress,dask,parquet,coco
 EXTRAS_bench := bench
 EXTRAS_docs := docs,plot,progress,dask,parquet
+EXTRAS_release := test,release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage slow oldest newest lint types docs report bench clean
+.PHONY: help demo test coverage slow oldest newest lint types docs report release bench clean
 .NOTPARALLEL:
 
 help: ## show this list
@@ -56,12 +57,19 @@ lint: $(VENV)/.extras-lint ## check style and formatting
 types: $(VENV)/.extras-types ## check types
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(VENV)/bin/pyright
 
-docs: $(VENV)/.extras-docs ## build the documentation into site/; warnings are errors
+docs: $(VENV)/.extras-docs ## build the documentation into site/ and check its links; warnings are errors
 	$(ENVIRONMENT) $(VENV)/bin/sphinx-build --fail-on-warning --keep-going --quiet -d build/docs docs site
+	$(VENV)/bin/python docs/check_site.py site
 	@echo "Open site/index.html"
 
 report: $(VENV)/.extras-docs ## print the report on the paper to build/report.pdf; needs Chromium
 	$(VENV)/bin/python docs/report/build.py build/report.pdf
+
+release: $(VENV)/.extras-release ## build the wheel and the sdist into dist/, check them and install them in new environments
+	rm -rf dist
+	$(VENV)/bin/python -m hatchling build -d dist
+	$(VENV)/bin/twine check --strict dist/*
+	$(VENV)/bin/python -m pytest -m "" tests/test_release.py
 
 bench: $(VENV)/.extras-bench ## list the benchmark commands, ready to run
 	@ls benchmarks/*.py 2>/dev/null | sed 's|^|OPENBLAS_NUM_THREADS=1 $(VENV)/bin/python |' | grep . || echo "No benchmarks yet."

@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+from jupyter_client import AsyncKernelManager, KernelManager
 from sphinx.application import Sphinx
 
 import sublevel
@@ -44,6 +45,8 @@ nb_execution_cache_path = str(HERE.parent / "build" / "notebooks")
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+for manager in (AsyncKernelManager, KernelManager):
+    manager.transport.default_value = "ipc"  # kernels listen at files that only the user can read, not at ports
 
 autosummary_generate = True
 autodoc_typehints = "none"  # they are in the docstrings
@@ -57,6 +60,7 @@ html_show_sourcelink = False
 html_theme_options = {
     "navbar_align": "left",
     "show_prev_next": True,
+    "header_links_before_dropdown": 7,
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
     "footer_end": [],

@@ -112,7 +112,9 @@ def test_reading_in_steps_is_reading_at_once(tmp_path):
     same_reading(follower.advance(10), Follower(tmp_path / "run.db").advance(10))
 
 
-@pytest.mark.parametrize("popsize", [20, 4000], ids=["stored points", "points that are drawn again"])
+@pytest.mark.parametrize(
+    "popsize", [20, 1000, 4000], ids=["stored points", "drawn again, with rows of several generations", "drawn again"]
+)
 def test_selections_are_evaluations_of_the_run(tmp_path, popsize):
     settings = {"vectorized": True, "popsize": popsize, "maxfevals": 40_000, "ftarget": -1, "restarts": 20}
     file = store(tmp_path / "run.db", lambda X: np.sum(X**2, axis=1), np.ones(3), 0.5, **settings)
@@ -199,6 +201,53 @@ def test_spaces_and_constraints_are_shown_by_name(tmp_path):
     assert len(found["constraints"]) == 1
     assert found["constraints"][0]["violation"] == 0
     assert 0 < sum(found["curves"]["feasible"]) < sum(found["curves"]["evaluated"])
+
+
+def noisy(x, rng=None):
+    return cost(x) + (rng or NOISE).normal(0, 0.5)
+
+
+NOISE = np.random.default_rng(1)
+
+
+def test_a_noisy_run_has_its_answer_and_no_lucky_value(tmp_path):
+    file = store(tmp_path / "run.db", noisy, noise=True, restarts=2, maxfevals=1500)
+    result = sl.load(file).result
+    with served(file) as made:
+        answer = update(made)
+    found = answer["run"]
+    assert found["totals"]["best"] == answer["runs"][0]["best"] == pytest.approx(result.fun, rel=1e-10)
+    assert found["totals"]["error"] == pytest.approx(result.fun_error, rel=1e-2)
+    assert found["totals"]["nfev"] == answer["runs"][0]["nfev"] == result.nfev
+    shown = [float(row["best"]) for row in found["variables"]["rows"]]
+    assert shown == pytest.approx(result.x.tolist(), rel=1e-6)
+    assert result.fun > sl.load(file).values.min() + 0.5
+    assert min(one["best"] for one in found["restarts"]) > sl.load(file).values.min() + 0.5
+
+
+def test_a_noisy_run_that_goes_on_has_no_lucky_value_either(tmp_path):
+    def interrupted(x, rng=np.random.default_rng(1)):  # noqa: B008
+        if next(calls) > 200:
+            raise KeyboardInterrupt
+        return noisy(x, rng)
+
+    calls = iter(range(10**6))
+    file = store(tmp_path / "run.db", interrupted, noise=True)
+    progress = Follower(file).advance(10)
+    np.testing.assert_array_equal(data.best_point(progress), progress.position.state.best.x)
+    assert data.totals(progress)["best"] > sl.load(file).values.min() + 0.5
+
+
+def test_a_run_with_a_surrogate_has_its_agreement_and_its_sample_size(tmp_path):
+    file = store(tmp_path / "run.db", surrogate=True)
+    with served(file) as made:
+        found = update(made)["run"]
+    known = [one for one in found["curves"]["agreement"] if one is not None]
+    assert known
+    assert all(-1 <= one <= 1 for one in known)
+    assert str(found["restarts"][0]["popsize"]) == found["facts"]["points per generation"]
+    assert found["restarts"][0]["popsize"] > max(np.diff(found["curves"]["nfev"])[3:].min(), 1)
+    assert found["facts"]["surrogate"]
 
 
 def test_a_file_is_read_and_never_changed(run):
@@ -480,6 +529,67 @@ def test_the_page_shows_a_run(browser, run, size):
         assert page.run(f"performance.getEntriesByType('resource').every(one => one.name.startsWith({own!r}))")
         background = page.run("getComputedStyle(document.body).backgroundColor")
         assert background == ("rgb(14, 17, 22)" if size.get("dark") else "rgb(244, 245, 247)")
+        assert page.complaints() == []
+
+
+def constrained(x):
+    return float(np.sum((x - 2) ** 2)), [x[0] + x[1] - 2]
+
+
+KINDS = {
+    "plain": (cost, {}),
+    "surrogate": (cost, {"surrogate": True}),
+    "constraints": (constrained, {"constraints": 1, "maxfevals": 600}),
+    "noise": (noisy, {"noise": True}),
+    "failures": (flaky, {"on_error": "nan"}),
+}
+
+
+@in_browser
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_shows_what_only_some_runs_have(browser, kind, tmp_path):
+    fun, settings = KINDS[kind]
+    file = store(tmp_path / "run.db", fun, **settings)
+    with served(file) as made:
+        page = opened(browser, made)
+        shown = page.run(
+            "['violation', 'agreement', 'failed'].filter(name => !document.getElementById(`chart-${name}`).hidden "
+            "&& document.querySelectorAll(`#chart-${name} svg path`).length)"
+        )
+        assert shown == {"constraints": ["violation"], "surrogate": ["agreement"], "failures": ["failed"]}.get(kind, [])
+        assert ("±" in text(page, "tile-best")) == (kind == "noise")
+        # The best sixth is drawn on top, and the best point is where its value is.
+        assert page.run("document.querySelectorAll('#chart-parallel .strand.top').length") == 1
+        dots, mark = page.run(
+            "(({points, top}) => [points, top])({"
+            "points: document.querySelector('#slices .dots.s5').getAttribute('d').match(/ [0-9.]+h/g).map(parseFloat), "
+            "top: Number(document.querySelector('#slices .mark').getAttribute('cy'))})"
+        )
+        assert min(dots) - 3 < mark < max(dots) + 3
+        assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        assert page.complaints() == []
+
+
+@in_browser
+def test_the_page_shows_a_space(browser, tmp_path):
+    space = sl.Space(rate=sl.Real(1e-3, 1, log=True), depth=sl.Integer(1, 9), kernel=sl.Choice("rbf", "poly"))
+
+    def tuned(p):
+        return (np.log10(p["rate"]) + 1) ** 2 + abs(p["depth"] - 3) + (p["kernel"] == "rbf")
+
+    file = tmp_path / "run.db"
+    sl.minimize(tuned, space, rng=1, maxfevals=300, store=file)
+    with served(file) as made:
+        page = opened(browser, made)
+        rows = page.run(
+            "[...document.querySelectorAll('#variables tbody tr')].map(row => [0, 2].map(i => "
+            "row.cells[i].textContent))"
+        )
+        assert [row[0] for row in rows] == ["rate", "depth", "kernel"]
+        assert [row[1] for row in rows[1:]] == ["3", "poly"]
+        labels = page.run("[...document.querySelectorAll('#chart-parallel text')].map(one => one.textContent)")
+        assert {"rbf", "poly"} <= set(labels)
+        assert page.run("document.querySelectorAll('#slices figure').length") == 3
         assert page.complaints() == []
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import sublevel
+from sublevel.run.termination import KINDS, SUCCESSES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -67,6 +68,14 @@ def test_the_examples_of_a_module_are_true(name):
 def test_there_are_examples_where_users_look(name):
     module = importlib.import_module(f"sublevel.run.{name}")
     assert sum(len(test.examples) for test in doctest.DocTestFinder().find(module)) > 0
+
+
+def test_the_page_on_stopping_has_every_reason():
+    text = (ROOT / "docs" / "stopping.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (yes|no) \|", text, re.MULTILINE)
+    known = {name: (str(kind.status), "yes" if name in SUCCESSES else "no") for name, kind in KINDS.items()}
+    assert {name: (status, success) for name, status, success in rows} == known
+    assert len(rows) == len(known)
 
 
 def test_blocks_are_found_and_left_out_as_told():

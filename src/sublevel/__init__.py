@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 logging.getLogger("sublevel").addHandler(logging.NullHandler())
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "BIPOP",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import NamedTuple
 
 import numpy as np
@@ -121,7 +120,7 @@ def further_name(settings: Settings) -> str | None:
     """What the sixth number of a generation is: a violation of constraints, the agreement of a surrogate or nothing."""
     if settings.constraints is not None:
         return "violation"
-    return "agreement" if asdict(settings).get("surrogate") else None
+    return "agreement" if settings.surrogate else None
 
 
 def curves(progress: Progress) -> Json:
@@ -234,10 +233,16 @@ class Variables:
 
 
 def best_point(progress: Progress) -> Array:
-    """The best point (d,): of the evaluations that were read, or of the last checkpoint if that is better."""
+    """The best point (d,): of the evaluations that were read, or of the last checkpoint if that is better.
+
+    That of a noisy objective is no evaluation, because it would be a lucky one, but the answer of the search.
+    """
+    if progress.estimate is not None:
+        return progress.estimate.x
     best = progress.best
     stored = progress.optimizer.start.x0 if progress.position is None else progress.position.state.best.x
-    if not len(best.index) or progress.position is None or progress.optimizer.constraints is not None:
+    is_decided = progress.optimizer.constraints is not None or progress.settings.noise
+    if not len(best.index) or progress.position is None or is_decided:
         return stored
     return best.points[0] if not progress.position.state.best.fun <= best.values[0] else stored
 
@@ -270,14 +275,29 @@ def restarts(progress: Progress) -> list[Json]:
         found.append(
             {
                 "run": run,
-                "popsize": int(progress.sizes[end - 1]),
+                "popsize": _popsize(progress, run, int(progress.sizes[end - 1])),
                 "generations": end - first,
                 "nfev": int(np.sum(progress.sizes[first:end])),
-                "best": number(float(np.fmin.reduce(progress.table[first:end, 2], initial=np.nan))),
+                "best": number(_best_of_run(progress, first, end)),
                 "reason": message(reasons) if reasons else "",
             }
         )
     return found
+
+
+def _best_of_run(progress: Progress, first: int, end: int) -> float:
+    """The best value of some generations; under noise the level of the answer after them, which is not a lucky one."""
+    if progress.settings.noise:
+        return float(progress.table[end - 1, 1])
+    return float(np.fmin.reduce(progress.table[first:end, 2], initial=np.nan))
+
+
+def _popsize(progress: Progress, run: int, evaluated: int) -> int:
+    """Points per generation of a run; with a surrogate, more than are evaluated."""
+    position = progress.position
+    if position is None or run > len(position.finished):
+        return evaluated
+    return (position.finished[run][0] if run < len(position.finished) else position.state.run).popsize
 
 
 def _reasons(progress: Progress, run: int) -> dict[str, float]:
@@ -320,11 +340,14 @@ def totals(progress: Progress) -> Json:
     table, trace = progress.table, progress.trace[-1] if progress.trace else None
     axes = np.empty(0) if trace is None else trace.axes
     known = progress.open_values[~np.isnan(progress.open_values)]
-    is_plain = progress.optimizer.constraints is None and known.size
-    best = float(table[-1, 1]) if len(table) else math.nan
+    is_plain = progress.optimizer.constraints is None and not progress.settings.noise and known.size
+    best, error = float(table[-1, 1]) if len(table) else math.nan, math.nan
+    if progress.estimate is not None:
+        best, error = progress.estimate.fun, progress.estimate.error
     with np.errstate(all="ignore"):
         return {
             "best": number(float(np.fmin(best, known.min())) if is_plain else best),
+            "error": number(error, 3),
             "nfev": progress.nfev,
             "nit": len(table),
             "restarts": int(progress.runs[-1]) if len(table) else 0,
@@ -359,6 +382,9 @@ def facts(progress: Progress) -> Json:
         "workers": "executor or client" if settings.workers is None else str(settings.workers),
         "restarts": "none" if settings.restarts is None else printable(_strategy(settings.restarts)),
         "limits": ", ".join(f"{name} {limit:g}" for name, limit in limits.items() if limit is not None) or "none",
+        "noise": "the answer is the mean of the search" if settings.noise else "",
+        "surrogate": f"evaluations at a time: {settings.surrogate}" if settings.surrogate else "",
+        "constraints": "" if progress.optimizer.constraints is None else str(progress.optimizer.constraints.size),
         "on error": printable(settings.on_error),
         "host": printable(host),
         "sublevel": printable(settings.version),
@@ -378,6 +404,7 @@ def detail(progress: Progress, by_evaluations: Array, wanted: str, is_running: b
     return {
         "state": state_name(reasons, is_running),
         "running": is_running,
+        "noise": progress.settings.noise,
         "message": text or "The process ended before the run was complete; continue it with `sublevel resume`.",
         "read": round(progress.share_read, 4),
         "totals": totals(progress),

@@ -17,6 +17,7 @@ from sublevel.evaluation.failures import Failures
 from sublevel.run.constraints import Constraints
 from sublevel.run.history import Trace, real_axes, staying_of
 from sublevel.run.initial import deviations_of, mean_of
+from sublevel.run.noisy_answer import Estimate
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.restarts import Run
 from sublevel.run.state import RunState
@@ -128,6 +129,8 @@ class Progress:
     trace: list[TracePoint] = field(default_factory=list[TracePoint])
     has_all_snapshots: bool = False
     position: Position | None = None
+    estimate: Estimate | None = None  # the answer of a noisy objective, once it is re-evaluated
+    reevaluated: int = 0
 
     @property
     def dimension(self) -> int:
@@ -136,8 +139,8 @@ class Progress:
 
     @property
     def nfev(self) -> int:
-        """All evaluations in the file, including those of the unfinished generation."""
-        return (int(self.table[-1, 0]) if len(self.table) else 0) + self.open_values.size
+        """All evaluations in the file, including those of the unfinished generation and of the answer."""
+        return (int(self.table[-1, 0]) if len(self.table) else 0) + self.open_values.size + self.reevaluated
 
     @property
     def share_read(self) -> float:
@@ -193,6 +196,8 @@ class Follower:
                 progress = new_progress(reading)
             read_generations(reading, progress)
             progress.position = read_position(reading, progress.optimizer)
+            ledger = reading.ledger()
+            progress.reevaluated, progress.estimate = len(ledger.entries), ledger.estimate(len(progress.table))
             if evaluations:
                 read_snapshots(reading, progress, until)
                 read_evaluations(reading, progress, until)
@@ -321,8 +326,9 @@ def most_points(progress: Progress) -> int:
 
 
 def add_row(row: Row, progress: Progress, stored: StoredPoints, notes: Mapping[int, Sequence[Note]]) -> list[Stretch]:
-    """Count the failures of a row of the file, which has one generation or several; returns its evaluations: together,
-    or those of each generation if their points are drawn again.
+    """Count the failures of a row of the file, which has one generation or several; returns its evaluations.
+
+    Those of several generations are together if their points are stored, which is quicker to read.
     """
     iteration, place, run, size, data, numbers = row
     values, count, constraints = np.frombuffer(numbers), len(numbers) // (8 * size), progress.optimizer.constraints
@@ -331,17 +337,21 @@ def add_row(row: Row, progress: Progress, stored: StoredPoints, notes: Mapping[i
     if not is_whole or iteration + count - 1 > len(progress.table):
         raise StoreError(f"{stored.path} is damaged: the evaluations of generation {iteration} are inconsistent.")
     kept = np.frombuffer(data).reshape(-1, width)
+
+    def generation(k: int) -> Stretch:
+        part = slice(k * size, (k + 1) * size)
+        return Stretch(run, iteration + k, place, values[part], kept[part], stored)
+
     failed = np.count_nonzero(np.isnan(values).reshape(count, size), axis=1)
     progress.failed[iteration - 1 : iteration - 1 + count] += failed
-    wanted = np.flatnonzero(failed).tolist() if data else range(count)
-    cuts = {k: slice(k * size, (k + 1) * size) for k in wanted}
-    parts = {k: Stretch(run, iteration + k, place, values[cut], kept[cut], stored) for k, cut in cuts.items()}
     for k in np.flatnonzero(failed).tolist():
-        add_failures(progress.failures, parts[k], notes.get(iteration + k, ()))
+        add_failures(progress.failures, generation(k), notes.get(iteration + k, ()))
     if constraints is not None:
         is_feasible = largest_violation(kept[:, progress.dimension :], constraints) <= 0
         progress.feasible[iteration - 1 : iteration - 1 + count] += np.sum(is_feasible.reshape(count, size), axis=1)
-    return [Stretch(run, iteration, place, values, kept, stored)] if data else list(parts.values())
+    if not data:
+        return [generation(k) for k in range(count)]
+    return [Stretch(run, iteration, place, values, kept, stored)]
 
 
 def largest_violation(values: Array, constraints: Constraints) -> Array:

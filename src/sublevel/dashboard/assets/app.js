@@ -169,7 +169,7 @@ function showDetail() {
   $("reading").className = page.detail.read >= 1 ? "done" : "";
   setText($("message"), page.detail.message);
   const tiles = {
-    best: format(totals.best, 6), nfev: whole(totals.nfev), nit: whole(totals.nit), sigma: format(totals.sigma, 3), ratio: format(totals.ratio, 3),
+    best: format(totals.best, 6) + (totals.error === null ? "" : ` ± ${format(totals.error, 2)}`), nfev: whole(totals.nfev), nit: whole(totals.nit), sigma: format(totals.sigma, 3), ratio: format(totals.ratio, 3),
     restarts: whole(totals.restarts), failed: whole(totals.failed), rate: format(totals.rate, 3),
   };
   for (const [name, text] of Object.entries(tiles)) setText($(`tile-${name}`), text);
@@ -201,7 +201,7 @@ function showValues(curves, totals) {
     series: [
       { name: "median of a generation", x, y: curves.median.map(view.map), colour: 8, weight: "dim", breaks: curves.run },
       { name: "best of a generation", x, y: curves.lowest.map(view.map), colour: 9, weight: "thin", breaks: curves.run },
-      { name: "best so far", x, y: curves.best.map(view.map), colour: 0, weight: "bold" },
+      { name: page.detail.noise ? "level of the answer" : "best so far", x, y: curves.best.map(view.map), colour: 0, weight: "bold" },
     ],
     kind: view.kind, ...overX(), marks: restartMarks(curves), hint: [view.hint, open].filter(Boolean).join(" · "), none: "no finished generation yet",
   });
@@ -248,7 +248,7 @@ function showMore(curves) {
   if (page.detail.totals.failed) {
     let sum = 0;
     const y = curves.failed.map((count) => (sum += count)), share = format((100 * page.detail.totals.failed) / page.detail.totals.nfev, 2);
-    figures.failed.update({ series: [{ name: "failed so far", x, y, colour: 10, weight: "bold" }], ...overX(), hint: `${share} % of the evaluations` });
+    figures.failed.update({ series: [{ name: "failed so far", x: [0, ...x], y: [0, ...y], colour: 10, weight: "bold" }], ...overX(), hint: `${share} % of the evaluations` });
   }
 }
 
@@ -279,8 +279,9 @@ function evaluationView() {
   const view = valueView($("scale").value, evaluations.value, totals.best), values = evaluations.value.map(view.map);
   const axes = variables.shown.map((one, k) => ({ key: String(one.index), name: one.name, values: evaluations.points[k], kind: one.log ? "log" : "linear", labels: one.labels, best: one.best }));
   axes.push({ key: "value", name: "value", values, kind: view.kind, labels: null });
-  const order = values.map((_, i) => i).filter((i) => values[i] !== null).sort((i, j) => evaluations.value[j] - evaluations.value[i]);
-  return { axes, values, order, kind: view.kind };
+  const { feasible, value } = evaluations; // from the worst to the best; points that violate constraints are the worst
+  const order = values.map((_, i) => i).filter((i) => values[i] !== null).sort((i, j) => feasible[i] - feasible[j] || value[j] - value[i]);
+  return { axes, values, order, kind: view.kind, best: totals.best === null ? null : view.map(totals.best) };
 }
 
 function selected(view) {
@@ -292,8 +293,9 @@ function selected(view) {
 function showEvaluations() {
   if (!page.detail) return;
   const view = evaluationView(), { evaluations } = page.detail, chosen = selected(view), rank = new Map();
-  view.order.forEach((i, k) => rank.set(i, Math.min(Math.floor((SHADES * k) / view.order.length), SHADES - 1)));
-  const shade = view.values.map((_, i) => (evaluations.feasible[i] ? rank.get(i) ?? null : null));
+  const usable = view.order.filter((i) => evaluations.feasible[i]);
+  usable.forEach((i, k) => rank.set(i, Math.min(Math.floor((SHADES * k) / usable.length), SHADES - 1)));
+  const shade = view.values.map((_, i) => rank.get(i) ?? null);
   figures.parallel.update({
     axes: view.axes, order: chosen, shade, brushes: page.brushes, hint: "drag along an axis to select; the best sixth is orange",
     onBrush: (key, range) => { if (range) page.brushes.set(key, range); else page.brushes.delete(key); showEvaluations(); },
@@ -309,16 +311,16 @@ function showSlices(view, chosen) {
   for (const [key, figure] of page.slices) {
     if (!keys.includes(key)) { figure.observer.disconnect(); figure.host.remove(); page.slices.delete(key); }
   }
-  const { evaluations, totals } = page.detail, last = evaluations.index.at(-1) || 1;
+  const { evaluations } = page.detail, last = evaluations.index.at(-1) || 1;
   const age = (i) => (evaluations.feasible[i] ? Math.min(Math.floor((SHADES * evaluations.index[i]) / (last + 1)), SHADES - 1) : null);
-  const shade = chosen.map(age), y = chosen.map((i) => view.values[i]), best = Math.min(...y.filter((value) => value !== null));
+  const shade = chosen.map(age), y = chosen.map((i) => view.values[i]);
   variables.forEach((axis, k) => {
     if (!page.slices.has(axis.key)) page.slices.set(axis.key, new Figure(element("figure", { class: "card chart small" }), axis.name, drawDots));
     const figure = page.slices.get(axis.key);
     setText(figure.heading, axis.name);
     if (host.children[k] !== figure.host) host.insertBefore(figure.host, host.children[k] ?? null);
     figure.legend.hidden = true;
-    figure.update({ x: chosen.map((i) => axis.values[i]), y, shade, kind: view.kind, xKind: axis.kind, labels: axis.labels, best: totals.best === null ? null : [axis.best, best] });
+    figure.update({ x: chosen.map((i) => axis.values[i]), y, shade, kind: view.kind, xKind: axis.kind, labels: axis.labels, best: view.best === null ? null : [axis.best, view.best] });
   });
 }
 

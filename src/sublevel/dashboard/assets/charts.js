@@ -255,7 +255,7 @@ export function drawDots(figure, spec, width, height) {
   const isNamed = Boolean(spec.labels);
   const places = isNamed ? [-0.5, spec.labels.length - 0.5, ...spec.x] : spec.x;
   const x = new Scale(places, spec.xKind, box.left + 4, box.right - 4, "number", Math.max(width / 80, 2));
-  const y = new Scale(spec.y, spec.kind, box.bottom - 3, box.top + 3, "number", Math.max(height / 45, 2));
+  const y = new Scale(spec.best ? [...spec.y, spec.best[1]] : spec.y, spec.kind, box.bottom - 3, box.top + 3, "number", Math.max(height / 45, 2));
   if (!spec.x.length || y.isEmpty) return figure.empty(width, height, "no evaluations");
   if (isNamed) x.ticks = () => (spec.labels.length <= 6 ? spec.labels.map((text, k) => [k, text.slice(0, 9)]) : []);
   figure.svg.replaceChildren();
