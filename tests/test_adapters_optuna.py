@@ -308,7 +308,7 @@ def test_wrong_uses_are_refused():
     with pytest.raises(ValueError, match="draw its points independently"):
         SublevelSampler(method=sl.cma(step_size="tpa"))
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=SublevelSampler())
-    with pytest.raises(ValueError, match="one objective, got a study with 2"):
+    with pytest.raises(ValueError, match="a single objective, got a study with 2"):
         study.ask().suggest_float("x", 0, 1)
 
 

@@ -194,7 +194,7 @@ FILES = {
     "`type` of parameter 'a' must be real, integer, choice or constant": ("a.json", '{"a": {"low": 2}}'),
     "parameter 'a' needs 'values'": ("a.toml", 'a = {type = "choice"}'),
     "Space needs at least one parameter that can vary": ("a.toml", "a = 1"),
-    "values must be numbers, texts": ("a.toml", 'a = {type = "choice", values = [2020-01-01, 2021-01-01]}'),
+    "values must be numbers, strings": ("a.toml", 'a = {type = "choice", values = [2020-01-01, 2021-01-01]}'),
 }
 
 

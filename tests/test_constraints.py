@@ -387,7 +387,7 @@ def test_linear_constraints_on_the_numbers_of_a_space():
         assert result.params["k"] == "b"
     with pytest.raises(ValueError, match=r"must satisfy the linear constraints .* Space.start_at"):
         sl.minimize(fun, space.start_at({"n": 20}), constraints=LinearConstraint(rows[:1], -np.inf, 12))
-    with pytest.raises(ValueError, match=r"must be 0 in the column of 'k', a Choice.*NonlinearConstraint"):
+    with pytest.raises(ValueError, match=r"must be 0 in the column of 'k', because.*NonlinearConstraint"):
         sl.minimize(fun, space, constraints=LinearConstraint(np.ones((1, 4)), -99, 99))
     with pytest.raises(ValueError, match=r"4 variables \(n, x, k, y\)"):
         sl.minimize(fun, space, constraints=LinearConstraint(np.ones((1, 3)), -99, 99))

@@ -152,7 +152,7 @@ def test_the_callback_sees_every_generation_the_last_one_too():
     assert [r.nfev for r in seen] == [7, 13, 19, 25, 31]  # with the start
     assert all(isinstance(r, OptimizeResult) for r in seen)
     assert [r.fun for r in seen] == list(result.history["best"])
-    assert [r.message for r in seen] == ["the run goes on"] * 4 + [result.message]
+    assert [r.message for r in seen] == ["the run is in progress"] * 4 + [result.message]
     assert seen[-1].status == result.status
 
 

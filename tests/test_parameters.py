@@ -217,7 +217,7 @@ ERRORS = {
     "class without fields": (
         lambda: sl.Space.of(int),
         TypeError,
-        "a class that stands for a space must be a dataclass, got <class 'int'>.",
+        "a class that defines a Space must be a dataclass, got <class 'int'>.",
     ),
     "field without parameter": (
         lambda: sl.Space.of(NoField),

@@ -112,7 +112,7 @@ def test_arrays_of_the_distribution_are_read_only_and_all_others_the_users_own()
 def test_a_result_in_a_callback_can_be_shown():
     shown = []
     small(callback=lambda result: shown.append(repr(result)))
-    assert all("the run goes on" in text for text in shown[:-1])
+    assert all("the run is in progress" in text for text in shown[:-1])
     assert len(shown) == 5
 
 

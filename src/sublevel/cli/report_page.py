@@ -202,7 +202,7 @@ def _restarts(run: StoredRun) -> Iterable[str]:
 
         rows = [OMITTED if i is None else row(i) for i in listed(len(runs), MOST_ROWS)]
         yield "<h2>Runs</h2>"
-        yield from _table("runs", ["run", "points per generation", "best value", "reason to stop"], rows)
+        yield from _table("runs", ["run", "points per generation", "best value", "reason for stopping"], rows)
 
 
 def _table(name: str, header: list[str], rows: Iterable[tuple[str, ...]]) -> Iterable[str]:

@@ -168,6 +168,17 @@ def correlation(run: RunLike | History, file: Target = None, file_format: str | 
     Returns
     -------
     matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If there are more than 1000 variables, or if all of them are choices.
+
+    Examples
+    --------
+    >>> import sublevel as sl
+    >>> result = sl.minimize(lambda x: x @ x, [1, 1], 0.5, rng=1)
+    >>> figure = sl.plots.correlation(result)
     """
     history = _history(run)
     names = _free_names(history)

@@ -298,7 +298,7 @@ class History:
             del self._numbers[rows * width :]
 
     def end(self, done: Optimizer, reasons: Mapping[str, float]) -> None:
-        """Record the reasons to stop, and the last distribution as a snapshot."""
+        """Record the reasons for stopping, and the last distribution as a snapshot."""
         self._endings, self.reevaluated = [*done.endings, reasons], done.reevaluated
         same_run = done.restarts < len(self._begins)
         if same_run and len(self) and self.snapshots[-1].nfev < self._numbers[-len(self.columns)]:

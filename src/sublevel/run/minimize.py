@@ -1,4 +1,4 @@
-"""The loop of a run: generations until there is a reason to stop."""
+"""The loop of a run: generations until there is a reason for stopping."""
 
 from __future__ import annotations
 
@@ -380,15 +380,15 @@ class Limits:
         return replace(self, reserved=count + tries, reserved_time=seconds)
 
     def target(self, done: Optimizer) -> dict[str, float]:
-        """The reason to stop if no better value is needed, else none."""
+        """The reason for stopping if no better value is needed, else none."""
         best = done.run_state.best.fun
         if not best <= self.ftarget or not done.is_feasible:
             return {}
         return {"unbounded": best} if best == -inf else {"ftarget": best}
 
     def budget(self, done: Optimizer, earlier: int = 0) -> dict[str, float]:
-        """The reason to stop before the next generation, which may not exceed `maxfevals`, else none; `earlier` are
-        re-evaluations so far.
+        """The reason for stopping before the next generation, which may not exceed `maxfevals`, else none; `earlier`
+        are re-evaluations so far.
         """
         state = done.run_state
         least = state.run.popsize if done.partial is None else 1
@@ -400,7 +400,7 @@ class Limits:
 
     @property
     def too_late(self) -> dict[str, float]:
-        """The reason to stop when the time is over, else none."""
+        """The reason for stopping when the time is over, else none."""
         is_over = self.deadline < inf and time.monotonic() >= self.deadline - self.reserved_time
         return {"maxtime": self.maxtime} if is_over else {}
 
@@ -415,7 +415,7 @@ class TimeOver(Exception):
 
 
 class EarlyEnd(Exception):
-    """There is a reason to stop in the middle of a generation that is evaluated in parts."""
+    """There is a reason for stopping in the middle of a generation that is evaluated in parts."""
 
     def __init__(self, reasons: dict[str, float]) -> None:
         super().__init__()
@@ -453,7 +453,7 @@ class Search:
             raise
 
     def run_to_the_end(self) -> Result:
-        """Run generations until there is a reason to stop, such as Ctrl-C. Other exceptions carry the result so far."""
+        """Run generations until a reason for stopping, such as Ctrl-C. Other exceptions carry the result so far."""
         reasons: dict[str, float] = {}
         try:
             try:
@@ -488,7 +488,7 @@ class Search:
             self.recorder.close(reasons, self.optimizer if whole else None, self.history)
 
     def generation(self, values_of: Callable[[Array], Array]) -> dict[str, float]:
-        """One generation, and the reasons to stop after it, given a function for the values (n,) of points (n, d)."""
+        """One generation, and the reasons for stopping after it, given a function from points (n, d) to values (n,)."""
         optimizer = self.optimizer
         self.evaluate_and_tell(values_of)
         self.history.record(optimizer)
@@ -504,7 +504,7 @@ class Search:
         return reasons
 
     def next_run(self) -> dict[str, float]:
-        """The reason to stop: the target, the end of the last run, or a budget. Starts the next run if one ended."""
+        """The reason for stopping: the target, the end of the last run, or a budget. Starts the next run if needed."""
         optimizer, limits = self.optimizer, self.limits
         may_suffice = optimizer.run_state.best.fun <= limits.ftarget
         reasons = (limits.target(optimizer) if may_suffice else {}) or optimizer.stop()

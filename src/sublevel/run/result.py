@@ -276,7 +276,7 @@ class Result(OptimizeResult):
     def _summary(self) -> Summary:
         if not self.keys() >= (SHOWN - NOISY) | {"reasons", "history"}:  # entries were removed
             return Summary(f"Result with the entries {', '.join(self)}")
-        title = "Result of a run that goes on"
+        title = "Result of a run in progress"
         if self.success or self.reasons:
             title = "Result: success" if self.success else "Result: no success"
         facts = {

@@ -84,8 +84,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     "run_budget": Kind(8, "the run used up the {value:.0f} evaluations that the restart strategy allows"),
     "unbounded": Kind(9, "the objective returned −inf, and no value is better"),
-    "maxfevals": Kind(10, "the budget of {value:.0f} evaluations is used up; increase `maxfevals` to go on"),
-    "maxiter": Kind(11, "the budget of {value:.0f} iterations is used up; increase `maxiter` to go on"),
+    "maxfevals": Kind(10, "the budget of {value:.0f} evaluations is used up; increase `maxfevals` to continue"),
+    "maxiter": Kind(11, "the budget of {value:.0f} iterations is used up; increase `maxiter` to continue"),
     "callback": Kind(12, "stopped by the callback after {value:.0f} iterations"),
     "flat": Kind(
         13, "all values were equal in {value:.0f} consecutive generations; if `x0` lies on a plateau, increase `sigma0`"
@@ -112,12 +112,12 @@ KINDS: Mapping[str, Kind] = {
     "abandoned": Kind(
         19, "the best value stays {value:.2g} above that of an earlier run, and the values no longer change enough"
     ),
-    "maxtime": Kind(20, "the time limit of {value:.6g} seconds is reached; increase `maxtime` to go on"),
+    "maxtime": Kind(20, "the time limit of {value:.6g} seconds is reached; increase `maxtime` to continue"),
     "noise_floor": Kind(
         21,
         "converged to the noise of the objective: over {value:.0f} generations the values neither fell nor depended "
         "on the distance from the mean; make the objective more precise (a tighter solver tolerance, more averaging), "
-        "or go on with noise_floor=False",
+        "or continue with noise_floor=False",
     ),
     "settled": Kind(
         22,
@@ -160,7 +160,7 @@ class Reason(NamedTuple):
 
 def message(reasons: Mapping[str, float]) -> str:
     """The reasons as sentences."""
-    return "; ".join(Reason(name, number).message for name, number in reasons.items()) or "the run goes on"
+    return "; ".join(Reason(name, number).message for name, number in reasons.items()) or "the run is in progress"
 
 
 class Tolerances(NamedTuple):

@@ -252,9 +252,9 @@ def check_run_state(state: RunState, d: int, first: Family) -> None:
 
 
 def _reasons(given: object) -> dict[str, float]:
-    reasons = as_dict(given, "its reasons to stop are invalid")
+    reasons = as_dict(given, "its reasons for stopping are invalid")
     if not reasons.keys() <= KINDS.keys():
-        raise FormatError("its reasons to stop are unknown")
+        raise FormatError("its reasons for stopping are unknown")
     return {name: _number(number) for name, number in reasons.items()}
 
 

@@ -267,7 +267,7 @@ function fillVariableRow(row, variable) {
   setText(row.cells[0], variable.name);
   [variable.best, variable.mean, variable.spread].forEach((text, i) => setText(row.cells[i + 2], text));
   const bars = row.cells[1].firstChild, percent = (share) => (share === null ? "unknown" : `${format(100 * share, 2)} %`);
-  bars.setAttribute("aria-label", `importance of ${variable.name}: ${percent(variable.covariance)} by the covariance, ${percent(variable.evaluations)} by the evaluations`);
+  bars.setAttribute("aria-label", `importance of ${variable.name}: ${percent(variable.covariance)} from the covariance, ${percent(variable.evaluations)} from the evaluations`);
   bars.title = `covariance ${percent(variable.covariance)}, evaluations ${percent(variable.evaluations)}`;
   [variable.covariance, variable.evaluations].forEach((share, i) => { bars.children[i].firstChild.style.width = `${100 * (share ?? 0)}%`; });
 }
