@@ -39,11 +39,6 @@ def some_values(t, steps):
     return np.sum(steps**2 * np.linspace(1.0, 3.0, steps.shape[1]), axis=1) - 100 * (t // 20 % 2) * steps[:, 0]
 
 
-def scaled_root(theta):
-    """A with AAᵀ = the covariance; for the diagonal families the symmetric one."""
-    return theta.scale * theta.root if isinstance(theta, FullGaussian) else np.diag(theta.deviations)
-
-
 def relative(ours, theirs):
     return np.linalg.norm(ours - theirs) / np.linalg.norm(theirs)
 
@@ -64,7 +59,7 @@ def disagreement(family, d, n=None, *, c_mean=1.0, iterations=100, **changed):
     worst, waits = 0.0, 0
     for t in range(iterations):
         z, before, symmetric = rng.standard_normal((n, d)), theirs, theirs.sigma * theirs.root
-        turn = np.linalg.solve(scaled_root(state.theta), symmetric)
+        turn = np.linalg.solve(state.theta.dense_root, symmetric)
         state = replace(state, memory=(replace(state.memory[0], path=turn @ before.p_sigma), *state.memory[1:]))
         values, sample = some_values(t, z @ symmetric), state.theta.sample_at(z @ turn.T)
         theirs = cma_oracle.step(before, z, values, project=PROJECTIONS[family], c_mean=c_mean, **changed)
@@ -75,7 +70,7 @@ def disagreement(family, d, n=None, *, c_mean=1.0, iterations=100, **changed):
             distance(state.theta, theirs.m, theirs.sigma**2 * theirs.C),
             abs(log_scale - np.log(theirs.sigma / before.sigma)),
             relative(state.memory[0].path, turn @ theirs.p_sigma),
-            relative(scaled_root(state.theta) @ state.memory[2].path, theirs.sigma * theirs.p_c),
+            relative(state.theta.dense_root @ state.memory[2].path, theirs.sigma * theirs.p_c),
         )
         waits += np.allclose(theirs.p_c, (1 - cma_oracle.table_1(d, n).c_c) * before.p_c)
     return worst, waits
@@ -182,9 +177,9 @@ def test_a_vector_that_comes_along_is_the_same_displacement(family, d, n, expone
     move = theta.move(some_tangent(d, n, rng, exponential))
     assert move.usable
     np.testing.assert_allclose(
-        scaled_root(move.theta) @ move.transport(vector), scaled_root(theta) @ vector, rtol=1e-11, atol=1e-13
+        move.theta.dense_root @ move.transport(vector), theta.dense_root @ vector, rtol=1e-11, atol=1e-13
     )
-    assert relative(scaled_root(move.theta) @ vector, scaled_root(theta) @ vector) > 1e-6  # and would not be without
+    assert relative(move.theta.dense_root @ vector, theta.dense_root @ vector) > 1e-6  # and would not be without
 
 
 @pytest.mark.parametrize("trials", [(), (3,)], ids=["single", "batch"])
