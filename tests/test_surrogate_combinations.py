@@ -53,6 +53,7 @@ def draw_start(rng):
     return START + 0.1 * rng.standard_normal(3)
 
 
+FIXED = [(-4, 6), (2, 2), (None, None)]
 AXES = {
     "at a time": {"three": {"surrogate": 3}, "all": {"surrogate": 100}},
     "method": {name: {"method": name} for name in ("xnes", "ngd", "rank-mu")},
@@ -61,7 +62,7 @@ AXES = {
     "step size": {name: {"step_size": name} for name in STEP_SIZES},
     "variables": {
         "bounds": {"bounds": (-4, 6)},
-        "fixed": {"bounds": [(-4, 6), (2, 2), (None, None)]},
+        "fixed": {"bounds": FIXED},
         "log": {"log_scaled": [False, False, True]},
         "names": {"names": NAMES},
         "space": {"space": True},
@@ -118,6 +119,8 @@ def arguments(fun, options):
     if is_warm:
         known = {"space": SPACE} if has_space else {"log_scaled": settings.get("log_scaled", False)}
         start, sigma0, settings["cov0"] = sl.warm_start(points, fun(points), **known)
+        if settings.get("bounds") is FIXED:
+            start[1] = 2.0
     if is_known:
         points[:, 1] = 2.0  # where it may be fixed
         settings["known"] = points, fun(points)

@@ -212,12 +212,14 @@ def test_the_uncertainty_only_sees_the_order(rng):
     assert other.tobytes() != expected
 
 
-def test_the_most_uncertain_points_are_uncertain_given_those_before(rng):
+@pytest.mark.parametrize("first", [0, 2])
+def test_the_most_uncertain_points_are_uncertain_given_those_before(first, rng):
     root = rng.standard_normal((7, 9))
     covariance = root @ root.T
-    chosen = model.most_uncertain(covariance, 7)
+    chosen = model.most_uncertain(covariance, 7, first)
     assert sorted(chosen) == list(range(7))
-    for k in range(7):
+    assert list(chosen[:first]) == list(range(first))
+    for k in range(first, 7):
         known = chosen[:k]
         gain = covariance[:, known] @ np.linalg.pinv(covariance[np.ix_(known, known)])
         variances = np.diag(covariance - gain @ covariance[known])

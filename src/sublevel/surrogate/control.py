@@ -148,8 +148,8 @@ def begin_generation(
 
 
 def first_points(candidates: Candidates, tuning: Tuning) -> Indices:
-    """The points of which the model is least certain, among the better ones by the model. Without a model, as many as
-    it takes to have one, and half of all points.
+    """The points of which the model is least certain, among the better ones by the model; of several, one is the best
+    by the model. Without a model, as many as it takes to have one, and half of all points.
     """
     (n, d), count = candidates.z.shape, candidates.at_a_time
     surrogate, archive = candidates.surrogate, candidates.surrogate.archive
@@ -159,7 +159,7 @@ def first_points(candidates: Candidates, tuning: Tuning) -> Indices:
     better = order[: max(ceil(tuning.better * n), count)]
     z = surrogate.theta.whiten(archive.x)
     covariance = uncertainty(candidates.z[better], z, archive.values, tuning.fits[surrogate.used])
-    return better[most_uncertain(covariance, min(count, n))]
+    return better[most_uncertain(covariance, min(count, n), first=int(count > 1))]
 
 
 def further_points(candidates: Candidates, tuning: Tuning) -> Indices:

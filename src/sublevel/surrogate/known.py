@@ -49,13 +49,14 @@ def known_archive(known: object, start: Start) -> Archive:
 
 def _parts(known: object) -> tuple[object, object]:
     """Points and values."""
-    if isinstance(known, tuple | list) and len(cast("Sequence[object]", known)) == 2:
-        return cast("tuple[object, object]", tuple(cast("Sequence[object]", known)))
-    try:
+    if isinstance(known, tuple | list):
+        pair = tuple(cast("Sequence[object]", known))
+        if len(pair) == 2:
+            return pair
+    elif hasattr(known, "points") and hasattr(known, "values"):
         found = cast(Evaluated, known)
         return found.points, found.values
-    except AttributeError:
-        raise TypeError(f"`known` must be a pair (points, values) or a stored run, got {short_repr(known)}.") from None
+    raise TypeError(f"`known` must be a pair (points, values) or a stored run, got {short_repr(cast(object, known))}.")
 
 
 def _as_points(given: object, start: Start) -> Array:
@@ -63,7 +64,7 @@ def _as_points(given: object, start: Start) -> Array:
     rows = cast("Sequence[object]", given) if isinstance(given, Sequence) else ()
     if start.parameters is not None and rows and all(isinstance(row, Mapping) for row in rows):
         given = [start.parameters.encode(cast("Mapping[str, object]", row)) for row in rows]
-    points, d = as_numbers("known", given), start.x0.size
+    points, d = as_numbers("known", cast(object, given)), start.x0.size
     if points.ndim != 2 or points.shape[1] != d:
         raise ValueError(f"the points of `known` must have shape (n, {d}), got shape {points.shape}.")
     return points

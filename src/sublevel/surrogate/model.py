@@ -236,18 +236,18 @@ def uncertainty(points: Array, z: Array, values: Array, how: Fit) -> Array:
     return phi @ solve_positive((U * weights[:, None]).T @ U + prior(d, how.ridge)[0], phi.T)
 
 
-def most_uncertain(covariance: Array, count: int) -> NDArray[np.intp]:
-    """Indices (count,) of points with covariances (m, m): each has the largest variance if those before it are known,
-    as in a Cholesky decomposition with pivots.
+def most_uncertain(covariance: Array, count: int, first: int = 0) -> NDArray[np.intp]:
+    """Indices (count,) of points with covariances (m, m): the first ones, as many as `first`, and then those that have
+    the largest variance if the ones before are known, as in a Cholesky decomposition with pivots.
     """
     chosen, rest = list[int](), covariance.copy()
-    for _ in range(count):
+    for number in range(count):
         variances = np.diagonal(rest).copy()
         variances[chosen] = -np.inf
-        best = int(np.argmax(variances))
-        chosen.append(best)
-        if variances[best] > 0:
-            rest -= np.outer(rest[:, best], rest[best]) / variances[best]
+        point = number if number < first else int(np.argmax(variances))
+        chosen.append(point)
+        if variances[point] > 0:
+            rest -= np.outer(rest[:, point], rest[point]) / variances[point]
     return np.array(chosen, dtype=np.intp)
 
 
