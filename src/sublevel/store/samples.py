@@ -160,8 +160,9 @@ def evaluation_rows(file: File, first: int = 1, last: int = 2**62) -> Iterator[R
     """All rows that have evaluations of these generations, in the order of the search."""
     condition = "WHERE iteration BETWEEN coalesce((SELECT max(iteration) FROM evaluations WHERE iteration <= ?), 0)"
     for row in file.rows("evaluations", f"{condition} AND ? ORDER BY iteration, place", (first, last)):
-        iteration, place, _, size, _, values = row
-        if place < 0 or size < 1 or not values or len(values) % (8 * size) or (len(values) > 8 * size and place):
+        iteration, place, _, size, points, values = row
+        is_row = place >= 0 and size >= 1 and values and len(values) % (8 * size) == len(points) % len(values) == 0
+        if not is_row or (len(values) > 8 * size and place):
             raise StoreError(f"{file.path} is damaged: the evaluations of generation {iteration} are incomplete.")
         yield row
 
