@@ -7,10 +7,13 @@ import csv
 import hashlib
 import http.client
 import json
+import os
 import re
 import shutil
 import signal
 import socket
+import sqlite3
+import struct
 import subprocess
 import sys
 import threading
@@ -31,7 +34,7 @@ from sublevel.dashboard.runs import Runs
 from sublevel.dashboard.server import Server
 from sublevel.store import samples
 from sublevel.store.errors import StoreError
-from sublevel.store.file import File
+from sublevel.store.file import File, with_checksum
 from sublevel.store.reader import fingerprint
 
 in_browser = pytest.mark.skipif(BROWSER is None, reason="no browser found: install Debian's chromium")
@@ -422,6 +425,76 @@ def test_odd_requests_are_refused_quietly(run, capfd):
         for query in ("run=x&compare=a,b,-1", "run=0&filter=" + "%00" * 300, "compare=" + "0," * 1000, "seen=%F0%28"):
             assert "runs" in update(made, query)
     assert capfd.readouterr() == ("", "")
+
+
+def test_addresses_that_are_none_are_refused_quietly(run, capfd):
+    with served(run) as made:
+        for path in ("*", "http://[::1/", "//[/", "?", f"/{made.site.token}"):
+            with socket.create_connection(("127.0.0.1", made.server_port), timeout=20) as connection:
+                host = f"Host: 127.0.0.1:{made.server_port}"
+                connection.sendall(f"GET {path} HTTP/1.1\r\n{host}\r\nConnection: close\r\n\r\n".encode())
+                assert connection.makefile("rb").read().endswith(server.WRONG_ADDRESS.encode())
+    assert capfd.readouterr() == ("", "")
+
+
+def test_connections_that_are_reset_print_nothing(run, capfd):
+    with served(run) as made:
+        for request in (b"GET /", b"POST / HTTP/1.1\r\n\r\n" * 1000):
+            with socket.create_connection(("127.0.0.1", made.server_port), timeout=20) as connection:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close by a reset
+                connection.sendall(request)
+        while made.connections:
+            time.sleep(0.01)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_many_connections_neither_accumulate_nor_keep_others_out(run, monkeypatch):
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 5)
+    with served(run) as made, contextlib.ExitStack() as stack:
+        address = "127.0.0.1", made.server_port
+        idle = [stack.enter_context(socket.create_connection(address, timeout=20)) for _ in range(30)]
+        assert get(made)[0] == 200
+        assert made.connections <= 5
+        assert idle[0].recv(1) == b""  # the oldest ones were ended
+
+
+def test_names_of_files_need_not_be_utf8(run, tmp_path, capfd):
+    file = tmp_path / os.fsdecode(b"\xff.db")
+    shutil.copyfile(run, file)
+    with served(tmp_path) as made:
+        status, headers, content = get(made, "api/runs/0/run.json")
+        assert (status, headers["Content-Disposition"]) == (200, "attachment; filename*=UTF-8''%3F.json")
+        assert json.loads(content)["nfev"] == sl.load(file).result.nfev
+        os.truncate(file, 5000)
+        assert b"damaged" in get(made, "api/runs/0/evaluations.csv")[2]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(run, tmp_path):
+    for name in ("a.db", "b.db"):
+        shutil.copyfile(run, tmp_path / name)
+    with served(tmp_path) as made:
+        assert "error" not in update(made)["runs"][0]
+        (tmp_path / "a.db").unlink()
+        os.mkfifo(tmp_path / "a.db")
+        found = update(made)
+    assert "is not a file" in found["runs"][0]["error"]
+    assert "is not a file" in found["run"]["error"]
+    assert "error" not in found["runs"][1]
+
+
+def test_sizes_that_contradict_the_evaluations_are_named_and_the_others_are_shown(run, tmp_path):
+    for name in ("a.db", "b.db"):
+        shutil.copyfile(run, tmp_path / name)
+    with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        row = list(connection.execute("SELECT * FROM generations").fetchone())
+        row[2] = 1
+        connection.execute("REPLACE INTO generations VALUES (?, ?, ?, ?, ?, ?)", with_checksum(*row[:-1]))
+        connection.commit()
+    with served(tmp_path) as made:
+        found = update(made)
+    assert "inconsistent" in found["run"]["error"]
+    assert "error" not in found["runs"][1]
 
 
 def test_downloads_have_all_evaluations_and_the_result(run):

@@ -250,6 +250,9 @@ def schema(*statements):
 
 ENDLESS = "AS WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT n, 0, 0, x'00', 0 FROM t"
 FORGED = {
+    "a generation of a run before the first": forged_row("generations", lambda row: (row[0], -1, *row[2:])),
+    "a generation of no points": forged_row("generations", lambda row: (*row[:2], 0, row[3])),
+    "points of a part of a number": forged_row("evaluations", lambda row: (*row[:4], row[4][:-1], row[5])),
     "newer version": schema(f"PRAGMA user_version = {VERSION + 1}"),
     "other application": schema("PRAGMA application_id = 7"),
     "endless view": schema("DROP TABLE generations", f"CREATE VIEW generations {ENDLESS}"),
@@ -479,6 +482,11 @@ def parameter(name, **changes):
     return space(lambda facts: facts | {name: facts[name] | changes})
 
 
+def points_like(value):
+    """Points that have this value in all variables."""
+    return forged_row("evaluations", lambda row: (*row[:4], np.full(len(row[4]) // 8, value).tobytes(), row[5]))
+
+
 PROBABILITIES = "search.theta.choices.probabilities"
 FORGED_SPACES = {
     "a list for a space": settings(space=[]),
@@ -516,6 +524,9 @@ FORGED_SPACES = {
     "no probability of leaving": number("search.theta.leaving", np.full(3, np.nan)),
     "another margin": number("search.theta.margin", 0.0),
     "settled for less than no time": number("standing.settled_for", -1),
+    "points outside of the space": points_like(1e9),
+    "points without values": points_like(0.5),
+    "points that are no numbers": points_like(np.nan),
 }
 FORGED_VECTORS = {
     "a space from nowhere": settings(space=SPACE.describe()),

@@ -1094,6 +1094,17 @@ def test_an_objective_may_draw_from_the_generator_of_the_search(tmp_path, monkey
     assert sl.load(file).points.tobytes() == np.concatenate(seen).tobytes()
 
 
+@pytest.mark.parametrize("size, is_read", [(2**24, True), (2**24 + 1, False)])
+def test_json_is_limited_wherever_it_stands(size, is_read):
+    """A text of empty lists takes thirty times as much memory when it is read."""
+    text = json.dumps("x" * (size - 2))
+    if is_read:
+        assert len(serialize.parse_json(text, "too long")) == size - 2
+    else:
+        with pytest.raises(serialize.FormatError, match="too long"):
+            serialize.parse_json(text, "too long")
+
+
 def test_trees_of_one_layout_are_packed_together():
     trees = [{"a": np.arange(6.0).reshape(2, 3) + k, "b": (k, None), "c": np.float64(k)} for k in range(3)]
     layout, data = serialize.pack_all(trees)
@@ -1348,7 +1359,7 @@ def test_what_is_written_can_be_read_after_many_restarts(tmp_path, monkeypatch):
 
 
 def test_a_part_that_could_not_be_read_again_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(recorder, "LONGEST_FACTS", 100)
+    monkeypatch.setattr(recorder, "LONGEST_JSON", 100)
     with pytest.raises(sl.StoreError, match="cannot be stored: it takes"):
         sl.minimize(terraces, np.ones(3), 0.3, store=tmp_path / "run.db")
     assert os.listdir(tmp_path) == []

@@ -334,7 +334,9 @@ def add_row(row: Row, progress: Progress, stored: StoredPoints, notes: Mapping[i
     values, count, constraints = np.frombuffer(numbers), len(numbers) // (8 * size), progress.optimizer.constraints
     width = progress.dimension + (0 if constraints is None else constraints.size)
     is_whole = len(data) == 8 * width * len(values) or (not data and constraints is None)
-    if not is_whole or iteration + count - 1 > len(progress.table):
+    sizes = progress.sizes[iteration - 1 : iteration - 1 + count]
+    has_sizes = len(sizes) == count and np.all(sizes == size if count > 1 else place <= sizes - size)
+    if not is_whole or not has_sizes:
         raise StoreError(f"{stored.path} is damaged: the evaluations of generation {iteration} are inconsistent.")
     kept = np.frombuffer(data).reshape(-1, width)
 

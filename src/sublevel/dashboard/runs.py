@@ -30,7 +30,7 @@ MOST_COMPARED = 12
 """Most runs of a comparison."""
 GROWTH = 1.1
 """Growth of the number of evaluations after which the importance of the variables is computed again."""
-DAMAGED = (StoreError, OSError, ValueError, ArithmeticError)
+DAMAGED = (StoreError, OSError, ValueError, ArithmeticError, LookupError, MemoryError)
 """Errors of reading a file that was damaged, forged, deleted or replaced."""
 
 

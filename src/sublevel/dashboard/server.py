@@ -10,14 +10,18 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import sys
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
+from socket import SHUT_RDWR, socket
 from socketserver import TCPServer
-from urllib.parse import parse_qs, quote, urlsplit
+from typing import Any
+from urllib.parse import parse_qs, quote
 
 from sublevel.dashboard.runs import DAMAGED, Entry, Runs, as_csv, as_json
 
@@ -46,6 +50,8 @@ HEADERS = {
 }
 TIMEOUT = 20.0
 """Seconds after which an idle connection is closed."""
+MOST_CONNECTIONS = 100
+"""Most connections at a time, a browser has about six; more close the oldest ones."""
 LONGEST_FILTER = 200
 WRONG_ADDRESS = "There is no page at this address. Open the one that `sublevel dashboard` printed.\n"
 
@@ -72,12 +78,40 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, runs: Runs, port: int = 0) -> None:
         self.site = Site(runs)
+        self._connections = list[socket]()  # the oldest first
+        self._guard = threading.Lock()
         super().__init__((HOST, port), Handler)
 
     def server_bind(self) -> None:
         """Bind without a look-up of the host's name, which may take seconds."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = HOST, self.server_address[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer the requests of a connection in a thread; the oldest connection is ended if there are too many."""
+        with self._guard:
+            self._connections.append(request)
+            if len(self._connections) > MOST_CONNECTIONS:
+                with suppress(OSError):  # it may be closed already
+                    self._connections.pop(0).shutdown(SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._guard, suppress(ValueError):  # it may be one that was ended
+            self._connections.remove(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print a defect of ours; nothing if the connection was lost."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+    @property
+    def connections(self) -> int:
+        """The number of open connections."""
+        with self._guard:
+            return len(self._connections)
 
     @property
     def url(self) -> str:
@@ -112,12 +146,12 @@ class Handler(BaseHTTPRequestHandler):
                 HTTPStatus.FORBIDDEN, "This page can only be opened at the address that `sublevel dashboard` printed.\n"
             )
             return
-        address = urlsplit(self.path)
-        _, token, *names = address.path.split("/")
+        path, _, text = self.path.partition("?")
+        token, *names = path.removeprefix("/").split("/")
         if not names or not hmac.compare_digest(token.encode(), self.server.site.token.encode()):
             self.send_text(HTTPStatus.NOT_FOUND, WRONG_ADDRESS)
             return
-        query = {name: values[-1] for name, values in parse_qs(address.query).items()}
+        query = {name: values[-1] for name, values in parse_qs(text).items()}
         match names:
             case [name] if (name or "index.html") in TYPES:
                 name = name or "index.html"
@@ -156,7 +190,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def send_text(self, status: HTTPStatus, text: str) -> None:
         """Send plain text."""
-        self.send_content(status, "text/plain; charset=utf-8", text.encode())
+        self.send_content(status, "text/plain; charset=utf-8", text.encode(errors="replace"))
 
     def send_json(self, content: dict[str, object], name: str | None = None) -> None:
         """Send JSON, as a download if it has a name."""
@@ -190,7 +224,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(header, value)
         self.send_header("Content-Type", kind)
         if name is not None:
-            self.send_header("Content-Disposition", f"attachment; filename*=UTF-8''{quote(name, safe='')}")
+            encoded = quote(name, safe="", errors="replace")  # names of files need not be UTF-8
+            self.send_header("Content-Disposition", f"attachment; filename*=UTF-8''{encoded}")
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer a malformed request without repeating it."""

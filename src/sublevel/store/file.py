@@ -22,12 +22,10 @@ from urllib.parse import quote
 
 from sublevel.store.errors import StoreError, format_errors, store_error
 from sublevel.store.lock import validate_locks_available
-from sublevel.store.serialize import as_dict, parse_json
+from sublevel.store.serialize import LONGEST_JSON, as_dict, parse_json
 
 APPLICATION = int.from_bytes(b"subl")
 VERSION = 10
-LONGEST_FACTS = 2**24
-"""Most bytes of the facts of a part."""
 LARGEST_BLOB = 10**9
 """Most bytes of a value in SQLite by default."""
 PAGE_SIZES = {2**18: 65536, 2**12: 16384, 0: 4096}
@@ -198,7 +196,7 @@ class File:
         """Facts, layout and bytes of a part."""
         with self.translate_errors():
             sizes = self._fetch_one(f"SELECT length(facts) + length(layout) FROM parts WHERE name = '{name}'")
-        if sizes is None or not isinstance(sizes[0], int) or sizes[0] > LONGEST_FACTS:
+        if sizes is None or not isinstance(sizes[0], int) or sizes[0] > LONGEST_JSON:
             raise StoreError(f"{self.path} is damaged: its {name} is missing or too long.")
         for _, facts, layout, data in self.rows("parts", "WHERE name = ?", (name,)):
             with format_errors(self.path):

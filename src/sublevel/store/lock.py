@@ -21,7 +21,7 @@ class Lock:
 
     def __init__(self, path: Path) -> None:
         """Lock the file or raise StoreError."""
-        self._file = os.open(path, os.O_RDONLY)  # not inherited by child programs
+        self._file = _open(path)  # not inherited by child programs
         until = time.monotonic() + LOCK_TIMEOUT
         while not _try_lock(self._file, exclusive=True):
             if time.monotonic() > until:
@@ -76,11 +76,16 @@ def _remove_temporary_name(path: Path, file: int) -> None:
 def is_locked(path: Path) -> bool:
     """Whether a process has locked the file."""
     validate_locks_available()
-    file = os.open(path, os.O_RDONLY)
+    file = _open(path)
     try:
         return not _try_lock(file, exclusive=False)
     finally:
         os.close(file)
+
+
+def _open(path: Path) -> int:
+    """A descriptor of a file, without waiting: its name may have become that of a pipe."""
+    return os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
 
 
 def validate_locks_available() -> None:

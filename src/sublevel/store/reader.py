@@ -159,6 +159,8 @@ class Reading:
             raise StoreError(f"{self.path} is damaged: generations are missing or invalid.")
         table = np.frombuffer(b"".join(row[3] for row in rows)).reshape(-1, NUMBERS)[:until]
         runs, sizes = (np.repeat([row[k] for row in rows], lengths).astype(np.int64)[:until] for k in (1, 2))
+        if np.any(np.diff(runs, prepend=0) < 0) or np.any(sizes < 1):
+            raise StoreError(f"{self.path} is damaged: the runs or sizes of its generations are invalid.")
         popsizes = sizes.copy()
         popsizes[:1] -= self.settings.evaluate_x0  # the start is in the first generation
         has_more = self.settings.constraints is not None or self.settings.surrogate > 0
@@ -528,6 +530,7 @@ def stored_failures(reading: Reading, sizes: NDArray[np.int_], form: SampleForm)
     """The failures among all evaluations. Every row of the file is validated."""
     failures, notes = Failures(), failure_notes(reading)
     for part in stretches(reading, sizes, form):
+        part.source.check_discrete(part.iteration, part.kept[:, : form.dimension])
         add_failures(failures, part, notes.get(part.iteration, ()))
     return failures
 

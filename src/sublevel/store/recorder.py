@@ -32,7 +32,6 @@ from sublevel.store.environment import environment
 from sublevel.store.errors import FormatError, StoreError
 from sublevel.store.file import (
     LARGEST_BLOB,
-    LONGEST_FACTS,
     PAGE_SIZES,
     Change,
     File,
@@ -45,6 +44,7 @@ from sublevel.store.lock import Lock
 from sublevel.store.rng_state import KINDS, plain_state
 from sublevel.store.samples import (
     LARGEST_SHARED_ROW,
+    MOST_GENERATIONS,
     ROUNDING,
     Sample,
     SampleForm,
@@ -55,7 +55,7 @@ from sublevel.store.samples import (
     relative_difference,
     sample_rows,
 )
-from sublevel.store.serialize import pack, size_of
+from sublevel.store.serialize import LONGEST_JSON, pack, size_of
 from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings
 
 WRITING = 0.1
@@ -81,8 +81,6 @@ LARGEST_ROW = 2**23
 """Most bytes of a row, unless it is one point."""
 SMALL_GENERATION = 2**16
 """Bytes of points below which generations share a row."""
-MOST_GENERATIONS = 1000
-"""Most generations of such a row."""
 MOST_WAITING = 2**28
 """Most bytes that wait to be written; then the search waits for the disk."""
 
@@ -153,8 +151,8 @@ def restart_rows(optimizer: Optimizer, since: int) -> list[Row]:
 def part(name: str, facts: Mapping[str, object], arrays: object = ()) -> Row:
     """A part of a file; StoreError if it is too long to be read again."""
     text, (layout, data) = json.dumps(facts), pack(arrays)
-    if (size := len(text) + len(layout)) > LONGEST_FACTS:
-        raise StoreError(f"the {name} of this run cannot be stored: it takes {size} characters of {LONGEST_FACTS}.")
+    if (size := len(text) + len(layout)) > LONGEST_JSON:
+        raise StoreError(f"the {name} of this run cannot be stored: it takes {size} characters of {LONGEST_JSON}.")
     return name, text, layout, data
 
 

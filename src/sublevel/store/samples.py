@@ -40,6 +40,8 @@ LARGEST_SHARED_ROW = 2**20
 """Most bytes in a row of several generations, without the last one: of their points, or of values if they are drawn
 again.
 """
+MOST_GENERATIONS = 1000
+"""Most generations of such a row."""
 WITNESSES = 1000
 """Most coordinates of the first point that are stored for comparison."""
 ROUNDING = 1e-6
@@ -154,8 +156,9 @@ def evaluation_rows(file: File, first: int = 1, last: int = 2**62) -> Iterator[R
     """All rows that have evaluations of these generations, in the order of the search."""
     condition = "WHERE iteration BETWEEN coalesce((SELECT max(iteration) FROM evaluations WHERE iteration <= ?), 0)"
     for row in file.rows("evaluations", f"{condition} AND ? ORDER BY iteration, place", (first, last)):
-        iteration, place, _, size, _, values = row
-        if place < 0 or size < 1 or not values or len(values) % (8 * size) or (len(values) > 8 * size and place):
+        iteration, place, _, size, points, values = row
+        is_row = place >= 0 and size >= 1 and values and len(values) % (8 * size) == len(points) % len(values) == 0
+        if not is_row or (len(values) > 8 * size and place):
             raise StoreError(f"{file.path} is damaged: the evaluations of generation {iteration} are incomplete.")
         yield row
 
@@ -198,7 +201,7 @@ def sample_parts(file: File, iteration: int | None = None) -> Iterator[SamplePar
         with format_errors(file.path):
             facts = as_dict(parse_json(text, refusal), refusal)
         count = facts.get("generations")
-        if type(count) is not int or not 0 < count <= len(data) or len(data) % count:
+        if type(count) is not int or not 0 < count <= min(len(data), MOST_GENERATIONS) or len(data) % count:
             raise StoreError(f"{file.path} is damaged: the sample of generation {first} is incomplete.")
         if size < 1 or (count - 1) * 8 * size > LARGEST_SHARED_ROW:
             raise StoreError(f"{file.path} is damaged: the sample of generation {first} has an impossible size.")
@@ -220,8 +223,10 @@ class Stretch(NamedTuple):
 
     @property
     def points(self) -> Array:
-        """The points (m, d)."""
-        return self.kept[:, : self.source.dimension] if len(self.kept) else self.source.draw_points(self)
+        """The points (m, d); StoreError if they are none of the space."""
+        points = self.kept[:, : self.source.dimension] if len(self.kept) else self.source.draw_points(self)
+        self.source.check_discrete(self.iteration, points)
+        return points
 
     @property
     def constraints(self) -> Array:
@@ -267,6 +272,17 @@ class StoredPoints:
         if not self._place <= begin <= end <= self._place + len(self._points_of_sample):
             raise self._missing_points_error(part.iteration)
         return self._points_of_sample[begin - self._place : end - self._place]
+
+    def check_discrete(self, iteration: int, points: Array) -> None:
+        """Raise StoreError if integers or categories among the variables of points (m, d) are impossible."""
+        space = self._form.space
+        if space is None or not space.is_mixed:
+            return
+        some, (lower, upper) = points[:, space.discrete], (end[space.discrete] for end in space.box)
+        if not np.all((some >= lower) & (some <= upper) & (some == np.rint(some))):
+            raise StoreError(
+                f"{self._file.path} is damaged or forged: generation {iteration} has points outside of its space."
+            )
 
     def _draw(self, iteration: int, end: int) -> tuple[int, Array]:
         """The points (n, d) of a sample, at least up to the index `end`, preceded by the index of the first one."""

@@ -20,6 +20,9 @@ from sublevel.store.errors import FormatError
 DTYPES = {np.dtype(name): name for name in ("float64", "int64", "bool")}
 """The types that leaves may have, and their names, which NumPy would compute each time."""
 
+LONGEST_JSON = 2**24
+"""Most characters of a JSON text: values take up to thirty times as many bytes in memory."""
+
 T = TypeVar("T")
 Leaf = NDArray[np.generic]
 Order = Literal["C", "F"]
@@ -28,7 +31,9 @@ Form = tuple[str, str, tuple[int, ...], Order]
 
 
 def parse_json(text: str, refusal: str) -> object:
-    """The value of a JSON text; FormatError with the message `refusal` if there is none."""
+    """The value of a JSON text; FormatError with the message `refusal` if there is none, or if it is too long."""
+    if len(text) > LONGEST_JSON:
+        raise FormatError(refusal)
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
