@@ -30,7 +30,7 @@ help: ## show this list
 demo: $(VENV)/.extras-demo ## install, then fit a small simulator: error bars, pictures and a report
 	$(VENV)/bin/python examples/fit_simulator.py demo
 	@echo
-	@echo "To reproduce the figures of the paper behind the library, in about a minute: $(VENV)/bin/sublevel reproduce --quick"
+	@echo "To reproduce the figures of the paper behind the library, in a minute or two: $(VENV)/bin/sublevel reproduce --quick"
 
 test: $(VENV)/.extras-test ## install and run all tests but the slow ones
 	$(PYTEST)

@@ -340,11 +340,12 @@ def test_a_function_of_the_working_directory_needs_no_path(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_installed_module_comes_before_one_of_the_working_directory(tmp_path):
-    (tmp_path / "statistics.py").write_text("open('executed', 'w')\ndef cost(x): return sum(x)\n")
-    done = run_in(tmp_path, "statistics:cost")
+@pytest.mark.parametrize("name", ["cost", "means"], ids=["no similar name", "a similar name"])
+def test_an_installed_module_comes_before_one_of_the_working_directory(tmp_path, name):
+    (tmp_path / "statistics.py").write_text(f"open('executed', 'w')\ndef {name}(x): return sum(x)\n")
+    done = run_in(tmp_path, f"statistics:{name}")
     assert done.returncode == 2
-    assert "use ./statistics.py:cost for the one in the working directory" in done.stderr
+    assert f"use ./statistics.py:{name} for the one in the working directory" in done.stderr
     assert not (tmp_path / "executed").exists()
 
 

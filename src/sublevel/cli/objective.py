@@ -129,7 +129,7 @@ def _get_function(module: ModuleType, name: str, called: str) -> Objective:
     near = difflib.get_close_matches(name, [key for key, value in vars(module).items() if callable(value)], n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
     local = Path(f"{called}.py")
-    if not near and local.is_file() and (origin := getattr(module, "__file__", None)) != str(local.resolve()):
+    if local.is_file() and (origin := getattr(module, "__file__", None)) != str(local.resolve()):
         instead = f"use ./{local}:{name} for the one in the working directory"
         hint = f" It was imported from {origin or 'Python itself'}; {instead}."
     raise CommandError(f"{called} has no function {name}.{hint}")
