@@ -1058,7 +1058,7 @@ def test_points_are_stored_only_if_the_objective_takes_longer(kind, tmp_path, mo
     assert fingerprint(tmp_path / "other.db") not in sums
 
 
-@pytest.mark.parametrize("first, then", [(1e3, 0.0), (0.0, 1e3)], ids=["drawn, then stored", "stored, then drawn"])
+@pytest.mark.parametrize(("first", "then"), [(1e3, 0.0), (0.0, 1e3)], ids=["drawn, then stored", "stored, then drawn"])
 def test_an_unfinished_sample_may_be_finished_in_the_other_way(first, then, tmp_path, monkeypatch):
     """A process that resumes a run first takes it for a slow one, so that it stores the points of the sample."""
     calls, settings = [], {"rng": 1, "popsize": 128, "maxiter": 6, "evaluate_x0": False}
@@ -1078,7 +1078,9 @@ def test_an_unfinished_sample_may_be_finished_in_the_other_way(first, then, tmp_
     with closing(File(tmp_path / "run.db")) as file:
         stored = {row[0] for row in file.rows("evaluations") if row[4]}
         drawn = {part.iteration for part in samples.sample_parts(file)}
-    assert stored and drawn and drawn.isdisjoint(stored)
+    assert stored
+    assert drawn
+    assert drawn.isdisjoint(stored)
 
 
 def test_an_objective_may_draw_from_the_generator_of_the_search(tmp_path, monkeypatch):
@@ -1094,7 +1096,7 @@ def test_an_objective_may_draw_from_the_generator_of_the_search(tmp_path, monkey
     assert sl.load(file).points.tobytes() == np.concatenate(seen).tobytes()
 
 
-@pytest.mark.parametrize("size, is_read", [(2**24, True), (2**24 + 1, False)])
+@pytest.mark.parametrize(("size", "is_read"), [(2**24, True), (2**24 + 1, False)])
 def test_json_is_limited_wherever_it_stands(size, is_read):
     """A text of empty lists takes thirty times as much memory when it is read."""
     text = json.dumps("x" * (size - 2))

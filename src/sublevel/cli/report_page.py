@@ -69,8 +69,8 @@ CAPTIONS = {
     "ratio of the longest to the shortest.",
     "deviations": "Standard deviations of the variables in the search distribution.",
     "discrete": "Probability of the most probable value of each integer and choice.",
-    "model": "Agreement of the surrogate's order with that of the values (Kendall's τ), and the share of the points of a "
-    "generation that were evaluated.",
+    "model": "Agreement of the surrogate's order with that of the values (Kendall's τ), and the share of the points of "
+    "a generation that were evaluated.",
     "correlations": "Correlations of the variables in the search distribution of the best run, which adapts to the "
     "shape of the valley.",
 }
