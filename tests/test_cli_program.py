@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from sublevel.cli.main import main
-from sublevel.cli.program import LAST_NUMBER, Program
+from sublevel.cli.program import LAST_NUMBER, NUMBER, Program, find_value
 from sublevel.cli.template import fill_arguments, used_variables
 from sublevel.evaluation.failures import EvaluationFailed
 from test_cli_minimize import ends, failure_of, linux, python
@@ -179,6 +179,14 @@ def test_the_last_match_of_a_pattern_is_the_value(pattern, value):
 @pytest.mark.parametrize("printed", ["", "no numbers v1.2.3 here", "nothing"])
 def test_output_without_a_match_is_a_failed_evaluation(printed):
     assert failure_of(Program(["echo", printed], pattern=LAST_NUMBER)).kind == "no number"
+
+
+@pytest.mark.parametrize("printed", ["1" * 2**20 + "a", "1." + "1" * 2**20 + "_", "1e" + "1" * 2**20 + "_"])
+def test_the_time_to_find_a_number_is_linear(printed):
+    """With two ways to read the same digits, this would take days."""
+    assert find_value(LAST_NUMBER, printed) is None
+    assert find_value(LAST_NUMBER, f"{printed} 2.5") == "2.5"
+    assert NUMBER.fullmatch(printed) is None
 
 
 def test_a_long_log_may_be_printed_before_the_value():

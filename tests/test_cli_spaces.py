@@ -190,6 +190,7 @@ FILES = {
     "is not valid JSON": ("a.json", "{"),
     "is not valid TOML": ("a.toml", "a = "),
     "must contain an object whose keys": ("a.json", "[1]"),
+    "the name 'a' occurs twice": ("a.json", '{"a": {"type": "real", "low": 0, "high": 1}, "a": 2}'),
     "needs low ≤ high": ("a.json", '{"a": {"type": "real", "low": 2, "high": 1}}'),
     "`type` of parameter 'a' must be real, integer, choice or constant": ("a.json", '{"a": {"low": 2}}'),
     "parameter 'a' needs 'values'": ("a.toml", 'a = {type = "choice"}'),

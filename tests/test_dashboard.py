@@ -417,11 +417,11 @@ def test_odd_requests_are_refused_quietly(run, capfd):
     with served(run) as made:
         requests = [b"\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01", b"GET /" + b"x" * 10**5]
         for request in requests:
-            with socket.create_connection(("127.0.0.1", made.server_port), timeout=5) as connection:
+            connection = socket.create_connection(("127.0.0.1", made.server_port), timeout=5)
+            with connection, contextlib.suppress(OSError):  # the server may close it first
                 connection.sendall(request)
                 connection.shutdown(socket.SHUT_WR)
-                with contextlib.suppress(ConnectionError):
-                    assert b"xxxx" not in connection.recv(10_000)
+                assert b"xxxx" not in connection.recv(10_000)
         for query in ("run=x&compare=a,b,-1", "run=0&filter=" + "%00" * 300, "compare=" + "0," * 1000, "seen=%F0%28"):
             assert "runs" in update(made, query)
     assert capfd.readouterr() == ("", "")

@@ -253,6 +253,9 @@ FORGED = {
     "a generation of a run before the first": forged_row("generations", lambda row: (row[0], -1, *row[2:])),
     "a generation of no points": forged_row("generations", lambda row: (*row[:2], 0, row[3])),
     "points of a part of a number": forged_row("evaluations", lambda row: (*row[:4], row[4][:-1], row[5])),
+    "a start beyond what can be searched": forged_part(
+        "configuration", data=lambda data: np.float64(1e308).tobytes() + data[8:]
+    ),
     "newer version": schema(f"PRAGMA user_version = {VERSION + 1}"),
     "other application": schema("PRAGMA application_id = 7"),
     "endless view": schema("DROP TABLE generations", f"CREATE VIEW generations {ENDLESS}"),

@@ -22,9 +22,11 @@ from sublevel.cli.template import argument_text, fill_arguments
 from sublevel.engine.arrays import Array
 from sublevel.evaluation.failures import NAN, EvaluationFailed
 
-_NUMBER = r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[ed][+-]?\d+)?|inf(?:inity)?|nan)"
+_NUMBER = r"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[ed][+-]?\d+)?|inf(?:inity)?|nan)"
 NUMBER = re.compile(_NUMBER, re.ASCII | re.IGNORECASE)
-"""A number as programs print it, including the exponent letter D of Fortran."""
+"""A number as programs print it, including the exponent letter D of Fortran. It can match in one way only, so that the
+time is linear in the length of the output.
+"""
 LAST_NUMBER = re.compile(rf"(?<![\w.])({_NUMBER})(?!\w|\.\w)", re.ASCII | re.IGNORECASE)
 """A number within a text: 1.5 in "cost=1.5.", but none in "v1.5.2"."""
 LONGEST_OUTPUT, SEARCHED_OUTPUT = 4096, 2**20

@@ -18,7 +18,7 @@ def read_space(file: Path) -> Space:
     from sublevel.run.parameters import Space
     from sublevel.store.spaces import is_described
 
-    readers = {".json": json.loads, ".toml": tomllib.loads}
+    readers = {".json": _read_json, ".toml": tomllib.loads}
     read = readers.get(file.suffix.lower())
     if read is None:
         raise CommandError(f"--space: the file must end with {' or '.join(readers)}, got {file}.")
@@ -39,6 +39,19 @@ def read_space(file: Path) -> Space:
             f"--space: {file}: values must be numbers, strings of at most 1000 characters, true or false."
         )
     return space
+
+
+def _read_json(text: str) -> object:
+    """The value of a JSON text; ValueError if a name occurs twice, of which Python would keep the last one."""
+    return json.loads(text, object_pairs_hook=_unique)
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r} occurs twice")
+    return found
 
 
 def space_names(space: Space) -> tuple[str, ...]:

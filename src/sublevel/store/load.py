@@ -21,6 +21,7 @@ from sublevel.run.result import Deferred, Result, deferred_diagnosis, result_of
 from sublevel.run.termination import message
 from sublevel.run.warm_start import Beginning, SpaceBeginning, warm_start
 from sublevel.store.constraint_facts import stored_constraints
+from sublevel.store.errors import FormatError
 from sublevel.store.export import NO_VARIABLES, export, is_too_wide, omission, table_columns
 from sublevel.store.reader import (
     Evaluations,
@@ -254,4 +255,9 @@ def sketch_optimizer(reading: Reading) -> Optimizer:
     """An optimizer with the distribution and the space of a stored one, whatever its method is."""
     method = Method("stored", Active(), (), None, FAMILY_TYPES[reading.settings.family])
     settings = replace(reading.settings, method=None, parts="", restarts=None, draws_x0=False)
-    return rebuild_optimizer(settings, reading.problem, reading.facts.get("rng"), Overrides(method, checked=False))
+    try:
+        return rebuild_optimizer(settings, reading.problem, reading.facts.get("rng"), Overrides(method, checked=False))
+    except FormatError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:  # all arguments are from the file
+        raise FormatError(f"its arguments are invalid: {str(error)[:200]}") from None

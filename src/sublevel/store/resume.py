@@ -27,6 +27,7 @@ from sublevel.run.parameters import Space
 from sublevel.run.progress import Progress
 from sublevel.store.environment import HOST, describe_differences, environment
 from sublevel.store.file import File
+from sublevel.store.load import sketch_optimizer
 from sublevel.store.lock import Lock
 from sublevel.store.probe import Probe, ProbingEvaluator, choose_probe
 from sublevel.store.reader import (
@@ -192,6 +193,7 @@ def _read_run(path: Path, again: Overrides) -> ResumedRun:
     with open_run(path) as reading:
         file = reading.file
         file.check_structure()
+        sketch_optimizer(reading)  # arguments of the file are refused as such, before those that are given again
         optimizer = rebuild_optimizer(reading.settings, reading.problem, reading.facts.get("rng"), again)
         history, form = restore_state(reading, optimizer), SampleForm.of(optimizer)
         failures = stored_failures(reading, reading.generations().sizes, form)
