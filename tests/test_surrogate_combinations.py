@@ -92,7 +92,8 @@ AXES = {
 }
 OPTIONS = {(axis, name): option for axis, options in AXES.items() for name, option in options.items()}
 PAIRS = [pair for pair in combinations(OPTIONS, 2) if pair[0][0] != pair[1][0]]
-EVALUATIONS = 100
+EVALUATIONS = 60
+"""So few that values near the minimum are not equal by rounding, in which case a transform may change their order."""
 SAVES_LITTLE = {"surrogate", "popsize", "restarts"}
 """Options with which all points of the last run may be evaluated."""
 
