@@ -7,7 +7,6 @@ import re
 import sys
 from pathlib import Path
 
-from jupyter_client import AsyncKernelManager, KernelManager
 from sphinx.application import Sphinx
 
 import sublevel
@@ -45,8 +44,11 @@ nb_execution_cache_path = str(HERE.parent / "build" / "notebooks")
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_merge_streams = True
-for manager in (AsyncKernelManager, KernelManager):
-    manager.transport.default_value = "ipc"  # kernels listen at files that only the user can read, not at ports
+# Kernels have settings of their own, not those of the user, and do not warn of their ports on the loopback interface.
+profile = HERE.parent / "build" / "ipython" / "profile_default"
+profile.mkdir(parents=True, exist_ok=True)
+(profile / "ipython_kernel_config.py").write_text("get_config().IPKernelApp.log_level = 40\n", encoding="utf-8")
+os.environ["IPYTHONDIR"] = str(profile.parent)
 
 autosummary_generate = True
 autodoc_typehints = "none"  # they are in the docstrings

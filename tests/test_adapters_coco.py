@@ -63,6 +63,9 @@ def test_problem_is_left_when_it_is_solved(tmp_path, capfd):
         (["bbob", "--budget", "0"], "must be positive, got 0.0"),
         (["bbob", "--method", "nonsense"], "nonsense"),
         (["bbob", "--restarts", "nonsense"], "nonsense"),
+        (["bbob", "--dims", "two"], "`dimensions` must be numbers and ranges"),
+        (["bbob", "--instances", "1-"], "`instances` must be numbers and ranges"),
+        (["bbob", "--dims", "7"], "the suite bbob has no problems with dimensions: 7"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_written(tmp_path, capsys, arguments, message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ ATTEMPTS = 1000
 BOXED = ("bbob-boxed", "bbob-mixint")
 SUITES = ("bbob", "bbob-largescale", "bbob-noisy", "bbob-constrained", *BOXED)
 """Suites of one objective; variables of those in `BOXED` have bounds."""
+LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+"""Numbers and ranges; COCO ignores what it cannot read, and would run everything."""
 
 
 class BudgetSpent(Exception):
@@ -70,6 +73,9 @@ class Experiment:
             raise ValueError(f"`suite` must be one of {', '.join(SUITES)}, got {self.suite!r}.")
         if not self.budget > 0:
             raise ValueError(f"`budget`, the evaluations per dimension, must be positive, got {self.budget!r}.")
+        for name in ("dimensions", "functions", "instances"):
+            if (numbers := getattr(self, name)) and not LIST.fullmatch(numbers):
+                raise ValueError(f"`{name}` must be numbers and ranges, such as 2,3,5 or 1-24, got {numbers!r}.")
         as_method(self.method)
         as_restarts(self.restarts)
 
@@ -77,16 +83,20 @@ class Experiment:
         """The suite of COCO."""
         chosen = {"dimensions": self.dimensions, "function_indices": self.functions}
         options = " ".join(f"{name}: {numbers}" for name, numbers in chosen.items() if numbers)
-        return coco().Suite(self.suite, f"instances: {self.instances}" if self.instances else "", options)
+        try:
+            return coco().Suite(self.suite, f"instances: {self.instances}" if self.instances else "", options)
+        except coco().exceptions.NoSuchSuiteException:
+            raise ValueError(f"the suite {self.suite} has no problems with {options or 'these instances'}.") from None
 
     def run(self, folder: Path) -> Iterator[ProblemOutcome]:
         """Solve one problem after the other, with the data in a folder for `cocopp`."""
+        problems = self.problems()
         observer = coco().Observer(
             "bbob" if self.suite == "bbob-boxed" else self.suite,
             f'outer_folder: "{folder.parent}" result_folder: "{folder.name}" algorithm_name: sublevel-{self.method} '
             f'algorithm_info: "restarts {self.restarts}, {self.budget:g} evaluations per dimension"',
         )
-        for number, problem in enumerate(self.problems()):
+        for number, problem in enumerate(problems):
             problem.observe_with(observer)
             solve(problem, self, number)
             yield ProblemOutcome(problem.id, problem.evaluations, bool(problem.final_target_hit))

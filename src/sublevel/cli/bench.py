@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sublevel.cli.argument_types import seed
 from sublevel.cli.common import Command, CommandError, argument
-from sublevel.cli.reproduce import SEED
 
 if TYPE_CHECKING:
     from sublevel.adapters.coco import ProblemOutcome
@@ -48,7 +48,7 @@ def print_outcome(outcome: ProblemOutcome) -> bool:
 
 COMMAND = Command(
     "bench",
-    "run an experiment on a test suite of COCO, with data for its postprocessing",
+    "run a method on a COCO test suite and write data for cocopp",
     run_bench,
     (
         argument("suite", "bbob, bbob-largescale, bbob-noisy, bbob-constrained, bbob-boxed or bbob-mixint"),
@@ -59,7 +59,7 @@ COMMAND = Command(
         argument("--method", "method, as for `sublevel minimize` (default: cma)", str, "NAME", default="cma"),
         argument("--restarts", "restart strategy (default: bipop)", str, "NAME", default="bipop"),
         argument("--out", "folder of the data (default: exdata/SUITE-METHOD)", Path, "DIR"),
-        SEED,
+        argument("--seed", "seed of the random numbers (default: 1)", seed, "S"),
     ),
     "example:\n  sublevel bench bbob --dims 2,5 --instances 1-3 --budget 100",
     "Needs the package coco-experiment: pip install 'sublevel[coco]'.",

@@ -140,14 +140,14 @@ PROBLEM = (
     argument("--x0", "starting point (required without --space)", numbers, "1,2,3"),
     argument("--sigma0", SIGMA0, numbers, "S"),
     argument("--space", "JSON or TOML file of named parameters, in place of --x0; see below", Path, "FILE"),
-    argument("--bounds", "one pair for all variables or one per variable; none: no bound", bounds, "LO:HI,..."),
-    argument("--log-scaled", "indices of variables to search on a log scale", indices, "0,2|all", default=[]),
+    argument("--bounds", "one pair for all variables or one for each; none: no bound", bounds, "LO:HI,..."),
+    argument("--log-scaled", "indices of variables to search on a log scale, or all", indices, "0,2|all", default=[]),
     argument("--integrality", "1 for variables that are integers, 0 for others", kinds, "0,1,..."),
     argument("--constraints", "number of constraint values g <= 0 that follow the value", count, "M"),
     argument("--names", "names of the variables, also usable in --command as {NAME}", variable_names, "NAME,..."),
 )
 NOISE = "values are noisy: report the mean of the search and the average of re-evaluations there"
-SURROGATE = "save evaluations of an expensive objective by a model of the order of its values"
+SURROGATE = "save evaluations of an expensive objective with a model that predicts the order of its values"
 METHOD = (
     argument("--method", "cma, sep-cma, lra-cma, xnes, ngd, ... (default: cma, lra-cma with --noise)", metavar="NAME"),
     argument("--noise", NOISE, action="store_true"),

@@ -10,7 +10,7 @@ from sublevel.cli.common import Command, argument, resumable_errors
 
 SEED = argument("--seed", "seed of the random numbers; the data do not depend on --jobs", seed, "S")
 JOBS = argument("--jobs", "number of processes (default: one per core)", count, "N")
-CONTINUES = "After an interruption the same command continues."
+CONTINUES = "After an interruption, run the same command again to continue."
 
 
 def run_reproduce(given: argparse.Namespace) -> int:

@@ -31,6 +31,6 @@ def run_runs(given: argparse.Namespace) -> int:
     return exit_status
 
 
-DIRECTORY = argument("directory", "default: the working directory", Path, "DIR", nargs="?", default=Path())
+DIRECTORY = argument("directory", "directory (default: the working directory)", Path, "DIR", nargs="?", default=Path())
 EXAMPLE = "example:\n  sublevel runs results/"
 COMMAND = Command("runs", "list the stored runs in a directory", run_runs, (DIRECTORY,), EXAMPLE)

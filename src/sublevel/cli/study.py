@@ -35,7 +35,7 @@ QUESTIONS = """studies:
   dimension     how does the time to learn C grow with the number of variables?
   apart         which functions tell NGD and the rank-mu CMA-ES apart, each at its best rate?
   predictions   how well do final Cond, rate, stability and matched rates follow from theory?
-  estimator     does a volume that is estimated without the point itself serve better?
+  estimator     is it better to estimate the volume of a point without the point itself?
 """
 COMMAND = Command(
     "study",
