@@ -15,6 +15,7 @@ import argparse
 import compileall
 import importlib
 import os
+import random
 import shutil
 import signal
 import sys
@@ -371,9 +372,12 @@ def main() -> None:
     """Try all mutations, or some, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="mutations whose file or description contains this text")
+    parser.add_argument("--sample", type=int, help="a random part of these; another one with every call")
     parser.add_argument("--verify-only", action="store_true", help="do not run the tests")
     given = parser.parse_args()
     chosen = [one for one in MUTATIONS if given.only in one.file or given.only in one.breaks]
+    if given.sample is not None:
+        chosen = random.sample(chosen, min(given.sample, len(chosen)))
     caught: list[tuple[bool, bool | None]] = []
     begin = time.monotonic()
     import_libraries()

@@ -40,6 +40,8 @@ SEGMENTS = ((1_500, 12.0), (64_000, 3.0), (float("inf"), 1.0))
 """Length of a segment in the same unit, where a sample has at most this number of coordinates."""
 CHECKS = 20
 """Number of times in a segment at which Cond(CA) is recorded, roughly."""
+CHEAP = 100
+"""Coordinates of a sample up to which trials are short; Cond(CA) has a heavy tail there, and needs more of them."""
 POINTS = 64_000
 """Points of all trials of a batch, at most."""
 
@@ -53,6 +55,7 @@ class Design:
     boundary: tuple[tuple[int, int], ...]  # d and n at which the largest stable c_C is searched
     matches: tuple[tuple[int, int], ...]  # d and n at which NGD is made as fast as rank-µ
     trials: int  # of a setting
+    cheap_trials: int  # of one whose samples have at most `CHEAP` coordinates
     halvings: int  # of the bisection
 
 
@@ -72,6 +75,7 @@ FULL = Design(
     ),
     matches=((5, 10), (5, 25), (10, 10), (10, 30), (10, 100), (20, 20), (20, 90), (20, 400)),
     trials=30,
+    cheap_trials=300,
     halvings=6,
 )
 QUICK = replace(
@@ -80,10 +84,18 @@ QUICK = replace(
     rates=(0.1, 0.3, 1.0),
     boundary=((5, 3), (5, 5), (10, 10)),
     matches=((5, 10), (10, 10)),
+    cheap_trials=30,
     halvings=4,
 )
 TINY = replace(
-    QUICK, settings=((5, 5), (5, 25)), rates=(0.3, 1.0), boundary=((5, 4),), matches=((5, 10),), trials=8, halvings=2
+    QUICK,
+    settings=((5, 5), (5, 25)),
+    rates=(0.3, 1.0),
+    boundary=((5, 4),),
+    matches=((5, 10),),
+    trials=8,
+    cheap_trials=8,
+    halvings=2,
 )
 DESIGNS: dict[Scale, Design] = {"full": FULL, "quick": QUICK, "tiny": TINY}
 
@@ -273,7 +285,11 @@ def works(scale: Scale, seed: int) -> list[Stationary | Boundary | Match]:
     """All measurements, at the settings that theory calls stable, and at those it does not."""
     design = DESIGNS[scale]
     return [
-        *(Stationary(d, n, c_cov, design.trials, seed) for d, n in design.settings for c_cov in design.rates),
+        *(
+            Stationary(d, n, c_cov, design.trials if n * d > CHEAP else design.cheap_trials, seed)
+            for d, n in design.settings
+            for c_cov in design.rates
+        ),
         *(Boundary(d, n, design.trials, design.halvings, seed) for d, n in design.boundary),
         *(Match(d, n, ceil(design.trials / 3), seed) for d, n in design.matches),
     ]

@@ -46,7 +46,7 @@ def final_condition(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> Array:
     Examples
     --------
     >>> final_condition(5, 25, [0.1, 1.0]).round(1)
-    array([1.5, 5.1])
+    array([1.5, 5.4])
     """
     return _each_law(lambda law: law.condition, d, n, c_cov)
 

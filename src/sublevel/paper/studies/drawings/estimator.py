@@ -23,9 +23,9 @@ def figure(data: Data) -> Figure:
     _steps(left, data)
     _angles(middle, data)
     _races(right, data)
-    tidy(left, "Change of the mean variance in a step, $c_C = 1$")
-    tidy(middle, "Sine of the angle to the exact gradient", x="sample size $n$")
-    tidy(right, "Share of successful runs, d = 10")
+    tidy(left, "Change of the mean variance\nin a step, $c_C = 1$")
+    tidy(middle, "Sine of the angle\nto the exact gradient", x="sample size $n$")
+    tidy(right, "Share of successful runs,\nd = 10")
     left.legend(handles=[legend_handle(name, colour, marker="o", lw=0) for name, colour in COLOURS.items()])
     return picture
 
@@ -41,6 +41,7 @@ def _steps(axis: Axes, data: Data) -> None:
         value, bar = mean(part["trace"]), 2 * standard_error(part["trace"])
         axis.errorbar(value, row, xerr=bar, fmt="o", color=COLOURS[work.rule], ms=4.5)
     axis.set_yticks([-place for place in range(len(names))], names)
+    axis.set_xticks([-0.2, -0.1, 0.0])
     axis.axvline(0.0, color=FAINT, lw=0.8)
 
 
@@ -55,7 +56,7 @@ def _angles(axis: Axes, data: Data) -> None:
         if work.rule == "paper" and (work.d == first or work.condition == 1.0):
             text = f"d = {work.d}, Cond {work.condition:g}" if work.d == first else f"d = {work.d}, any Cond"
             add_label(axis, part["sizes"][-1], typical[-1], text, INK)
-    axis.set_xlim(None, axis.get_xlim()[1] * 6)
+    axis.set_xlim(None, axis.get_xlim()[1] * 15)
 
 
 def _races(axis: Axes, data: Data) -> None:
