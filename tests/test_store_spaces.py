@@ -117,7 +117,7 @@ def test_a_killed_run_of_any_space_goes_on_bit_for_bit(folder, space):
 def test_a_killed_run_with_restarts_goes_on_bit_for_bit(folder, space, restarts):
     options = {"x0": SPACES[space], "restarts": restarts}
     fun = cost if space == "categories" else steps  # which settle soon
-    whole = check_goes_on(folder, fun, options, moments=(300, 800), maxfevals=1000)
+    whole = check_goes_on(folder, fun, options, moments=(300, 800), maxfevals=2000)
     assert whole.restarts > 0
 
 
