@@ -265,7 +265,7 @@ def test_a_report_of_a_run_with_a_surrogate_has_a_picture_of_its_model(tmp_path,
     file = tmp_path / "run.db"
     sl.minimize(lambda x: float(np.sum(x**2)), np.ones(3), 0.3, rng=1, maxfevals=100, surrogate=True, store=file)
     assert run(capsys, "report", file)[0] == 0
-    assert "Agreement of the surrogate" in (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert "Agreement of the model" in (tmp_path / "run.html").read_text(encoding="utf-8")
 
 
 def test_a_report_can_be_written_before_the_first_generation_is_over(tmp_path, capsys):
