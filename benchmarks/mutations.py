@@ -79,7 +79,7 @@ MUTATIONS: list[Mutation] = [
         (WEIGHTS, FAMILIES, ORACLE),
         ("last = np.where(self.tie_ends, ascending, np.inf)", "last = ascending", "ties are not shared"),
         ("last) if average_ties else by", "last) if not average_ties else by", "averaged ties exchanged"),
-        ("values.argsort(axis=-1)  # puts", "(-values).argsort(axis=-1)  # puts", "maximises"),
+        ("values.argsort()  # along", "(-values).argsort()  # along", "maximises"),
         ("> ascending[..., :-1]\n", ">= ascending[..., :-1]\n", "ties are not seen"),
         ("/ (last + 1 - first)", "/ (last + 2 - first)", "average over one tie too many"),
         ("~self.tie_ends[..., :-1].any(axis=-1)", "~self.tie_ends[..., :-1].all(axis=-1)", "plateau if any tie"),

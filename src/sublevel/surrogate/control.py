@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array, value_class
+from sublevel.engine.constants import is_restricted
 from sublevel.engine.families import Family, Sample
 from sublevel.surrogate.archive import Archive, concordance, dense_ranks
 from sublevel.surrogate.model import (
@@ -121,8 +122,14 @@ def move_frame(surrogate: Surrogate, theta: Family, tuning: Tuning) -> Surrogate
 
 
 def injected_point(surrogate: Surrogate) -> Array | None:
-    """The whitened point (d,) that is added to the next sample, if the model was accepted."""
-    return minimum_nearby(surrogate) if surrogate.injects else None
+    """The whitened point (d,) that is added to the next sample, if the model was accepted.
+
+    None if the covariance is isotropic or diagonal: it cannot take the shape of the model, all steps go along the
+    valley, and the step size would grow without limit.
+    """
+    theta = surrogate.theta
+    is_full = not is_restricted(theta.dimension, theta.degrees_of_freedom)
+    return minimum_nearby(surrogate) if surrogate.injects and is_full else None
 
 
 def minimum_nearby(surrogate: Surrogate) -> Array:

@@ -105,10 +105,11 @@ def check_surrogate(method: Method, space: SearchSpace | None, d: int, has_const
         raise ValueError("`surrogate` models real variables; it cannot be used with binary methods.")
     if space is not None and space.is_mixed:
         raise ValueError("`surrogate` models real variables; it cannot be used with integers or choices.")
-    if any(transform.compares_generations for transform in method.transforms):
+    compared = [type(transform).__name__ for transform in method.transforms if transform.compares_generations]
+    if compared:
         raise ValueError(
-            "a step-size rule that compares values of two generations (step_size='psr') cannot be combined with "
-            "`surrogate`, whose values of different generations are of different models. Use step_size='csa' or 'tpa'."
+            f"a step-size rule that compares values of two generations ({compared[0]}) cannot be combined with "
+            "`surrogate`, whose values of different generations are of different models. Use another rule."
         )
     if has_constraints:
         raise ValueError("`surrogate` cannot be used with `constraints`; only `bounds` are supported.")
