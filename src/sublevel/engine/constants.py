@@ -94,6 +94,7 @@ class CmaConstants(NamedTuple):
     c_c: float
     c_sigma: float
     d_sigma: float
+    scale_gain: float  # c_σ/d_σ
     keep_sigma: Array  # 1 − c_σ
     keep_c: Array  # 1 − c_c
     fade: float  # (1 − c_σ)²
@@ -204,7 +205,7 @@ def cma_constants(d: int, n: int, freedom: int | None = None) -> CmaConstants:
     mu_eff = float(np.sum(good) ** 2 / np.sum(good**2))
     mu_eff_bad = float(np.sum(bad) ** 2 / max(np.sum(bad**2), 1e-300))
     c_1, c_mu, repulsion = covariance_rates(d, freedom, mu_eff, mu_eff_bad)
-    c_sigma = path_rate(d, mu_eff)
+    c_sigma, d_sigma = path_rate(d, mu_eff), damping(d, mu_eff, freedom)
     weights = np.where(raw >= 0, raw / np.sum(raw[raw > 0]), raw * repulsion / max(-np.sum(raw[raw < 0]), 1e-300))
     c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)
     return CmaConstants(
@@ -218,7 +219,8 @@ def cma_constants(d: int, n: int, freedom: int | None = None) -> CmaConstants:
         c_1_stalled=c_1 * c_c * (2 - c_c),
         c_c=c_c,
         c_sigma=c_sigma,
-        d_sigma=damping(d, mu_eff, freedom),
+        d_sigma=d_sigma,
+        scale_gain=c_sigma / d_sigma,
         keep_sigma=constant(1 - c_sigma),
         keep_c=constant(1 - c_c),
         fade=(1 - c_sigma) ** 2,

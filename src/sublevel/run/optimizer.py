@@ -333,8 +333,9 @@ class Optimizer:
             )
         else:
             points = sample.x if space is None else space.points(sample.x)
-        self._asked = read_only(points)
-        return self._asked
+        points.setflags(write=False)
+        self._asked = points
+        return points
 
     def take_sample(self, searched: Array) -> Array:
         """Let search points (popsize, k + m), which need not be drawn from the current distribution, be the pending

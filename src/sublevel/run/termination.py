@@ -283,10 +283,10 @@ class Standing:
 
         Without ‖z‖² no noise floor is found.
         """
-        ranks, n, d = info.ranks, values.size, self.initial_deviations.size
+        ranks, discrete, n, d = info.ranks, theta.discrete, values.size, self.initial_deviations.size
         if feasible is None:
             best = float(ranks.best)
-            worst = ranks.order.item(-1 if theta.discrete is None else n // 2)  # the others may have left an integer
+            worst = ranks.order.item(-1 if discrete is None else n // 2)  # the others may have left an integer
             spread = values.item(worst) - best if best > -np.inf else np.inf
             window.append(best, values.item(ranks.order.item(n // 2)))
         else:
@@ -306,7 +306,6 @@ class Standing:
         standstill, standing_for = self.standstill, self.standing_for
         if info.outcome or standstill >= 0:
             standstill, standing_for = self._standstill_after(info, points)
-        discrete = theta.discrete
         settled_for = 0 if discrete is None else self._settled_after(discrete, lowest)
         return Standing(
             self.initial_deviations,

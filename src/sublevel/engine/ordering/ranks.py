@@ -41,13 +41,11 @@ class Ranking:
 
     def unsort(self, per_rank: Array) -> Array:
         """Undo `sort`: numbers from best to worst (..., n), in the order of the points."""
-        order = self.order
-        if order.ndim == 1:
-            per_point = np.empty(order.size)
-            per_point[order] = per_rank
-            return per_point
-        per_point = np.empty(order.shape)
-        np.put_along_axis(per_point, order, per_rank, axis=-1)
+        per_point = np.empty(self.order.shape)
+        if self.order.ndim == 1:
+            per_point[self.order] = per_rank
+        else:
+            np.put_along_axis(per_point, self.order, per_rank, axis=-1)
         return per_point
 
     def take_best(self, per_point: Array) -> PerTrial:
@@ -71,8 +69,13 @@ class Ranking:
 
         Tied points get the number of the last of their ranks, or the average over their ranks.
         """
+        order = self.order
+        if self.tie_ends is None and order.ndim == 1:  # the most common case
+            per_point = np.empty(order.size)
+            per_point[order] = by_rank
+            return per_point
         if self.tie_ends is None:
-            return self.unsort(by_rank if self.order.ndim == 1 else np.broadcast_to(by_rank, self.order.shape))
+            return self.unsort(np.broadcast_to(by_rank, order.shape))
         ranks = np.broadcast_to(np.arange(by_rank.size, dtype=np.float64), self.order.shape)
         last = self.equalize_ties(ranks).astype(np.intp)
         return self.unsort(_averages(by_rank, last) if average_ties else by_rank[last])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array, PerTrial, as_number, expand_trailing, value_class
 from sublevel.engine.constants import CmaConstants, path_constants
@@ -54,22 +55,22 @@ class Cumulation(Transform):
         step, c = tangent.mean, generation.constants
         path = c.keep_sigma * memory.path
         path += c.gain_sigma * step if generation.weighting.mu_eff is not None else _attracting_step(c, generation)
-        fading = memory.fading * c.fade
-        reading = self._read(path, fading, generation)
-        return reading, StepPath(path, fading)
+        fading, counted = memory.fading * c.fade, generation.theta.follows_scale
+        if counted is not None:
+            return _read_part(path, fading, generation, counted), StepPath(path, fading)
+        length = inner(path, path) ** 0.5 / c.chi
+        advances = as_number(length < c.stall * (1.0 - fading) ** 0.5)
+        return PathReading(length, advances, c.scale_gain), StepPath(path, fading)
 
-    def _read(self, path: Array, fading: PerTrial, generation: Generation) -> PathReading:
-        """The length of a path, h_σ, and the gain of the step size."""
-        c, counted = generation.constants, generation.theta.follows_scale
-        if counted is None:
-            length = inner(path, path) ** 0.5 / c.chi
-            return PathReading(length, as_number(length < c.stall * (1.0 - fading) ** 0.5), c.c_sigma / c.d_sigma)
-        *_, n, d = generation.sample.z.shape
-        table = path_constants(d, n, generation.theta.degrees_of_freedom)
-        k = np.count_nonzero(counted, axis=-1)
-        part = np.where(counted, path, 0.0)
-        length = inner(part, part) ** 0.5 / table.chi[k]
-        return PathReading(length, as_number(length < table.stall[k] * (1.0 - fading) ** 0.5), table.gain[k])
+
+def _read_part(path: Array, fading: PerTrial, generation: Generation, counted: NDArray[np.bool_]) -> PathReading:
+    """The reading of a path (..., d), of which only some coordinates (..., d) are counted."""
+    *_, n, d = generation.sample.z.shape
+    table = path_constants(d, n, generation.theta.degrees_of_freedom)
+    k = np.count_nonzero(counted, axis=-1)
+    part = np.where(counted, path, 0.0)
+    length = inner(part, part) ** 0.5 / table.chi[k]
+    return PathReading(length, as_number(length < table.stall[k] * (1.0 - fading) ** 0.5), table.gain[k])
 
 
 def _attracting_step(c: CmaConstants, generation: Generation) -> Array:
