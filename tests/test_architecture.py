@@ -58,6 +58,7 @@ LAYERS = [
     {"store"},
     {"run", "plots", "hessian", "rank_shape"},
     {"store.load", "store.resume", "evaluation.sharded"},
+    {"store.fingerprint"},
 ]
 HARD_DEPENDENCIES = {"numpy", "scipy", "sublevel"}
 LONGEST_FUNCTION = 40

@@ -12,7 +12,7 @@ import pytest
 import sublevel as sl
 from sublevel.cli.main import main
 from sublevel.cli.template import argument_text
-from sublevel.store.reader import fingerprint
+from sublevel.store.fingerprint import fingerprint
 
 TOML = """
 seed = 3

@@ -18,7 +18,7 @@ import pytest
 
 import sublevel as sl
 from sublevel.cli.main import main
-from sublevel.store.reader import fingerprint
+from sublevel.store.fingerprint import fingerprint
 from sublevel.store.settings import Target
 from test_hostile_files import forged_part
 from test_report_page import BROWSER, FLAGS

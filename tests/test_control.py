@@ -14,7 +14,7 @@ import scipy.optimize
 
 import sublevel as sl
 from helpers.functions import ellipsoid, rastrigin, sphere
-from sublevel.store.reader import fingerprint
+from sublevel.store.fingerprint import fingerprint
 
 
 def bowl(x):

@@ -35,7 +35,7 @@ from sublevel.dashboard.server import Server
 from sublevel.store import samples
 from sublevel.store.errors import StoreError
 from sublevel.store.file import File, with_checksum
-from sublevel.store.reader import fingerprint
+from sublevel.store.fingerprint import fingerprint
 
 in_browser = pytest.mark.skipif(BROWSER is None, reason="no browser found: install Debian's chromium")
 

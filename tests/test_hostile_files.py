@@ -22,7 +22,7 @@ import pytest
 import sublevel as sl
 from sublevel.store import recorder
 from sublevel.store.file import APPLICATION, SCHEMA, VERSION, with_checksum
-from sublevel.store.reader import fingerprint
+from sublevel.store.fingerprint import fingerprint
 
 SETTINGS = {"rng": 6, "restarts": "ipop", "maxfevals": 160, "popsize": 6}
 

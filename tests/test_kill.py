@@ -18,7 +18,7 @@ import pytest
 
 import sublevel as sl
 from helpers import store_driver
-from sublevel.store.reader import fingerprint
+from sublevel.store.fingerprint import fingerprint
 
 WORKERS = 2
 PATIENCE = 120.0

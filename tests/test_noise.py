@@ -22,7 +22,7 @@ import sublevel as sl
 from sublevel.cli.main import main
 from sublevel.run.noisy_answer import Estimate, Ledger, better_of, count_reevaluations, level_of
 from sublevel.run.state import Best
-from sublevel.store.reader import fingerprint
+from sublevel.store.fingerprint import fingerprint
 
 D = 4
 FUNCTIONS = {

@@ -17,7 +17,7 @@ from sublevel.cli.main import main
 from sublevel.engine.ordering import ranking
 from sublevel.run.noise_floor import fall_score, is_falling, rank_scores, rank_signal
 from sublevel.run.termination import SUCCESSES, Standing, Tolerances, Window, find_reason
-from sublevel.store.reader import fingerprint
+from sublevel.store.fingerprint import fingerprint
 
 
 def rough(X):

@@ -27,10 +27,10 @@ from sublevel.engine.transforms import Transform
 from sublevel.evaluation.failures import EvaluationFailed
 from sublevel.run.history import Generations, History
 from sublevel.run.restarts import STRATEGIES, Restarts, Run
-from sublevel.store import environment, export, reader, recorder, samples, serialize
+from sublevel.store import environment, export, pending, reader, recorder, samples, serialize
 from sublevel.store.errors import store_error
 from sublevel.store.file import File, with_checksum
-from sublevel.store.reader import fingerprint
+from sublevel.store.fingerprint import fingerprint
 
 METHODS = [
     f"{lra}{family}{name}" for lra in ("", "lra-") for family in FAMILIES for name in ("cma", "ngd", "rank-mu", "xnes")
@@ -896,7 +896,7 @@ def test_a_batch_is_one_row(tmp_path, at_once):
 
 
 def test_small_generations_share_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(recorder, "LARGEST_SHARED_ROW", 2000)
+    monkeypatch.setattr(pending, "LARGEST_SHARED_ROW", 2000)
     monkeypatch.setattr(recorder, "WRITING", 0.0)
     settings, file = options("cma", "free", None, vectorized=True, popsize=8), tmp_path / "run.db"
     result = sl.minimize(batched, **settings, store=file)
@@ -956,7 +956,7 @@ def batched(X):
 @pytest.mark.parametrize("row", [2**23, 100], ids=["one row", "many rows"])
 @pytest.mark.parametrize("moment", [0, 1, 2, 13])
 def test_a_batch_survives_a_kill_before_and_after_it_is_told(row, moment, folder, monkeypatch, at_once):
-    monkeypatch.setattr(recorder, "LARGEST_ROW", row)
+    monkeypatch.setattr(pending, "LARGEST_ROW", row)
     keep_state(monkeypatch, always=False)
     settings = options("cma", "free", None, vectorized=True, popsize=32)
     file, whole, after = folder / "run.db", folder / "whole.db", folder / "after.db"
@@ -1077,10 +1077,43 @@ def test_an_unfinished_sample_may_be_finished_in_the_other_way(first, then, tmp_
     assert fingerprint(tmp_path / "run.db") == fingerprint(tmp_path / "whole.db")
     with closing(File(tmp_path / "run.db")) as file:
         stored = {row[0] for row in file.rows("evaluations") if row[4]}
-        drawn = {part.iteration for part in samples.sample_parts(file)}
+        drawn = {iteration for iteration, *_ in file.rows("samples")}
     assert stored
     assert drawn
     assert drawn.isdisjoint(stored)
+
+
+@pytest.mark.parametrize("rng", [3, np.random.PCG64(3)], ids=["own generator", "shared generator"])
+def test_a_sample_is_stored_if_its_row_is_written_before_its_end(rng, tmp_path, monkeypatch):
+    """A call that takes long is written by the thread, together with the row that its sample would have continued."""
+    monkeypatch.setattr(samples, "FAST", 1e3)
+    monkeypatch.setattr(recorder, "WRITING", 0.0)
+    rng, seen, file = np.random.Generator(np.random.PCG64(3)) if rng != 3 else 3, [], tmp_path / "run.db"
+
+    def fun(X):
+        seen.append(X.copy())
+        if len(seen) in (9, 20):
+            time.sleep(4 * recorder.LONGEST_WAIT)
+        return np.sum(X**2, axis=1)
+
+    sl.minimize(fun, np.ones(4), 0.5, rng=rng, popsize=100, maxiter=30, vectorized=True, evaluate_x0=False, store=file)
+    with closing(File(file)) as opened:
+        rows = {row[0]: len(row[4]) for row in opened.rows("evaluations")}
+    assert {iteration for iteration, size in rows.items() if size} == {9, 20}
+    assert len(rows) < 10
+    assert sl.load(file).points.tobytes() == np.concatenate(seen).tobytes()
+
+
+def test_samples_of_different_layouts_share_a_row(tmp_path, monkeypatch):
+    """The memory order of a root depends on how it was computed, and decides how products with it are rounded."""
+    monkeypatch.setattr(samples, "FAST", 1e3)
+    monkeypatch.setattr(samples, "pack_all", lambda trees: None)
+    monkeypatch.setattr(recorder, "WRITING", 0.0)
+    seen = seen_points("cma", "free", tmp_path / "run.db", popsize=128, maxfevals=2000)
+    with closing(File(tmp_path / "run.db")) as opened:
+        facts = [json.loads(row[3]) for row in opened.rows("samples")]
+    assert any(len(fact["layouts"]) == fact["generations"] > 1 for fact in facts)
+    assert sl.load(tmp_path / "run.db").points.tobytes() == seen.tobytes()
 
 
 def test_an_objective_may_draw_from_the_generator_of_the_search(tmp_path, monkeypatch):
@@ -1160,19 +1193,23 @@ def test_a_large_batch_is_resumed_after_a_kill(folder, all_large, monkeypatch, a
 
 
 def change_sample(file, change):
-    """Change the sample of the last generation, as dict of arrays and other columns, with a right checksum."""
-    theta = sl.Optimizer(np.ones(3), 0.5, method="sep-cma").theta
+    """Change the last row of samples: its columns, and its distributions and witness as arrays, with a right
+    checksum.
+    """
     with sqlite3.connect(file) as connection:
-        *columns, layout, data, origin, _ = connection.execute(
-            "SELECT * FROM samples ORDER BY iteration DESC"
-        ).fetchone()
+        *columns, data, origin, _ = connection.execute("SELECT * FROM samples ORDER BY iteration DESC").fetchone()
         columns[3] = json.loads(columns[3])
-        width = len(data) // columns[3]["generations"]
-        template = {"theta": theta, "first": np.empty(3), "checksum": np.int64(0)}
-        arrays = serialize.unpack(template, layout, data[-width:])
+        end = len(data) - samples.size_of_witness(3)
+        arrays = serialize.unpack(
+            {"thetas": np.empty(end // 8), "first": np.empty(3), "checksum": np.int64(0)},
+            json.dumps(
+                [["thetas", "float64", [end // 8], "C"], ["first", "float64", [3], "C"], ["checksum", "int64", [], "C"]]
+            ),
+            data,
+        )
         change(columns, arrays)
         columns[3] = columns[3] if isinstance(columns[3], str) else json.dumps(columns[3])
-        row = with_checksum(*columns, layout, data[:-width] + serialize.pack(arrays)[1], origin)
+        row = with_checksum(*columns, serialize.pack(arrays)[1], origin)
         connection.execute("INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     connection.close()
 
@@ -1224,6 +1261,14 @@ def ask_for_many_generations_of_many_points(columns, arrays):
     columns[2], columns[3]["generations"] = 2**20, 2 * columns[3]["generations"]
 
 
+def give_too_few_layouts(columns, arrays):
+    columns[3]["layouts"] = []
+
+
+def give_numbers_as_layouts(columns, arrays):
+    columns[3]["layouts"] = [1] * columns[3]["generations"]
+
+
 def give_a_list(columns, arrays):
     columns[3] = json.dumps([columns[3]])
 
@@ -1257,6 +1302,8 @@ def test_points_that_are_drawn_with_other_rounding_come_with_a_warning(large_run
         (break_the_state, "out of range"),
         (break_the_text, "cannot be read"),
         (give_a_list, "cannot be read"),
+        (give_too_few_layouts, "cannot be read"),
+        (give_numbers_as_layouts, "cannot be read"),
         (leave_out_the_state, "random generator is missing"),
         (leave_out_the_number_of_generations, "incomplete"),
         (ask_for_no_generations, "incomplete"),

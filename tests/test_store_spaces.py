@@ -20,7 +20,7 @@ from helpers.cases import OTHER_STEP_SIZES
 from sublevel.engine.families import FAMILIES
 from sublevel.run.restarts import STRATEGIES
 from sublevel.store import recorder, samples
-from sublevel.store.reader import fingerprint
+from sublevel.store.fingerprint import fingerprint
 from sublevel.store.spaces import describe_space, is_described, stored_space
 
 SPACE = sl.Space(

@@ -20,7 +20,7 @@ from numpy.testing import assert_array_equal
 import sublevel as sl
 from helpers.cases import PARTS
 from sublevel.engine.families import FAMILIES
-from sublevel.store.reader import fingerprint
+from sublevel.store.fingerprint import fingerprint
 from sublevel.surrogate.partial import MOST_VARIABLES
 
 

@@ -172,6 +172,11 @@ def as_generator(rng: Seed | None) -> np.random.Generator:
         raise type(error)(f"`rng` must be a seed ≥ 0, a numpy Generator or None, got {short_repr(rng)}.") from None
 
 
+def is_seed(rng: Seed | None) -> bool:
+    """Whether the generator made from this has no other user: from a number or None, not from a generator."""
+    return rng is None or isinstance(rng, int | np.integer)
+
+
 def validate_callable(name: str, function: object) -> None:
     """Raise TypeError unless the argument is callable."""
     if not callable(function):

@@ -35,7 +35,7 @@ def run_as_json(run: StoredRun, is_running: bool) -> dict[str, object]:
     """The result as `minimize --json` prints it, and the settings of the run."""
     from sublevel.cli.result_output import result_as_json
     from sublevel.cli.run_status import read_status, state_name
-    from sublevel.store.reader import fingerprint
+    from sublevel.store.fingerprint import fingerprint
 
     settings = run.settings
     facts = result_as_json(run.result, read_status(run.path).seconds, None)
@@ -55,7 +55,7 @@ def run_as_json(run: StoredRun, is_running: bool) -> dict[str, object]:
 def run_as_lines(run: StoredRun, is_running: bool) -> Iterator[str]:
     """The stored run in lines."""
     from sublevel.run.termination import message
-    from sublevel.store.reader import fingerprint
+    from sublevel.store.fingerprint import fingerprint
 
     settings, result = run.settings, run.result
     end = message(result.reasons) if result.reasons else "killed; continue with `sublevel resume`"

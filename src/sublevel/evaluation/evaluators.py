@@ -102,6 +102,10 @@ class VectorizedEvaluator:
 
     def __call__(self, points: Array) -> Arrivals:
         """The values (n,) of points (n, d)."""
+        yield slice(None), self.values(points)
+
+    def values(self, points: Array) -> float | Array:
+        """The values (n,) of points (n, d), or rows (n, 1 + k) with constraint values; NaN if the call failed."""
         for attempt in range(1, ATTEMPTS[self.on_error] + 1):
             try:
                 values = as_answers(call_objective(self.fun, points[...]), len(points))
@@ -110,14 +114,13 @@ class VectorizedEvaluator:
                     annotate_sample(error, points)
                     raise
                 if attempt == ATTEMPTS[self.on_error]:
-                    yield slice(None), self.failures.add(Failure.from_exception(error), points, len(points))
+                    return self.failures.add(Failure.from_exception(error), points, len(points))
             else:
                 if values.ndim > 1:
-                    values = self._known_rows(points, values)
-                else:
-                    self.failures.add_nan_values(points, values, RETURNED_NAN.detail)
-                yield slice(None), values
-                return
+                    return self._known_rows(points, values)
+                self.failures.add_nan_values(points, values, RETURNED_NAN.detail)
+                return values
+        raise AssertionError("the last attempt returns or raises")
 
     def _known_rows(self, points: Array, rows: Array) -> Array:
         """The rows (n, 1 + k), all NaN where one of their numbers is."""

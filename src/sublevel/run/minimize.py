@@ -20,6 +20,7 @@ from sublevel.evaluation.evaluators import (
     RETURNED_NAN,
     Evaluator,
     SerialEvaluator,
+    VectorizedEvaluator,
     make_evaluator,
     unwrap_stop_iteration,
 )
@@ -531,13 +532,14 @@ class Search:
         if optimizer.partial is not None:
             self.evaluate_in_parts()
             return
+        start = self.x0 if optimizer.run_state.nit == 0 else None
         if self.recorder is not None:
-            self.recorder.note_generator(optimizer)
+            self.recorder.note_generator(optimizer, self.is_batched and start is None)
         asked = optimizer.ask()
-        if self.x0 is None or optimizer.run_state.nit:
+        if start is None:
             values = values_of(asked)
         else:
-            points = read_only(np.concatenate([self.x0[None], asked]))
+            points = read_only(np.concatenate([start[None], asked]))
             values = values_of(points)
             self.note(points[:1], values[:1])
             values = values[1:]
@@ -599,10 +601,29 @@ class Search:
 
     def fastest_values(self) -> Callable[[Array], Array]:
         """The function `values`, or a faster one where nothing has to be done between two evaluations."""
+        if self.is_batched:
+            return self.batch_values
         is_watched = self.constraint_values or self.recorder is not None or self.limits.deadline < inf
         if is_watched or not isinstance(self.evaluate, SerialEvaluator):
             return self.values
         return partial(self.serial_values, self.evaluate)
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether the values of all points arrive together."""
+        return isinstance(self.evaluate, VectorizedEvaluator) and not self.constraint_values
+
+    def batch_values(self, points: Array) -> Array:
+        """The values (n,) of points (n, d), which arrive together."""
+        recorder, evaluate = self.recorder, self.evaluate
+        if not isinstance(evaluate, VectorizedEvaluator) or (recorder is not None and not recorder.expects_batch):
+            return self.values(points)
+        began, last = time.perf_counter(), self.last_failure
+        values = np.empty(len(points))
+        values[:] = evaluate.values(points)
+        if recorder is not None:
+            recorder.add_batch(self.optimizer, points, values, began, self.failure_since(last))
+        return values
 
     def serial_values(self, evaluate: SerialEvaluator, points: Array) -> Array:
         """The values (n,) of points (n, d), one after another."""
@@ -626,10 +647,8 @@ class Search:
             places = index if missing is None else missing[index]
             values[places] = arrived
             known[places] = True
-            latest = self.last_failure
-            is_stored = latest is not last and latest is not None and latest[:2] != RETURNED_NAN[:2]
-            recorder.add_values(places, latest if is_stored else None, part)
-            last = latest
+            recorder.add_values(places, self.failure_since(last), part)
+            last = self.last_failure
             self.check_time(known)
 
     def check_time(self, known: NDArray[np.bool_]) -> None:
@@ -641,6 +660,11 @@ class Search:
     def last_failure(self) -> Failure | None:
         """The last failure, another object for each one; None if there is none."""
         return self.failures.last[-1] if self.failures.last else None
+
+    def failure_since(self, last: Failure | None) -> Failure | None:
+        """The last failure if it is another one than `last` and has another reason than that f is NaN, else None."""
+        latest = self.last_failure
+        return None if latest is None or latest is last or latest[:2] == RETURNED_NAN[:2] else latest
 
     @property
     def interrupted(self) -> dict[str, float]:

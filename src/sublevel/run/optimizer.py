@@ -39,6 +39,7 @@ from sublevel.validation import (
     default_method,
     default_name,
     explain_keywords,
+    is_seed,
     short_repr,
     validate_memory,
 )
@@ -121,6 +122,7 @@ class Optimizer:
         self.reevaluated = 0  # evaluations for estimates, which are not in `run_state`
         self.method = as_method(default_method(self.noise) if method is None else method)
         self.rng = as_generator(rng)
+        self.owns_generator = is_seed(rng) and not callable(x0)  # whether no code of the user has it
         self.start = checked_beginning(
             self.method.family, x0, sigma0, cov0, bounds, log_scaled, integrality, names, self.rng
         )

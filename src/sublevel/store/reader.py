@@ -6,7 +6,6 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -33,7 +32,7 @@ from sublevel.store.errors import FormatError, StoreError, format_errors
 from sublevel.store.file import NUMBERS, File
 from sublevel.store.recorder import memory_of, without_memory
 from sublevel.store.rng_state import state_like
-from sublevel.store.samples import SampleForm, StoredPoints, Stretch, checksum, row_parts, sample_parts
+from sublevel.store.samples import SampleForm, StoredPoints, Stretch
 from sublevel.store.serialize import as_dict, as_list, parse_json, unpack
 from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings, as_settings, check_size, unpack_problem
 
@@ -332,37 +331,6 @@ def _has_probabilities(theta: Family, first: Family) -> bool:
 def ending(file: File) -> dict[str, float]:
     """The reason why the last process ended the run; empty if it is running or was killed."""
     return _reasons(file.part("ending")[0].get("reasons"))
-
-
-def fingerprint(path: Path) -> str:
-    """SHA-256 of the outcome of a run. Times, settings, the division into rows, and whether points are stored or drawn
-    again, do not count.
-    """
-    digest, keys, points, values = sha256(), sha256(), sha256(), sha256()
-    with closing(File(path)) as file:
-        is_noisy = file.part("configuration")[0].get("noise") is True
-        for name in ("checkpoint", "memory", *(("reevaluations",) if is_noisy else ())):
-            facts, layout, data = file.part(name)
-            digest.update(repr(sorted(facts.items())).encode() + layout.encode() + data)
-        for iteration, run, popsize, numbers in file.rows("generations", "ORDER BY iteration"):
-            for k, begin in enumerate(range(0, len(numbers), 8 * NUMBERS)):
-                digest.update(repr((iteration + k, run, popsize)).encode() + numbers[begin : begin + 8 * (NUMBERS - 1)])
-        for table, order in (("restarts", "number"), ("snapshots", "nfev")):
-            for row in file.rows(table, f"ORDER BY {order}"):
-                columns = [sha256(column).digest() if type(column) is bytes else column for column in row]
-                digest.update(repr(columns).encode())
-        sums = {sample.iteration: sample.checksum for sample in sample_parts(file)}
-        for part in row_parts(file):
-            table = np.empty((len(part.values) // 8, 3), dtype=np.int64)
-            table[:] = part.run, part.iteration, part.place
-            table[:, 2] += np.arange(len(table))
-            keys.update(table.tobytes())
-            sums[part.iteration] = sums.get(part.iteration, 0) ^ int(checksum(np.frombuffer(part.points)))
-            values.update(part.values)
-    points.update(repr(sorted(sums.items())).encode())
-    for part in (keys, points, values):
-        digest.update(part.digest())
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

@@ -41,19 +41,16 @@ from sublevel.store.file import (
     side_file,
 )
 from sublevel.store.lock import Lock
+from sublevel.store.pending import ALL, Generation, Places, SharedRow, as_stretches, failure_rows
 from sublevel.store.rng_state import KINDS, plain_state
 from sublevel.store.samples import (
-    LARGEST_SHARED_ROW,
-    MOST_GENERATIONS,
     ROUNDING,
     Sample,
     SampleForm,
     StoredPoints,
     Stretch,
-    follows,
     longest_redrawn,
     relative_difference,
-    sample_rows,
 )
 from sublevel.store.serialize import LONGEST_JSON, pack, size_of
 from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings
@@ -77,19 +74,12 @@ SELDOM = 1.0
 CHEAP = 0.05
 """Share of the own work for writing the state."""
 
-LARGEST_ROW = 2**23
-"""Most bytes of a row, unless it is one point."""
-SMALL_GENERATION = 2**16
-"""Bytes of points below which generations share a row."""
 MOST_WAITING = 2**28
 """Most bytes that wait to be written; then the search waits for the disk."""
 
 DELETE_GENERATION = "DELETE FROM evaluations WHERE iteration = ?"
 DELETE_SAMPLE = "DELETE FROM samples WHERE iteration = ?"
 DELETE_SNAPSHOT = "DELETE FROM snapshots WHERE nfev = ?"
-
-Places = int | slice | NDArray[np.intp]
-"""Indices of points in their generation; a slice is all of them."""
 
 
 class TimeBudget:
@@ -250,158 +240,6 @@ class Stored:
     restarts: int = 0
 
 
-class Generation:
-    """A generation: its values, which of them are not yet written, and its numbers when it has ended."""
-
-    has_sample = False  # in the file
-    in_file = False  # some values
-    is_whole = False  # all values are in the file, in the rows of a finished generation
-    numbers: tuple[float, ...] = ()  # of a row of the table `generations`
-    begin = 0  # the first point of the part that is evaluated, if it is evaluated in parts
-    evaluated: int | None = None  # points that are or were evaluated then
-
-    def __init__(
-        self,
-        run: int,
-        iteration: int,
-        points: Array,
-        values: Array,
-        sample: Sample | None = None,
-        measured: Array | None = None,
-    ) -> None:
-        self.run, self.iteration = run, iteration
-        self.points = points  # (n, d), or (n, d + k) with constraint values
-        self.values = values  # (n,)
-        self.sample = sample  # if its points are not stored
-        self.measured = measured  # (n, 1 + k), values and constraint values as they arrive
-        self.waiting: list[Places] = []
-
-    @classmethod
-    def of(cls, done: Optimizer, points: Array, values: Array, sample: Sample | None) -> Generation:
-        """The next generation of an optimizer, with values (n,) or rows (n, 1 + k) that will be filled in."""
-        state = done.run_state
-        if values.ndim == 1:
-            return cls(state.restarts, state.nit + 1, points, values, sample)
-        both = np.concatenate([points, np.full((len(points), values.shape[1] - 1), np.nan)], axis=1)
-        return cls(state.restarts, state.nit + 1, both, values[:, 0], measured=values)
-
-    def take_constraints(self, places: Places | NDArray[np.bool_]) -> None:
-        """Copy the constraint values of these points next to them."""
-        if self.measured is not None:
-            self.points[places, 1 - self.measured.shape[1] :] = self.measured[places, 1:]
-
-    def place_part(self, places: Places, values: Array) -> Places:
-        """Copy those of a part's values (k,) that arrived; return their indices in the generation."""
-        arrived = np.arange(len(values))[places]
-        self.values[self.begin + arrived] = values[arrived]
-        return self.begin + np.atleast_1d(arrived)
-
-    def end_parts(self) -> None:
-        """Drop the room for points that were not evaluated."""
-        if self.evaluated is not None:
-            self.points, self.values = self.points[: self.evaluated], self.values[: self.evaluated]
-
-    def rows(self, parts: Sequence[tuple[int, int]] | None = None) -> Iterator[Row]:
-        """Rows for stretches of indices, or for all points, without the points that are drawn again."""
-        drawn = len(self.values) if self.sample is None else self.sample.place
-        for begin, end in [(0, len(self.values))] if parts is None else parts:
-            for piece in _pieces(begin, min(end, drawn), LARGEST_ROW // max(self.points[:1].nbytes, 1)):
-                yield self._row(piece, _bytes(self.points[piece]))
-            for piece in _pieces(max(begin, drawn), end, LARGEST_ROW // 8):
-                yield self._row(piece, b"")
-
-    def _row(self, piece: slice, points: memoryview | bytes) -> Row:
-        values = self.values[piece]
-        return self.iteration, piece.start, self.run, len(values), points, _bytes(values)
-
-    def count_bytes(self) -> int:
-        """Bytes of its values, and of its points unless they are drawn again."""
-        return self.values.nbytes + self.points.nbytes
-
-    def may_share_row(self) -> bool:
-        """Whether it is small, has no rows in the file, and stores all of its points or none."""
-        if self.sample is None:
-            return self.points.nbytes < SMALL_GENERATION and not self.is_whole
-        return self.values.nbytes < SMALL_GENERATION and not self.in_file and self.sample.place == 0
-
-    def sample_rows(self) -> Iterator[Row]:
-        """Its row of the table `samples`, if it has one that is not in the file."""
-        return iter(()) if self.sample is None or self.has_sample else sample_rows(self.iteration, [self.sample])
-
-    def generation_row(self) -> Row:
-        """Its row of the table `generations`."""
-        return self.iteration, self.run, len(self.values), np.array(self.numbers).tobytes()
-
-    def evaluation_rows(self) -> Iterator[Row]:
-        """Its rows of the table `evaluations` that are not in the file."""
-        return iter(()) if self.is_whole else self.rows()
-
-
-class SharedRow:
-    """Finished generations of one run and size that share a row of each table."""
-
-    def __init__(self, first: Generation) -> None:
-        self.generations, self.run, self.iteration = [first], first.run, first.iteration
-        self.size, self.is_drawn = len(first.values), first.sample is not None
-        size = first.values.nbytes if self.is_drawn else first.points.nbytes
-        self.most = min(LARGEST_SHARED_ROW // max(size, 1) + 1, MOST_GENERATIONS)
-
-    def add(self, generation: Generation) -> bool:
-        """Add the next generation if it fits."""
-        if len(self.generations) == self.most or generation.run != self.run or len(generation.values) != self.size:
-            return False
-        sample, previous = generation.sample, self.generations[-1].sample
-        if sample is None or previous is None:
-            if sample is not previous:
-                return False
-        elif not follows(sample, previous):
-            return False
-        self.generations.append(generation)
-        return True
-
-    def count_bytes(self) -> int:
-        """Bytes of their values and points."""
-        return sum(generation.count_bytes() for generation in self.generations)
-
-    def sample_rows(self) -> Iterator[Row]:
-        """The row of the table `samples`, if their points are drawn again."""
-        samples = [generation.sample for generation in self.generations if generation.sample is not None]
-        return sample_rows(self.iteration, samples) if samples else iter(())
-
-    def generation_row(self) -> Row:
-        """The row of the table `generations`."""
-        numbers = np.array([generation.numbers for generation in self.generations])
-        return self.iteration, self.run, self.size, numbers.tobytes()
-
-    def evaluation_rows(self) -> Iterator[Row]:
-        """The row of the table `evaluations`."""
-        values = np.array([generation.values for generation in self.generations])
-        points = b"" if self.is_drawn else _bytes(np.array([generation.points for generation in self.generations]))
-        yield self.iteration, 0, self.run, self.size, points, _bytes(values)
-
-
-def _pieces(begin: int, end: int, most: int) -> Iterator[slice]:
-    """The indices from `begin` to `end`, at most `most` at a time."""
-    step = max(most, 1)
-    return (slice(place, min(place + step, end)) for place in range(begin, end, step))
-
-
-def as_stretches(places: Sequence[Places], n: int) -> list[tuple[int, int]]:
-    """Beginnings and ends of contiguous stretches of indices below n."""
-    indices = [np.atleast_1d(part) for part in places if not isinstance(part, slice)]
-    if len(indices) < len(places):
-        return [(0, n)]
-    ordered = np.sort(np.concatenate(indices))
-    cuts = np.flatnonzero(np.diff(ordered) > 1) + 1
-    begins, ends = np.append(0, cuts), np.append(cuts, ordered.size)
-    return [(int(ordered[begin]), int(ordered[end - 1]) + 1) for begin, end in zip(begins, ends, strict=True)]
-
-
-def _bytes(numbers: Array) -> memoryview | bytes:
-    """The bytes of an array, without a copy if it is contiguous."""
-    return numbers.data.cast("B") if numbers.flags.c_contiguous and numbers.size else numbers.tobytes()
-
-
 class Recorder:
     """Writes a run into an open file, from the thread of the search and from a thread for rows that have waited.
 
@@ -425,7 +263,10 @@ class Recorder:
         self._pace = 0.01  # average seconds of the objective between two arrivals
         self._evaluation, self._evaluations = 0.0, 0.01  # seconds of the objective for a generation, and their average
         self._popsize, self._longest_redrawn = 0, 0.0  # of the next sample
-        self._rng_state: Mapping[str, object] | None = None  # before a sample that is drawn again
+        self.expects_batch = False  # whether the values of the next sample are added together
+        self._is_drawn = False  # whether it will be drawn again when it is read
+        self._rng_state: Mapping[str, object] | None = None  # before it, unless it continues a row
+        self._continued: SharedRow | None = None
         self._own, self._left, self._kept_at, self._cost = 0.0, time.perf_counter(), time.perf_counter(), 0.0
         self._error: StoreError | None = None
         self._over = self._is_lost = False
@@ -436,13 +277,32 @@ class Recorder:
         """Mark the run as not ended."""
         self._write([self._insertion("parts", [ending_row({}), driver_row()])])
 
-    def note_generator(self, done: Optimizer) -> None:
-        """Keep the state of the generator if the next sample will be drawn again when it is read."""
-        if done.popsize != self._popsize:
+    def note_generator(self, done: Optimizer, is_batch: bool = False) -> None:
+        """Keep the state of the generator if the next sample will be drawn again when it is read.
+
+        If its values are a batch, that is if they arrive together and none is in the file, they are added by
+        `add_batch`, and the sample may continue those of the last row, without a state of its own.
+        """
+        state = done.run_state
+        popsize = state.run.popsize
+        if popsize != self._popsize:
             check_generation(done)
-            self._popsize = done.popsize
+            self._popsize = popsize
             self._longest_redrawn = longest_redrawn(done)
-        self._rng_state = done.rng.bit_generator.state if self._evaluations < self._longest_redrawn else None
+        self.expects_batch = is_batch and state.nit >= self._awaited
+        self._is_drawn = self._evaluations < self._longest_redrawn
+        self._continued = self._row_to_continue(done) if self.expects_batch else None
+        is_first = self._is_drawn and self._continued is None
+        self._rng_state = done.rng.bit_generator.state if is_first else None
+
+    def _row_to_continue(self, done: Optimizer) -> SharedRow | None:
+        """The last row if the next generation can be added to it, whatever its values are."""
+        row, run = self._row, done.run_state
+        if row is None or (row.sample is None) == self._is_drawn or not row.is_open(run.restarts, run.run.popsize):
+            return None
+        if not self._is_drawn:
+            return row
+        return row if row.continues_with(None if done.owns_generator else done.rng.bit_generator.state) else None
 
     def recall_values(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> bool:
         """Fill in stored values (n,), or rows (n, 1 + k), of the next points (n, d) and mark them as known; return
@@ -451,9 +311,9 @@ class Recorder:
         if done.partial is not None:
             return self._recall_part(done, points, values, known)
         state, sample = done.run_state, None
-        if self._rng_state is not None:
-            after = done.rng.bit_generator.state
-            sample = Sample.of(state.search.theta, self._rng_state, after, points, state.run.popsize)
+        if self._is_drawn:
+            after, popsize = done.rng.bit_generator.state, state.run.popsize
+            sample = Sample(state.search.theta, self._rng_state, after, len(points) - popsize, popsize)
         self._open, iteration = Generation.of(done, points, values, sample), state.nit + 1
         if iteration <= self._awaited:
             stored = np.full(points.shape, np.nan)
@@ -536,43 +396,77 @@ class Recorder:
         self._write_if_due(now)
         self._left = time.perf_counter()
 
+    def add_batch(
+        self, done: Optimizer, points: Array, values: Array, began: float, failure: Failure | None = None
+    ) -> None:
+        """Add the values (n,) of all points (n, d) of a new generation, whose evaluation began at this time."""
+        now, state, sample = time.perf_counter(), done.run_state, None
+        if self._is_drawn:
+            after = None if done.owns_generator else done.rng.bit_generator.state
+            sample = Sample(state.search.theta, self._rng_state, after, 0, len(points))
+        generation = Generation(state.restarts, state.nit + 1, points, values, sample)
+        generation.continued = self._continued
+        generation.waiting.append(ALL)
+        self._evaluation = seconds = now - began
+        self._own += began - self._left
+        with self._guard:
+            if self._error is not None:
+                raise self._error
+            self._open = generation
+            if now < self._since:
+                self._since = now
+            if failure is not None:
+                self._failures += failure_rows(generation, ALL, failure)
+        self._pace += 0.2 * (seconds - self._pace)
+        if WRITING * self._pace > CHEAPEST_WRITE:
+            self._writing.earn(seconds)
+            self._write_if_due(now)
+        self._left = now
+
     def end_generation(self, done: Optimizer, history: History) -> None:
         """Add the last generation, and write the state if it is due."""
         now = time.perf_counter()
         self._own += now - self._left
         self._evaluations += 0.2 * (self._evaluation - self._evaluations)
         self._evaluation = 0.0
+        nit = done.run_state.nit
         with self._guard:
             if self._error is not None:
                 raise self._error
-            if done.nit > self._stored:
-                self._since = min(self._since, now)
-                self._add_generation(history)
-                self._stored = done.nit
+            if nit > self._stored:
+                self._add_generation(history, now)
+                self._stored = nit
         if self._own > max(REPLAY, self._cost) or now - self._kept_at > max(SELDOM, self._cost):
             self._keep(done, history)
         else:
             self._write_if_due(now)
         self._left = time.perf_counter()
 
-    def _add_generation(self, history: History) -> None:
-        generation, self._open = self._open, None
+    def _add_generation(self, history: History, now: float) -> None:
+        generation, self._open, row = self._open, None, self._row
         if generation is None:
             raise RuntimeError("a generation ended before it began")
+        last = history.last
+        violation = last[4] if len(last) > 4 else 0.0
+        generation.numbers = (*last[:4], history.last_median, violation, time.time())
+        if now < self._since:
+            self._since = now
+        if row is not None and generation.continued is row:
+            row.append(generation)
+            self._bytes += row.bytes_each
+            return
         generation.end_parts()
-        if generation.sample is not None and generation.sample.place == 0:
-            generation.points = generation.points[:0].copy()  # so that their memory is free
+        generation.store_points()
         self._bytes += generation.count_bytes()
-        violation = history.last[4] if len(history.last) > 4 else 0.0
-        generation.numbers = (*history.last[:4], history.last_median, violation, time.time())
         if generation.in_file:
             generation.waiting = []
             if not generation.is_whole:
                 self._stale.append(generation)
         if not generation.may_share_row():
+            generation.drop_points()
             self._finished.append(generation)
             self._row = None
-        elif self._row is None or not self._row.add(generation):
+        elif row is None or not row.add(generation):
             self._row = SharedRow(generation)
             self._finished.append(self._row)
 
@@ -623,6 +517,7 @@ class Recorder:
             places = [] if generation is None else generation.waiting[:]
             parts = [] if generation is None or not places else as_stretches(places, len(generation.values))
             if generation is not None and parts:
+                generation.store_points()
                 generation.is_whole = not generation.in_file and parts == [(0, len(generation.values))]
                 generation.in_file = True
         changes = [*self._changes(finished, stale, failures, generation, parts), *more]
@@ -721,12 +616,6 @@ class Recorder:
             self._over = True
             self._file.close(whole=not self._is_lost)
             self._lock.close()
-
-
-def failure_rows(generation: Generation, places: Places, failure: Failure) -> list[Row]:
-    """A row for each stretch of places; their values that are NaN failed in this way."""
-    parts = as_stretches([places], len(generation.values))
-    return [(generation.iteration, begin, end - begin, failure.kind, failure.detail) for begin, end in parts]
 
 
 def _check_same(path: Path, iteration: int, made: Array, stored: Array) -> None:

@@ -2,8 +2,9 @@
 
 A point takes d times as many bytes as its value. The points of a large generation are therefore not stored: they are
 drawn again from the same distribution with the same random numbers, which gives the same bits. So are those of smaller
-generations if the objective takes less time than storing them. A checksum of all points and a few of their numbers are
-stored as well, to detect a library that rounds differently or draws other numbers.
+generations if the objective takes less time than storing them; then several of them share a row with one state of the
+generator. A checksum of all points of the first of them and a few of their numbers are stored as well, to detect a
+library that rounds differently or draws other numbers.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from sublevel.run.optimizer import Optimizer
 from sublevel.run.search_space import SearchSpace
 from sublevel.store.errors import StoreError, format_errors
 from sublevel.store.file import File, Row
-from sublevel.store.rng_state import generator_like, is_same_state, plain_state, state_like
-from sublevel.store.serialize import as_dict, pack, pack_all, parse_json, size_of, unpack
+from sublevel.store.rng_state import generator_like, plain_state, state_like
+from sublevel.store.serialize import as_dict, as_list, pack, pack_all, parse_json, size_of, unpack
 from sublevel.store.settings import LARGEST_GENERATION
 
 SMALLEST = 2**14
 """Bytes of points from which a sample is always drawn again when it is read."""
 SMALLEST_IF_FAST = 2**11
 """The same for an objective that takes less than `FAST`."""
-LEAST_GAIN = 4
+LEAST_GAIN = 2
 """Least ratio of the bytes of such points to those that are stored instead; otherwise the points are stored."""
 FAST = 5e-8
 """Seconds of the objective for each byte of points, ten times as many as storing them takes (`benchmarks/durable.py`).
@@ -49,48 +50,47 @@ ROUNDING = 1e-6
 
 
 @value_class
-class SampleArrays:
-    """The arrays that are stored instead of points (n, d)."""
-
-    theta: Family
-    first: Array  # the first coordinates of the first point
-    checksum: np.int64  # of all points
-
-
-@value_class
 class Sample:
     """What is stored instead of the points of a generation."""
 
-    before: Mapping[str, object]  # state of the bit generator before they were drawn
-    after: Mapping[str, object]
+    theta: Family
+    before: Mapping[str, object] | None  # state of the bit generator; None if it was drawn right after the one before
+    after: Mapping[str, object] | None  # None if nothing else uses the generator
     place: int  # index of the first point that was drawn
     size: int  # number of points that were drawn
-    arrays: SampleArrays
+
+
+@value_class
+class Witness:
+    """Numbers of a sample of points (n, d) by which it is recognised when it is drawn again."""
+
+    first: Array  # the first coordinates of the first point
+    checksum: np.int64  # of all points
 
     @classmethod
-    def of(
-        cls, theta: Family, before: Mapping[str, object], after: Mapping[str, object], points: Array, size: int
-    ) -> Sample:
-        """The sample of which `size` points, the last ones of (place + size, d), were drawn."""
-        place = len(points) - size
-        first = points[place, :WITNESSES].copy()
-        return cls(before, after, place, size, SampleArrays(theta, first, checksum(points[place:])))
+    def of(cls, points: Array) -> Witness:
+        """The witness of points (n, d)."""
+        return cls(points[0, :WITNESSES].copy(), checksum(points))
 
 
-def follows(sample: Sample, previous: Sample) -> bool:
-    """Whether a sample was drawn right after the previous one, with the generator in the state that this left."""
-    return is_same_state(sample.before, previous.after)
+def size_of_witness(d: int) -> int:
+    """Bytes of the witness of a sample of points with d variables."""
+    return 8 * min(d, WITNESSES) + 8
 
 
-def sample_rows(iteration: int, samples: Sequence[Sample]) -> Iterator[Row]:
-    """The row of the table `samples` for consecutive generations, from `iteration` on, whose samples have the same
-    size and follow one another; a row for each of them if the layouts of their arrays differ.
+def sample_row(iteration: int, sample: Sample, thetas: Sequence[Family], witness: Witness) -> Row:
+    """The row of the table `samples` for consecutive generations, from `iteration` on, given their distributions, and
+    the sample and the witness of the first one. Each was drawn right after the one before.
     """
-    packed = pack_all([sample.arrays for sample in samples])
-    for k, sample in enumerate(samples if packed is None else samples[:1]):
-        facts = {"generations": 1 if packed is None else len(samples), "state": sample.before}
-        arrays = pack(sample.arrays) if packed is None else packed
-        yield iteration + k, sample.place, sample.size, json.dumps(facts, default=plain_state), *arrays
+    facts: dict[str, object] = {"generations": len(thetas), "state": sample.before}
+    packed = pack_all(thetas)
+    if packed is None:
+        each = [pack(theta) for theta in thetas]
+        facts["layouts"] = [layout for layout, _ in each]
+        packed = each[0][0], b"".join(data for _, data in each)
+    layout, data = packed
+    text = json.dumps(facts, default=plain_state)
+    return iteration, sample.place, sample.size, text, layout, data + pack(witness)[1]
 
 
 def longest_redrawn(done: Optimizer) -> float:
@@ -182,33 +182,28 @@ class SamplePart(NamedTuple):
     first: int  # generation of the row
     state: object  # of the generator before the sample of that generation, as plain numbers
     layout: str
-    data: memoryview
-
-    @property
-    def checksum(self) -> int:
-        """The checksum of its points, the last of `SampleArrays`."""
-        return int.from_bytes(self.data[-8:], "little", signed=True)
+    data: memoryview  # its distribution
+    witness: memoryview  # of the first generation of the row
 
 
-def sample_parts(file: File, iteration: int | None = None) -> Iterator[SamplePart]:
-    """The samples of all generations, or those in the row that has a generation."""
-    condition, arguments = "ORDER BY iteration", ()
-    if iteration is not None:
-        condition = "WHERE iteration = (SELECT max(iteration) FROM samples WHERE iteration <= ?)"
-        arguments = (iteration,)
+def sample_parts(file: File, iteration: int, d: int) -> Iterator[SamplePart]:
+    """The samples in the row that has a generation of points with d variables."""
+    condition, arguments = "WHERE iteration = (SELECT max(iteration) FROM samples WHERE iteration <= ?)", (iteration,)
     refusal = "the state of its random generator cannot be read"
     for first, place, size, text, layout, data in file.rows("samples", condition, arguments):
         with format_errors(file.path):
             facts = as_dict(parse_json(text, refusal), refusal)
-        count = facts.get("generations")
-        if type(count) is not int or not 0 < count <= min(len(data), MOST_GENERATIONS) or len(data) % count:
+        count, end = facts.get("generations"), len(data) - size_of_witness(d)
+        if type(count) is not int or not 0 < count <= min(end, MOST_GENERATIONS) or end % count:
             raise StoreError(f"{file.path} is damaged: the sample of generation {first} is incomplete.")
         if size < 1 or (count - 1) * 8 * size > LARGEST_SHARED_ROW:
             raise StoreError(f"{file.path} is damaged: the sample of generation {first} has an impossible size.")
-        width, arrays = len(data) // count, memoryview(data)
+        width, arrays, layouts = end // count, memoryview(data), facts.get("layouts", [layout] * count)
+        with format_errors(file.path):
+            texts = [text if isinstance(text, str) else "" for text in as_list(layouts, count, refusal)]
         for k in range(count):
             piece = arrays[k * width : (k + 1) * width]
-            yield SamplePart(first + k, place, size, first, facts.get("state"), layout, piece)
+            yield SamplePart(first + k, place, size, first, facts.get("state"), texts[k], piece, arrays[end:])
 
 
 class Stretch(NamedTuple):
@@ -288,7 +283,10 @@ class StoredPoints:
         """The points (n, d) of a sample, at least up to the index `end`, preceded by the index of the first one."""
         path, form = self._file.path, self._form
         if iteration not in self._samples:
-            self._samples, self._next = {part.iteration: part for part in sample_parts(self._file, iteration)}, -1
+            self._samples, self._next = (
+                {p.iteration: p for p in sample_parts(self._file, iteration, form.dimension)},
+                -1,
+            )
         if iteration not in self._samples:
             raise StoreError(f"{path} is damaged: the sample of generation {iteration} is missing.")
         part = self._samples[iteration]
@@ -301,20 +299,21 @@ class StoredPoints:
                 self._generator, self._next = self._generator_at(part.state), part.first
             while self._next < iteration:
                 self._draw_next()
-            found, points = self._draw_next()
-        if checksum(points) != found.checksum:
-            self._check_rounding(iteration, points, found.first)
-        return part.place, points
+            return part.place, self._draw_next()
 
-    def _draw_next(self) -> tuple[SampleArrays, Array]:
-        """What is stored of the next sample of the row, and its points (n, d) in the user's variables."""
+    def _draw_next(self) -> Array:
+        """The points (n, d) of the next sample of the row, in the user's variables."""
         part, form = self._samples[self._next], self._form
-        first = np.empty(min(form.dimension, WITNESSES))
-        found = unpack(SampleArrays(form.theta, first, np.int64(0)), part.layout, part.data)
+        theta = unpack(form.theta, part.layout, part.data)
         self._next += 1
         with np.errstate(all="ignore"):  # a forged distribution may overflow
-            searched = found.theta.sample(self._generator, part.size).x
-            return found, searched if form.space is None else form.space.points(searched)
+            searched = theta.sample(self._generator, part.size).x
+            points = searched if form.space is None else form.space.points(searched)
+        if part.iteration == part.first:
+            numbers = np.frombuffer(part.witness)
+            if checksum(points) != numbers[-1:].view(np.int64)[0]:
+                self._check_rounding(part.iteration, points, numbers[:-1])
+        return points
 
     def _missing_points_error(self, iteration: int) -> StoreError:
         return StoreError(f"{self._file.path} is damaged: generation {iteration} has values without points.")
