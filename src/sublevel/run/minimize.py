@@ -534,7 +534,7 @@ class Search:
             return
         start = self.x0 if optimizer.run_state.nit == 0 else None
         if self.recorder is not None:
-            self.recorder.note_generator(optimizer, self.is_batched and start is None)
+            self.recorder.note_generator(optimizer, is_batch=values_of == self.batch_values and start is None)
         asked = optimizer.ask()
         if start is None:
             values = values_of(asked)
@@ -618,11 +618,13 @@ class Search:
         recorder, evaluate = self.recorder, self.evaluate
         if not isinstance(evaluate, VectorizedEvaluator) or (recorder is not None and not recorder.expects_batch):
             return self.values(points)
-        began, last = time.perf_counter(), self.last_failure
+        failures = self.failures.last
+        began, last = time.perf_counter(), failures[-1] if failures else None
         values = np.empty(len(points))
         values[:] = evaluate.values(points)
         if recorder is not None:
-            recorder.add_batch(self.optimizer, points, values, began, self.failure_since(last))
+            failure = self.failure_since(last) if failures else None
+            recorder.add_batch(self.optimizer, points, values, began, failure)
         return values
 
     def serial_values(self, evaluate: SerialEvaluator, points: Array) -> Array:

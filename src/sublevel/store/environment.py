@@ -67,12 +67,19 @@ def describe_differences(before: Mapping[str, str], now: Mapping[str, str]) -> l
 def blas_threads() -> int:
     """Number of threads of BLAS, from threadpoolctl if it is installed, else from environment variables."""
     try:
-        import threadpoolctl
+        pools = _thread_pools()()
     except ModuleNotFoundError:
         return _threads_from_environment()
-    pools = cast("list[dict[str, str | int]]", threadpoolctl.threadpool_info())  # pyright: ignore[reportUnknownMemberType]
     numbers = [int(pool["num_threads"]) for pool in pools if pool.get("user_api") == "blas"]
     return max(numbers, default=_threads_from_environment())
+
+
+@cache
+def _thread_pools() -> Callable[[], list[dict[str, str | int]]]:
+    """A function that returns the thread pools as they are now, of libraries that are looked for once."""
+    import threadpoolctl
+
+    return cast("Callable[[], list[dict[str, str | int]]]", threadpoolctl.ThreadpoolController().info)  # pyright: ignore[reportUnknownMemberType]
 
 
 def _threads_from_environment() -> int:

@@ -28,7 +28,7 @@ APPLICATION = int.from_bytes(b"subl")
 VERSION = 11
 LARGEST_BLOB = 10**9
 """Most bytes of a value in SQLite by default."""
-PAGE_SIZES = {2**18: 65536, 2**12: 16384, 0: 4096}
+PAGE_SIZES = {2**18: 65536, 2**11: 16384, 0: 4096}
 """Bytes of a page by the least bytes of a generation. Large pages are faster, but waste space with small rows."""
 LONGEST_LOG = 2**25
 """Bytes of the write-ahead log from which SQLite moves it into the file, which waits for the disk twice."""

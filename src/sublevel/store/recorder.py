@@ -52,7 +52,7 @@ from sublevel.store.samples import (
     longest_redrawn,
     relative_difference,
 )
-from sublevel.store.serialize import LONGEST_JSON, pack, size_of
+from sublevel.store.serialize import LONGEST_JSON, pack, pack_each, size_of
 from sublevel.store.settings import LARGEST_GENERATION, Problem, Settings
 
 WRITING = 0.1
@@ -228,7 +228,9 @@ def largest_row(optimizer: Optimizer) -> int:
 
 def snapshot_rows(history: History, known: set[int]) -> list[Row]:
     """The snapshots of a history except those whose numbers of evaluations are known."""
-    return [(s.nfev, s.run, *pack(s.theta)) for s in history.snapshots if s.nfev not in known]
+    new = [snapshot for snapshot in history.snapshots if snapshot.nfev not in known]
+    packed = pack_each([snapshot.theta for snapshot in new])
+    return [(snapshot.nfev, snapshot.run, *arrays) for snapshot, arrays in zip(new, packed, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

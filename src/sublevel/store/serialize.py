@@ -73,12 +73,24 @@ def pack_all(trees: Sequence[object]) -> tuple[str, bytes] | None:
     return _layout_text(tuple(forms)), rows.tobytes()
 
 
+def pack_each(trees: Sequence[object]) -> list[tuple[str, bytes]]:
+    """`pack` of each tree; faster for many trees of the same layout."""
+    packed = pack_all(trees) if trees else None
+    if packed is None:
+        return [pack(tree) for tree in trees]
+    layout, data = packed
+    width = len(data) // len(trees)
+    return [(layout, data[begin : begin + width]) for begin in range(0, len(data), width)]
+
+
 def _columns(trees: Sequence[object]) -> Iterator[Sequence[object]]:
     """For each leaf of the first tree, that leaf of all trees."""
     first = trees[0]
-    if is_dataclass(first):
-        for field in fields(first):
-            yield from _columns([getattr(tree, field.name) for tree in trees])
+    if (names := _field_names(type(first))) is not None:
+        for name in names:
+            yield from _columns([getattr(tree, name) for tree in trees])
+    elif type(first) is np.ndarray:
+        yield trees
     elif isinstance(first, tuple | list):
         for parts in zip(*cast("Sequence[Sequence[object]]", trees), strict=True):
             yield from _columns(parts)
@@ -93,11 +105,10 @@ def _table(form: Form, leaves: Sequence[object]) -> NDArray[np.uint8] | None:
     """The bytes of leaves (n, k) that all have this form; None if some do not."""
     _, dtype, shape, order = form
     if shape:
-        if any(leaf is None for leaf in leaves):
+        if len(set(map(type, leaves))) > 1:
             return None
         arrays = cast("Sequence[Leaf]", leaves)
-        strides, kind = arrays[0].strides, arrays[0].dtype
-        if any(leaf.shape != shape or leaf.strides != strides or leaf.dtype is not kind for leaf in arrays):
+        if len({leaf.strides for leaf in arrays}) > 1 or len({leaf.shape for leaf in arrays}) > 1:
             return None
         leaves = [leaf.T for leaf in arrays] if order == "F" else arrays
     table = np.array(leaves)
@@ -129,11 +140,17 @@ def size_of(tree: object) -> int:
     return sum(leaf.nbytes for _, leaf in _leaves(tree))
 
 
+@lru_cache(maxsize=64)
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    """Names of the fields of a dataclass; None for another type."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
+
+
 def _leaves(tree: object, path: str = "") -> Iterator[tuple[str, Leaf]]:
     """Paths and leaves of a tree; None is no leaf."""
-    if is_dataclass(tree):
-        for field in fields(tree):
-            yield from _leaves(getattr(tree, field.name), f"{path}.{field.name}")
+    if (names := _field_names(type(tree))) is not None:
+        for name in names:
+            yield from _leaves(getattr(tree, name), f"{path}.{name}")
     elif isinstance(tree, tuple | list):
         for place, part in enumerate(cast("tuple[object, ...]", tree)):
             yield from _leaves(part, f"{path}[{place}]")
@@ -173,8 +190,8 @@ def _arrays(expected: list[Form], orders: Iterable[Order], data: bytes | memoryv
 
 def _fill(template: object, arrays: Iterator[Leaf]) -> object:
     """A tree like the template with the next arrays as its leaves."""
-    if is_dataclass(template) and not isinstance(template, type):
-        return type(template)(*[_fill(getattr(template, field.name), arrays) for field in fields(template)])
+    if (names := _field_names(type(template))) is not None:
+        return type(template)(*[_fill(getattr(template, name), arrays) for name in names])
     if isinstance(template, tuple | list):
         return tuple(_fill(part, arrays) for part in cast("tuple[object, ...]", template))
     if isinstance(template, Mapping):
