@@ -1570,6 +1570,7 @@ def test_another_number_of_threads_is_told(tmp_path):
 
 def test_threads_are_counted_without_threadpoolctl(monkeypatch):
     monkeypatch.setitem(sys.modules, "threadpoolctl", None)
+    environment._thread_pools.cache_clear()
     for name in environment.THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))

@@ -152,22 +152,21 @@ class SharedRow:
             self.thetas.append(generation.sample.theta)
             self.after = generation.sample.after
 
-    def is_open(self, run: int, size: int) -> bool:
-        """Whether another generation of this run and size fits in."""
-        return self.run == run and self.size == size and len(self.values) < self.most
+    def is_open(self, run: int, size: int, is_drawn: bool) -> bool:
+        """Whether another generation of this run and size fits in, whose points are drawn again or stored."""
+        fits = self.run == run and self.size == size and len(self.values) < self.most
+        return fits and (self.sample is not None) == is_drawn
 
     def continues_with(self, before: Mapping[str, object] | None) -> bool:
         """Whether the next sample can be drawn after those of the row, given the state of the generator before it, None
         if nothing else uses the generator.
         """
-        if self.sample is None:
-            return False
         return self.after is None if before is None else is_same_state(before, self.after)
 
     def add(self, generation: Generation) -> bool:
         """Append the next generation if it fits."""
         sample = generation.sample
-        if not self.is_open(generation.run, len(generation.values)) or (sample is None) != (self.sample is None):
+        if not self.is_open(generation.run, len(generation.values), sample is not None):
             return False
         if sample is not None and not self.continues_with(sample.before):
             return False

@@ -299,12 +299,11 @@ class Recorder:
 
     def _row_to_continue(self, done: Optimizer) -> SharedRow | None:
         """The last row if the next generation can be added to it, whatever its values are."""
-        row, run = self._row, done.run_state
-        if row is None or (row.sample is None) == self._is_drawn or not row.is_open(run.restarts, run.run.popsize):
+        row, run, is_drawn = self._row, done.run_state, self._is_drawn
+        if row is None or not row.is_open(run.restarts, run.run.popsize, is_drawn):
             return None
-        if not self._is_drawn:
-            return row
-        return row if row.continues_with(None if done.owns_generator else done.rng.bit_generator.state) else None
+        before = done.rng.bit_generator.state if is_drawn and not done.owns_generator else None
+        return row if not is_drawn or row.continues_with(before) else None
 
     def recall_values(self, done: Optimizer, points: Array, values: Array, known: NDArray[np.bool_]) -> bool:
         """Fill in stored values (n,), or rows (n, 1 + k), of the next points (n, d) and mark them as known; return
