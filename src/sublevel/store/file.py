@@ -263,7 +263,7 @@ def create(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int) -> N
         _check_new(path)
         os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
         _write_new(unfinished, tables, page_size)
-        _publish(unfinished, path)
+        publish(unfinished, path)
         _sync(path.resolve().parent)
     except FileExistsError:
         raise StoreError(
@@ -317,14 +317,15 @@ def _write_new(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int) 
     _sync(path)
 
 
-def _publish(unfinished: Path, path: Path) -> None:
-    """Give the file its name, unless the name is taken."""
+def publish(unfinished: Path, path: Path) -> None:
+    """Give a complete file its name; FileExistsError if the name is taken. The other name is to be removed."""
     try:
         os.link(unfinished, path)
     except FileExistsError:
         raise
     except OSError:  # a file system without links
-        _check_new(path)
+        if os.path.lexists(path):
+            raise FileExistsError from None
         os.rename(unfinished, path)
 
 

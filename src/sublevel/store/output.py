@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sublevel.store.errors import StoreError
-from sublevel.store.file import APPLICATION, SIDE_FILES
+from sublevel.store.file import APPLICATION, SIDE_FILES, publish
 
 HEADER = 72
 """Bytes at the beginning of a file that identify a stored run."""
@@ -43,23 +43,19 @@ def check_output(path: Path, force: bool) -> None:
 
 
 def write_output(path: Path, write: Callable[[Path], object], force: bool = False) -> None:
-    """Call `write` with a temporary path and rename the file to `path` when it is complete."""
+    """Call `write` with a temporary path and give the file its name when it is complete."""
     check_output(path, force)
     unfinished = path.with_name(f".{os.urandom(6).hex()}{path.suffix}")
-    claimed = False
     try:
-        if not force:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-            claimed = True
         write(unfinished)
-        check_output(path, force=True)  # what was there may have changed
-        os.replace(unfinished, path)
-        claimed = False
+        check_output(path, force)  # what is there may have changed
+        if force:
+            os.replace(unfinished, path)
+        else:
+            publish(unfinished, path)
     except FileExistsError:
         raise StoreError(f"{path} exists already. Choose another name.") from None
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror or error}.") from error
     finally:
         unfinished.unlink(missing_ok=True)
-        if claimed:
-            path.unlink(missing_ok=True)
