@@ -17,7 +17,7 @@ EXTRAS_test := test
 EXTRAS_lint := lint
 EXTRAS_types := lint,plot,progress,dask,parquet,coco
 EXTRAS_bench := bench
-EXTRAS_docs := docs,plot,progress,dask,parquet
+EXTRAS_docs := docs,plot,progress,dask,parquet,optuna,sklearn
 EXTRAS_release := test,release
 
 .DEFAULT_GOAL := help
