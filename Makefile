@@ -17,7 +17,7 @@ EXTRAS_test := test
 EXTRAS_lint := lint
 EXTRAS_types := lint,plot,progress,dask,parquet,coco
 EXTRAS_bench := bench
-EXTRAS_docs := docs,plot,progress,dask,parquet
+EXTRAS_docs := docs,plot,progress,dask,parquet,optuna,sklearn
 EXTRAS_release := test,release
 
 .DEFAULT_GOAL := help
@@ -78,7 +78,7 @@ clean: ## remove the environment and everything generated
 	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest build dist site docs/api/generated docs/jupyter_execute .coverage .coverage.* htmlcov .hypothesis .pytest_cache .ruff_cache reproduction-quick demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Stamps: an installation is repeated only when pyproject.toml changes.
+# Stamps: an installation is repeated only when pyproject.toml or this file changes.
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	    echo "sublevel needs Python 3.11 or newer; '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)." >&2; \
@@ -87,6 +87,6 @@ $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.extras-%: pyproject.toml | $(VENV)/.created
+$(VENV)/.extras-%: pyproject.toml Makefile | $(VENV)/.created
 	$(PIP) install --quiet --editable '.[$(EXTRAS_$*)]'
 	@touch $@

@@ -3,8 +3,8 @@
     python benchmarks/predictions.py [--quick] [--out DIR] [--jobs N]
 
 Prints a table for each prediction, then a line for each criterion; exits with 1 if one is not met. The measurements are
-those of `sublevel study predictions`, and are kept in DIR: a second call only computes the predictions again. About a
-quarter of an hour on one core, most of it for d = 40; `--quick` has fewer settings and needs a minute.
+those of `sublevel study predictions`, and are kept in DIR: a second call only computes the predictions again. About 20
+minutes on one core, half of them for the predictions; `--quick` has fewer settings and needs a minute.
 """
 
 from __future__ import annotations

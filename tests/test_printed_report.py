@@ -98,6 +98,13 @@ def test_errata_are_those_the_statements_refer_to(source):
     assert set(numbers(r"\bE(\d+)\)", table)) <= set(listed)
 
 
+def test_relations_have_space_around_them(build):
+    markup = build.body(r"$\{y : f(y)\}, X \sim N$")
+    assert "<mo>&#x0223C;</mo>" in markup
+    assert '<mo lspace="0.28em" rspace="0.28em">:</mo>' in markup
+    assert "<mi>:</mi>" not in markup
+
+
 def test_the_page_is_written_without_a_browser(build, tmp_path):
     build.main(["--html", str(tmp_path / "report.html")])
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")

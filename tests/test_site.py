@@ -85,6 +85,21 @@ def test_broken_links_of_a_source_are_found(tmp_path):
     assert list(broken_links(tmp_path / "page.md")) == bad
 
 
+def needed_by_the_site():
+    """Optional packages that notebooks import, and those of the adapters in the reference."""
+    notebooks = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "gallery").glob("*.md"))
+    imported = set(re.findall(r"^(?:from|import) (\w+)", notebooks, re.MULTILINE))
+    reference = (ROOT / "docs" / "api" / "index.md").read_text(encoding="utf-8")
+    return (imported & {"dask", "optuna", "pyarrow", "sklearn", "tqdm"}) | set(
+        re.findall(r"^\.\. autoclass:: sublevel\.adapters\.(\w+)", reference, re.MULTILINE)
+    )
+
+
+def test_make_docs_installs_what_the_site_imports():
+    extras = re.search(r"^EXTRAS_docs := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)[1]
+    assert {"dask", "optuna", "sklearn"} <= needed_by_the_site() <= set(extras.split(","))
+
+
 def test_the_site_is_in_the_order_of_a_reader():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     assert re.findall(r"^:caption: (.*)$", index, re.MULTILINE) == ORDER

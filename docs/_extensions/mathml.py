@@ -11,7 +11,7 @@ from pathlib import Path
 
 from docutils import nodes
 from fontTools import subset
-from latex2mathml.converter import convert
+from formulas import to_mathml
 from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
 
@@ -27,13 +27,13 @@ CHARACTERS = (
 
 def inline_formula(translator: HTML5Translator, node: nodes.math) -> None:
     """Write a formula within a line."""
-    translator.body.append(convert(node.astext()))
+    translator.body.append(to_mathml(node.astext()))
     raise nodes.SkipNode
 
 
 def displayed_formula(translator: HTML5Translator, node: nodes.math_block) -> None:
     """Write a formula on a line of its own."""
-    translator.body.append(f'<div class="formula">{convert(node.astext(), display="block")}</div>')
+    translator.body.append(f'<div class="formula">{to_mathml(node.astext(), displayed=True)}</div>')
     raise nodes.SkipNode
 
 

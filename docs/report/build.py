@@ -18,13 +18,16 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 from mdit_py_plugins.dollarmath import dollarmath_plugin
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "_extensions"))
+
+from formulas import to_mathml
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "report.md"
@@ -43,7 +46,7 @@ LINK = re.compile(r"\]\((?P<target>[^)#\s]+)[^)]*\)")
 
 def formula(latex: str, options: dict[str, bool]) -> str:
     """MathML of a formula."""
-    return convert(latex, display="block" if options["display_mode"] else "inline")
+    return to_mathml(latex, displayed=options["display_mode"])
 
 
 def plain_text(self: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
