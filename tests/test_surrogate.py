@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from numpy.testing import assert_array_equal
 import sublevel as sl
 from helpers.cases import PARTS
 from sublevel.engine.families import FAMILIES
+from sublevel.engine.method import Method
 from sublevel.store.fingerprint import fingerprint
 from sublevel.surrogate.partial import MOST_VARIABLES
 
@@ -68,6 +69,8 @@ CONFIGURATIONS = {
     **{method.name: {"fun": ellipsoid, "method": method} for method in PARTS if not compares_generations(method)},
     "xnes": {"fun": ellipsoid, "method": "xnes"},
     "four at a time": {"fun": rosenbrock, "surrogate": 4},
+    "four at a time, with steps of the model": {"fun": ellipsoid, "surrogate": 4, "maxfevals": 160},
+    "four at a time within bounds": {"fun": ellipsoid, "surrogate": 4, "maxfevals": 160, "bounds": (0.5, 2.0)},
     "restarts": {"fun": lambda x: ellipsoid(x) + 1e7, "restarts": 2, "tolx": 0.1},
 }
 
@@ -198,9 +201,10 @@ def test_points_are_told_in_any_order_and_again_after_an_error():
     assert straight.ask().tobytes() == shuffled.ask().tobytes()
 
 
+@pytest.mark.parametrize("at_a_time", [1, 2])
 @pytest.mark.parametrize("twin", [copy.copy, lambda opt: pickle.loads(pickle.dumps(opt))])
-def test_a_copy_goes_on_alike_also_within_a_generation(twin):
-    opt, pending = sl.Optimizer(np.ones(4), 0.3, rng=1, surrogate=True), set()
+def test_a_copy_goes_on_alike_also_within_a_generation(twin, at_a_time):
+    opt, pending = sl.Optimizer(np.ones(4), 0.3, rng=1, surrogate=at_a_time), set()
     for step in range(25):
         X = opt.ask()
         opt.tell(X, [wavy(x) for x in X])
@@ -216,9 +220,10 @@ def test_a_copy_goes_on_alike_also_within_a_generation(twin):
     assert pending == {True, False}
 
 
+@pytest.mark.parametrize("at_a_time", [1, 4])
 @pytest.mark.parametrize("nfev", [25, 61, 90])
-def test_a_stored_run_goes_on_alike(nfev, tmp_path):
-    options = {"restarts": 1, "tolx": 0.02}
+def test_a_stored_run_goes_on_alike(nfev, at_a_time, tmp_path):
+    options = {"restarts": 1, "tolx": 0.02, "surrogate": at_a_time}
     whole, other = tmp_path / "whole.db", tmp_path / "other.db"
     _, expected = run(ellipsoid, store=whole, maxfevals=1000, maxiter=120, **options)
     points, first = run(ellipsoid, store=other, maxfevals=nfev, maxiter=120, **options)
@@ -286,6 +291,49 @@ def test_workers_evaluate_as_many_points_at_a_time(tmp_path):
     parallel = sl.minimize(rosenbrock, np.full(4, 1.5), 0.3, rng=5, maxfevals=60, surrogate=True, workers=3)
     assert_array_equal(serial.x, parallel.x)
     assert_array_equal(serial.history["nfev"], parallel.history["nfev"])
+
+
+def count_steps(fun, at_a_time, monkeypatch):
+    """Steps of the method in each of 40 generations, and whether the model was trusted after it."""
+    opt, steps, counts, trusted = sl.Optimizer(np.ones(4), 0.3, rng=1, surrogate=at_a_time), [], [], []
+    tell = Method.tell
+
+    def counted(*arguments):
+        steps.append(1)
+        return tell(*arguments)
+
+    monkeypatch.setattr(Method, "tell", counted)
+    while opt.nit < 40:
+        X = opt.ask()
+        opt.tell(X, [fun(x) for x in X])
+        if steps:
+            counts.append(len(steps))
+            trusted.append(opt.partial.is_trusted(opt.run_state.surrogate))
+            steps.clear()
+    monkeypatch.undo()
+    return np.array(counts), np.array(trusted)
+
+
+def test_a_trusted_model_makes_a_further_step(monkeypatch):
+    """Only if several points are evaluated at a time, and its predictions agreed with their values."""
+    counts, trusted = count_steps(ellipsoid, 4, monkeypatch)
+    assert_array_equal(counts, 1 + trusted)
+    assert 10 < np.sum(trusted) < 40
+    assert np.all(count_steps(ellipsoid, 1, monkeypatch)[0] == 1)
+    noise = np.random.default_rng(1)
+    assert np.all(count_steps(lambda x: noise.random(), 4, monkeypatch)[0] == 1)
+
+
+def test_a_model_without_finite_coefficients_makes_no_step():
+    opt = sl.Optimizer(np.ones(3), 0.3, rng=1, surrogate=4)
+    while not opt.partial.is_trusted(opt.run_state.surrogate):
+        X = opt.ask()
+        opt.tell(X, [ellipsoid(x) for x in X])
+    surrogate, theta = opt.run_state.surrogate, opt.theta
+    broken = tuple(replace(model, g=np.full(3, np.nan)) for model in surrogate.models)
+    sample = theta.sample_at(np.eye(3), None)
+    assert opt.partial.by_model(surrogate, theta, sample) is not None
+    assert opt.partial.by_model(replace(surrogate, models=broken), theta, sample) is None
 
 
 def test_a_vectorized_objective_gets_the_points_of_a_part():

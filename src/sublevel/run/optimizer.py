@@ -45,6 +45,7 @@ from sublevel.validation import (
 )
 
 if TYPE_CHECKING:
+    from sublevel.surrogate.control import Surrogate
     from sublevel.surrogate.known import Known
     from sublevel.surrogate.partial import PartialGenerations
 
@@ -418,8 +419,18 @@ class Optimizer:
             state = self.run_state
             self.run_state = replace(state, nfev=state.nfev - told.true_values.size, surrogate=told.surrogate)
             search, info = self.method.tell(state.search, told.sample, told.values)
+            if partial.is_trusted(told.surrogate):
+                search = self._step_by_model(partial, told.surrogate, search)
             info = Info(info.outcome, ranking(told.true_values))
             self._record(search, info, told.true_values, told.searched, told.squares, told.points)
+
+    def _step_by_model(self, partial: PartialGenerations, surrogate: Surrogate, search: State) -> State:
+        """The search after a step with the values that the model gives to all points of a sample."""
+        space = self.start.space
+        search = search if space is None else space.limit(search)
+        sample = self.method.ask(search, self.rng, self.run_state.run.popsize)
+        told = partial.by_model(surrogate, search.theta, sample)
+        return search if told is None else self.method.tell(search, *told)[0]
 
     def _told_constraints(
         self, told: ArrayLike | None, positions: NDArray[np.intp] | slice, asked: Array

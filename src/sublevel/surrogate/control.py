@@ -38,6 +38,7 @@ class Tuning:
     judged: int = 15  # least number of evaluations from which agreement is computed
     memory: float = 0.9  # weight of the past in the scores of models
     lead: float = 0.01  # score by which the other model must be better
+    trusted: float = 0.7  # score from which values of the model alone make a further step
 
 
 DEFAULT = Tuning()
@@ -138,16 +139,22 @@ def minimum_nearby(surrogate: Surrogate) -> Array:
     return minimum_in_ball(surrogate.model, sqrt(d) + 2 * d / (d + 2))
 
 
+def with_minimum(surrogate: Surrogate, sample: Sample) -> Sample:
+    """A sample of the distribution that is the frame of the model, with the minimiser as its last point."""
+    minimum = injected_point(surrogate)
+    if minimum is None:
+        return sample
+    z = sample.z.copy()
+    z[-1] = minimum
+    return surrogate.theta.sample_at(z, sample.choices)
+
+
 def begin_generation(
     surrogate: Surrogate, theta: Family, sample: Sample, at_a_time: int, tuning: Tuning
 ) -> tuple[Sample, Candidates]:
     """The sample with the minimiser of the model as its last point, and the first points to evaluate."""
     surrogate = move_frame(surrogate, theta, tuning)
-    minimum = injected_point(surrogate)
-    if minimum is not None:
-        z = sample.z.copy()
-        z[-1] = minimum
-        sample = theta.sample_at(z, sample.choices)
+    sample = with_minimum(surrogate, sample)
     n = len(sample.z)
     known, nothing = np.zeros(n, dtype=bool), np.empty(0, dtype=np.intp)
     candidates = Candidates(surrogate, sample.z, sample.x, np.full(n, np.nan), known, nothing, at_a_time)
@@ -236,3 +243,21 @@ def end_generation(candidates: Candidates) -> tuple[Array, Surrogate]:
         return candidates.values, replace(surrogate, injects=surrogate.is_fitted and surrogate.agreement >= 0.85)
     saved = surrogate.saved + int(np.sum(~known))
     return surrogate.model(candidates.z), replace(surrogate, injects=True, saved=saved)
+
+
+def is_trusted(surrogate: Surrogate, at_a_time: int, tuning: Tuning) -> bool:
+    """Whether a generation is followed by a step with values of the model alone: if several points are evaluated at a
+    time and the model predicts their order well, more steps are needed rather than more evaluations.
+    """
+    return at_a_time > 1 and surrogate.injects and float(surrogate.scores[surrogate.used]) >= tuning.trusted
+
+
+def model_generation(
+    surrogate: Surrogate, theta: Family, sample: Sample, tuning: Tuning
+) -> tuple[Sample, Array] | None:
+    """The sample of θ with the minimiser of the model as its last point, and its values (n,) by the model; None if the
+    model has no finite coefficients in the frame of θ.
+    """
+    moved = move_frame(surrogate, theta, tuning)
+    sample = with_minimum(moved, sample)
+    return (sample, moved.model(sample.z)) if moved.is_fitted else None

@@ -18,6 +18,8 @@ from sublevel.surrogate.control import (
     begin_generation,
     begin_run,
     end_generation,
+    is_trusted,
+    model_generation,
 )
 
 MOST_VARIABLES = 50
@@ -97,6 +99,16 @@ class PartialGenerations:
         return FinishedGeneration(
             sample, told, surrogate, candidates.values[known], sample.x[known], squares, points[known]
         )
+
+    def is_trusted(self, surrogate: Surrogate) -> bool:
+        """Whether a generation that left this surrogate is followed by a step with values of the model alone."""
+        return is_trusted(surrogate, self.at_a_time, self.tuning)
+
+    def by_model(self, surrogate: Surrogate, theta: Family, sample: Sample) -> tuple[Sample, Array] | None:
+        """A sample of θ, which may contain the minimiser of the model, and its values (n,) by the model; None if they
+        are not known.
+        """
+        return model_generation(surrogate, theta, sample, self.tuning)
 
 
 def check_surrogate(method: Method, space: SearchSpace | None, d: int, has_constraints: bool, has_noise: bool) -> None:
