@@ -8,8 +8,7 @@ Half of the N variables are real. The others are integers −10 … 10 or bits, 
 (arXiv:2205.13482), or have five categories, as in Hamano et al., CatCMA (arXiv:2405.09962). Which category is the right
 one is drawn for each variable, because libraries that take categories as integers would gain from the first. The
 initial mean is uniform in [1, 3], the standard deviation 1 and every bit or category equally likely. Libraries that
-need bounds of real variables, and ours where there are categories, have the initial mean ± 5 instead, so that the
-middle tells nothing; ours then takes its own initial standard deviation.
+need bounds of real variables have the initial mean ± 5 instead, so that the middle tells nothing.
 
 Printed: the share of runs that evaluate a point with f ≤ 1e-10, and the mean evaluations of these, which are one run
 each, without restarts and without the termination criteria of the library, ours excepted. A run ends unsuccessfully
