@@ -202,16 +202,16 @@ def main() -> None:
     parser.add_argument("--without-ours", action="store_true", help="the peers alone")
     parser.add_argument("--functions", default=",".join(FUNCTIONS))
     parser.add_argument("--dims", default="20,40,60")
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", default="0:20", help="first:end")
     parser.add_argument("--budget", type=int, default=2_000, help="evaluations per variable")
     parser.add_argument("--cache", type=Path, help="a JSON file with the runs of the peers")
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # of the peers
     libraries = [*([] if given.without_ours else [OURS]), *filter(None, given.peers.split(","))]
     rows = list(product([int(n) for n in given.dims.split(",")], given.functions.split(",")))
-    cache = Cache(given.cache)
+    cache, seeds = Cache(given.cache), range(*map(int, given.seeds.split(":")))
     runs: dict[tuple[str, int, str], list[dict[str, Any] | None]] = {}
-    for seed, (n, name), library in product(range(given.seeds), rows, libraries):
+    for seed, (n, name), library in product(seeds, rows, libraries):
         if sys.stderr.isatty():
             print(f"\rseed {seed}: {name}, N = {n}, {library:20}", end="", file=sys.stderr)
         runs.setdefault((name, n, library), []).append(cache.run(library, name, n, seed, given.budget))
