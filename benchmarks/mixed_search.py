@@ -110,11 +110,9 @@ def search_sublevel(fun: Objective, variables: Variables, seed: int, restarts: b
     ordered = [f"x{i}" for i in range(variables.mean.size)]
     others = [f"c{i}" for i in range(len(variables.categories))]
     kinds = [sl.Integer if integer else sl.Real for integer in variables.is_integer]
+    given = zip(ordered, kinds, *variables.bounds(), variables.std, variables.mean, strict=True)
     space = sl.Space(
-        **{
-            name: kind(low, high)
-            for name, kind, low, high in zip(ordered, kinds, variables.lower, variables.upper, strict=True)
-        },
+        **{name: kind(low, high, scale=std, start=mean) for name, kind, low, high, std, mean in given},
         **{name: sl.Choice(*range(size)) for name, size in zip(others, variables.categories, strict=True)},
     )
     sl.minimize(

@@ -8,8 +8,7 @@ Half of the N variables are real. The others are integers −10 … 10 or bits, 
 (arXiv:2205.13482), or have five categories, as in Hamano et al., CatCMA (arXiv:2405.09962). Which category is the right
 one is drawn for each variable, because libraries that take categories as integers would gain from the first. The
 initial mean is uniform in [1, 3], the standard deviation 1 and every bit or category equally likely. Libraries that
-need bounds of real variables, and ours where there are categories, have the initial mean ± 5 instead, so that the
-middle tells nothing; ours then takes its own initial standard deviation.
+need bounds of real variables have the initial mean ± 5 instead, so that the middle tells nothing.
 
 Printed: the share of runs that evaluate a point with f ≤ 1e-10, and the mean evaluations of these, which are one run
 each, without restarts and without the termination criteria of the library, ours excepted. A run ends unsuccessfully
@@ -203,16 +202,16 @@ def main() -> None:
     parser.add_argument("--without-ours", action="store_true", help="the peers alone")
     parser.add_argument("--functions", default=",".join(FUNCTIONS))
     parser.add_argument("--dims", default="20,40,60")
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", default="0:20", help="first:end")
     parser.add_argument("--budget", type=int, default=2_000, help="evaluations per variable")
     parser.add_argument("--cache", type=Path, help="a JSON file with the runs of the peers")
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # of the peers
     libraries = [*([] if given.without_ours else [OURS]), *filter(None, given.peers.split(","))]
     rows = list(product([int(n) for n in given.dims.split(",")], given.functions.split(",")))
-    cache = Cache(given.cache)
+    cache, seeds = Cache(given.cache), range(*map(int, given.seeds.split(":")))
     runs: dict[tuple[str, int, str], list[dict[str, Any] | None]] = {}
-    for seed, (n, name), library in product(range(given.seeds), rows, libraries):
+    for seed, (n, name), library in product(seeds, rows, libraries):
         if sys.stderr.isatty():
             print(f"\rseed {seed}: {name}, N = {n}, {library:20}", end="", file=sys.stderr)
         runs.setdefault((name, n, library), []).append(cache.run(library, name, n, seed, given.budget))

@@ -1,7 +1,7 @@
 """Hyperparameters of scikit-learn's models on the data sets that it ships with: ours, Optuna's TPE and random search.
 
     python benchmarks/tuning.py                                             (about half an hour)
-    python benchmarks/tuning.py --tasks "SVM, digits" --seeds 3
+    python benchmarks/tuning.py --tasks "SVM, digits" --seeds 0:3
     python benchmarks/tuning.py --searches "optuna TPE,random" --cache tuning.json
 
 Each task has an integer, a log-scaled and a categorical parameter at least. The score is the mean accuracy in 3-fold
@@ -266,19 +266,23 @@ def table(runs: dict[tuple[str, str], list[list[float]]], budget: int) -> Iterat
         best = [[100 * max(scores[:evaluations]) for scores in runs[search, task]] for search in searches]
         cells = [f"{np.mean(some):.2f} ± {np.std(some) / np.sqrt(max(len(some) - 1, 1)):.2f}" for some in best]
         yield f"{task:20}{evaluations:12}" + "".join(f"{text:>18}" for text in cells)
+    means = [np.mean([[max(one) for one in runs[search, task]] for task in tasks], axis=0) for search in searches]
+    cells = [f"{100 * np.mean(some):.2f} ± {100 * np.std(some) / np.sqrt(max(len(some) - 1, 1)):.2f}" for some in means]
+    yield f"{'mean of all':20}{budget:12}" + "".join(f"{text:>18}" for text in cells)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--searches", default=",".join(SEARCHES))
     parser.add_argument("--tasks", default=";".join(TASKS), help="separated by semicolons")
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", default="0:10", help="first:end")
     parser.add_argument("--budget", type=int, default=90)
     parser.add_argument("--cache", type=Path, help="a JSON file with the scores of the other searches")
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # networks that have not converged
     cache, runs = Cache(given.cache), dict[tuple[str, str], list[list[float]]]()
-    for seed, task, search in product(range(given.seeds), given.tasks.split(";"), given.searches.split(",")):
+    seeds = range(*map(int, given.seeds.split(":")))
+    for seed, task, search in product(seeds, given.tasks.split(";"), given.searches.split(",")):
         runs.setdefault((search, task), []).append(cache.run(search, task, seed, given.budget))
     print("\n".join(table(runs, given.budget)))
 

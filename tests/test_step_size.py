@@ -25,7 +25,7 @@ def log_scales(rule, fun, *, d=10, n=12, steps=200, seed=1):
     found = []
     for _ in range(steps):
         memory = rule.init(theta, n) if memory is None else memory
-        sample = theta.sample_at(rule.add_points(memory, rng.standard_normal((n, d))))
+        sample = rule.add_points(memory, theta, theta.sample_at(rng.standard_normal((n, d))), rng)
         values = fun(sample.x, rng)
         ranks = ranking(values)
         weighting = sl.cma().weights(ranks, sample)

@@ -115,7 +115,7 @@ class Method:
         if self._adds_points:
             for transform, memory in zip(self.transforms, state.memory, strict=True):
                 if transform.adds_points:
-                    sample = state.theta.sample_at(transform.add_points(memory, sample.z), sample.choices)
+                    sample = transform.add_points(memory, state.theta, sample, noise)
         return sample
 
     def tell(self, state: State, sample: Sample, values: Array, constraints: Array | None = None) -> tuple[State, Info]:

@@ -16,7 +16,8 @@ from sublevel.engine.constants import longest_run
 from sublevel.engine.families import Family, Sample
 from sublevel.engine.method import Info, Method, State
 from sublevel.engine.ordering import ConstraintHandling, ranking
-from sublevel.engine.transforms import ChoiceRates
+from sublevel.engine.transforms import ChoiceRates, Preselection
+from sublevel.engine.transforms.preselection import MOST_VARIABLES
 from sublevel.evaluation.values import as_constraint_values, as_values, plain_array
 from sublevel.run.arguments import Box, RestartRule, Seed, StartingPoint
 from sublevel.run.constraints import TOLERANCE, ConstraintsLike, constrained_method, parse_constraints
@@ -137,6 +138,8 @@ class Optimizer:
         theta = self.start.theta(self.start.x0)
         size, at_a_time = self.method.popsize if popsize is None else popsize, as_surrogate(surrogate)
         self._size = as_popsize(size, self.start.searched, at_a_time > 0)
+        if self._preselects:
+            self.method = replace(self.method, transforms=(*self.method.transforms, Preselection()))
         self.strategy, self.finished, self.endings = as_restarts(restarts), FinishedRuns(), Endings()
         run = self.strategy.next_run(self.finished, self._size, self.rng)
         if run is None:
@@ -165,6 +168,17 @@ class Optimizer:
         self.partial = PartialGenerations(at_a_time)
         archive = None if known is None else known_archive(known, start)
         return replace(state, surrogate=self.partial.begin_run(state.search.theta, state.run.popsize, archive))
+
+    @property
+    def _preselects(self) -> bool:
+        """Whether points are preselected: in spaces of few variables with choices, by small samples.
+
+        Without choices this gains evaluations at first, but loses them later. Values of infeasible points cannot be
+        compared.
+        """
+        space, is_small = self.start.space, 2 * self._size <= Preselection.capacity
+        has_choices = space is not None and space.choices.size > 0 and self.start.searched <= MOST_VARIABLES
+        return has_choices and is_small and self.constraints is None
 
     def _constrain(self, handling: object) -> None:
         """Give the method an ordering of constrained points, and check the start."""

@@ -3,6 +3,7 @@
 from sublevel.engine.memory import NO_MEMORY, Memory, NoMemory
 from sublevel.engine.transforms.adaptive import AdaptiveRates
 from sublevel.engine.transforms.choice_rates import ChoiceRates
+from sublevel.engine.transforms.preselection import Preselection
 from sublevel.engine.transforms.protocol import Generation, Transform
 from sublevel.engine.transforms.rank_mu import RankMu
 from sublevel.engine.transforms.rank_one import RankOne
@@ -34,6 +35,7 @@ __all__ = [
     "HansenKernRates",
     "Memory",
     "NoMemory",
+    "Preselection",
     "RankMu",
     "RankOne",
     "SpectralRates",

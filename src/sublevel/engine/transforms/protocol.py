@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from sublevel.engine.arrays import Array, value_class
+from sublevel.engine.arrays import Array, Noise, value_class
 from sublevel.engine.constants import CmaConstants, cma_constants
 from sublevel.engine.families.protocol import Family, Sample
 from sublevel.engine.memory import NO_MEMORY, Memory
@@ -52,9 +52,9 @@ class Transform:
         """The memory at the start of a run."""
         return NO_MEMORY
 
-    def add_points(self, memory: Any, z: Array) -> Array:
-        """The whitened points (..., n, d) of a sample, with some of them replaced."""
-        return z
+    def add_points(self, memory: Any, theta: Family, sample: Sample, noise: Noise) -> Sample:
+        """The sample from θ with some of its points replaced."""
+        return sample
 
     def __call__(self, tangent: Tangent, memory: Any, generation: Generation, /) -> tuple[Tangent, Memory]:
         """The new tangent and the new memory."""

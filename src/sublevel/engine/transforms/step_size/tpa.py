@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, PerTrial, expand_trailing, value_class
-from sublevel.engine.families.protocol import Family, Move
+from sublevel.engine.arrays import Array, Noise, PerTrial, expand_trailing, value_class
+from sublevel.engine.families.protocol import Family, Move, Sample
 from sublevel.engine.memory import Memory
 from sublevel.engine.tangent import Tangent
 from sublevel.engine.transforms.protocol import Generation, Transform
@@ -44,15 +44,17 @@ class TPA(Transform):
         """No step yet."""
         return TwoPoints(np.zeros_like(theta.mean), np.zeros(theta.mean.shape[:-1])[()])
 
-    def add_points(self, memory: TwoPoints, z: Array) -> Array:
-        """The points (..., n, d), the first two of them along the previous step."""
-        first, step = z[..., 0, :], memory.step
+    def add_points(self, memory: TwoPoints, theta: Family, sample: Sample, noise: Noise) -> Sample:
+        """The sample, with its first two points along the previous step."""
+        z, step = sample.z, memory.step
+        first = z[..., 0, :]
         square = np.vecdot(step, step)
         has_step = square > 0.0
         factor = np.sqrt(np.vecdot(first, first) / np.where(has_step, square, 1.0))
         ahead = np.where(expand_trailing(has_step, 1), expand_trailing(factor, 1) * step, first)
         behind = np.where(expand_trailing(has_step, 1), -ahead, z[..., 1, :])
-        return np.concatenate([ahead[..., None, :], behind[..., None, :], z[..., 2:, :]], axis=-2)
+        pair = np.stack([ahead, behind], axis=-2)
+        return theta.sample_at(np.concatenate([pair, z[..., 2:, :]], axis=-2), sample.choices)
 
     def __call__(self, tangent: Tangent, memory: TwoPoints, generation: Generation, /) -> tuple[Tangent, TwoPoints]:
         """The tangent with a change of scale."""
