@@ -109,12 +109,14 @@ def test_small_samples_without_constraints_are_preselected(options, wanted):
     assert preselects(sl.Optimizer(SPACE, rng=1, **options)) is wanted
 
 
-def test_spaces_without_choices_or_with_many_variables_are_searched_as_before():
+def test_other_spaces_are_not_preselected():
+    """Without choices, without real variables, or with many variables."""
     reals = {f"x{i}": sl.Real(0, 1) for i in range(10)}
     assert preselects(sl.Optimizer(sl.Space(**dict(list(reals.items())[:9]), k=sl.Choice(1, 2)), rng=1))
     assert not preselects(sl.Optimizer(sl.Space(**reals, k=sl.Choice(1, 2)), rng=1))
     assert not preselects(sl.Optimizer(sl.Space(**reals), rng=1))
     assert not preselects(sl.Optimizer(sl.Space(n=sl.Integer(0, 9), o=sl.Choice(1, 2, ordered=True)), rng=1))
+    assert not preselects(sl.Optimizer(sl.Space(n=sl.Integer(0, 9), k=sl.Choice(1, 2)), rng=1))
     assert not preselects(sl.Optimizer(np.zeros(3), 1.0, rng=1))
 
 

@@ -171,14 +171,15 @@ class Optimizer:
 
     @property
     def _preselects(self) -> bool:
-        """Whether points are preselected: in spaces of few variables with choices, by small samples.
+        """Whether points are preselected: in spaces of few variables, real ones and choices, by small samples.
 
-        Without choices this gains evaluations at first, but loses them later. Values of infeasible points cannot be
-        compared.
+        Without choices this gains evaluations at first, but loses them later. Without real variables all points of a
+        sample may become equal. Values of infeasible points cannot be compared.
         """
-        space, is_small = self.start.space, 2 * self._size <= Preselection.capacity
-        has_choices = space is not None and space.choices.size > 0 and self.start.searched <= MOST_VARIABLES
-        return has_choices and is_small and self.constraints is None
+        space, size = self.start.space, self._size
+        if space is None or not space.choices.size or not space.judged.any() or self.constraints is not None:
+            return False
+        return self.start.searched <= MOST_VARIABLES and 2 * size <= Preselection.capacity
 
     def _constrain(self, handling: object) -> None:
         """Give the method an ordering of constrained points, and check the start."""

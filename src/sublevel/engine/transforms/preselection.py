@@ -98,7 +98,7 @@ class Preselection(Transform):
         more = theta.sample(noise, n * (self.candidates - 1))
         predicted = memory.predict(np.concatenate([sample.x, more.x], axis=-2), theta.deviations)
         best = np.argmin(predicted.reshape(*predicted.shape[:-1], self.candidates, n), axis=-2)
-        rows = (n * best + np.arange(n))[..., None]
+        rows: NDArray[np.intp] = (n * best + np.arange(n, dtype=np.intp))[..., None]
         z = np.take_along_axis(np.concatenate([sample.z, more.z], axis=-2), rows, axis=-2)
         if sample.choices is None or more.choices is None:
             return theta.sample_at(z)
