@@ -1,6 +1,6 @@
 """`SublevelSampler` against Optuna's TPESampler and CmaEsSampler: the best value after 200 trials on mixed problems.
 
-    python benchmarks/optuna_sampler.py                                   (about 10 minutes on one core)
+    python benchmarks/optuna_sampler.py                                   (about 2 minutes on one core)
     python benchmarks/optuna_sampler.py --set tuning --seeds 100-104      (the problems that defaults were chosen on)
 
 Results are kept in `optuna_sampler.csv`, one row for each study, and studies that are in it are not repeated. Printed:
