@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,13 @@ if __name__ == "__main__":
     print(os.getpid(), result.nfev, result.fun.hex())
 """
 
+OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+}
+"""Without these Open MPI refuses to run as root, as in containers, or with more processes than cores."""
+
 
 @pytest.mark.skipif(shutil.which("mpiexec") is None, reason="needs mpiexec")
 def test_processes_of_mpi_give_the_bits_of_the_serial_run(tmp_path):
@@ -40,7 +48,7 @@ def test_processes_of_mpi_give_the_bits_of_the_serial_run(tmp_path):
     program.write_text(PROGRAM.replace("{folder!r}", repr(str(calls))))
     calls.mkdir()
     command = ["mpiexec", "-n", "3", sys.executable, "-m", "mpi4py.futures", str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env=os.environ | OPEN_MPI)
     process, nfev, fun = done.stdout.split()
     serial = sl.minimize(sphere, np.ones(3), 0.5, popsize=6, maxfevals=61, rng=1)
     assert (int(nfev), float.fromhex(fun)) == (serial.nfev, serial.fun)
