@@ -25,7 +25,7 @@ from sublevel.run.search_space import SearchSpace
 from sublevel.store.errors import StoreError, format_errors
 from sublevel.store.file import File, Row
 from sublevel.store.rng_state import generator_like, plain_state, state_like
-from sublevel.store.serialize import as_dict, as_list, pack, pack_all, parse_json, size_of, unpack
+from sublevel.store.serialize import as_dict, as_list, pack, pack_each, parse_json, size_of, unpack
 from sublevel.store.settings import LARGEST_GENERATION
 
 SMALLEST = 2**14
@@ -83,14 +83,12 @@ def sample_row(iteration: int, sample: Sample, thetas: Sequence[Family], witness
     the sample and the witness of the first one. Each was drawn right after the one before.
     """
     facts: dict[str, object] = {"generations": len(thetas), "state": sample.before}
-    packed = pack_all(thetas)
-    if packed is None:
-        each = [pack(theta) for theta in thetas]
-        facts["layouts"] = [layout for layout, _ in each]
-        packed = each[0][0], b"".join(data for _, data in each)
-    layout, data = packed
-    text = json.dumps(facts, default=plain_state)
-    return iteration, sample.place, sample.size, text, layout, data + pack(witness)[1]
+    packed = pack_each(thetas)
+    layouts = [layout for layout, _ in packed]
+    if len(set(layouts)) > 1:
+        facts["layouts"] = layouts
+    data = b"".join([*(data for _, data in packed), pack(witness)[1]])
+    return iteration, sample.place, sample.size, json.dumps(facts, default=plain_state), layouts[0], data
 
 
 def longest_redrawn(done: Optimizer) -> float:

@@ -23,6 +23,9 @@ DTYPES = {np.dtype(name): name for name in ("float64", "int64", "bool")}
 LONGEST_JSON = 2**24
 """Most characters of a JSON text: values take up to thirty times as many bytes in memory."""
 
+SMALL_TREE = 2**16
+"""Bytes of a tree below which calls take more time than copies."""
+
 T = TypeVar("T")
 Leaf = NDArray[np.generic]
 Order = Literal["C", "F"]
@@ -74,8 +77,8 @@ def pack_all(trees: Sequence[object]) -> tuple[str, bytes] | None:
 
 
 def pack_each(trees: Sequence[object]) -> list[tuple[str, bytes]]:
-    """`pack` of each tree; faster for many trees of the same layout."""
-    packed = pack_all(trees) if trees else None
+    """`pack` of each tree; faster for many small trees of the same layout."""
+    packed = pack_all(trees) if trees and size_of(trees[0]) < SMALL_TREE else None
     if packed is None:
         return [pack(tree) for tree in trees]
     layout, data = packed
