@@ -47,7 +47,7 @@ class GuardedObjective:
 
         The same as one call after another, with less time between two of them.
         """
-        fun, pid, forks = self.fun, getpid(), len(FORKS)
+        fun, append, pid, forks = self.fun, values.append, getpid(), len(FORKS)
         for point in points:
             try:
                 answer = fun(point)
@@ -58,9 +58,9 @@ class GuardedObjective:
             if len(FORKS) != forks:
                 _exit_forked_copy()
             if type(answer) is float and answer == answer:
-                values.append(answer)
+                append(answer)
             else:
-                values.append(record(self._converted(answer, point), point, failures))
+                append(record(self._converted(answer, point), point, failures))
         if getpid() != pid:  # a fork without Python's knowledge
             _exit_forked_copy()
 

@@ -532,7 +532,7 @@ class Search:
         if optimizer.partial is not None:
             self.evaluate_in_parts()
             return
-        start = self.x0 if optimizer.run_state.nit == 0 else None
+        start = None if self.x0 is None or optimizer.run_state.nit else self.x0
         if self.recorder is not None:
             self.recorder.note_generator(optimizer, is_batch=values_of == self.batch_values and start is None)
         asked = optimizer.ask()
