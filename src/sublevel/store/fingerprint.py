@@ -31,15 +31,14 @@ def fingerprint(path: Path) -> str:
             for row in file.rows(table, f"ORDER BY {order}"):
                 columns = [sha256(column).digest() if type(column) is bytes else column for column in row]
                 digest.update(repr(columns).encode())
-        for part in StoredPoints(file, SampleForm.of(sketch_optimizer(reading))).stretches():
-            table = np.empty((len(part.values), 3), dtype=np.int64)
-            table[:] = part.run, part.iteration, part.place
+        for stretch in StoredPoints(file, SampleForm.of(sketch_optimizer(reading))).stretches():
+            table = np.empty((len(stretch.values), 3), dtype=np.int64)
+            table[:] = stretch.run, stretch.iteration, stretch.place
             table[:, 2] += np.arange(len(table))
             keys.update(table.tobytes())
-            points = part.kept if len(part.kept) else part.points
-            sums[part.iteration] = sums.get(part.iteration, 0) ^ int(checksum(points))
-            values.update(part.values.tobytes())
-    points = sha256(repr(sorted(sums.items())).encode())
-    for hashed in (keys, points, values):
-        digest.update(hashed.digest())
+            points = stretch.kept if len(stretch.kept) else stretch.points
+            sums[stretch.iteration] = sums.get(stretch.iteration, 0) ^ int(checksum(points))
+            values.update(stretch.values.tobytes())
+    for part in (keys, sha256(repr(sorted(sums.items())).encode()), values):
+        digest.update(part.digest())
     return digest.hexdigest()
