@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
+from helpers.processes import ends
 from sublevel.cli.common import join_negative_values
 from sublevel.cli.main import main
 from sublevel.cli.program import Program
@@ -527,23 +527,6 @@ def test_a_program_need_not_read_its_input():
 def test_a_program_that_cannot_start_is_a_failed_evaluation(tmp_path):
     program = Program([str(tmp_path)])
     assert failure_of(program).kind == "not started"
-
-
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().split()[2] != "Z"
-
-
-def ends(pid, within=5.0):
-    """Whether a process ends in time."""
-    deadline = time.monotonic() + within
-    while alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not alive(pid)
 
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")

@@ -16,11 +16,12 @@ import time
 import numpy as np
 import pytest
 
+from helpers.processes import ends
 from sublevel.cli.main import main
 from sublevel.cli.program import LAST_NUMBER, NUMBER, Program, find_value
 from sublevel.cli.template import fill_arguments, used_variables
 from sublevel.evaluation.failures import EvaluationFailed
-from test_cli_minimize import ends, failure_of, linux, python
+from test_cli_minimize import failure_of, linux, python
 
 SQUARES = "import sys; print(sum((float(v.rpartition('=')[2]) - 1) ** 2 for v in sys.argv[1:]))"
 CASES = {  # arguments, and what becomes of them at (0.1, -2)

@@ -23,6 +23,7 @@ import pytest
 
 import sublevel as sl
 from helpers.objectives import Deadly, HangingFloat, Once, hanging_error, hanging_float, number, sphere
+from helpers.processes import is_running, wait_until
 from sublevel.evaluation import processes, worker
 from sublevel.evaluation.evaluators import make_evaluator
 from sublevel.evaluation.failures import KEPT, Failure, Failures
@@ -62,26 +63,11 @@ def facts(result):
     )
 
 
-def is_running(pid):
-    """Whether a process is there and has not ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 def noted(folder):
     """The processes that are noted in a folder, of which there must be some."""
     pids = [int(file.name) for file in folder.iterdir() if file.name.isdecimal()]
     assert pids
     return pids
-
-
-def wait_until(condition, seconds):
-    until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.02)
-    return condition()
 
 
 # ---------------------------------------------------------------------------------------------------- the same bits
@@ -702,6 +688,25 @@ def test_sigterm_is_answered_like_ctrl_c(tmp_path):
 def test_even_an_objective_that_hangs_with_a_child_ends_with_the_run_that_is_killed(tmp_path):
     point = tuple(map(float, sampled(3)[14]))
     check_ending(tmp_path, f"Once({point}, 'hang', Path(sys.argv[1]))", 2, signal.SIGKILL, wait=1.0)
+
+
+SUBINTERPRETER = """
+import _xxsubinterpreters as interpreters
+interpreters.run_string(interpreters.create(), '''
+import warnings
+warnings.simplefilter("ignore")  # NumPy warns of subinterpreters
+import sublevel as sl
+sl.minimize(lambda x: float(x @ x), [1, 1], 0.5)
+''')
+"""
+
+
+def test_a_subinterpreter_is_refused_with_a_sentence(tmp_path):
+    pytest.importorskip("_xxsubinterpreters", reason="the module has this name up to Python 3.12")
+    done = subprocess.run(
+        [sys.executable, "-c", SUBINTERPRETER], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "minimize was called in a subinterpreter, which NumPy and SciPy do not support" in done.stderr
 
 
 @pytest.mark.slow

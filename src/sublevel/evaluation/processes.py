@@ -49,6 +49,10 @@ DAEMONIC = (
     "workers of a multiprocessing.Pool. Use workers=1 without `timeout`, a concurrent.futures.ProcessPoolExecutor "
     "instead of the Pool, or threads: `workers=concurrent.futures.ThreadPoolExecutor(4)`."
 )
+SUBINTERPRETER = (
+    "minimize was called in a subinterpreter, which NumPy and SciPy do not support: importing scipy.optimize may never "
+    "end there. Call it in the main interpreter (with mod_wsgi: WSGIApplicationGroup %{GLOBAL}) or in another process"
+)
 NO_RESOURCES = (
     "no worker process could be started: {error}. Each worker needs about 5 file descriptors and the memory of a "
     "Python process. Close files, raise the limits (`ulimit -n`, `ulimit -u`), or use workers=1."
@@ -367,7 +371,10 @@ class SigtermAsInterrupt:
         is_main = threading.current_thread() is threading.main_thread()
         self._is_ours = is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         if self._is_ours:
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            try:
+                signal.signal(signal.SIGTERM, signal.default_int_handler)
+            except ValueError as error:  # the main thread, but not of the main interpreter
+                raise RuntimeError(SUBINTERPRETER) from error
 
     def __exit__(self, *_: object) -> None:
         is_installed = signal.getsignal(signal.SIGTERM) is signal.default_int_handler  # the objective may replace it
