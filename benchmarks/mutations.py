@@ -85,6 +85,16 @@ MUTATIONS: list[Mutation] = [
         ("~self.tie_ends[..., :-1].any(axis=-1)", "~self.tie_ends[..., :-1].all(axis=-1)", "plateau if any tie"),
     ),
     *_of(
+        "engine/method.py",
+        (REFEREE, FAMILIES, ORACLE, THEORY),
+        ("cov, weighting.decay, images)", "cov, weighting.decay * 0.0, images)", "no decay of C"),
+        (
+            "Tangent(combination(weighting.mean, vectors)",
+            "Tangent(0.5 * combination(weighting.mean, vectors)",
+            "half δm",
+        ),
+    ),
+    *_of(
         "engine/tangent.py",
         (REFEREE, FAMILIES, ORACLE, THEORY),
         ("maximum(-low, high) * self.rate", "-low * self.rate", "λ₁ for σ₁"),
@@ -92,12 +102,6 @@ MUTATIONS: list[Mutation] = [
         ("maximum(-low, high) * self.rate", "(high - low) * self.rate", "spread of eigenvalues for σ₁"),
         ("maximum(-low, high) * self.rate", "maximum(-low, high)", "σ₁ without the rate"),
         ("return low - self.decay, high - self.decay", "return low, high", "σ₁ without the decay"),
-        ("cov, weighting.decay, images)", "cov, weighting.decay * 0.0, images)", "no decay of C"),
-        (
-            "Tangent(combination(weighting.mean, vectors)",
-            "Tangent(0.5 * combination(weighting.mean, vectors)",
-            "half δm",
-        ),
         ("return (vectors.T * weights)", "return (vectors.T * np.abs(weights))", "weights without sign in δC"),
         ("        moment += (block", "        moment = (block", "only the last block of a large sample"),
         ("(mean, self.rate * cov, self.log_scale)", "(mean, cov, self.log_scale)", "rates do not multiply"),

@@ -10,8 +10,8 @@ import pytest
 from helpers.cases import GAUSSIANS, distance, ellipsoid
 from helpers.functions import rastrigin, sphere
 from sublevel import FullGaussian, Optimizer, cma, minimize, ngd, rank_mu, with_adapted_rates, xnes
+from sublevel.engine.method import natural_gradient
 from sublevel.engine.ordering.ranks import ranking
-from sublevel.engine.tangent import natural_gradient
 from sublevel.engine.transforms import AdaptiveRates, Generation
 
 RECIPES = [cma, xnes, ngd, rank_mu]

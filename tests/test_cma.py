@@ -18,8 +18,9 @@ from sublevel import DiagonalGaussian, FullGaussian, IsotropicGaussian, cma
 from sublevel.engine.arrays import Streams
 from sublevel.engine.constants import cma_constants, default_popsize
 from sublevel.engine.linalg import image
+from sublevel.engine.method import natural_gradient
 from sublevel.engine.ordering.ranks import ranking
-from sublevel.engine.tangent import Cloud, Weighting, natural_gradient
+from sublevel.engine.tangent import Cloud, Weighting
 from sublevel.engine.transforms import CSA, Generation
 from sublevel.engine.weights import Active
 

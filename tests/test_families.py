@@ -12,9 +12,9 @@ from scipy import stats
 from helpers.cases import FAMILIES, GAUSSIANS, member, same_bits, trial
 from sublevel.engine import linalg
 from sublevel.engine.families import Bernoulli, FullGaussian
-from sublevel.engine.method import Method, Outcome
+from sublevel.engine.method import Method, Outcome, natural_gradient
 from sublevel.engine.recipes import ngd, pbil, rank_mu
-from sublevel.engine.tangent import Cloud, Tangent, Weighting, natural_gradient
+from sublevel.engine.tangent import Cloud, Tangent, Weighting
 from sublevel.engine.transforms import FixedRates
 from sublevel.engine.weights import Volume
 

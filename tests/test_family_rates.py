@@ -21,8 +21,8 @@ from sublevel.engine.constants import (
     xnes_rate,
 )
 from sublevel.engine.families import Bernoulli
+from sublevel.engine.method import natural_gradient
 from sublevel.engine.ordering.ranks import ranking
-from sublevel.engine.tangent import natural_gradient
 from sublevel.engine.transforms import NO_MEMORY, SpectralRates, Transform
 from sublevel.paper.theory.exact import no_sample
 from sublevel.validation import as_method

@@ -18,7 +18,8 @@ from sublevel.engine.arrays import Streams
 from sublevel.engine.families import FAMILIES, Bernoulli, FullGaussian
 from sublevel.engine.families.categorical import Categorical, margin_of
 from sublevel.engine.families.mixed import Mixed
-from sublevel.engine.tangent import Weighting, natural_gradient
+from sublevel.engine.method import natural_gradient
+from sublevel.engine.tangent import Weighting
 from sublevel.engine.transforms import ChoiceRates
 from sublevel.run.integers import Grid
 

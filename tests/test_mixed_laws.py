@@ -14,8 +14,9 @@ from helpers.mixed import leaves, same_bits
 from sublevel.engine.constants import cma_constants, path_constants
 from sublevel.engine.families import DiagonalGaussian, FullGaussian
 from sublevel.engine.families.mixed import Mixed
+from sublevel.engine.method import natural_gradient
 from sublevel.engine.ordering import ranking
-from sublevel.engine.tangent import Weighting, natural_gradient
+from sublevel.engine.tangent import Weighting
 from sublevel.engine.transforms import CSA, Generation
 from sublevel.engine.weights import Active
 from sublevel.validation import RECIPES, as_method

@@ -13,8 +13,9 @@ from numpy.testing import assert_allclose
 
 from helpers import cases
 from sublevel.engine.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
+from sublevel.engine.method import natural_gradient
 from sublevel.engine.recipes import ngd, rank_mu
-from sublevel.engine.tangent import Weighting, natural_gradient
+from sublevel.engine.tangent import Weighting
 from sublevel.engine.transforms import FixedRates
 from sublevel.engine.weights import Quantile, Truncation, Volume
 from sublevel.paper.theory import (

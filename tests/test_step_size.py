@@ -12,8 +12,8 @@ import sublevel as sl
 from helpers.cases import GAUSSIANS
 from helpers.functions import sphere
 from sublevel.engine.arrays import Streams
+from sublevel.engine.method import natural_gradient
 from sublevel.engine.ordering import ranking
-from sublevel.engine.tangent import natural_gradient
 from sublevel.engine.transforms import PSR, STEP_SIZES, TPA, Generation
 
 RECIPES = {"cma": sl.cma, "xnes": sl.xnes, "ngd": sl.ngd, "rank_mu": sl.rank_mu}

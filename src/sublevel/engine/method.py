@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array, Mask, Noise, all_trials, any_trial, select, value_class
 from sublevel.engine.families.full import FullGaussian
 from sublevel.engine.families.protocol import Family, Sample
+from sublevel.engine.linalg import combination
 from sublevel.engine.memory import NO_MEMORY, Memory
 from sublevel.engine.ordering.by_value import BY_VALUE, Ordering
 from sublevel.engine.ordering.ranks import Ranking
-from sublevel.engine.tangent import Tangent, natural_gradient
+from sublevel.engine.tangent import Cloud, Tangent, Weighting
 from sublevel.engine.transforms.protocol import Generation, Transform
 from sublevel.engine.weights.protocol import Weights
 
@@ -163,6 +164,13 @@ class Method:
             return state, taken
         after = State(move.theta, tuple([part.transport(move) for part in memory]), ordering)
         return (after if all_trials(taken) else select(taken, after, state)), taken
+
+
+def natural_gradient(vectors: Array, weighting: Weighting, images: Array | None = None) -> Tangent:
+    """Σ wᵢ ∇̃ log p(xᵢ) in the whitened frame, eq:ng-est: z for the mean, zzᵀ − I for the covariance."""
+    cloud = Cloud(vectors, weighting.cov, weighting.decay, images)
+    mean_image = None if images is None else combination(weighting.mean, images)
+    return Tangent(combination(weighting.mean, vectors), cloud, mean_image=mean_image)
 
 
 def _outcome(ranks: Ranking, attracts: Mask, taken: Mask) -> Outcome | NDArray[np.int_]:

@@ -321,10 +321,3 @@ class Tangent:
         damped = 1.0 + cov * growth
         rate = self.rate * cov * ((1.0 + growth) / damped)
         return self._with(mean, rate, 0.5 * np.log(damped) + log_scale)
-
-
-def natural_gradient(vectors: Array, weighting: Weighting, images: Array | None = None) -> Tangent:
-    """Σ wᵢ ∇̃ log p(xᵢ) in the whitened frame, eq:ng-est: z for the mean, zzᵀ − I for the covariance."""
-    cloud = Cloud(vectors, weighting.cov, weighting.decay, images)
-    mean_image = None if images is None else combination(weighting.mean, images)
-    return Tangent(combination(weighting.mean, vectors), cloud, mean_image=mean_image)

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import FullGaussian, Sample
+from sublevel.engine.method import natural_gradient
 from sublevel.engine.ordering import ranking
 from sublevel.engine.recipes import ngd
-from sublevel.engine.tangent import natural_gradient
 from sublevel.engine.weights import Volume
 from sublevel.paper.cache import Arrays
 from sublevel.paper.figures.compute import Batch, condition, first_times, is_recorded

@@ -9,9 +9,8 @@ import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import FullGaussian
-from sublevel.engine.method import Method
+from sublevel.engine.method import Method, natural_gradient
 from sublevel.engine.ordering import ranking
-from sublevel.engine.tangent import natural_gradient
 from sublevel.engine.transforms import SpectralRates
 from sublevel.engine.weights import LeaveOneOut, Volume, Weights
 from sublevel.paper.cache import Arrays

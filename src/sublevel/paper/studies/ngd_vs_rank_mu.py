@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import FullGaussian
-from sublevel.engine.tangent import natural_gradient
+from sublevel.engine.method import natural_gradient
 from sublevel.paper.cache import Arrays
 from sublevel.paper.streams import generator, streams
 from sublevel.paper.studies import statistics

@@ -13,9 +13,9 @@ import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import FullGaussian, GaussianSample
-from sublevel.engine.method import Method
+from sublevel.engine.method import Method, natural_gradient
 from sublevel.engine.ordering import ranking
-from sublevel.engine.tangent import Tangent, natural_gradient
+from sublevel.engine.tangent import Tangent
 from sublevel.engine.transforms import Generation
 from sublevel.paper.theory.checks import covariance_part
 from sublevel.paper.theory.wishart import Shapes, anisotropy, power_of_two, shape_count, shapes

@@ -12,8 +12,9 @@ from scipy.special import ndtri, stdtrit
 
 from sublevel.engine.arrays import Array, Noise
 from sublevel.engine.families import Family
+from sublevel.engine.method import natural_gradient
 from sublevel.engine.ordering import ranking
-from sublevel.engine.tangent import Tangent, natural_gradient
+from sublevel.engine.tangent import Tangent
 from sublevel.engine.weights import Volume
 from sublevel.paper.theory.checks import covariance_part
 from sublevel.paper.theory.exact import exact_natural_gradient

@@ -9,9 +9,9 @@ import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import Bernoulli, Family, FullGaussian
-from sublevel.engine.method import Method
+from sublevel.engine.method import Method, natural_gradient
 from sublevel.engine.recipes import pbil, rank_mu
-from sublevel.engine.tangent import Weighting, natural_gradient
+from sublevel.engine.tangent import Weighting
 from sublevel.paper.theory.manifold import Manifold
 from sublevel.paper.theory.report import Report, judge
 
