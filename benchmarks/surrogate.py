@@ -307,17 +307,22 @@ def compare_functions(
     plain: list[list[float]], mine: list[list[float]], chosen: list[int], d: int, budget: float
 ) -> None:
     """Evaluations without over evaluations with a surrogate, in the geometric mean over the targets that one of them
-    reached, by function; the whole budget for the other one if it did not.
+    reached, by function, with its interval over instances; the whole budget for the other one if it did not.
     """
     per_function = len(plain) // len(chosen)
-    ratios = {}
+    draws = np.random.default_rng(0).integers(0, per_function, (2000, per_function))
+    texts, logs = list[str](), list[float]()
     for place, function in enumerate(chosen):
         rows = slice(place * per_function, (place + 1) * per_function)
         first, second = np.array(plain[rows]), np.array(mine[rows])
         reached = np.isfinite(first) | np.isfinite(second)
-        ratio = np.minimum(first, budget)[reached] / np.minimum(second, budget)[reached]
-        ratios[function] = float(np.exp(np.mean(np.log(ratio)))) if ratio.size else 1.0
-    print(f"      d={d}, plain/ours: " + ", ".join(f"f{function} {ratio:.2f}" for function, ratio in ratios.items()))
+        ratios = np.where(reached, np.log(np.minimum(first, budget) / np.minimum(second, budget)), 0.0).sum(axis=1)
+        counts = reached.sum(axis=1)
+        logs.append(float(ratios.sum() / max(counts.sum(), 1)))
+        drawn = ratios[draws].sum(axis=1) / np.maximum(counts[draws].sum(axis=1), 1)
+        low, high = np.exp(np.percentile(drawn, [2.5, 97.5]))
+        texts.append(f"f{function} {np.exp(logs[-1]):.2f} ({low:.2f} to {high:.2f})")
+    print(f"      d={d}, plain/ours, geometric mean {np.exp(np.mean(logs)):.2f}: " + ", ".join(texts))
 
 
 def measure_cpu(options: argparse.Namespace) -> None:

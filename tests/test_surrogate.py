@@ -22,6 +22,8 @@ from helpers.cases import PARTS
 from sublevel.engine.families import FAMILIES
 from sublevel.engine.method import Method
 from sublevel.store.fingerprint import fingerprint
+from sublevel.surrogate.control import begin_generation, tuning_for
+from sublevel.surrogate.model import uncertainty
 from sublevel.surrogate.partial import MOST_VARIABLES
 
 
@@ -322,6 +324,25 @@ def test_a_trusted_model_makes_a_further_step(monkeypatch):
     assert np.all(count_steps(ellipsoid, 1, monkeypatch)[0] == 1)
     noise = np.random.default_rng(1)
     assert np.all(count_steps(lambda x: noise.random(), 4, monkeypatch)[0] == 1)
+
+
+@pytest.mark.parametrize("d", [2, 3, 7, 8])
+def test_the_first_point_may_be_the_best_in_few_variables(d, rng):
+    """The lowest q − 2.5 s in 3 to 7 variables, otherwise the largest s among the better three quarters by q."""
+    opt = sl.Optimizer(np.ones(d), 0.3, rng=1, surrogate=True)
+    for _ in range(40):
+        X = opt.ask()
+        opt.tell(X, [ellipsoid(x) for x in X])
+    theta = opt.theta
+    for _ in range(10):
+        sample = theta.sample_at(rng.standard_normal((16, d)), None)
+        _, candidates = begin_generation(opt.run_state.surrogate, theta, sample, 1, tuning_for(d))
+        surrogate, z = candidates.surrogate, candidates.z
+        archive, how = surrogate.archive, tuning_for(d).fits[surrogate.used]
+        q, s = surrogate.model(z), np.sqrt(np.diag(uncertainty(z, theta.whiten(archive.x), archive.values, how)))
+        better = np.argsort(q)[:12]
+        expected = np.argmin(q - 2.5 * s) if 3 <= d < 8 else better[np.argmax(s[better])]
+        assert_array_equal(candidates.asked, [expected])
 
 
 def test_a_model_without_finite_coefficients_makes_no_step():

@@ -50,7 +50,7 @@ def observe(intermediate_result):
 
 
 def draw_start(rng):
-    return START + 0.1 * rng.standard_normal(3)
+    return START + 0.1 * rng.standard_normal(3) * [1, 0, 1]  # the second one may be fixed
 
 
 FIXED = [(-4, 6), (2, 2), (None, None)]

@@ -165,7 +165,7 @@ class Optimizer:
 
         start = self.start
         check_surrogate(self.method, start.space, start.searched, self.constraints is not None, self.noise)
-        self.partial = PartialGenerations(at_a_time)
+        self.partial = PartialGenerations(at_a_time, start.searched)
         archive = None if known is None else known_archive(known, start)
         return replace(state, surrogate=self.partial.begin_run(state.search.theta, state.run.popsize, archive))
 

@@ -32,6 +32,7 @@ class Tuning:
     fits: tuple[Fit, ...] = (Fit(2.0, 20.0, 1.0), Fit(1.0, 20.0, 30.0))
     further: int = 4  # points above d that are evaluated before there is a model
     better: float = 0.75  # part of a sample, the better one by the model, of which points are evaluated first
+    optimism: float | None = None  # κ of the point with the lowest q − κs, which is evaluated first instead
     threshold: float = 0.85  # agreement from which a model is accepted
     allowance: float = 0.5  # by which the agreement of a prediction may be lower
     growth: float = 0.5  # further evaluations after a model was not accepted, as a fraction of those so far
@@ -42,6 +43,14 @@ class Tuning:
 
 
 DEFAULT = Tuning()
+FEW = Tuning(fits=(Fit(2.0, 20.0, 1.0), Fit(1.25, 20.0, 10.0)), optimism=2.5)
+FEW_VARIABLES = range(3, 8)
+"""Numbers of variables with the parameters `FEW`: measured in 2, 3, 5, 7 and 10 variables (docs/surrogate.md)."""
+
+
+def tuning_for(d: int) -> Tuning:
+    """The parameters in d variables."""
+    return FEW if d in FEW_VARIABLES else DEFAULT
 
 
 @value_class
@@ -162,18 +171,27 @@ def begin_generation(
 
 
 def first_points(candidates: Candidates, tuning: Tuning) -> Indices:
-    """The points of which the model is least certain, among the better ones by the model; of several, one is the best
-    by the model. Without a model, as many as it takes to have one, and half of all points.
+    """The point that may be the best, in 3 to 7 variables; otherwise the points of which the model is least certain,
+    among the better ones by the model; of several, one is the best by the model. Without a model, as many as it takes
+    to have one, and half of all points.
     """
     (n, d), count = candidates.z.shape, candidates.at_a_time
-    surrogate, archive = candidates.surrogate, candidates.surrogate.archive
+    surrogate = candidates.surrogate
     if not surrogate.is_fitted:
         return np.arange(min(n, max(d + tuning.further, -(-n // 2))), dtype=np.intp)
-    order = np.argsort(surrogate.model(candidates.z), kind="stable")
-    better = order[: max(ceil(tuning.better * n), count)]
-    z = surrogate.theta.whiten(archive.x)
-    covariance = uncertainty(candidates.z[better], z, archive.values, tuning.fits[surrogate.used])
-    return better[most_uncertain(covariance, min(count, n), first=int(count > 1))]
+    values = surrogate.model(candidates.z)
+    if tuning.optimism is not None and count == 1:
+        deviations = np.sqrt(np.maximum(np.diagonal(covariance(surrogate, candidates.z, tuning)), 0.0))
+        return np.argmin(values - tuning.optimism * deviations, keepdims=True)
+    better = np.argsort(values, kind="stable")[: max(ceil(tuning.better * n), count)]
+    chosen = most_uncertain(covariance(surrogate, candidates.z[better], tuning), min(count, n), first=int(count > 1))
+    return better[chosen]
+
+
+def covariance(surrogate: Surrogate, z: Array, tuning: Tuning) -> Array:
+    """Covariance (m, m) of the values of the model in use at whitened points z (m, d)."""
+    archive = surrogate.archive
+    return uncertainty(z, surrogate.theta.whiten(archive.x), archive.values, tuning.fits[surrogate.used])
 
 
 def further_points(candidates: Candidates, tuning: Tuning) -> Indices:

@@ -10,16 +10,15 @@ from sublevel.engine.method import Method
 from sublevel.run.search_space import SearchSpace
 from sublevel.surrogate.archive import Archive
 from sublevel.surrogate.control import (
-    DEFAULT,
     Candidates,
     Surrogate,
-    Tuning,
     add_values,
     begin_generation,
     begin_run,
     end_generation,
     is_trusted,
     model_generation,
+    tuning_for,
 )
 
 MOST_VARIABLES = 50
@@ -43,8 +42,8 @@ class FinishedGeneration(NamedTuple):
 class PartialGenerations:
     """The generation of an optimizer with a surrogate that is not over; archive and models are part of its state."""
 
-    def __init__(self, at_a_time: int, tuning: Tuning = DEFAULT) -> None:
-        self.at_a_time, self.tuning = at_a_time, tuning
+    def __init__(self, at_a_time: int, d: int) -> None:
+        self.at_a_time, self.tuning = at_a_time, tuning_for(d)
         self.clear()
 
     def clear(self) -> None:
