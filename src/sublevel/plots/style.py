@@ -23,6 +23,8 @@ OTHERS = ("#e8890c", "#8a9a1b", "#0e7490", "#a21caf", "#57534e", "#7fb2d9")
 VARIABLES = (BLUE, ORANGE, GREEN, VIOLET, *OTHERS)
 """Colours of up to ten variables."""
 FONT_SIZE = 9.5
+DPI = 130
+"""Pixels per inch of saved figures."""
 STYLE: dict[Any, Any] = {
     "font.size": FONT_SIZE,
     "axes.edgecolor": FAINT,
@@ -86,7 +88,9 @@ def new_figure(
         yield figure
         if file is not None and layout is not None:
             metadata = {"Date": None} if file_format == "svg" or str(file).endswith(".svg") else None
-            figure.savefig(file, dpi=130, facecolor="white", format=file_format, metadata=metadata)
+            if file_format == "png" or str(file).endswith(".png"):
+                _place_axes(figure)
+            figure.savefig(file, dpi=DPI, facecolor="white", format=file_format, metadata=metadata)
 
 
 def _figure(file: Target, size: tuple[float, float], layout: Layout | None) -> Figure:
@@ -98,7 +102,14 @@ def _figure(file: Target, size: tuple[float, float], layout: Layout | None) -> F
         return pyplot.figure(figsize=size, layout=layout, FigureClass=NotebookFigure)
     from matplotlib.figure import Figure
 
-    return Figure(figsize=size, layout=layout)
+    return Figure(figsize=size, dpi=DPI, layout=layout)
+
+
+def _place_axes(figure: Figure) -> None:
+    """Place the axes of a figure by its layout, for the last time. Otherwise `savefig` draws everything twice."""
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.execute(figure)
+        figure.set_layout_engine(None)
 
 
 def colours(count: int) -> list[Colour]:
