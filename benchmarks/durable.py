@@ -7,8 +7,8 @@
 2. The part of the wall time spent on storing when the objective takes 100 ms, from the beginning of the run to its end,
    and without creating and closing the file, which a run does once.
 3. How many times as long a run takes that is stored, for an objective that takes no time, by sample size and number of
-   variables: medians of the ratios of interleaved repeats, from the beginning of the run to its end, and the bytes of
-   the file for each evaluation.
+   variables: medians of the ratios to the plain runs directly before and after, from the beginning of the run to its
+   end, and the bytes of the file for each evaluation.
 4. Seconds to load, and to resume, a run of 10⁶ evaluations.
 """
 
@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
@@ -76,26 +77,27 @@ SIZES = {  # popsize: d, method, generations
 
 
 def ratio_of_times(folder: Path, popsize: int | None, repeats: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Seconds without a file, and stored over plain, each (wall, CPU); and bytes of the file for each evaluation."""
+    """Seconds without a file, and stored over plain, each (wall, CPU); and bytes of the file for each evaluation.
+
+    Each stored run is compared with the mean of the plain ones directly before and after it.
+    """
     d, method, iterations = SIZES[popsize]
-    plain, stored, size = [], [], 0.0
+    settings = {"maxiter": iterations, "maxfevals": 1e9, "ftarget": -1.0, "vectorized": popsize is not None}
+    settings |= {"popsize": popsize, "method": method, "restarts": sl.IPOP(10**6, 1.0)}
+
+    def run(**more: Any) -> tuple[np.ndarray, sl.Result]:
+        return timed(lambda: sl.minimize(sphere, np.zeros(d), 0.3, **settings, **more))
+
+    plain, stored, size = [run(rng=0)[0]], [], 0.0
     for repeat in range(repeats):
-        settings = {
-            "rng": repeat,
-            "maxiter": iterations,
-            "maxfevals": 1e9,
-            "ftarget": -1.0,
-            "vectorized": popsize is not None,
-        }
-        settings |= {"popsize": popsize, "method": method, "restarts": sl.IPOP(10**6, 1.0)}
-        seconds, result = timed(lambda s=settings: sl.minimize(sphere, np.zeros(d), 0.3, **s))
-        plain.append(seconds)
         file = folder / f"{popsize}-{repeat}.db"
-        seconds, _ = timed(lambda s=settings, f=file: sl.minimize(sphere, np.zeros(d), 0.3, **s, store=f))
+        seconds, result = run(rng=repeat, store=file)
         stored.append(seconds)
         size = file.stat().st_size / result.nfev
         file.unlink()
-    return np.median(plain, axis=0), np.median(np.divide(stored, plain), axis=0), size
+        plain.append(run(rng=repeat)[0])
+    around = 0.5 * (np.array(plain[:-1]) + plain[1:])
+    return np.median(plain, axis=0), np.median(stored / around, axis=0), size
 
 
 def share_of_storing(folder: Path, seconds: float, evaluations: int) -> tuple[float, float]:

@@ -1,9 +1,11 @@
 """What the loop around a step costs, and how long the import takes, as ratios measured side by side in one run.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/loop.py [--repeats 15]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/loop.py [--repeats 25]
 
 1. `minimize` per generation over a plain loop of `ask`, the objective point by point, `tell` and `stop`, at d = 5, 10
-   and 20, on the sphere until it converges. Required: at most 1.15.
+   and 20, on the sphere until it converges. Required: at most 1.15. Each run of `minimize` is compared with the plain
+   loops directly before and after it, since the speed of a machine may change within seconds; printed are the median
+   of these ratios and their quartiles.
 2. A whole `minimize` over the C++ libraries fcmaes and pygmo (if they are installed), with the same number of
    evaluations, for that objective and for Rosenbrock's function in NumPy, at d = 5, 10, 20 and 40.
 3. `import sublevel` over `import numpy, scipy.linalg`, in new processes. Required: at most 1.5.
@@ -67,6 +69,16 @@ def minimize_seconds(d: int) -> float:
     return (time.perf_counter() - began) / result.nit
 
 
+def paired_runs(d: int, repeats: int) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds per generation of runs of `minimize` (repeats,) and of the plain loops around them, on average."""
+    loop_seconds(d), minimize_seconds(d)
+    loops, runs = [loop_seconds(d)], []
+    for _ in range(repeats):
+        runs.append(minimize_seconds(d))
+        loops.append(loop_seconds(d))
+    return np.array(runs), 0.5 * (np.array(loops[:-1]) + loops[1:])
+
+
 def whole_runs(d: int, fun: Callable[[np.ndarray], float]) -> dict[str, Callable[[], float]]:
     """Seconds per evaluation of whole runs of the libraries that are installed."""
     popsize, x0 = 4 + int(3 * np.log(d)), np.ones(d)
@@ -128,13 +140,14 @@ def import_seconds(statement: str) -> float:
 def main() -> None:
     """Print the three tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--repeats", type=int, default=25)
     repeats = parser.parse_args().repeats
-    print("µs per generation with a trivial objective    d   plain loop   minimize   ratio")
+    print("µs per generation with a trivial objective    d   plain loop   minimize   ratio (quartiles)")
     for d in (5, 10, 20):
-        found = medians({"loop": lambda d=d: loop_seconds(d), "minimize": lambda d=d: minimize_seconds(d)}, repeats)
-        loop, whole = found["loop"], found["minimize"]
-        print(f"{'':43}{d:4d} {1e6 * loop:11.1f} {1e6 * whole:10.1f} {whole / loop:7.2f}")
+        runs, loops = paired_runs(d, repeats)
+        low, ratio, high = np.percentile(runs / loops, [25, 50, 75])
+        print(f"{'':43}{d:4d} {1e6 * np.median(loops):11.1f} {1e6 * np.median(runs):10.1f} ", end="")
+        print(f"{ratio:7.3f} ({low:.2f} to {high:.2f})", flush=True)
     print("\nwhole runs, µs per evaluation; in brackets sublevel over the other")
     for fun in (trivial, rosenbrock):
         for d in (5, 10, 20, 40):

@@ -6,9 +6,10 @@ look at one.
 
 Every measurement is made in a process of its own with one thread, routes and ask and tell in turns; medians over the
 repeats. Bytecode is written, as it is by default, so that no measurement but the first compiles the package. Imports of
-other libraries (matplotlib, pyarrow), which do not depend on the number of variables, are measured apart. `show`,
-`report`, `export` and the like look at the run that `store` made; their times are compared with those of ask and tell
-too.
+other libraries (SciPy, matplotlib, pyarrow), which do not depend on the number of variables, are measured apart.
+`show`, `report`, `export` and the like look at the run that `store` made; their times are compared with those of ask
+and tell too. So is the time of writing the bytes of an export alone, which depends on the memory that the system has at
+hand.
 """
 
 from __future__ import annotations
@@ -87,6 +88,14 @@ def exported(task: Task, ending: str) -> None:
     commanded("export", task.store, task.folder / f"{time.time_ns()}.{ending}")
 
 
+def write_zeros(task: Task) -> None:
+    """Write as many bytes as an export has."""
+    sample = np.zeros((4 + int(3 * np.log(task.variables)), task.variables))
+    with (task.folder / f"{time.time_ns()}.npz").open("wb") as stream:
+        for _ in range(task.generations):
+            stream.write(sample.data)
+
+
 def with_trace(task: Task) -> None:
     minimized(task).history.trace()
 
@@ -104,6 +113,7 @@ ROUTES: dict[str, Callable[[Task], Any]] = {
     "show": lambda task: commanded("show", task.store),
     "watch": lambda task: commanded("watch", task.store),
     "report": lambda task: commanded("report", task.store, "--out", task.folder / f"{time.time_ns()}.html"),
+    "write as many bytes as an export": write_zeros,
     "export .npz": lambda task: exported(task, "npz"),
     "export .parquet": lambda task: exported(task, "parquet"),
     "export .csv, without the variables": lambda task: exported(task, "csv"),
@@ -112,12 +122,13 @@ ROUTES: dict[str, Callable[[Task], Any]] = {
 
 
 IMPORTS = {
-    "minimize, plot()": "matplotlib.pyplot",
-    "plot() of a stored run": "matplotlib.pyplot",
-    "report": "matplotlib.pyplot",
-    "export .parquet": "pyarrow.parquet",
-}
-"""Libraries that a route imports where it needs them."""
+    "ask and tell": "scipy.linalg",
+    "write as many bytes as an export": "scipy.linalg",
+    "export .npz": "scipy.linalg",
+    "export .csv, without the variables": "scipy.linalg",
+    "export .parquet": "pyarrow.parquet, scipy.linalg",
+} | dict.fromkeys(("minimize, plot()", "plot() of a stored run", "report"), "matplotlib.pyplot, scipy.optimize")
+"""Libraries that a route imports where it needs them; the others import scipy.optimize."""
 
 
 class Cost(NamedTuple):
@@ -149,8 +160,8 @@ def measure(route: str, task: Task) -> Cost:
 def run_one(route: str, task: Task) -> None:
     """What the process does."""
     began = time.process_time()
-    if route in IMPORTS:
-        importlib.import_module(IMPORTS[route])
+    for library in IMPORTS.get(route, "scipy.optimize").split(", "):
+        importlib.import_module(library)
     imports = time.process_time() - began
     wall, cpu = time.perf_counter(), time.process_time()
     ROUTES[route](task)
