@@ -192,7 +192,7 @@ def test_a_run_is_shown_as_json(tmp_path, capsys):
     found = json.loads(out, parse_constant=lambda word: pytest.fail(word))
     result = sl.load(file).result
     assert status == 0
-    assert (found["x"], found["fun"], found["nfev"]) == (result.x.tolist(), result.fun, 7)
+    assert (found["x"], found["fun"], found["nfev"]) == (result.x.tolist(), result.fun, 12)
     assert (found["method"], found["popsize"], found["variables"], found["state"]) == ("cma", 6, 2, "maxfevals")
     assert found.keys() >= {"file", "version", "objective", "reasons", "deviations", "diagnosis", "failures", "sha256"}
 

@@ -124,7 +124,7 @@ def test_runs_are_listed(capsys, tmp_path):
     lines = out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["good.db", "own.db"]
     assert re.search(r"cma, 3 variables, \d+ evaluations, best .*, tolx$", lines[0])
-    assert "own method, 3 variables, 29 evaluations" in lines[1]
+    assert "own method, 3 variables, 30 evaluations" in lines[1]
     data = bytearray((tmp_path / "own.db").read_bytes())
     (tmp_path / "bad.db").write_bytes(data[: len(data) // 2])
     status, out, _ = run(capsys, "runs", tmp_path)
@@ -188,7 +188,7 @@ def test_watching_a_run_that_was_killed_ends_at_once(tmp_path, capsys):
 def test_evaluations_are_exported(tmp_path, capsys):
     sl.minimize(lambda x: np.sum(x**2), np.ones(3), 0.3, rng=1, maxfevals=30, store=tmp_path / "run.db")
     assert run(capsys, "export", tmp_path / "run.db", tmp_path / "run.csv")[0] == 0
-    assert len((tmp_path / "run.csv").read_text().splitlines()) == 30  # the names, the start and 28 others
+    assert len((tmp_path / "run.csv").read_text().splitlines()) == 31  # the names and all evaluations
     for wrong in ("run.csv", "run.txt", "nosuch/run.csv"):
         assert run(capsys, "export", tmp_path / "run.db", tmp_path / wrong)[0] == 2
 

@@ -89,7 +89,7 @@ def same_reading(one, other):
     """Whether two readings of a file are equal."""
     for name in ("table", "runs", "sizes", "failed", "feasible", "wide"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    for name in ("even", "best", "early"):
+    for name in ("even", "best", "early", "left"):
         for column in ("index", "values", "points"):
             a, b = (getattr(getattr(reading, name), column) for reading in (one, other))
             np.testing.assert_array_equal(a, b)
@@ -105,7 +105,8 @@ def flaky(x):
 
 def test_reading_in_steps_is_reading_at_once(tmp_path):
     follower = Follower(store(tmp_path / "run.db", flaky, maxfevals=100, on_error="nan"))
-    assert follower.advance(10).count == follower.progress.nfev < 101
+    assert follower.advance(10).count == follower.progress.nfev - len(follower.progress.left.index) == 99
+    assert follower.progress.nfev == 100
     for limit in (500, 6000):
         sl.resume(tmp_path / "run.db", flaky, maxfevals=limit)
         follower.advance(0)
@@ -113,6 +114,24 @@ def test_reading_in_steps_is_reading_at_once(tmp_path):
         follower.advance(0)
     assert follower.progress.failures.counts.total() == np.sum(follower.progress.failed) > 0
     same_reading(follower.advance(10), Follower(tmp_path / "run.db").advance(10))
+
+
+@pytest.mark.parametrize("given", [{}, {"constraints": 1}, {"popsize": 400}], ids=str)
+def test_points_of_a_generation_that_remained_incomplete_count(tmp_path, given):
+    """The values fall from evaluation to evaluation, so that the last one is the best."""
+    calls = []
+
+    def fun(x):
+        calls.append(x)
+        return (-len(calls), [-1.0]) if "constraints" in given else -float(len(calls))
+
+    file = store(tmp_path / "run.db", fun, np.ones(3), 0.5, maxfevals=1207, ftarget=-1e9, tolx=0, **given)
+    progress, result = Follower(file).advance(60), sl.load(file).result
+    assert len(progress.left.index) > 0
+    assert (progress.selection.index[-1], progress.selection.values[-1]) == (1206, -1207.0)
+    assert (data.totals(progress)["best"], data.totals(progress)["nfev"]) == (result.fun, result.nfev) == (-1207, 1207)
+    np.testing.assert_array_equal(data.best_point(progress), result.x)
+    np.testing.assert_array_equal(result.x, calls[-1])
 
 
 @pytest.mark.parametrize(

@@ -36,14 +36,95 @@ def sigma_for(method):
 
 
 @pytest.mark.parametrize("maxfevals", range(7, 40, 3))
-def test_no_more_than_maxfevals_evaluations_and_less_than_a_generation_left(maxfevals):
+def test_all_of_maxfevals_is_used_and_no_more(maxfevals):
     fun = Counted(cube)
     result = sl.minimize(fun, np.ones(3), 0.5, popsize=7, maxfevals=maxfevals, rng=1)
-    assert (
-        len(fun.values) == result.nfev == (7 if maxfevals == 7 else 1 + (maxfevals - 1) // 7 * 7)
-    )  # the start, if there is room for it
+    assert len(fun.values) == result.nfev == maxfevals
+    assert result.nit == (1 if maxfevals == 7 else (maxfevals - 1) // 7)  # the start, if there is room for it
+    assert result.fun == min(fun.values) == cube(result.x)
     assert (list(result.reasons), result.success) == (["maxfevals"], False)
     assert str(maxfevals) in result.message
+
+
+WAYS = {
+    "serial": {},
+    "restarts": {"restarts": "ipop", "x0": np.full(3, 0.1)},
+    "vectorized": {"vectorized": True},
+    "map": {"workers": map},
+    "tpa": {"method": sl.cma(step_size="tpa")},
+    "integers": {"integrality": [1, 0, 1]},
+    "constraints": {"constraints": {"type": "ineq", "fun": lambda x: np.moveaxis(np.asarray(x), -1, 0)[0] - 0.2}},
+    "time": {"maxtime": 1000.0},
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_the_first_points_of_an_incomplete_generation_are_those_of_a_longer_run(way):
+    given = {"x0": np.ones(3), "sigma0": 0.5, "popsize": None, "rng": 1} | way
+    seen = {maxfevals: [] for maxfevals in (155, 158, 400)}
+    for maxfevals, points in seen.items():
+
+        def fun(x, points=points):
+            points.extend(np.atleast_2d(x))
+            return np.sum(np.square(x - 0.3), axis=-1)
+
+        result = sl.minimize(fun, **given, maxfevals=maxfevals)
+        assert len(points) == result.nfev == maxfevals
+        assert list(result.reasons) == ["maxfevals"]
+    np.testing.assert_array_equal(seen[155], seen[400][:155])
+    np.testing.assert_array_equal(seen[158], seen[400][:158])
+
+
+@pytest.mark.parametrize("count", [1, 4, 6])
+def test_an_incomplete_generation_is_evaluated_without_a_step(count):
+    seen = []
+    whole = sl.minimize(cube, np.ones(3), 0.5, popsize=7, maxfevals=22, rng=1, callback=seen.append)
+    result = sl.minimize(cube, np.ones(3), 0.5, popsize=7, maxfevals=22 + count, rng=1, callback=seen.append)
+    assert result.nit == whole.nit == len(result.history) == 3
+    assert result.nfev == whole.nfev + count
+    assert len(seen) == 6
+    np.testing.assert_array_equal(result.mean, whole.mean)
+    np.testing.assert_array_equal(result.cov, whole.cov)
+
+
+def test_a_target_that_is_reached_in_an_incomplete_generation_is_the_reason():
+    values = iter([*range(100, 70, -1)])
+    result = sl.minimize(lambda x: next(values), np.ones(3), 0.5, popsize=7, maxfevals=26, ftarget=76.0, rng=1)
+    assert (list(result.reasons), result.success, result.fun, result.nfev) == (["ftarget"], True, 75.0, 26)
+
+
+def test_no_generation_begins_after_maxiter():
+    fun = Counted(cube)
+    result = sl.minimize(fun, np.ones(3), 0.5, popsize=7, maxiter=3, maxfevals=25, rng=1)
+    assert (list(result.reasons), result.nfev, len(fun.values)) == (["maxiter"], 22, 22)
+
+
+def test_an_error_in_an_incomplete_generation_leaves_the_values_before_it():
+    def fun(x):
+        calls.append(x)
+        if len(calls) == 25:
+            raise ZeroDivisionError
+        return -float(len(calls))
+
+    calls = []
+    with pytest.raises(ZeroDivisionError) as caught:
+        sl.minimize(fun, np.ones(3), 0.5, popsize=7, maxfevals=26, rng=1)
+    assert (caught.value.sublevel_result.nfev, caught.value.sublevel_result.fun) == (24, -24.0)
+
+
+@pytest.mark.parametrize("given", [{"vectorized": True, "popsize": 7}, {"noise": True, "popsize": 7}], ids=str)
+def test_generations_are_whole_if_a_part_of_one_cannot_be_used(given):
+    sizes = []
+
+    def fun(x):
+        sizes.append(len(x) if np.ndim(x) == 2 else 1)
+        return np.sum(np.square(x), axis=-1)
+
+    result = sl.minimize(fun, np.ones(3), 0.5, maxfevals=68, rng=1, **given)
+    assert result.nfev == sum(sizes) == (63 if "vectorized" in given else 66)  # 8 generations and 10 re-evaluations
+    assert list(result.reasons) == ["maxfevals"]
+    if "vectorized" in given:
+        assert set(sizes) == {7}
 
 
 @pytest.mark.parametrize("maxfevals", [1, 6])

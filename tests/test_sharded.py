@@ -282,6 +282,11 @@ def test_points_that_no_memory_holds_are_refused_where_they_would_be_in_one_piec
     assert sl.minimize_sharded(sphere, **settings, shards=4, maxiter=1).nfev == 100
 
 
+def test_generations_of_shards_are_whole():
+    result = sl.minimize_sharded(sphere, np.ones(3), 0.5, popsize=20, shards=3, rng=1, maxfevals=75)
+    assert (result.nfev, result.nit, list(result.reasons)) == (60, 3, ["maxfevals"])
+
+
 def test_nan_are_failures_wherever_shards_are_evaluated_and_of_all_restarts():
     def fun(X):
         return np.where(X[:, 0] > 1.2, np.nan, np.ones(len(X)))  # flat: restarts soon

@@ -432,12 +432,55 @@ def test_a_memory_of_other_things_than_numbers_is_refused_before_the_first_evalu
 def test_a_run_that_ended_goes_on_with_a_larger_budget(tmp_path):
     file, whole = tmp_path / "run.db", tmp_path / "whole.db"
     sl.minimize(terraces, **options("cma", "free", "bipop"), store=whole)
-    assert sl.minimize(terraces, **options("cma", "free", "bipop", maxfevals=100), store=file).nfev <= 100
+    assert sl.minimize(terraces, **options("cma", "free", "bipop", maxfevals=100), store=file).nfev == 100
     again = Counted()
-    assert sl.resume(file, again).nfev <= 100
+    assert sl.resume(file, again).nfev == 100
     assert again.calls == 0
     sl.resume(file, again, maxfevals=640)
     assert fingerprint(file) == fingerprint(whole)
+
+
+RESULT = ("fun", "nfev", "nit", "restarts", "success", "message")
+
+
+@pytest.mark.parametrize("always", [True, False], ids=["kept", "replayed"])
+@pytest.mark.parametrize("case", FEW, ids=lambda case: "-".join(map(str, case)))
+def test_a_budget_that_ended_within_a_generation_can_be_raised(case, always, folder, monkeypatch):
+    keep_state(monkeypatch, always)
+    fun, file, whole = objective(case[2]), folder / "run.db", folder / "whole.db"
+    sl.minimize(fun, **options(*case), store=whole)
+    result, again = sl.minimize(fun, **options(*case, maxfevals=30), store=file), Counted(fun)
+    for maxfevals in (30, 31, 33, 62, 185, 187, 409, 640):
+        before = result.nfev
+        result = sl.resume(file, again, maxfevals=maxfevals, check=False)
+        assert result.nfev == maxfevals == again.calls + 30
+        loaded = sl.load(file)
+        assert loaded.values.size == maxfevals >= before
+        assert [loaded.result[name] for name in RESULT] == [result[name] for name in RESULT]
+        assert loaded.result.x.tobytes() == result.x.tobytes()
+        assert loaded.result.mean.tobytes() == result.mean.tobytes()
+    assert fingerprint(file) == fingerprint(whole)
+
+
+@pytest.mark.parametrize("popsize", [40, 1000])
+def test_a_large_generation_of_which_a_part_was_evaluated_is_completed(popsize, tmp_path):
+    """Points of large samples are drawn again when they are read."""
+    file, whole, given = tmp_path / "run.db", tmp_path / "whole.db", options("cma", "free", None, popsize=popsize)
+    sl.minimize(smooth, **given | {"maxfevals": 6 * popsize + 9}, store=whole)
+    sl.minimize(smooth, **given | {"maxfevals": 3 * popsize + 5}, store=file)
+    assert sl.load(file).points.tobytes() == sl.load(whole).points[: 3 * popsize + 5].tobytes()
+    again = Counted(smooth)
+    sl.resume(file, again, maxfevals=6 * popsize + 9, check=False)
+    assert again.calls == 3 * popsize + 4
+    assert fingerprint(file) == fingerprint(whole)
+
+
+def test_a_smaller_budget_takes_what_is_stored(tmp_path):
+    file = tmp_path / "run.db"
+    sl.minimize(terraces, **options("cma", "free", None, maxfevals=38), store=file)
+    again = Counted()
+    assert sl.resume(file, again, maxfevals=36).nfev == 38
+    assert again.calls == 0
 
 
 def test_batches_are_stored_and_go_on(tmp_path):
@@ -477,7 +520,7 @@ def test_a_stored_run_can_be_read_exported_and_begun_from(tmp_path):
     assert (run.result.nfev, run.result.fun, run.result.message) == (result.nfev, result.fun, result.message)
     assert run.result.cov.tobytes() == result.cov.tobytes()
     assert run.points.shape == (result.nfev, 3)
-    assert run.evaluations.iteration[-1] == result.nit
+    assert run.evaluations.iteration[-1] == result.nit + 1 == 43  # of the last generation, a part was evaluated
     run.export(tmp_path / "run.csv")
     with (tmp_path / "run.csv").open() as stream:
         rows = list(csv.DictReader(stream))
@@ -1464,14 +1507,14 @@ def test_a_hard_link_is_refused(tmp_path):
             sl.resume(name, smooth)
     assert file.read_bytes() == before
     link.unlink()
-    assert sl.resume(file, smooth).nfev == 633
+    assert sl.resume(file, smooth).nfev == 640
 
 
 def test_the_name_that_a_killed_creator_left_is_removed(tmp_path):
     file, left = tmp_path / "run[1].db", tmp_path / ".run[1].db.0123456789ab"
     cut_short(file, 99, smooth, **options("cma", "free", None))
     os.link(file, left)
-    assert sl.resume(file, smooth).nfev == 633
+    assert sl.resume(file, smooth).nfev == 640
     assert os.listdir(tmp_path) == [file.name]
 
 

@@ -11,16 +11,15 @@ from sublevel.cli.common import FILE, FORCE, Command, CommandError, argument
 
 def run_export(given: argparse.Namespace) -> int:
     """Write the table."""
-    from sublevel.store.export import NO_VARIABLES, export, is_too_wide, omission, table_columns
-    from sublevel.store.load import load
+    from sublevel.store.export import NO_VARIABLES, export, is_too_wide, omission
+    from sublevel.store.load import load_table
     from sublevel.store.output import check_output
 
     check_output(given.out, given.force)
     try:
-        run = load(given.file)
-        found, is_without = run.evaluations, not given.variables and is_too_wide(run.evaluations, given.out)
-        columns = NO_VARIABLES if is_without else table_columns(found, run.settings, run.start)
-        export(found, given.out, columns, given.force)
+        found, columns = load_table(given.file)
+        is_without = not given.variables and is_too_wide(found, given.out)
+        export(found, given.out, NO_VARIABLES if is_without else columns, given.force)
     except ValueError as error:
         raise CommandError(str(error)) from error
     if is_without:

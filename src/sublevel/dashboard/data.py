@@ -239,12 +239,14 @@ def best_point(progress: Progress) -> Array:
     """
     if progress.estimate is not None:
         return progress.estimate.x
-    best = progress.best
-    stored = progress.optimizer.start.x0 if progress.position is None else progress.position.state.best.x
-    is_decided = progress.optimizer.constraints is not None or progress.settings.noise
-    if not len(best.index) or progress.position is None or is_decided:
-        return stored
-    return best.points[0] if not progress.position.state.best.fun <= best.values[0] else stored
+    if progress.position is None:
+        return progress.optimizer.start.x0
+    known, is_constrained = progress.position.state.best, progress.optimizer.constraints is not None
+    found = (progress.left if is_constrained else progress.best.join(progress.left)).lowest(1)
+    if progress.settings.noise or not len(found.index):
+        return known.x
+    is_known = (known.violation, known.fun) <= (float(found.violations[0]), float(found.values[0]))  # not if NaN
+    return known.x if is_known else found.points[0]
 
 
 def evaluations(selection: Selection, shown: Sequence[int]) -> Json:
@@ -339,14 +341,15 @@ def totals(progress: Progress) -> Json:
     """The numbers at the head of the page."""
     table, trace = progress.table, progress.trace[-1] if progress.trace else None
     axes = np.empty(0) if trace is None else trace.axes
-    known = progress.open_values[~np.isnan(progress.open_values)]
-    is_plain = progress.optimizer.constraints is None and not progress.settings.noise and known.size
+    known, left = progress.open_values[~np.isnan(progress.open_values)], progress.left
+    counted = known if progress.optimizer.constraints is None else left.values[left.violations <= 0]
+    is_plain = not progress.settings.noise and counted.size
     best, error = float(table[-1, 1]) if len(table) else math.nan, math.nan
     if progress.estimate is not None:
         best, error = progress.estimate.fun, progress.estimate.error
     with np.errstate(all="ignore"):
         return {
-            "best": number(float(np.fmin(best, known.min())) if is_plain else best),
+            "best": number(float(np.fmin.reduce(counted, initial=best)) if is_plain else best),
             "error": number(error, 3),
             "nfev": progress.nfev,
             "nit": len(table),

@@ -125,6 +125,7 @@ class Progress:
     early_stride: int = 1
     early: Selection = field(default_factory=lambda: Selection.empty(0))  # evaluations of such generations
     open_values: Array = field(default_factory=lambda: np.empty(0))  # of the unfinished generation
+    left: Selection = field(default_factory=lambda: Selection.empty(0))  # all of it, if the run has ended
     failures: Failures = field(default_factory=Failures)
     trace: list[TracePoint] = field(default_factory=list[TracePoint])
     has_all_snapshots: bool = False
@@ -152,7 +153,7 @@ class Progress:
     @property
     def selection(self) -> Selection:
         """All evaluations that are kept, in the order of the search, each once."""
-        found = self.early.join(self.even).join(self.best)
+        found = self.early.join(self.even).join(self.best).join(self.left)
         return found.take(np.unique(found.index, return_index=True)[1])
 
     @property
@@ -201,6 +202,7 @@ class Follower:
             if evaluations:
                 read_snapshots(reading, progress, until)
                 read_evaluations(reading, progress, until)
+                read_incomplete(reading, progress)
             self.progress = progress
             return progress
 
@@ -209,7 +211,7 @@ def new_progress(reading: Reading) -> Progress:
     """The beginning of a reading."""
     optimizer = sketch_optimizer(reading)
     none = Selection.empty(optimizer.start.x0.size)
-    return Progress(reading.file.origin, optimizer, reading.settings, even=none, best=none, early=none)
+    return Progress(reading.file.origin, optimizer, reading.settings, even=none, best=none, early=none, left=none)
 
 
 def read_position(reading: Reading, optimizer: Optimizer) -> Position:
@@ -309,6 +311,16 @@ def read_evaluations(reading: Reading, progress: Progress, until: float) -> None
     progress.iteration = read
 
 
+def read_incomplete(reading: Reading, progress: Progress) -> None:
+    """Read the evaluations of the generation that a run which has ended left incomplete."""
+    progress.left = Selection.empty(progress.dimension)
+    if progress.open_values.size and progress.position is not None and progress.position.reasons:
+        stored = StoredPoints(reading.file, SampleForm.of(progress.optimizer))
+        parts = list(stored.stretches(len(progress.table) + 1))
+        found = without_points(progress, parts, int(np.sum(progress.sizes)))
+        progress.left = replace(found, points=np.concatenate([part.points for part in parts]))
+
+
 def choose_stride(progress: Progress) -> None:
     """Double the strides of the selections until all evaluations that are in the file fit."""
     most = most_points(progress)
@@ -365,12 +377,8 @@ def select(progress: Progress, parts: Sequence[Stretch]) -> None:
     """Keep some of these evaluations: every so many, and those that are among the best."""
     if not parts:
         return
-    values, constraints = np.concatenate([part.values for part in parts]), progress.optimizer.constraints
-    index, violations = progress.count + np.arange(len(values)), np.zeros(len(values))
-    if constraints is not None:
-        violations = largest_violation(np.concatenate([part.constraints for part in parts]), constraints)
-    run = np.repeat([part.run for part in parts], [len(part.values) for part in parts])
-    found = Selection(index, run, values, violations, np.empty((len(values), 0)))
+    found = without_points(progress, parts, progress.count)
+    index = found.index
     lowest = found.lowest(MOST_BEST)
     if len(progress.best.index) == MOST_BEST:
         lowest = lowest.take(_is_better(lowest, progress.best.violations[-1], progress.best.values[-1]))
@@ -384,7 +392,17 @@ def select(progress: Progress, parts: Sequence[Stretch]) -> None:
     )
     progress.even, progress.early = progress.even.join(evenly), progress.early.join(early)
     progress.best = progress.best.join(lowest).lowest(MOST_BEST)
-    progress.count += len(values)
+    progress.count += len(index)
+
+
+def without_points(progress: Progress, parts: Sequence[Stretch], first: int) -> Selection:
+    """All evaluations of the parts, from number `first` on, with points of no variables."""
+    values, constraints = np.concatenate([part.values for part in parts]), progress.optimizer.constraints
+    index, violations = first + np.arange(len(values)), np.zeros(len(values))
+    if constraints is not None:
+        violations = largest_violation(np.concatenate([part.constraints for part in parts]), constraints)
+    run = np.repeat([part.run for part in parts], [len(part.values) for part in parts])
+    return Selection(index, run, values, violations, np.empty((len(values), 0)))
 
 
 def is_wide(progress: Progress, parts: Sequence[Stretch]) -> NDArray[np.bool_]:

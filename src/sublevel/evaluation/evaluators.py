@@ -6,9 +6,10 @@ import contextlib
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cmp_to_key, partial
 from itertools import pairwise
+from os import getpid
 from queue import SimpleQueue
 from typing import Protocol, TypeVar, cast
 
@@ -140,6 +141,7 @@ class SerialEvaluator:
 
     objective: GuardedObjective
     failures: Failures
+    pid: int = field(default_factory=getpid)  # of this process, so that copies of it can be told apart
 
     def __call__(self, points: Array) -> Arrivals:
         """The values of points (n, d), in order."""
@@ -148,7 +150,7 @@ class SerialEvaluator:
 
     def append_values(self, points: Array, values: list[float]) -> None:
         """Append the values of points (n, d), in order: faster than one at a time if the objective is."""
-        self.objective.append_values(points, values, RECORD, self.failures)
+        self.objective.append_values(points, values, RECORD, self.failures, self.pid)
 
     def close(self) -> None:
         """Nothing to release."""

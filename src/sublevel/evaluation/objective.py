@@ -41,13 +41,13 @@ class GuardedObjective:
             return self._retry(error, point)
 
     def append_values(
-        self, points: Array, values: list[float], record: Callable[[object, Array, T], float], failures: T
+        self, points: Array, values: list[float], record: Callable[[object, Array, T], float], failures: T, pid: int
     ) -> None:
         """Append the values at read-only points (n, d), in order; `record` is called for all but plain floats.
 
-        The same as one call after another, with less time between two of them.
+        The same as one call after another, with less time between two of them. Ends all processes but `pid`.
         """
-        fun, append, pid, forks = self.fun, values.append, getpid(), len(FORKS)
+        fun, append, forks = self.fun, values.append, len(FORKS)
         for point in points:
             try:
                 answer = fun(point)

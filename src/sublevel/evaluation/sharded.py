@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -293,7 +293,8 @@ def minimize_sharded(
     x0, sigma0, args, method, cov0, bounds, log_scaled, restarts, rng, names, callback, progress
         As for `minimize`; `method` must not be binary, and all variables are real.
     maxfevals, maxiter, maxtime, ftarget, tolfun, tolx
-        As for `minimize`; `maxtime` is checked between generations.
+        As for `minimize`; `maxtime` is checked between generations, and no generation is begun that would exceed
+        `maxfevals`.
     noise_floor : bool
         As for `minimize`, for the methods "cma" and "ngd"; without effect for others.
 
@@ -335,7 +336,7 @@ def minimize_sharded(
     if not optimizer.theta.continuous:
         raise ValueError(f"`minimize_sharded` does not support binary methods, got {short_repr(method)}.")
     validate_shardable(optimizer.method)
-    limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime)
+    limits = replace(Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime), is_whole=True)
     show = Progress(maxfevals) if as_flag("progress", progress) else None
     count = -(-optimizer.popsize // SHARD) if shards is None else as_count("shards", shards)
     seed = tuple(int(word) for word in optimizer.rng.integers(1 << 32, size=4))

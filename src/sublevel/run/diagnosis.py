@@ -146,7 +146,7 @@ def failed(facts: Facts) -> Finding | None:
     failures = facts.failures
     if not failures:
         return None
-    last, nfev = failures.last[-1], int(facts.columns["nfev"][-1]) + facts.history.reevaluated
+    last, nfev = failures.last[-1], int(facts.columns["nfev"][-1]) + facts.history.later
     labels, x = facts.history.labels, np.asarray(last.x)
     where = labels.point(x) if labels.by_name else f"x = {np.array2string(x, threshold=20, separator=', ')}"
     sentence = (

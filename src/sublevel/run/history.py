@@ -30,7 +30,7 @@ FEW = 100
 """Numbers whose maximum Python finds faster than NumPy."""
 PIECE = 2**12
 """Number of rows that are merged at a time."""
-SNAPSHOTS = (16, 256)
+SNAPSHOTS = (16, 128)
 """Minimum and maximum number of snapshots."""
 SNAPSHOT_FLOATS = 1_000_000
 """Maximum number of floats in all snapshots, 8 MB, unless the minimum number of snapshots needs more."""
@@ -123,7 +123,7 @@ class History:
 
     def _add_column(self, name: str) -> None:
         """Have a column for the violation of the best point, or for the agreement of a surrogate."""
-        self.columns, self._has_violations = (*History.COLUMNS, name), True
+        self.columns, self._has_violations, self._is_plain = (*History.COLUMNS, name), True, False
         self.last = (*self.last, np.nan)
 
     def _begin(self, start: Start, snapshots: Sequence[Snapshot], popsize: int) -> None:
@@ -133,7 +133,7 @@ class History:
         self.given_names = start.names  # None if the user gave none
         self.parameters = start.parameters  # a Space, if the user gave one
         self.adapts_rates = False  # whether the method does so: "lra-"
-        self.reevaluated = 0  # evaluations of a noisy objective after the last generation
+        self.later = 0  # evaluations after the last generation: a part of the next one, or of a noisy answer
         self.run_of_answer: int | None = None  # of a noisy objective; otherwise the run with the best value
         self._most = int(np.clip(SNAPSHOT_FLOATS // theta.stored_numbers, *SNAPSHOTS))
         self._next = self._stride = 0  # evaluations until the next snapshot, and between two
@@ -144,7 +144,8 @@ class History:
         self.theta_of_best = snapshots[-1].theta  # where the run that found the best point is, or where it ended
         self.last: tuple[float, ...] = (0.0, np.nan, np.nan, np.nan)  # numbers of the last generation
         self.last_median = np.nan  # of the values of the last generation
-        self._all_real = start.space is None or not start.space.is_mixed
+        is_real = start.space is None or not start.space.is_mixed
+        self._is_plain = is_real and theta.dimension < FEW  # few real variables, four columns and not yet many rows
         self._has_violations = False
         self._is_shared = False  # whether a frozen history reads the same numbers
         self._frozen: Frozen | None = None
@@ -220,6 +221,7 @@ class History:
             history._begins, history._popsizes = array("q", rows.tolist()), array("q", seen.popsizes[firsts].tolist())
             history._endings = endings[: len(firsts) - 1]
             history._in_row = (len(seen.table) - int(firsts[-1]) - 1) % history._per_row + 1
+            history._is_plain &= len(history._numbers) < ROWS
         return history
 
     def freeze(self) -> History:
@@ -246,29 +248,38 @@ class History:
         """Record the last generation: evaluations, best value so far, its best value, largest standard deviation (of
         the real variables, if there are any).
         """
-        state, deviations = done.run_state, done.deviations
-        best, nfev, theta, run = state.best, state.nfev, state.search.theta, state.restarts
+        state = done.run_state
+        if state.restarts >= len(self._begins):
+            self._begin_run(done)
+        best, nfev, theta = state.best, state.nfev, state.search.theta
+        self.theta_of_best = best.theta or theta
         if self.run_of_answer is not None:
             self.run_of_answer = best.run
-        if run >= len(self._begins):
-            self._begins.append(len(self))
-            self._popsizes.append(done.popsize)
-            self._endings = done.endings
-            self._in_row = self._per_row
-        self.theta_of_best = best.theta or theta
-        is_small = self._all_real and deviations.size < FEW
-        widest = max(deviations.tolist()) if is_small else widest_deviation(done)
-        self.last = last = (nfev, best.fun, state.standing.latest, widest)
+        if self._is_plain:  # the most common case
+            self.last = last = (nfev, best.fun, state.standing.latest, max(done.deviations.tolist()))
+            self._numbers.extend(last)
+            self._in_row, self._is_plain = 1, len(self._numbers) < ROWS
+        else:
+            self._record_general(done)
+        if nfev >= self._next:
+            self._take_snapshot(Snapshot(nfev, state.restarts, theta))
+
+    def _begin_run(self, done: Optimizer) -> None:
+        """Have a row of its own for the first generation of a run."""
+        self._begins.append(len(self))
+        self._popsizes.append(done.popsize)
+        self._endings = done.endings
+        self._in_row = self._per_row
+
+    def _record_general(self, done: Optimizer) -> None:
+        """Add the numbers of the last generation, whatever their number and the variables are."""
+        state = done.run_state
+        last: tuple[float, ...] = (state.nfev, state.best.fun, state.standing.latest, widest_deviation(done))
         if self._has_violations:
             more = done.maxcv if state.surrogate is None else state.surrogate.agreement
-            self.last = last = (nfev, best.fun if done.is_feasible else np.nan, *last[2:], more)
-        if self._per_row == 1 and len(self._numbers) < ROWS:  # the most common case
-            self._numbers.extend(last)
-            self._in_row = 1
-        else:
-            self._add(last)
-        if nfev >= self._next:
-            self._take_snapshot(Snapshot(nfev, run, theta))
+            last = (last[0], last[1] if done.is_feasible else np.nan, *last[2:], more)
+        self.last = last
+        self._add(last)
 
     def _take_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot; of too many, every other one."""
@@ -299,10 +310,15 @@ class History:
 
     def end(self, done: Optimizer, reasons: Mapping[str, float]) -> None:
         """Record the reasons for stopping, and the last distribution as a snapshot."""
-        self._endings, self.reevaluated = [*done.endings, reasons], done.reevaluated
+        self._endings = [*done.endings, reasons]
+        self.count_later(done.nfev)
         same_run = done.restarts < len(self._begins)
         if same_run and len(self) and self.snapshots[-1].nfev < self._numbers[-len(self.columns)]:
             self.snapshots.append(Snapshot(done.run_state.nfev, done.restarts, done.theta))
+
+    def count_later(self, nfev: int) -> None:
+        """Take note of all evaluations of a run, some of which may have been made after the last generation."""
+        self.later = max(nfev - int(self._numbers[-len(self.columns)]), 0) if len(self) else nfev
 
     def to_frame(self) -> Any:
         """The rows as a table: a DataFrame if pandas is installed, a structured array otherwise.

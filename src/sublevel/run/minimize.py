@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -147,7 +147,9 @@ def minimize(
     rng : int or numpy.random.Generator, optional
         Seed or generator.
     maxfevals, maxiter : float, optional
-        Maximum number of evaluations, and of generations.
+        Maximum number of evaluations, and of generations. If fewer evaluations are left than a generation has points,
+        only its first points are evaluated, and the search distribution is not updated. With `noise`, and if `popsize`
+        is given with `vectorized`, no such part is evaluated, and some evaluations are left.
     maxtime : float, optional
         Maximum time in seconds. No evaluation starts later, and worker processes are stopped.
     ftarget : float, optional
@@ -334,6 +336,7 @@ class Limits:
     maxtime: float = inf  # seconds
     deadline: float = inf  # when they are over, by the monotonic clock
     batch: int | None = None  # points of each call of the objective, if their number is fixed
+    is_whole: bool = False  # whether no generation is begun for which there are too few evaluations
     reserved: int = 0  # evaluations that are left for the estimate of a noisy objective
     reserved_time: float = 0.0  # seconds, likewise
 
@@ -347,7 +350,10 @@ class Limits:
         maxtime: object = None,
         batch: int | None = None,
     ) -> Limits:
-        """The limits, with room for one generation at least. The time begins now."""
+        """The limits, with room for one generation at least. The time begins now.
+
+        Generations are whole if `fun` takes a `batch` of points, or if it is noisy: then the answer is a mean.
+        """
         seconds = inf if maxtime is None else as_seconds("maxtime", maxtime)
         default = max(EVALUATIONS_PER_DIMENSION * optimizer.theta.dimension, GENERATIONS * optimizer.popsize)
         limits = cls(
@@ -357,6 +363,7 @@ class Limits:
             maxtime=seconds,
             deadline=time.monotonic() + seconds,
             batch=batch,
+            is_whole=optimizer.noise or (batch is not None and optimizer.partial is None),
         )
         if limits.maxfevals < optimizer.popsize and optimizer.partial is None:
             raise ValueError(
@@ -388,11 +395,11 @@ class Limits:
         return {"unbounded": best} if best == -inf else {"ftarget": best}
 
     def budget(self, done: Optimizer, earlier: int = 0) -> dict[str, float]:
-        """The reason for stopping before the next generation, which may not exceed `maxfevals`, else none; `earlier`
-        are re-evaluations so far.
+        """The reason for stopping before the next generation, or before the next evaluation if a part of a generation
+        may be evaluated, else none; `earlier` are re-evaluations so far.
         """
         state = done.run_state
-        least = state.run.popsize if done.partial is None else 1
+        least = state.run.popsize if self.is_whole else 1
         if state.nfev + earlier + least + self.reserved > self.maxfevals:
             return {"maxfevals": self.maxfevals}
         if state.nit >= self.maxiter:
@@ -416,7 +423,7 @@ class TimeOver(Exception):
 
 
 class EarlyEnd(Exception):
-    """There is a reason for stopping in the middle of a generation that is evaluated in parts."""
+    """There is a reason for stopping in the middle of a generation."""
 
     def __init__(self, reasons: dict[str, float]) -> None:
         super().__init__()
@@ -532,7 +539,10 @@ class Search:
         if optimizer.partial is not None:
             self.evaluate_in_parts()
             return
-        start = None if self.x0 is None or optimizer.run_state.nit else self.x0
+        state = optimizer.run_state
+        start = None if self.x0 is None or state.nit else self.x0
+        if state.nfev + state.run.popsize + (start is not None) > self.limits.maxfevals:
+            self.evaluate_first_points(start)
         if self.recorder is not None:
             self.recorder.note_generator(optimizer, is_batch=values_of == self.batch_values and start is None)
         asked = optimizer.ask()
@@ -548,10 +558,27 @@ class Search:
         else:
             optimizer.tell(asked, values)
 
+    def evaluate_first_points(self, start: Array | None) -> NoReturn:
+        """Evaluate as many points of a generation as `maxfevals` allows, without a step. EarlyEnd after them.
+
+        A run that is resumed with more evaluations begins the generation again and takes these values from the file.
+        """
+        optimizer, limits = self.optimizer, self.limits
+        if self.recorder is not None:
+            self.recorder.keep_state(optimizer, self.history)
+            self.recorder.note_generator(optimizer)
+        asked = optimizer.ask()
+        points = asked if start is None else read_only(np.concatenate([start[None], asked]))
+        values, known = self.some_values(points, int(limits.maxfevals) - optimizer.run_state.nfev)
+        self.note(points[known], values[known])
+        raise EarlyEnd(limits.target(optimizer) or {"maxfevals": limits.maxfevals})
+
     def evaluate_in_parts(self) -> None:
         """Tell the optimizer the points of a generation that are worth an evaluation; EarlyEnd if that is enough."""
         optimizer, limits, nit = self.optimizer, self.limits, self.optimizer.nit
         if self.recorder is not None:
+            if optimizer.nfev + optimizer.popsize + (self.x0 is not None) > limits.maxfevals:
+                self.recorder.keep_state(optimizer, self.history)
             self.recorder.note_generator(optimizer)
             self.recorder.begin_parts(optimizer, int(self.x0 is not None and nit == 0))
         if self.x0 is not None and nit == 0:
@@ -563,7 +590,7 @@ class Search:
             values = self.values(asked[:room]) if room else np.empty(0)
             if room < len(asked):
                 self.note(asked[:room], values)
-                raise EarlyEnd({"maxfevals": limits.maxfevals})
+                raise EarlyEnd(limits.target(optimizer) or {"maxfevals": limits.maxfevals})
             optimizer.tell(asked, values)
             if optimizer.nit == nit and (reasons := limits.target(optimizer) or limits.too_late):
                 raise EarlyEnd(reasons)
@@ -584,20 +611,27 @@ class Search:
         """Values (n,) of points (n, d), with constraints rows (n, 1 + k). If the objective raises, those that came
         before are counted.
         """
+        return self.some_values(points, len(points))[0]
+
+    def some_values(self, points: Array, count: int) -> tuple[Array, NDArray[np.bool_]]:
+        """Values (n,) or rows (n, 1 + k) of points (n, d), and which are known: the first `count` of them. Stored
+        values are known as well, and count.
+        """
         k = self.constraint_values
         values, known = np.empty((len(points), 1 + k) if k else len(points)), np.zeros(len(points), dtype=bool)
         try:
             if self.recorder is not None:
-                self.stored_values(self.recorder, points, values, known)
+                self.stored_values(self.recorder, points, values, known, count)
             else:
-                for index, arrived in self.evaluate(points):
-                    values[index] = arrived
-                    known[index] = True
-                    self.check_time(known)
+                some = known[:count]
+                for index, arrived in self.evaluate(points[:count]):
+                    values[:count][index] = arrived
+                    some[index] = True
+                    self.check_time(some)
         except BaseException as error:
             self.note(points[known], values[known])
             raise unwrap_stop_iteration(error)  # noqa: B904
-        return values
+        return values, known
 
     def fastest_values(self) -> Callable[[Array], Array]:
         """The function `values`, or a faster one where nothing has to be done between two evaluations."""
@@ -637,11 +671,15 @@ class Search:
             raise
         return np.array(values)
 
-    def stored_values(self, recorder: Recorder, points: Array, values: Array, known: NDArray[np.bool_]) -> None:
-        """Fill in values (n,) of points (n, d): the stored ones, and those that arrive, each of which is stored."""
-        missing = np.flatnonzero(~known) if recorder.recall_values(self.optimizer, points, values, known) else None
-        if missing is not None and missing.size == 0:
-            return
+    def stored_values(
+        self, recorder: Recorder, points: Array, values: Array, known: NDArray[np.bool_], count: int
+    ) -> None:
+        """Fill in `count` values of points (n, d): the stored ones, and those that arrive, each of which is stored."""
+        missing = None
+        if recorder.recall_values(self.optimizer, points, values, known) or count < len(points):
+            missing = np.flatnonzero(~known)[: max(count - np.count_nonzero(known), 0)]
+            if missing.size == 0:
+                return
         asked, last = points if missing is None else points[missing], self.last_failure
         part = None if self.optimizer.partial is None else values
         asked.setflags(write=False)
@@ -651,7 +689,7 @@ class Search:
             known[places] = True
             recorder.add_values(places, self.failure_since(last), part)
             last = self.last_failure
-            self.check_time(known)
+            self.check_time(known if missing is None else known[missing])
 
     def check_time(self, known: NDArray[np.bool_]) -> None:
         """Raise TimeOver if the time is over and a value is missing. Known values are kept."""

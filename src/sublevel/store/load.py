@@ -5,20 +5,20 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.method import Method
+from sublevel.engine.ordering import ranking
 from sublevel.engine.weights import Active
 from sublevel.evaluation.failures import Failures
 from sublevel.run.data_frames import data_frame
 from sublevel.run.initial import Start
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.parameters import Space
-from sublevel.run.result import Deferred, Result, deferred_diagnosis, result_of
-from sublevel.run.termination import message
+from sublevel.run.state import Best
 from sublevel.run.warm_start import Beginning, SpaceBeginning, warm_start
 from sublevel.store.constraint_facts import stored_constraints
 from sublevel.store.errors import FormatError
@@ -37,6 +37,9 @@ from sublevel.store.samples import SampleForm
 from sublevel.store.settings import FAMILY_TYPES, Overrides, Settings, as_path, rebuild_optimizer
 from sublevel.store.spaces import VariableColumns
 from sublevel.summaries import Summary, counted, short_array, short_params
+
+if TYPE_CHECKING:
+    from sublevel.run.result import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,32 +218,47 @@ def load(store: str | Path) -> StoredRun:
         return StoredRun(reading.path, reading.settings, found, result, optimizer.start)
 
 
+def load_table(store: str | Path) -> tuple[Evaluations, VariableColumns]:
+    """All evaluations of a stored run and the columns of its variables: faster than `load`, which reads the result."""
+    with open_run(as_path(store)) as reading:
+        optimizer = sketch_optimizer(reading)
+        found, _ = evaluations(reading, SampleForm.of(optimizer))
+        return found, table_columns(found, reading.settings, optimizer.start)
+
+
 def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, failures: Failures) -> Result:
     """The result at the last checkpoint, with the best of later evaluations; sets the optimizer to that checkpoint."""
+    from sublevel.run.result import result_of  # imports scipy.optimize
+
     history = restore_state(reading, optimizer, whole=False)
     reasons = ending(reading.file)
     _restore_estimate(reading, optimizer, failures)
     history.end(optimizer, reasons)
     first = first_row(found.iteration, optimizer.nit + 1)  # evaluated after the checkpoint
     since = found.values[first:]
-    if optimizer.constraints is not None and since.size and not optimizer.noise:
-        best, values = optimizer.run_state.best, found.constraints[first:]
-        g = optimizer.constraints.g(values)
-        best = best.after_constrained(found.points[first:], since, values, g, optimizer.restarts)
-        optimizer.run_state = replace(optimizer.run_state, best=best)
+    if since.size and not optimizer.noise:
+        optimizer.run_state = replace(optimizer.run_state, best=_best_from(found, first, optimizer))
     result = result_of(optimizer, history, reasons, failures)
     if optimizer.constraints is not None and optimizer.run_state.best.theta is None:
         result.update(multipliers=reading.multipliers(optimizer.constraints))
     if since.size:
         is_open = int(found.iteration[-1]) > reading.file.count_generations()[1]  # the last generation is unfinished
         result.update(nfev=result.nfev + since.size, nit=int(found.iteration[-1]) - is_open)
-        has_value = optimizer.constraints is None and not optimizer.noise and np.any(~np.isnan(since))
-        if has_value and not result.fun <= (best := np.nanmin(since)):
-            x = found.point(first + int(np.nanargmin(since)))
-            result.update(fun=float(best), x=x, success=False, message=message(reasons))
-            result.update(params=Deferred(history.labels.values, (x.copy(),), ()))
-            result.update(diagnosis=deferred_diagnosis(x.copy(), history, result.failures))
+        history.count_later(result.nfev)
     return result
+
+
+def _best_from(found: Evaluations, first: int, optimizer: Optimizer) -> Best:
+    """The best point of the optimizer, or a better one of the evaluations from this row on."""
+    best, values = optimizer.run_state.best, found.values[first:]
+    if optimizer.constraints is not None:
+        measured = found.constraints[first:]
+        g = optimizer.constraints.g(measured)
+        return best.after_constrained(found.points[first:], values, measured, g, optimizer.restarts)
+    if np.isnan(values).all():
+        return best
+    lowest = int(np.nanargmin(values))
+    return best.after(found.point(first + lowest)[None], ranking(values[[lowest]]), optimizer.restarts)
 
 
 def _restore_estimate(reading: Reading, optimizer: Optimizer, failures: Failures) -> None:

@@ -471,6 +471,12 @@ class Recorder:
             self._row = SharedRow(generation)
             self._finished.append(self._row)
 
+    def keep_state(self, done: Optimizer, history: History) -> None:
+        """Write the state before a generation that may remain incomplete."""
+        if self._error is not None:
+            raise self._error
+        self._keep(done, history)
+
     def _keep(self, done: Optimizer, history: History, ending: Sequence[Row] = ()) -> None:
         """Write the state and everything that waits."""
         began = time.perf_counter()
