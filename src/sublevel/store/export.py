@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -24,6 +26,8 @@ KEYS: Sequence[str] = ("run", "iteration", "index", "value")
 """Names of the columns before those of the variables."""
 ROW_GROUP = 2**26
 """Least bytes of points in a row group of a Parquet file."""
+READ_AHEAD = 8
+"""Parts of the points that are read while others are written."""
 MOST_COLUMNS = 1000
 """Most variables that have a column each in a Parquet file; more are one column of lists."""
 MOST_CSV_COLUMNS = 16_384
@@ -149,27 +153,49 @@ def write_parquet(evaluations: Evaluations, file: Path, variables: VariableColum
     arrow, d = cast(Any, pyarrow), evaluations.dimension
     is_wide = d > MOST_COLUMNS and variables.is_plain
     kinds = [arrow.int64()] * 3 + [arrow.float64()] * (1 + evaluations.constraints.shape[1])
-    if is_wide:
-        kinds.append(arrow.list_(arrow.float64(), d))
+    if is_wide:  # without nulls, which would be looked for
+        kinds.append(arrow.list_(arrow.field("element", arrow.float64(), nullable=False), d))
     else:
         kinds += [arrow.string() if dtype.kind == "U" else arrow.from_numpy_dtype(dtype) for dtype in variables.dtypes]
     names = [*KEYS, *evaluations.constraint_names, *(["x"] if is_wide else variables.names)]
-    schema = arrow.schema(list(zip(names, kinds, strict=True)))
+    schema = arrow.schema([arrow.field(name, kind, nullable=False) for name, kind in zip(names, kinds, strict=True)])
     options = {"compression": "none", "use_dictionary": False, "write_statistics": False} if is_wide else {}
     with cast(Any, parquet).ParquetWriter(file, schema, **options) as writer:
-        for rows, points in evaluations.parts() if is_wide else _groups(evaluations):
-            columns = [arrow.array(column[rows]) for column in _keys(evaluations)]
+        for rows, points in _read_ahead(evaluations) if is_wide else _groups(evaluations):
+            columns = [_arrow_array(arrow, column[rows]) for column in _keys(evaluations)]
             if is_wide:
-                columns.append(arrow.FixedSizeListArray.from_arrays(arrow.array(points.ravel()), d))
+                numbers = _arrow_array(arrow, points.ravel())
+                columns.append(arrow.FixedSizeListArray.from_arrays(numbers, type=kinds[-1]))
             else:
-                columns += map(arrow.array, variables.decode(points))
-            writer.write_table(arrow.table(columns, schema=schema))
+                columns += [_arrow_array(arrow, column) for column in variables.decode(points)]
+            writer.write_table(arrow.Table.from_arrays(columns, schema=schema))
+
+
+def _arrow_array(arrow: Any, column: NDArray[Any]) -> Any:
+    """A column (n,) for pyarrow. Its function `array` would import pandas, which takes longer than most exports."""
+    if column.dtype.kind not in "fi":
+        return arrow.array(column)
+    buffer = arrow.py_buffer(np.ascontiguousarray(column))
+    return arrow.Array.from_buffers(arrow.from_numpy_dtype(column.dtype), len(column), [None, buffer])
+
+
+def _read_ahead(evaluations: Evaluations) -> Iterator[tuple[slice, Array]]:
+    """Rows and their points (m, d), read in a thread while those before are written."""
+    parts, following = evaluations.parts(), deque[Future[tuple[slice, Array] | None]]()
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            following.extend(thread.submit(next, parts, None) for _ in range(READ_AHEAD))
+            while (part := following.popleft().result()) is not None:
+                following.append(thread.submit(next, parts, None))
+                yield part
+        finally:
+            thread.submit(parts.close).result()  # where the file was opened
 
 
 def _groups(evaluations: Evaluations) -> Iterator[tuple[slice, Array]]:
     """Rows and their points (m, d), in parts that are large enough for the headers of a row group."""
     parts, begin, end = list[Array](), 0, 0
-    for rows, points in evaluations.parts():
+    for rows, points in _read_ahead(evaluations):
         parts.append(points)
         end = rows.stop
         if 8 * (end - begin) * evaluations.dimension >= ROW_GROUP:
@@ -196,7 +222,7 @@ def write_npz(evaluations: Evaluations, file: Path, variables: VariableColumns) 
             np.save(stream, np.array(variables.names))
         with archive.open("x.npy", "w", force_zip64=True) as stream:
             np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": (n, d)})
-            for _, points in evaluations.parts():
+            for _, points in _read_ahead(evaluations):
                 stream.write(np.ascontiguousarray(points).data.cast("B") if points.size else b"")
         if not variables.is_plain:
             with archive.open("params.npy", "w", force_zip64=True) as stream:

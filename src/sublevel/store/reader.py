@@ -373,7 +373,7 @@ class Evaluations:
         rows, part = next((rows, part) for rows, part in self.parts(row) if rows.start <= row < rows.stop)
         return part[row - rows.start].copy()
 
-    def parts(self, since: int = 0) -> Iterator[tuple[slice, Array]]:
+    def parts(self, since: int = 0) -> Generator[tuple[slice, Array], None, None]:
         """Rows and their points (m, d), at most `LARGEST_PART` at a time, from the generation of the row `since` on."""
         if self.kept is not None:
             yield slice(0, self.values.size), self.kept
