@@ -113,15 +113,8 @@ class ASNG:
 
 
 def nearest(v, low, high):
-    """The integer of a coordinate, which is mirrored half a unit beyond the bounds."""
-    while not low - 0.5 <= v <= high + 0.5:
-        v = 2 * (low - 0.5) - v if v < low else 2 * (high + 0.5) - v
+    """The integer of a coordinate."""
     return min(max(float(np.round(v)), low), high)
-
-
-def drawn_between(here, low, high):
-    """The ends of the coordinates that give an integer, the nearest mirror image of an outermost one included."""
-    return here - 0.5 if here > low else here - 1.5, here + 0.5 if here < high else here + 1.5
 
 
 def correct_integer(m, sd, low, high, before, succeeded, margin):
@@ -129,11 +122,18 @@ def correct_integer(m, sd, low, high, before, succeeded, margin):
 
     `before` is the probability of leaving so far, which does not grow without success.
     """
-    m = min(max(m, low - 0.5), high + 0.5)
-    return _correct_between(m, sd, *drawn_between(nearest(m, low, high), low, high), before, succeeded, margin)
+    here = nearest(m, low, high)
+    if low < here < high:
+        return _correct_inner(m, sd, here - 0.5, here + 0.5, before, succeeded, margin)
+    threshold = here + 0.5 if here == low else here - 0.5
+    p = min(norm.cdf(threshold, m, sd), norm.sf(threshold, m, sd))
+    p = max(p, margin) if succeeded else min(max(p, margin), before)
+    p = min(max(p, NEAR), 0.5 - NEAR)
+    sd = max(sd, abs(here - threshold) / norm.isf(margin))
+    return threshold + (1 if m > threshold else -1) * norm.isf(p) * sd, sd, p
 
 
-def _correct_between(m, sd, below, above, before, succeeded, margin):
+def _correct_inner(m, sd, below, above, before, succeeded, margin):
     low, up = norm.cdf(below, m, sd), norm.sf(above, m, sd)
     mid = 1 - low - up
     low, up = max(low, margin / 2), max(up, margin / 2)

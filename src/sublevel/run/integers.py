@@ -6,7 +6,6 @@ CMA-ES with Margin (Hamano et al., GECCO 2022) and CatCMA with Margin (Hamano et
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -18,7 +17,6 @@ from sublevel.engine.families import Sample
 from sublevel.engine.families.mixed import Mixed, MixedSample
 from sublevel.engine.families.protocol import SCALE_RANGE
 from sublevel.engine.method import Info, Method, State
-from sublevel.run.search_space import mirrored
 
 TINY = 1e-8
 """Distance of probabilities from 0 and 1/2."""
@@ -27,13 +25,9 @@ RESOLUTION = 16.0
 are too coarse for a margin, and a coordinate is searched as if it were real."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Grid:
-    """The integers that coordinates of a search (k,) are rounded to, by themselves or by their exponential.
-
-    Beyond its bounds, which are half a unit beyond the outermost integers, a coordinate is mirrored. If it were clipped
-    instead, a wide distribution at a bound would consist of copies of the outermost integer.
-    """
+    """The integers that coordinates of a search (k,) are rounded to, by themselves or by their exponential."""
 
     is_integer: NDArray[np.bool_]  # (k,)
     is_log: NDArray[np.bool_]  # (k,)
@@ -41,39 +35,11 @@ class Grid:
     high: Array  # (k,)
     margin: float  # least probability of leaving an integer
 
-    @cached_property
-    def ends(self) -> tuple[Array, Array]:
-        """Bounds of the coordinates (k,) each, infinite where open."""
-        return self.position(self.low - 0.5), self.position(self.high + 0.5)
-
-    @cached_property
-    def _images(self) -> tuple[Array, Array]:
-        """The far ends of the mirror images of the outermost integers (k,) each, infinite where open."""
-        (lower, upper), first, last = self.ends, self.position(self.low + 0.5), self.position(self.high - 0.5)
-        with np.errstate(invalid="ignore"):
-            images = 2.0 * lower - first, 2.0 * upper - last
-        return np.where(np.isfinite(lower), images[0], -np.inf), np.where(np.isfinite(upper), images[1], np.inf)
-
     def nearest(self, u: Array) -> Array:
         """Integers (..., k) of search coordinates u (..., k)."""
-        v = self._fold(u)
         with np.errstate(over="ignore"):
-            x = np.where(self.is_log, np.minimum(np.exp(np.where(self.is_log, v, 0.0)), SCALE_RANGE[1]), v)
+            x = np.where(self.is_log, np.minimum(np.exp(np.where(self.is_log, u, 0.0)), SCALE_RANGE[1]), u)
         return np.clip(np.rint(x), self.low, self.high)
-
-    def _fold(self, u: Array) -> Array:
-        """Search coordinates (..., k), mirrored at the bounds of the integers."""
-        lower, upper = self.ends
-        is_outside = self.is_integer & ((u < lower) | (u > upper))
-        if not is_outside.any():
-            return u
-        has_lower = np.isfinite(lower)
-        sign, near = (
-            np.where(has_lower, 1.0, -1.0),
-            np.where(has_lower, lower, np.where(np.isfinite(upper), upper, 0.0)),
-        )
-        half = np.where(has_lower, upper - near, np.inf)
-        return np.where(is_outside, near + sign * mirrored(np.abs(u - near), half), u)
 
     def position(self, integers: Array) -> Array:
         """Search coordinates (..., k) of integers, or of numbers between them."""
@@ -131,33 +97,30 @@ class Grid:
         """The distribution with a mean and factors that leave each integer with at least the margin's probability.
 
         Without success the probability of leaving an integer does not grow. Where neither applies, nothing changes.
-        The outermost integers are drawn up to the far ends of their mirror images.
         """
-        narrow = theta.gaussian.deviations
-        mean = np.where(self.is_integer, np.clip(theta.mean, *self.ends), theta.mean)
+        mean, narrow = theta.mean, theta.gaussian.deviations
         wide = theta.widening * narrow
         here = self.nearest(mean)
         below, above = self.position(here - 0.5), self.position(here + 0.5)
         is_resolved = self.is_integer & (above - below > RESOLUTION * np.spacing(np.abs(above)))
-        below = np.where(here > self.low, below, self._images[0])
-        above = np.where(here < self.high, above, self._images[1])
-        p_lower = np.where(is_resolved, ndtr((below - mean) / wide), 0.0)
-        p_upper = np.where(is_resolved, ndtr((mean - above) / wide), 0.0)
+        has_lower, has_upper = is_resolved & (here > self.low), is_resolved & (here < self.high)
+        p_lower = np.where(has_lower, ndtr((below - mean) / wide), 0.0)
+        p_upper = np.where(has_upper, ndtr((mean - above) / wide), 0.0)
         most = np.where(succeeded, 1.0, theta.leaving)
+        inner = self._between(p_lower, p_upper, below, above, most, mean, wide)
+        edge = self._at_edge(p_lower + p_upper, has_lower, np.where(has_lower, below, above), here, wide, most)
+        is_inner, is_edge = has_lower & has_upper, has_lower ^ has_upper
         new_mean, new_wide, leaving = (
-            np.where(is_resolved, new, old)
-            for new, old in zip(
-                self._between(p_lower, p_upper, below, above, most, mean, wide),
-                (mean, wide, theta.leaving),
-                strict=True,
-            )
+            np.where(is_inner, a, np.where(is_edge, b, c))
+            for a, b, c in zip(inner, edge, (mean, wide, theta.leaving), strict=True)
         )
-        return theta.with_margins(new_mean, np.where(is_resolved, new_wide / narrow, theta.widening), leaving)
+        widening = np.where(is_inner | is_edge, new_wide / narrow, theta.widening)
+        return theta.with_margins(new_mean, widening, leaving)
 
     def _between(
         self, p_lower: Array, p_upper: Array, below: Array, above: Array, most: Array, mean: Array, wide: Array
     ) -> tuple[Array, Array, Array]:
-        """Mean, deviation and probability of leaving (k,) of integers that are drawn between two coordinates."""
+        """Mean, deviation and probability of leaving (k,) of integers with a neighbour on each side."""
         least = 0.5 * self.margin
         stay = np.maximum(1.0 - p_lower - p_upper, 1.0 - most)
         lower, upper = np.maximum(p_lower, least), np.maximum(p_upper, least)
@@ -175,3 +138,13 @@ class Grid:
             tuple[Array, Array, Array],
             tuple(np.where(is_kept, old, new) for old, new in zip(kept, changed, strict=True)),
         )
+
+    def _at_edge(
+        self, leaving: Array, has_lower: NDArray[np.bool_], threshold: Array, here: Array, wide: Array, most: Array
+    ) -> tuple[Array, Array, Array]:
+        """Mean, deviation and probability of leaving (k,) of integers with a neighbour on one side only."""
+        p = np.clip(np.minimum(np.maximum(leaving, self.margin), np.maximum(most, self.margin)), TINY, 0.5 - TINY)
+        with np.errstate(invalid="ignore"):
+            distance = np.abs(self.position(here) - threshold)
+            deviation = np.maximum(wide, distance / -ndtri(self.margin))
+            return threshold + np.where(has_lower, 1.0, -1.0) * -ndtri(p) * deviation, deviation, p

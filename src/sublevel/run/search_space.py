@@ -27,10 +27,6 @@ WIDEST = 0.2
 """Standard deviation of a search, as a part of the box, that is not exceeded: a wider one sees its points folded at
 random, and nothing would tell it to become narrower. That of points uniform in the box is 0.29."""
 
-MIRRORED = 1.004
-"""Factor of the margin of integers, which counts only their nearest mirror image. Further images take 0.35 % of the
-probability of leaving one of two integers with the largest margin, 0.27, and less in all other cases."""
-
 
 def no_choices() -> NDArray[np.intp]:
     """No variables."""
@@ -99,7 +95,8 @@ class Fold:
     def _folded(self, u: Array) -> Array:
         """x (..., k) between the bounds or beyond, of variables that have one."""
         (sign, near, vertex, far, half), turn = self._side, 2.0 * self.width
-        inwards = mirrored(np.abs(u - vertex), half)
+        inwards = np.mod(np.abs(u - vertex), 2.0 * half)
+        inwards = np.minimum(inwards, 2.0 * half - inwards)
         to_far = half - inwards
         x = np.where(to_far < turn, far - sign * _parabola(np.minimum(to_far, turn), turn), vertex + sign * inwards)
         return np.where(inwards < turn, near + sign * _parabola(np.minimum(inwards, turn), turn), x)
@@ -118,12 +115,6 @@ class Fold:
         return np.sqrt(np.clip(inward, 0.0, 1.0))
 
 
-def mirrored(distance: Array, half: Array) -> Array:
-    """Distances from a mirror (..., k), folded between it and another mirror at a distance `half` (k,)."""
-    inwards = np.mod(distance, 2.0 * half)
-    return np.minimum(inwards, 2.0 * half - inwards)
-
-
 def _parabola(distance: Array, turn: Array) -> Array:
     """distance²/(2·turn), without squares that overflow or vanish."""
     return distance * (distance / (2.0 * turn))
@@ -137,7 +128,7 @@ class SearchSpace:
     If there are only categories, one more coordinate is searched that has no effect.
     """
 
-    fold: Fold  # of the free variables, or their logarithms; integers are folded by their grid
+    fold: Fold  # of the free variables, or their logarithms; integers are not folded
     is_log: NDArray[np.bool_]  # (k,), x = exp(u)
     free: NDArray[np.bool_]  # (d,), the variables that are searched by a coordinate
     template: Array  # (d,), values of the others
@@ -159,7 +150,7 @@ class SearchSpace:
         """
         x = exp_where(self.is_log, v) if self.is_log.any() else v
         if self.grid is not None:
-            x = np.where(self.grid.is_integer, self.grid.nearest(v), x)
+            x = np.where(self.grid.is_integer, np.rint(x), x)
         if self.free.all():
             full = x
         else:
@@ -237,7 +228,8 @@ class SearchSpace:
         """Bounds of the coordinates (k,) each; those of an integer are half a unit beyond it."""
         if self.grid is None:
             return self.fold.lower, self.fold.upper
-        (low, high), whole = self.grid.ends, self.grid.is_integer
+        low, high = self.grid.position(self.grid.low - 0.5), self.grid.position(self.grid.high + 0.5)
+        whole = self.grid.is_integer
         return np.where(whole, low, self.fold.lower), np.where(whole, high, self.fold.upper)
 
     @property
@@ -292,7 +284,7 @@ def bounded_space(variables: Variables, deviations: Array, x0: Array) -> SearchS
     if is_integer.any():
         from sublevel.run.integers import Grid
 
-        margin = MIRRORED * margin_of(int(np.count_nonzero(is_integer)) + choices.size)
+        margin = margin_of(int(np.count_nonzero(is_integer)) + choices.size)
         grid = Grid(is_integer, is_log, lower[free], upper[free], margin)
     return SearchSpace(fold, is_log, free, template, (lower, upper), grid, choices, variables.categories[choices])
 
