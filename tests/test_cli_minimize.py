@@ -193,10 +193,14 @@ def test_a_function_may_have_a_timeout_and_its_errors_may_count_as_failures(modu
     assert json.loads(out)["failures"] == {"error": json.loads(out)["nfev"]}
 
 
-@pytest.mark.parametrize(("chosen", "expected"), [("0", [True, False]), ("0,1", True), ("all", True), (None, False)])
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [("0", [True, False]), ("rate", [True, False]), ("rate,1", True), ("0,1", True), ("all", True), (None, False)],
+)
 def test_variables_are_log_scaled(module, capsys, chosen, expected):
     name, path = module
     words = [f"{name}:cost", "--path", path, "--x0", "2,3", "--sigma0", 0.5, "--seed", 1, "--maxiter", 30, "--json"]
+    words += ["--names", "rate,depth"]
     found = json.loads(run(capsys, *words, *(["--log-scaled", chosen] if chosen else []))[1])
     result = sl.minimize(
         lambda x: (x[0] - 1) ** 2 + 100 * (x[1] + 2) ** 2, [2, 3], 0.5, rng=1, maxiter=30, log_scaled=expected
@@ -296,8 +300,10 @@ def test_no_usable_value_is_in_the_exit_status_and_json_has_no_nan(module, capsy
         ({"--maxfevals": "nan"}, "at least 1"),
         ({"--maxiter": "-3"}, "at least 1"),
         ({"--on-error": "ignore"}, "invalid choice: 'ignore'"),
-        ({"--log-scaled": "first"}, "zero-based indices"),
-        ({"--log-scaled": "2"}, "index 2 is out of range"),
+        ({"--log-scaled": "0,,1"}, "zero-based indices"),
+        ({"--log-scaled": "first"}, "no variable 'first'; --x0 has 2 variables, numbered from 0\\.$"),
+        ({"--log-scaled": "first", "--names": "a,b"}, "no variable 'first'; --x0 has 2 .* and named a,b\\."),
+        ({"--log-scaled": "2"}, "no variable '2'"),
         ({"--log-scaled": "0"}, "positive"),
     ],
 )
@@ -577,3 +583,26 @@ def test_ctrl_c_ends_programs_and_prints_what_was_found(tmp_path):
     assert list(found["reasons"]) == ["interrupted"]
     assert found["fun"] < 0
     assert all(ends(int(pid)) for pid in log.read_text().split())
+
+
+INTERRUPTING = """
+import os, signal
+
+def cost(x, calls=[]):
+    calls.append(x)
+    if len(calls) == 20:
+        os.kill(os.getpid(), signal.SIGINT)
+    return float(x @ x)
+"""
+
+
+@pytest.mark.parametrize("store", [True, False], ids=["stored", "not stored"])
+def test_an_interrupted_run_says_how_to_continue(tmp_path, store):
+    (tmp_path / "fit.py").write_text(INTERRUPTING)
+    done = run_in(tmp_path, "fit.py:cost", "--popsize", 20, *(["--store", "my run.db"] if store else []))
+    assert done.returncode == 130
+    expected = (
+        f"Continue with: sublevel resume '{tmp_path / 'my run.db'}' ..., and the function or --command as before."
+    )
+    assert done.stdout.splitlines()[-1].startswith("Continue with") == store
+    assert (expected in done.stdout) == store

@@ -480,3 +480,10 @@ def test_processes_evaluate_the_start_too():
 def test_scipy_methods_are_never_worse_than_their_start():
     result = scipy.optimize.minimize(needle, [3.0, 3.0], method=sl.scipy_method, options={"sigma0": 0.5, "rng": 1})
     assert result.fun == -1.0
+
+
+@pytest.mark.parametrize("given", [[0], [0, 0], [1, 0], "rate", [True, False, True]], ids=str)
+def test_log_scaled_takes_a_flag_for_each_variable_and_no_indices(given):
+    """An index 0 is false: without an error, nothing would be log-scaled."""
+    with pytest.raises(TypeError, match="`log_scaled` must be True or False for each variable"):
+        sl.minimize(lambda x: float(x @ x), [1.0, 1.0], 0.5, log_scaled=given)

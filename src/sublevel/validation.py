@@ -463,7 +463,7 @@ def _lower_and_upper(bounds: object, d: int) -> list[Array]:
     ]
 
 
-def as_log_scaled(log_scaled: object, lower: Array, x0: Array) -> NDArray[np.bool_]:
+def as_log_scaled(log_scaled: object, lower: Array | float, x0: Array) -> NDArray[np.bool_]:
     """A mask (d,) of the variables that are searched on a log scale. They must be positive, with lower bounds ≥ 0."""
     mask = np.asarray(log_scaled)
     if mask.dtype != np.bool_ or mask.shape not in ((), (1,), x0.shape):

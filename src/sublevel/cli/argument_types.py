@@ -51,13 +51,13 @@ def bounds(text: str) -> list[tuple[float | None, float | None]]:
     return [(low, high) for low, high in ends]
 
 
-def indices(text: str) -> list[int] | None:
-    """Indices of variables from "0,2"; None for "all"."""
+def some_variables(text: str) -> list[str] | None:
+    """Indices or names of variables from "0,2" or "rate,depth"; None for "all"."""
     if text == "all":
         return None
-    if not all(word.isdecimal() for word in text.split(",")):
-        raise _expected("zero-based indices of variables, such as 0,2, or all", text)
-    return [int(word) for word in text.split(",")]
+    if not all(text.split(",")):
+        raise _expected("zero-based indices or names of variables, such as 0,2, or all", text)
+    return text.split(",")
 
 
 def kinds(text: str) -> list[int]:

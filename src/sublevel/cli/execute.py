@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import math
+import shlex
 import sys
 import time
 import traceback
@@ -100,6 +101,10 @@ def print_result(result: Result, seconds: float, given: argparse.Namespace, rais
         print(json.dumps(result_as_json(result, seconds, raised)))
     elif raised is None or result.nfev:
         print(result_as_text(result, seconds, figure))
+        if "interrupted" in result.reasons and (file := getattr(given, "file", None) or given.store) is not None:
+            print(
+                f"Continue with: sublevel resume {shlex.quote(str(file))} ..., and the function or --command as before."
+            )
 
 
 def make_paths_absolute(given: argparse.Namespace) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sublevel.cli.argument_types import bounds, count, indices, kinds, numbers, restarts, seed, variable_names
+from sublevel.cli.argument_types import bounds, count, kinds, numbers, restarts, seed, some_variables, variable_names
 from sublevel.cli.common import Command, CommandError, argument
 from sublevel.cli.objective import Objective, objective, objective_label
 from sublevel.cli.run_options import FUNCTION, RUN_ARGUMENTS, Options, run_options
@@ -119,19 +119,21 @@ def _variables(given: argparse.Namespace, d: int) -> Options:
     return {
         "bounds": given.bounds * d if given.bounds is not None and len(given.bounds) == 1 else given.bounds,
         "names": given.names,
-        "log_scaled": _log_scaled(given.log_scaled, d),
+        "log_scaled": _log_scaled(given.log_scaled, given.names, d),
         "integrality": given.integrality,
     }
 
 
-def _log_scaled(chosen: list[int] | None, d: int) -> list[bool]:
-    """Which of d variables are log-scaled, given their indices; None means all."""
+def _log_scaled(chosen: list[str] | None, names: list[str] | None, d: int) -> list[bool]:
+    """Which of d variables are log-scaled, given their indices or names; None means all."""
     if chosen is None:
         return [True] * d
-    if chosen and max(chosen) >= d:
-        hint = f"--x0 has {d} variables, numbered from 0"
-        raise CommandError(f"--log-scaled: index {max(chosen)} is out of range; {hint}.")
-    return [i in chosen for i in range(d)]
+    known = {str(i): i for i in range(d)} | {name: i for i, name in enumerate(names or ())}
+    for word in chosen:
+        if word not in known:
+            hint = "" if names is None else f" and named {','.join(names)}"
+            raise CommandError(f"--log-scaled: no variable {word!r}; --x0 has {d} variables, numbered from 0{hint}.")
+    return [i in {known[word] for word in chosen} for i in range(d)]
 
 
 SIGMA0 = "initial standard deviation, one number or one per variable (required without --space)"
@@ -141,7 +143,13 @@ PROBLEM = (
     argument("--sigma0", SIGMA0, numbers, "S"),
     argument("--space", "JSON or TOML file of named parameters, in place of --x0; see below", Path, "FILE"),
     argument("--bounds", "one pair for all variables or one for each; none: no bound", bounds, "LO:HI,..."),
-    argument("--log-scaled", "indices of variables to search on a log scale, or all", indices, "0,2|all", default=[]),
+    argument(
+        "--log-scaled",
+        "indices or names of variables to search on a log scale, or all",
+        some_variables,
+        "0,2|all",
+        default=[],
+    ),
     argument("--integrality", "1 for variables that are integers, 0 for others", kinds, "0,1,..."),
     argument("--constraints", "number of constraint values g <= 0 that follow the value", count, "M"),
     argument("--names", "names of the variables, also usable in --command as {NAME}", variable_names, "NAME,..."),

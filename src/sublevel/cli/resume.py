@@ -22,9 +22,9 @@ EXAMPLES = """examples:
   sublevel resume run.db mymodule.py:cost
   sublevel resume run.db --maxfevals 2000 --workers 4 --command ./simulate --fast
 
-Options that are not given keep their stored values, except --workers (default: 1). Pass a larger budget to continue a
-run that used up its budget.
-`sublevel show run.db` prints how the run was started.
+Options that are not given keep their stored values, except --workers (default: 1) and --error-bars, which are computed
+only if they are asked for again. Pass a larger budget to continue a run that used up its budget.
+`sublevel show run.db` prints the function or the program, the method and the limits of the run.
 """
 
 

@@ -164,7 +164,8 @@ def checked_beginning(
     another = cast(DrawPoint, x0) if callable(x0) else None
     point = drawn(another, rng) if another else as_x0(cast(ArrayLike, x0))
     called = None if names is None else as_names(names, point.size)
-    if bounds is None and not np.any(log_scaled) and (integrality is None or not np.any(integrality)):
+    is_log = as_log_scaled(log_scaled, -np.inf, point)
+    if bounds is None and not is_log.any() and (integrality is None or not np.any(integrality)):
         return Start(family, point, another, sigma0, cov0, None, called)
     if not family.continuous:
         what = "`bounds`, `log_scaled` nor `integrality`"
@@ -174,7 +175,7 @@ def checked_beginning(
     box = [(None, None)] * d if bounds is None else bounds
     check_inside(point, *as_bounds(box, d), called)
     lower, upper = as_bounds(box, d, whole)
-    mask = as_log_scaled(log_scaled, lower, point)
+    mask = as_log_scaled(is_log, lower, point)
     lower = np.where(whole & mask, np.maximum(lower, 1.0), lower)
     if not np.any(lower < upper):
         raise ValueError("`bounds` fix every variable: nothing is left to search.")
