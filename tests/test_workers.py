@@ -706,6 +706,8 @@ def test_a_subinterpreter_is_refused_with_a_sentence(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", SUBINTERPRETER], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
+    if "subprocess not supported for isolated subinterpreters" in done.stderr:
+        pytest.skip("this version of SciPy cannot even be imported in a subinterpreter, and says so")
     assert "minimize was called in a subinterpreter, which NumPy and SciPy do not support" in done.stderr
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -86,8 +86,6 @@ def _shortest_step(rows: Array, gaps: Array, rounding: Array) -> Array | None:
 
     Least distance programming: Lawson & Hanson, Solving Least Squares Problems, chapter 23.
     """
-    from scipy.optimize import nnls
-
     length = np.sqrt(np.sum(rows**2, axis=1))
     usable = length > 0
     normal = rows[usable] / length[usable, None]
@@ -95,9 +93,21 @@ def _shortest_step(rows: Array, gaps: Array, rounding: Array) -> Array | None:
     system = np.concatenate([normal.T, needed[None]])
     target = np.zeros(len(system))
     target[-1] = 1.0
-    try:
-        dual, _ = cast("Callable[[Array, Array], tuple[Array, float]]", nnls)(system, target)
-    except RuntimeError:  # too many iterations
+    dual = _nonnegative_solution(system, target)
+    if dual is None:
         return None
     residual = system @ dual - target
     return -residual[:-1] / residual[-1] if residual[-1] < 0 else None
+
+
+def _nonnegative_solution(system: Array, target: Array) -> Array | None:
+    """The x ≥ 0 (q,) that minimises ‖system · x − target‖; None if it is not found."""
+    from scipy.optimize import lsq_linear, nnls
+
+    try:
+        return cast("Callable[[Array, Array], tuple[Array, float]]", nnls)(system, target)[0]
+    except RuntimeError:  # too many iterations
+        return None
+    except np.linalg.LinAlgError:  # SciPy 1.13 solves the normal equations, which may be singular
+        solve = cast("Callable[..., Mapping[str, Array]]", lsq_linear)
+        return solve(system, target, bounds=(0.0, np.inf), method="bvls")["x"]
