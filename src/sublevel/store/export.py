@@ -189,6 +189,8 @@ def _read_ahead(evaluations: Evaluations) -> Iterator[tuple[slice, Array]]:
                 following.append(thread.submit(next, parts, None))
                 yield part
         finally:
+            for waiting in following:
+                waiting.cancel()
             thread.submit(parts.close).result()  # where the file was opened
 
 
