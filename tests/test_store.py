@@ -511,6 +511,31 @@ def test_other_workers_give_the_same_file(tmp_path):
 # Reading
 
 
+@pytest.mark.parametrize("ending", ["npz", "parquet"])
+def test_an_export_that_is_interrupted_leaves_no_thread_and_no_file(ending, tmp_path, monkeypatch):
+    """Points are read in a thread while those before are written."""
+    monkeypatch.setattr(reader, "MOST_KEPT", 0)
+    monkeypatch.setattr(reader, "LARGEST_PART", 1)
+    sl.minimize(smooth, **options("cma", "free", None, maxfevals=60), store=tmp_path / "run.db")
+    run, threads = sl.load(tmp_path / "run.db"), threading.active_count()
+    whole, read = reader.Evaluations.parts, []
+
+    def parts(self, since=0):
+        for part in whole(self, since):
+            read.append(part)
+            if len(read) == 20:
+                raise KeyboardInterrupt
+            yield part
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reader.Evaluations, "parts", parts)
+        with pytest.raises(KeyboardInterrupt):
+            run.export(tmp_path / f"run.{ending}")
+    assert (threading.active_count(), os.listdir(tmp_path)) == (threads, ["run.db"])
+    run.export(tmp_path / f"run.{ending}")
+    assert len(os.listdir(tmp_path)) == 2
+
+
 def test_a_stored_run_can_be_read_exported_and_begun_from(tmp_path):
     import pyarrow.parquet as parquet
 
