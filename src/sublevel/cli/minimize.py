@@ -133,7 +133,8 @@ def _log_scaled(chosen: list[str] | None, names: list[str] | None, d: int) -> li
         if word not in known:
             hint = "" if names is None else f" and named {','.join(names)}"
             raise CommandError(f"--log-scaled: no variable {word!r}; --x0 has {d} variables, numbered from 0{hint}.")
-    return [i in {known[word] for word in chosen} for i in range(d)]
+    indices = {known[word] for word in chosen}
+    return [i in indices for i in range(d)]
 
 
 SIGMA0 = "initial standard deviation, one number or one per variable (required without --space)"

@@ -24,7 +24,7 @@ EXAMPLES = """examples:
 
 Options that are not given keep their stored values, except --workers (default: 1) and --error-bars, which are computed
 only if they are asked for again. Pass a larger budget to continue a run that used up its budget.
-`sublevel show run.db` prints the function or the program, the method and the limits of the run.
+`sublevel show run.db` prints the function or the program, the method and the result so far.
 """
 
 
