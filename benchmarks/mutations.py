@@ -161,7 +161,7 @@ MUTATIONS: list[Mutation] = [
     *_of(
         "engine/families/full.py",
         (FAMILIES, ORACLE),
-        ("mean = expand_trailing(self.scale, 1) * step", "mean = 1.0 * step", "mean step without the scale"),
+        ("multiply(mean, self.scale)", "multiply(mean, ONE)", "mean step without the scale"),
         ("definite & all_finite(mean), self", "all_finite(mean), self", "indefinite C accepted"),
         ("(covectors @ self.root)", "(covectors @ self.root.mT)", "pull by the transposed root"),
         ("images = product(z, self.root.mT)", "images = product(z, self.root)", "sample by the transposed root"),

@@ -6,12 +6,20 @@ for the covariance, for every θ. An estimate Σ wᵢ ∇̃ log p(xᵢ) is there
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from sublevel.engine.arrays import ONE, ZERO, Array, PerTrial, expand_trailing, maximum, total, value_class
-from sublevel.engine.linalg import add_square, append_row, combination, eigh, eigvalsh, gram, product, semidefinite_root
+from sublevel.engine.linalg import (
+    add_square,
+    append_row,
+    combination,
+    eigh,
+    eigvalsh,
+    gram,
+    multiply,
+    product,
+    semidefinite_root,
+)
 
 THIN_FROM = 64
 """Dimension up to which d×d matrices are always used; measured crossover of the two algorithms."""
@@ -57,7 +65,7 @@ def is_thin(k: int, d: int) -> bool:
 class Cloud:
     """Σ wᵢ vᵢvᵢᵀ − decay·I, stored as vectors and weights. Matrices and eigenvalues are computed when first used."""
 
-    __slots__ = ("_eigen", "_gram", "_gram_root", "_moment", "decay", "images", "is_thin", "vectors", "weights")
+    __slots__ = ("_eigen", "_gram", "_gram_root", "_moment", "decay", "images", "is_thin", "size", "vectors", "weights")
 
     def __init__(self, vectors: Array, weights: Array, decay: PerTrial, images: Array | None = None) -> None:
         """Create a cloud of whitened `vectors` (..., k, d) with `weights` (..., k); `decay` (...,) is Σ wᵢ for an
@@ -66,16 +74,12 @@ class Cloud:
         `images` are the products of θ's root with the vectors if sampling has computed them.
         """
         self.vectors, self.weights, self.decay, self.images = vectors, weights, decay, images
-        self.is_thin = is_thin(*vectors.shape[-2:])
+        self.size, d = vectors.shape[-2:]  # k
+        self.is_thin = is_thin(self.size, d)
         self._moment: Array | None = None
         self._gram: Array | None = None
         self._gram_root: Array | None = None
         self._eigen: tuple[Array, Array] | None = None
-
-    @property
-    def size(self) -> int:
-        """k."""
-        return self.weights.shape[-1]
 
     @property
     def moment(self) -> Array:
@@ -86,7 +90,7 @@ class Cloud:
 
     def new_moment(self) -> Array:
         """The moment in a matrix that the caller may change."""
-        return self.moment.copy()
+        return weighted_moment(self.vectors, self.weights) if self._moment is None else self._moment.copy()
 
     @property
     def gram(self) -> Array:
@@ -242,7 +246,9 @@ class CloudWithVector(Dense):
         """The moment in a matrix that the caller may change."""
         if self._sum is not None:
             return self._sum.copy()
-        return add_square(expand_trailing(self._rate, 2) * self._cloud.moment, self._weight, self._vector)
+        moment = self._cloud.new_moment()
+        multiply(moment, self._rate)
+        return add_square(moment, self._weight, self._vector)
 
     @property
     def squares(self) -> Array:
@@ -251,7 +257,8 @@ class CloudWithVector(Dense):
         return expand_trailing(self._rate, 1) * self._cloud.squares + square
 
 
-class PathReading(NamedTuple):
+@value_class
+class PathReading:
     """Length of the step-size path, h_σ, and how much the length changes the scale."""
 
     length: PerTrial  # (...,), relative to its expected length under random selection

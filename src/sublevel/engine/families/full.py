@@ -14,7 +14,6 @@ from sublevel.engine.arrays import (
     Mask,
     Noise,
     PerTrial,
-    all_finite,
     all_trials,
     expand_trailing,
     rows,
@@ -31,7 +30,16 @@ from sublevel.engine.families.protocol import (
     in_range,
 )
 from sublevel.engine.families.roots import exponential_root, thick_root, thin_root
-from sublevel.engine.linalg import add_to_diagonal, cholesky, image, product, solve
+from sublevel.engine.linalg import (
+    add_to_diagonal,
+    add_to_rows,
+    all_finite,
+    cholesky,
+    image,
+    multiply,
+    product,
+    solve,
+)
 from sublevel.engine.tangent import Cloud, Tangent, is_thin
 
 CHECK_EVERY = 16
@@ -169,16 +177,16 @@ class FullGaussian:
     def sample_at(self, z: Array, choices: NDArray[np.intp] | None = None) -> GaussianSample:
         """The sample whose whitened points are z (..., n, d); there are no categories."""
         images = product(z, self.root.mT)
-        if is_thin(*z.shape[-2:]):
-            return GaussianSample(z, self._place(images), images)
-        images *= expand_trailing(self.scale, 2)
-        images += rows(self.mean)
-        return GaussianSample(z, images, None)
+        n, d = z.shape[-2:]
+        if is_thin(n, d):
+            return GaussianSample(z, self._place(images.copy()), images)
+        return GaussianSample(z, self._place(images))
 
     def _place(self, images: Array) -> Array:
-        points = expand_trailing(self.scale, 2) * images
-        points += rows(self.mean)
-        return points
+        """Turn images Az/scale (..., n, d) into the points, in place."""
+        multiply(images, self.scale)
+        add_to_rows(images, self.mean)
+        return images
 
     def push(self, z: Array) -> Array:
         """Points x = m + Az (..., n, d) for whitened points z."""
@@ -279,8 +287,8 @@ class FullGaussian:
             root, growth, definite, transport = thin_root(self.root, cloud, rate)
         else:
             root, growth, definite, transport = thick_root(self.root, cloud, rate)
-        step = image(self.root, tangent.mean) if tangent.mean_image is None else tangent.mean_image
-        mean = expand_trailing(self.scale, 1) * step
+        mean = image(self.root, tangent.mean) if tangent.mean_image is None else tangent.mean_image.copy()
+        multiply(mean, self.scale)
         mean += self.mean
         scale = self.scale if growth is ONE else self.scale * growth
         if tangent.log_scale is not ZERO:

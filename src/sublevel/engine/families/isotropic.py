@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.engine.arrays import Array, Noise, PerTrial, all_finite, expand_trailing, rows, value_class
+from sublevel.engine.arrays import Array, Noise, PerTrial, expand_trailing, rows, value_class
 from sublevel.engine.families.diagonal import DiagonalGaussian
 from sublevel.engine.families.protocol import (
     LOG_2PI,
@@ -17,6 +17,7 @@ from sublevel.engine.families.protocol import (
     format_distribution,
     in_range,
 )
+from sublevel.engine.linalg import all_finite
 from sublevel.engine.tangent import Tangent
 
 

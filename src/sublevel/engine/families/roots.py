@@ -10,11 +10,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sublevel.engine.arrays import ONE, Array, Mask, PerTrial, all_finite, all_trials, expand_trailing
+from sublevel.engine.arrays import ONE, Array, Mask, PerTrial, all_trials, expand_trailing
 from sublevel.engine.families.protocol import Transport
 from sublevel.engine.linalg import (
     add_product,
     add_to_diagonal,
+    all_finite,
     cholesky,
     combination,
     diagonal_of,
