@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, constant, read_only
+from sublevel.engine.arrays import Array, constant, read_only, value_class
 
 
 def default_popsize(d: int) -> int:
@@ -80,7 +80,8 @@ def xnes_rate(d: int, freedom: int | None = None) -> float:
     return max(rate, snes_rate(d)) if is_restricted(d, freedom) else rate
 
 
-class CmaConstants(NamedTuple):
+@value_class
+class CmaConstants:
     """The constants of CMA-ES for d variables and n points. Factors of vectors are arrays (), which are faster."""
 
     weights: Array  # (n,), from best to worst; the positive ones sum to 1

@@ -200,7 +200,8 @@ class Endings(Sequence[Mapping[str, float]]):
         return {NAMES[self._statuses[which]]: self._numbers[which]}
 
 
-class Lengths(NamedTuple):
+@value_class
+class Lengths:
     """Numbers of generations after which a run of d variables with n points is judged."""
 
     recent: int  # best values that must be equal for `tolfun`

@@ -27,8 +27,8 @@ class Generation:
     def constants(self) -> CmaConstants:
         """The constants of CMA-ES for this sample, looked up once."""
         if self._constants is None:
-            *_, n, d = self.sample.z.shape
-            self._constants = cma_constants(d, n, self.theta.degrees_of_freedom)  # pyright: ignore[reportAttributeAccessIssue]
+            n, d = self.sample.z.shape[-2:]
+            self._constants = cma_constants(d, n, self.sample.degrees_of_freedom)  # pyright: ignore[reportAttributeAccessIssue]
         return self._constants
 
 
