@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.engine.arrays import Array, Mask, Noise, all_trials, any_trial, select, value_class
+from sublevel.engine.arrays import ONE, ZERO, Array, Mask, Noise, all_trials, any_trial, select, value_class
 from sublevel.engine.families.full import FullGaussian
 from sublevel.engine.families.protocol import Family, Sample
 from sublevel.engine.linalg import combination
@@ -155,22 +155,23 @@ class Method:
     ) -> tuple[State, Mask]:
         """The state after a step, and whether it was taken (...): the mask is true and the step stays in the family."""
         memory: list[Memory] = []
-        for transform, before in zip(self.transforms, state.memory, strict=True):
-            tangent, after = transform(tangent, before, generation)
+        for index, transform in enumerate(self.transforms):
+            tangent, after = transform(tangent, state.memory[index], generation)
             memory.append(after)
         move = state.theta.move(tangent)
         taken = move.usable & mask
-        if not any_trial(taken):
+        is_taken = all_trials(taken)
+        if not is_taken and not any_trial(taken):
             return state, taken
         after = State(move.theta, tuple([part.transport(move) for part in memory]), ordering)
-        return (after if all_trials(taken) else select(taken, after, state)), taken
+        return (after if is_taken else select(taken, after, state)), taken
 
 
 def natural_gradient(vectors: Array, weighting: Weighting, images: Array | None = None) -> Tangent:
     """Σ wᵢ ∇̃ log p(xᵢ) in the whitened frame, eq:ng-est: z for the mean, zzᵀ − I for the covariance."""
     cloud = Cloud(vectors, weighting.cov, weighting.decay, images)
     mean_image = None if images is None else combination(weighting.mean, images)
-    return Tangent(combination(weighting.mean, vectors), cloud, mean_image=mean_image)
+    return Tangent(combination(weighting.mean, vectors), cloud, ONE, ZERO, False, mean_image)
 
 
 def _outcome(ranks: Ranking, attracts: Mask, taken: Mask) -> Outcome | NDArray[np.int_]:

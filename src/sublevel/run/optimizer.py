@@ -342,7 +342,8 @@ class Optimizer:
             return self._ask_part(self.partial)
         self.restart()
         search, popsize, space = self.run_state.search, self.run_state.run.popsize, self.start.space
-        validate_memory(popsize, search.theta.dimension)
+        if self._asked is None:  # the first sample of a run: later ones are as large
+            validate_memory(popsize, search.theta.dimension)
         self._pending = sample = self.method.ask(search, self.rng, popsize)
         if self.constraints is not None and self.constraints.kept:
             kept, anchor = self.constraints, self.best_x
@@ -351,8 +352,7 @@ class Optimizer:
             )
         else:
             points = sample.x if space is None else space.points(sample.x)
-        points.setflags(write=False)
-        self._asked = points
+        self._asked = read_only(points)
         return points
 
     def take_sample(self, searched: Array) -> Array:
