@@ -284,13 +284,14 @@ def margin_error(rng, **slip):
             slip.get("before", theta.leaving)[j],
             slip.get("succeeded", succeeded)[j],
             slip.get("margin", grid.margin),
+            slip.get("width", 1.0),
         )
         for j in range(K)
     ]
     return np.max(np.abs(np.stack([found.mean, found.deviations, found.leaving], axis=-1) - wanted), axis=0)
 
 
-def test_margin_of_integers_is_the_papers(rng):
+def test_margin_of_integers_is_that_of_the_oracle(rng):
     assert (margin_error(rng) <= 1e-9).all()
 
 
@@ -299,6 +300,7 @@ MARGIN_SLIPS = {
     "always success": {"succeeded": np.ones(K, dtype=bool)},
     "never success": {"succeeded": np.zeros(K, dtype=bool)},
     "no memory of leaving": {"before": np.full(K, 0.5)},
+    "no limit beyond a bound": {"width": np.inf},
 }
 
 
@@ -400,12 +402,16 @@ def centring_error(rng, k=40, n=14, **slip):
     return np.max(np.abs(centred.x[np.ix_(best, whole)] - wanted))
 
 
-def test_centring_of_integers_is_the_papers(rng):
+def test_centring_of_integers_is_that_of_the_oracle(rng):
     assert max(centring_error(rng) for _ in range(20)) <= 1e-12
 
 
-def test_centring_that_shifts_the_mean_would_be_noticed(rng):
-    assert centring_error(rng, is_balanced=False) > 1e-3
+CENTRING_SLIPS = {"shifts the mean": {"is_balanced": False}, "leaves points beyond a bound": {"reach": np.inf}}
+
+
+@pytest.mark.parametrize("slip", CENTRING_SLIPS.values(), ids=CENTRING_SLIPS)
+def test_comparison_of_centring_would_notice(slip, rng):
+    assert centring_error(rng, **slip) > 1e-3
 
 
 def test_generation_without_other_integers_is_not_moved(rng):

@@ -117,10 +117,11 @@ def nearest(v, low, high):
     return min(max(float(np.round(v)), low), high)
 
 
-def correct_integer(m, sd, low, high, before, succeeded, margin):
+def correct_integer(m, sd, low, high, before, succeeded, margin, width=1.0):
     """Mean, standard deviation and probability of leaving of one integer coordinate after the margin correction.
 
-    `before` is the probability of leaving so far, which does not grow without success.
+    `before` is the probability of leaving so far, which does not grow without success. The mean of the last integer
+    before a bound is at most a `width` from its neighbour's end; in the paper there is no such limit.
     """
     here = nearest(m, low, high)
     if low < here < high:
@@ -130,7 +131,8 @@ def correct_integer(m, sd, low, high, before, succeeded, margin):
     p = max(p, margin) if succeeded else min(max(p, margin), before)
     p = min(max(p, NEAR), 0.5 - NEAR)
     sd = max(sd, abs(here - threshold) / norm.isf(margin))
-    return threshold + (1 if m > threshold else -1) * norm.isf(p) * sd, sd, p
+    distance = min(norm.isf(p) * sd, width)
+    return threshold + (1 if here == high else -1) * distance, distance / norm.isf(p), p
 
 
 def _correct_inner(m, sd, below, above, before, succeeded, margin):
@@ -148,12 +150,14 @@ def _correct_inner(m, sd, below, above, before, succeeded, margin):
     return (below * to_up + above * to_low) / (to_low + to_up), (above - below) / (to_low + to_up), low + up
 
 
-def center_integers(points, mean, low, high, is_balanced=True):
+def center_integers(points, mean, low, high, is_balanced=True, reach=0.5):
     """Coordinates (µ, k) of the better half with those moved to their integer that differ from the mean's, and whether
     one of them does (k,).
 
     Points at the mean's integer move towards it too, just so far that the mean of all does not change, if they can.
+    Points beyond a bound by more than `reach` are moved there first; in the paper there is no such limit.
     """
+    points = [[min(max(row[j], low[j] - reach), high[j] + reach) for j in range(len(mean))] for row in points]
     moved, succeeded = [list(row) for row in points], []
     for j in range(len(mean)):
         here = nearest(mean[j], low[j], high[j])

@@ -143,6 +143,12 @@ def minimum(a: PerTrial, b: float) -> PerTrial:
     return (b if b < a else a) if a.ndim == 0 else np.minimum(a, b)
 
 
+def nearest_integers(x: Array) -> Array:
+    """Integers nearest to x (...), the upper one of two: unlike the even one, it does not depend on where 0 is."""
+    rounded = np.rint(x)
+    return rounded + (x - rounded == 0.5)
+
+
 def as_number(mask: Mask) -> PerTrial:
     """1.0 where the mask (...) is true and 0.0 elsewhere."""
     return np.float64(mask) if mask.ndim else ONE if mask else ZERO

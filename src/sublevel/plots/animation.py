@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.engine.arrays import Array
+from sublevel.engine.arrays import Array, nearest_integers
 from sublevel.evaluation.objective import name_parameters
 from sublevel.plots.style import CIRCLE, FAINT, ORANGE, short_name
 from sublevel.run.arguments import Objective
@@ -167,7 +167,7 @@ class Plane:
         grid[:, self.pair] = places
         points = exp_where(self.history.is_log, grid)
         if self.history.space is not None:
-            points = np.where(self.history.space.discrete, np.rint(points), points)
+            points = np.where(self.history.space.discrete, nearest_integers(points), points)
         inside, found = self.is_inside(points), np.full(len(points), np.nan)
         if inside.any():
             found[inside] = fun(points[inside]) if self.vectorized else [fun(point) for point in points[inside]]

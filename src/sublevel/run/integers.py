@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from sublevel.engine.arrays import Array
+from sublevel.engine.arrays import Array, nearest_integers
 from sublevel.engine.families import Sample
 from sublevel.engine.families.mixed import Mixed, MixedSample
 from sublevel.engine.families.protocol import SCALE_RANGE
@@ -39,12 +39,17 @@ class Grid:
         """Integers (..., k) of search coordinates u (..., k)."""
         with np.errstate(over="ignore"):
             x = np.where(self.is_log, np.minimum(np.exp(np.where(self.is_log, u, 0.0)), SCALE_RANGE[1]), u)
-        return np.clip(np.rint(x), self.low, self.high)
+        return np.clip(nearest_integers(x), self.low, self.high)
 
     def position(self, integers: Array) -> Array:
         """Search coordinates (..., k) of integers, or of numbers between them."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.is_log, np.log(np.where(self.is_log, integers, 1.0)), integers)
+
+    def clip(self, u: Array) -> Array:
+        """Search coordinates u (..., k), with those of integers no further than half a unit beyond the last ones."""
+        low, high = self.position(self.low - 0.5), self.position(self.high + 0.5)
+        return np.where(self.is_integer, np.clip(u, low, high), u)
 
     def tell(
         self, method: Method, search: State, sample: Sample, values: Array, constraints: Array | None = None
@@ -72,14 +77,17 @@ class Grid:
         """The sample with the integers of its better half moved to their positions, and where one of them differs from
         that of the mean (k,).
 
-        Moving the others in the opposite direction avoids a bias of the mean (integer centring).
+        Moving the others in the opposite direction avoids a bias of the mean (integer centring). Points beyond the last
+        integer are first moved to its end: all of them have the same value, and a distribution that learned from where
+        they were drawn would leave the bounds and grow.
         """
         k = theta.dimension
         best = order[: len(order) // 2]
-        x = sample.x[best, :k]
+        drawn = sample.x[best, :k]
+        x = self.clip(drawn)
         nearest = self.nearest(x)
         differs = self.is_integer & (nearest != self.nearest(theta.mean))
-        if not differs.any():
+        if not differs.any() and np.array_equal(x, drawn):
             return sample, np.zeros(k, dtype=np.bool_)
         gap = np.where(self.is_integer, self.position(nearest) - x, 0.0)
         moved = np.where(differs, gap, 0.0)
@@ -142,9 +150,14 @@ class Grid:
     def _at_edge(
         self, leaving: Array, has_lower: NDArray[np.bool_], threshold: Array, here: Array, wide: Array, most: Array
     ) -> tuple[Array, Array, Array]:
-        """Mean, deviation and probability of leaving (k,) of integers with a neighbour on one side only."""
+        """Mean, deviation and probability of leaving (k,) of integers with a neighbour on one side only.
+
+        The mean is between the threshold and the other end of the integer: a wide distribution becomes narrower.
+        """
         p = np.clip(np.minimum(np.maximum(leaving, self.margin), np.maximum(most, self.margin)), TINY, 0.5 - TINY)
+        outwards, to_threshold = np.where(has_lower, 1.0, -1.0), -ndtri(p)
         with np.errstate(invalid="ignore"):
-            distance = np.abs(self.position(here) - threshold)
-            deviation = np.maximum(wide, distance / -ndtri(self.margin))
-            return threshold + np.where(has_lower, 1.0, -1.0) * -ndtri(p) * deviation, deviation, p
+            deviation = np.maximum(wide, np.abs(self.position(here) - threshold) / -ndtri(self.margin))
+            width = np.abs(self.position(here + 0.5 * outwards) - threshold)
+            distance = np.minimum(to_threshold * deviation, width)
+            return threshold + outwards * distance, distance / to_threshold, p

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from sublevel.surrogate.partial import PartialGenerations
 
 LOGGER = logging.getLogger(__name__)
+NEARBY = 0.1
+"""Standard deviations of a search that returns to its best point, as a part of the initial ones. Shares of targets on
+COCO's suite bbob-mixint hardly differ from 0.05 to 0.2."""
 INJECTION_REACH = 3.0
 """Points that were not drawn from the current distribution count with a length ‖z‖ of at most √d plus this number,
 which few drawn points exceed. (Hansen, INRIA RR-7748, clips at √d + 2d/(d + 2).)"""
@@ -503,11 +506,22 @@ class Optimizer:
         standing = before.standing.after(search.theta, info, values, searched, squares, self._window, feasible)
         if self.noise:
             best = self._central(search.theta, EvaluatedSample(points, squares, constraints, g))
+        elif self.start.space is not None and standing.leaves_best(search.theta, self._window):
+            search, standing = self._around(best.x, search), replace(standing, returned_to=standing.lowest)
         nfev, nit = before.nfev + values.size, before.nit + 1
         run, began, restarts, leader = before.run, before.began, before.restarts, before.leader
         self.run_state = RunState(search, run, began, nfev, nit, restarts, best, standing, leader, before.surrogate)
         self.last, self._pending, self._deviations, self._reason = info, None, None, None
         self.estimate = None
+
+    def _around(self, x: Array, search: State) -> State:
+        """The search around a point x (d,) whose discrete variables have settled; an ordering keeps its memory."""
+        space = self.start.space
+        if space is None:
+            raise RuntimeError("there are no discrete variables")
+        theta = space.settle(self.start.theta(x, NEARBY), x)
+        begun = self.method.init(theta, self.run_state.run.popsize, self.inequalities)
+        return replace(begun, ordering=search.ordering)
 
     def _central(self, theta: Family, sampled: EvaluatedSample) -> Best:
         """The answer of a noisy objective after a generation: that of this run, or of a better one before."""

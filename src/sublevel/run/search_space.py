@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sublevel.engine.arrays import Array
+from sublevel.engine.arrays import Array, nearest_integers
 from sublevel.engine.families.categorical import Categorical, margin_of
 from sublevel.engine.families.mixed import Mixed
 from sublevel.engine.families.protocol import SCALE_RANGE, Family
@@ -150,7 +150,7 @@ class SearchSpace:
         """
         x = exp_where(self.is_log, v) if self.is_log.any() else v
         if self.grid is not None:
-            x = np.where(self.grid.is_integer, np.rint(x), x)
+            x = np.where(self.grid.is_integer, nearest_integers(x), x)
         if self.free.all():
             full = x
         else:
@@ -202,13 +202,20 @@ class SearchSpace:
         margin = margin_of(int(np.count_nonzero(self.discrete)))
         return Mixed(gaussian, np.ones(k), leaving, categorical, np.float64(margin))
 
+    def settle(self, theta: Family, x: Array) -> Family:
+        """The distribution whose discrete variables have settled at those of the user's point x (d,), its mean."""
+        mixed = cast(Mixed, theta)
+        if mixed.choices is not None:
+            mixed = replace(mixed, choices=mixed.choices.settle(x[self.choices].astype(np.intp), mixed.margin))
+        return mixed if self.grid is None else self.grid.correct(mixed, np.zeros(self.is_log.size, dtype=np.bool_))
+
     def nearest(self, x: Array) -> Array:
         """The user's point x (d,) with integers rounded."""
         if self.grid is None:
             return x
         whole = np.zeros(self.free.shape, dtype=np.bool_)
         whole[self.free] = self.grid.is_integer
-        return np.where(whole, np.clip(np.rint(x), *self.box), x)
+        return np.where(whole, np.clip(nearest_integers(x), *self.box), x)
 
     def limit(self, search: State) -> State:
         """The state of a search that is not wider than the box, and whose coordinate without effect stays as it is."""

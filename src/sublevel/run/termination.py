@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from math import log
+from math import isnan, log
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -47,7 +47,10 @@ CONDITION = 1e18
 GROWTH = 1e20
 """A run diverges when a standard deviation has grown by this factor."""
 HOPE = 1e-2
-"""A run is abandoned if its values differ by less than this part of their distance to the best of earlier runs."""
+"""A run is abandoned if its values differ by less than this part of their distance to the best of earlier runs, and
+returns to its best point if they differ by less than this part of their distance to its value."""
+AWAY = 10
+"""Generations whose best values show that a run converges away from its best point."""
 RESOLUTION = 256 * float(np.finfo(np.float64).eps)
 """Values that differ by less than this part of their size are equal up to rounding."""
 
@@ -123,11 +126,16 @@ KINDS: Mapping[str, Kind] = {
         22,
         "converged: all variables are discrete, and in {value:.0f} generations none of their neighbours was better",
     ),
+    "returned": Kind(
+        23, "converged: the search went on around its best point, and then to values that stay {value:.2g} above it"
+    ),
 }
 """All reasons. Their numbers are the `status` of a result and do not change."""
 
 NAMES = {kind.status: name for name, kind in KINDS.items()}
-SUCCESSES = frozenset({"ftarget", "tolx", "no_effect", "collapsed_sample", "tolfun", "noise_floor", "settled"})
+SUCCESSES = frozenset(
+    {"ftarget", "tolx", "no_effect", "collapsed_sample", "tolfun", "noise_floor", "settled", "returned"}
+)
 """Reasons of a run that has found what it can find."""
 
 STANDSTILLS: Mapping[Outcome, str] = {
@@ -268,6 +276,7 @@ class Standing:
     standing_for: int = 0  # generations
     settled_for: int = 0  # generations since a discrete variable was unsettled, or the best value improved if all are
     is_constrained: bool = False  # whether only values of feasible points count
+    returned_to: float = float("nan")  # lowest value when the search last returned to its best point
 
     def after(
         self,
@@ -322,6 +331,7 @@ class Standing:
             standing_for,
             settled_for,
             feasible is not None,
+            self.returned_to,
         )
 
     def _settled_after(self, discrete: Discrete, lowest: float) -> int:
@@ -333,6 +343,18 @@ class Standing:
         """Status of the reason why the last generations took no step, and how many they were."""
         standstill = _standstill(Outcome(info.outcome), points) if info.outcome else -1
         return standstill, self.standing_for + 1 if standstill == self.standstill else 1
+
+    def leaves_best(self, theta: Family, window: Window) -> bool:
+        """Whether the discrete variables have settled and the values converge above the lowest one, which is that of
+        the best point so far and was found since the search last returned there.
+        """
+        lacks, discrete = self.latest - self.lowest, theta.discrete
+        if discrete is None or discrete.unsettled or not lacks > 0.0 or self.spread > HOPE * lacks:
+            return False
+        if self.lowest >= self.to_beat or self.lowest >= self.returned_to or self.generations < AWAY:
+            return False
+        recent = window.best[-AWAY:]
+        return max(recent) - min(recent) <= HOPE * lacks
 
     @property
     def found_nothing(self) -> bool:
@@ -443,11 +465,12 @@ def _equal_values(standing: Standing, window: Window, tolerances: Tolerances, li
     """The values of the sample and the best ones of recent generations are equal within `tolfun` or rounding, or
     hopeless.
 
-    Hopeless are values that differ by a hundredth of the distance to an earlier run's best value: at this pace it would
-    take a hundred times as long to get there.
+    Hopeless are values that differ by a hundredth of the distance to the best value of an earlier run, or to that of
+    the best point to which the search has returned: at this pace it would take a hundred times as long to get there.
     """
     best, spread = standing.latest, standing.spread
-    lacks = best - standing.to_beat
+    has_returned = not isnan(standing.returned_to)
+    lacks = best - (standing.returned_to if has_returned else standing.to_beat)
     equal, hopeless = max(tolerances.fun, RESOLUTION * abs(best)), HOPE * lacks
     if standing.generations < limits.recent or not (spread <= equal or spread <= hopeless):
         return None
@@ -455,7 +478,9 @@ def _equal_values(standing: Standing, window: Window, tolerances: Tolerances, li
     change = max(recent) - min(recent)
     if spread <= equal and change <= equal:
         return Reason("tolfun", change)
-    return Reason("abandoned", lacks) if spread <= hopeless and change <= hopeless < np.inf else None
+    if spread <= hopeless and change <= hopeless < np.inf:
+        return Reason("returned" if has_returned else "abandoned", lacks)
+    return None
 
 
 def _at_noise_floor(

@@ -30,6 +30,13 @@ class Categorical:
         is_category = np.arange(np.max(counts, initial=1)) < counts[:, None]
         return cls(is_category / counts[:, None])
 
+    def settle(self, categories: NDArray[np.intp], margin: PerTrial) -> Categorical:
+        """The variables with these categories (..., m) as their most probable ones, left with the margin's probability
+        (...,).
+        """
+        chosen = categories[..., None] == np.arange(self.probabilities.shape[-1], dtype=np.intp)
+        return self.move(chosen - self.probabilities, margin)
+
     @property
     def counts(self) -> NDArray[np.intp]:
         """Categories of each variable (..., m)."""
