@@ -51,9 +51,11 @@ if TYPE_CHECKING:
     from sublevel.surrogate.partial import PartialGenerations
 
 LOGGER = logging.getLogger(__name__)
-NEARBY = 0.1
-"""Standard deviations of a search that returns to its best point, as a part of the initial ones. Shares of targets on
-COCO's suite bbob-mixint hardly differ from 0.05 to 0.2."""
+NARROWER = 0.1
+"""Standard deviations of a search that begins again around its best point, as a part of the initial ones. Shares of
+targets on COCO's suite bbob-mixint hardly differ from 0.05 to 0.2."""
+NEAR = 10.0
+"""Standard deviations from the mean within which a best point was found by the search as it is."""
 INJECTION_REACH = 3.0
 """Points that were not drawn from the current distribution count with a length ‖z‖ of at most √d plus this number,
 which few drawn points exceed. (Hansen, INRIA RR-7748, clips at √d + 2d/(d + 2).)"""
@@ -515,13 +517,17 @@ class Optimizer:
         self.estimate = None
 
     def _around(self, x: Array, search: State) -> State:
-        """The search around a point x (d,) whose discrete variables have settled; an ordering keeps its memory."""
-        space = self.start.space
+        """The search around a point x (d,) whose discrete variables have settled: as it is if x is near its mean, else
+        from the beginning, but for the memory of the ordering.
+        """
+        space, theta = self.start.space, search.theta
         if space is None:
             raise RuntimeError("there are no discrete variables")
-        theta = space.settle(self.start.theta(x, NEARBY), x)
-        begun = self.method.init(theta, self.run_state.run.popsize, self.inequalities)
-        return replace(begun, ordering=search.ordering)
+        center = space.searched(x)
+        if np.all(np.abs(center - theta.mean) <= NEAR * theta.deviations, where=space.judged):
+            return replace(search, theta=space.settle(theta.at_mean(center), x))
+        theta = space.settle(self.start.theta(x, NARROWER), x)
+        return replace(self.method.init(theta, self.popsize, self.inequalities), ordering=search.ordering)
 
     def _central(self, theta: Family, sampled: EvaluatedSample) -> Best:
         """The answer of a noisy objective after a generation: that of this run, or of a better one before."""
