@@ -253,6 +253,12 @@ class SearchSpace:
         """A search point u (..., k) whose user's point is x (..., d), taken at the bounds if x lies outside."""
         return self.fold.inverse(self._inside(x)) if self.free.any() else np.zeros((*x.shape[:-1], 1))
 
+    def distances(self, u: Array, x: Array) -> Array:
+        """Distances (k,) of the coordinates of a search point u (k,) from those of the user's point x (d,), between the
+        bounds: u may lie beyond them.
+        """
+        return np.abs(self.fold(u) - self._inside(x)) if self.free.any() else np.zeros(1)
+
     def slopes(self, x: Array) -> Array:
         """dx/du (..., k) at the user's points x (..., d), of the free variables by the searched ones; 0 at a bound."""
         v = self._inside(x)
