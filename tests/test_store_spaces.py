@@ -17,6 +17,7 @@ import pytest
 
 import sublevel as sl
 from helpers.cases import OTHER_STEP_SIZES
+from helpers.mixed import RASTRIGIN, turned_rastrigin
 from sublevel.engine.families import FAMILIES
 from sublevel.run.restarts import STRATEGIES
 from sublevel.store import recorder, samples
@@ -144,6 +145,14 @@ def test_a_method_that_is_an_object_is_given_again_as_it_was(folder, name):
 def test_a_killed_run_of_a_vector_with_integers_goes_on_bit_for_bit(folder, restarts):
     whole = check_goes_on(folder, bowl, {**VECTOR, "restarts": restarts, "names": ["a", "b", "c", "d"]})
     assert all(type(whole.params[name]) is int for name in "bcd")
+
+
+def test_a_killed_run_that_returned_to_its_best_point_goes_on_bit_for_bit(folder, caplog):
+    fun = turned_rastrigin(10)  # returns after 919 evaluations
+    with caplog.at_level("INFO", logger="sublevel"):
+        sl.minimize(fun, **RASTRIGIN, rng=5, maxfevals=1500)
+    assert any(record.message.startswith("return to the best point") for record in caplog.records)
+    check_goes_on(folder, fun, RASTRIGIN, moments=(300, 915, 925, 1300), maxfevals=1500)
 
 
 def test_large_samples_of_a_space_are_drawn_again(folder, monkeypatch):

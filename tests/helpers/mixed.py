@@ -1,4 +1,4 @@
-"""Distributions that are made of others, as arrays."""
+"""Distributions that are made of others, as arrays, and a function of integers and real variables."""
 
 from __future__ import annotations
 
@@ -17,3 +17,25 @@ def leaves(value):
 def same_bits(one, other):
     """Whether two distributions are equal to the last bit."""
     return all(np.array_equal(a, b) for a, b in zip(leaves(one), leaves(other), strict=True))
+
+
+RASTRIGIN = {
+    "x0": [5.0] * 4 + [0.0] * 2,
+    "sigma0": [2.5] * 4 + [2.0] * 2,
+    "integrality": [1] * 4 + [0] * 2,
+    "bounds": [(0, 10)] * 4 + [(-5, 5)] * 2,
+}
+"""Arguments of a search for the minimum of `turned_rastrigin`."""
+
+
+def turned_rastrigin(seed):
+    """Many local minima in which integers and real variables depend on each other."""
+    rng = np.random.default_rng(seed)
+    turn = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    answer = np.append(rng.integers(2, 8, 4), rng.uniform(-2, 2, 2))
+
+    def fun(x):
+        u = turn @ (np.asarray(x, dtype=float) - answer)
+        return float(u @ u + 5 * np.sum(1 - np.cos(2 * np.pi * u)))
+
+    return fun
