@@ -180,6 +180,15 @@ def test_a_search_that_returned_and_left_again_ends():
     assert termination._equal_values(Standing(np.ones(2), **facts), window, tolerances, limits) is None
 
 
+@pytest.mark.parametrize(("settled_for", "is_hopeless"), [(0, False), (1, True)])
+def test_a_run_of_settled_integers_is_abandoned_earlier(settled_for, is_hopeless):
+    tolerances, limits = termination.Tolerances(0.0, 0.0, True), termination.lengths(2, 10)
+    window = Window(limits.kept, [2.0] * 100, [2.0] * 100)
+    facts = {"generations": 100, "latest": 2.0, "lowest": 2.0, "spread": 0.05, "settled_for": settled_for}
+    reason = termination._equal_values(Standing(np.ones(2), 1.0, **facts), window, tolerances, limits)
+    assert reason == (("abandoned", 1.0) if is_hopeless else None)
+
+
 # Bounds
 
 

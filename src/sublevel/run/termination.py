@@ -48,6 +48,8 @@ GROWTH = 1e20
 """A run diverges when a standard deviation has grown by this factor."""
 HOPE = 1e-2
 """A run is abandoned if its values differ by less than this part of their distance to the best of earlier runs."""
+SETTLED_HOPE = 0.1
+"""The same for a run whose discrete variables have settled: only its real ones can still improve the values."""
 AWAY = 10
 """Generations with settled discrete variables after which a run may return to its best point. The share of targets on
 COCO's suite bbob-mixint is the same for 20."""
@@ -462,12 +464,14 @@ def _equal_values(standing: Standing, window: Window, tolerances: Tolerances, li
     hopeless.
 
     Hopeless are values that differ by a hundredth of the distance to the best value of an earlier run, or to that of
-    the best point to which the search has returned: at this pace it would take a hundred times as long to get there.
+    the best point to which the search has returned: at this pace it would take a hundred times as long to get there. If
+    discrete variables have settled, a tenth is enough.
     """
     best, spread = standing.latest, standing.spread
     has_returned = not isnan(standing.returned_to)
     lacks = best - (standing.returned_to if has_returned else standing.to_beat)
-    equal, hopeless = max(tolerances.fun, RESOLUTION * abs(best)), HOPE * lacks
+    equal = max(tolerances.fun, RESOLUTION * abs(best))
+    hopeless = (SETTLED_HOPE if standing.settled_for else HOPE) * lacks
     if standing.generations < limits.recent or not (spread <= equal or spread <= hopeless):
         return None
     recent = window.best[-limits.recent :]
