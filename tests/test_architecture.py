@@ -49,6 +49,7 @@ LAYERS = [
         "run.noise_floor",
         "run.noisy_answer",
         "run.state",
+        "run.sweep",
         "run.optimizer",
         "run.history",
         "run.labels",

@@ -13,9 +13,13 @@ from sublevel.run import termination
 from sublevel.run.termination import Standing, Window
 
 SEEDS = range(24)
-
-
 RUGGED = turned_rastrigin(0)
+
+
+@pytest.fixture(autouse=True)
+def without_sweeps(monkeypatch):
+    """Runs do not begin again around points that single changes have found: see test_sweep.py."""
+    monkeypatch.setattr(sl.Optimizer, "_sweep_is_due", lambda self: False)
 
 
 def coarse(x):

@@ -353,9 +353,9 @@ def test_a_failure_is_reported_with_its_parameters():
 
 @pytest.mark.parametrize("prefix", FAMILIES)
 def test_advice_about_minima_names_a_method_on_the_same_family(prefix):
-    space = sl.Space(a=sl.Real(-20, 20, start=3), n=sl.Integer(-20, 20, start=5))
+    space = sl.Space(a=sl.Real(-20, 20, start=3), b=sl.Real(-20, 20, start=4), n=sl.Integer(-20, 20, start=5))
     result = sl.minimize(
-        lambda p: p["a"] ** 2 + 50 * np.sin(3 * p["a"]) ** 2 + p["n"] ** 2,
+        lambda p: sum(u**2 + 50 * np.sin(3 * u) ** 2 for u in (p["a"] + p["b"], p["a"] - p["b"])) + p["n"] ** 2,
         space,
         rng=1,
         restarts=4,

@@ -518,7 +518,7 @@ class Search:
         reasons = (limits.target(optimizer) if may_suffice else {}) or optimizer.stop()
         if reasons:
             return reasons
-        optimizer.restart()
+        optimizer.advance()
         return limits.budget(optimizer, self.ledger.count_before(optimizer.nit + 1) if optimizer.noise else 0)
 
     def estimate_answer(self) -> None:

@@ -12,6 +12,7 @@ from sublevel.engine.families import Family
 from sublevel.engine.method import Method, State
 from sublevel.engine.ordering import Ranking
 from sublevel.run.restarts import Run
+from sublevel.run.sweep import Sweep
 from sublevel.run.termination import Standing
 
 if TYPE_CHECKING:
@@ -68,14 +69,16 @@ class RunState:
     standing: Standing
     leader: Best | None = None  # of a noisy objective: the answer of the best of the ended runs
     surrogate: Surrogate | None = None  # archive and model, if evaluations are saved by a model
+    sweep: Sweep | None = None  # of single variables before the end of a run, if it has such
 
 
 def first_state(
-    method: Method, run: Run, theta: Family, x0: Array, deviations: Array, constraints: int = 0
+    method: Method, run: Run, theta: Family, x0: Array, deviations: Array, constraints: int = 0, sweeps: bool = False
 ) -> RunState:
     """The state at the start of the first run, whose convergence is judged by these initial deviations (k,)."""
     search, best = method.init(theta, run.popsize, constraints), Best(x0, float("nan"), 0)
-    return RunState(search, replace(run, x0=None), 0, 0, 0, 0, best, Standing(deviations))
+    sweep = Sweep() if sweeps else None
+    return RunState(search, replace(run, x0=None), 0, 0, 0, 0, best, Standing(deviations), sweep=sweep)
 
 
 def next_state(
@@ -105,4 +108,5 @@ def next_state(
         best,
         Standing(deviations, to_beat),
         best if noise else None,
+        sweep=None if before.sweep is None else Sweep(),
     )

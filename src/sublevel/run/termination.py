@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import isnan, log
 from typing import NamedTuple, overload
@@ -140,6 +141,9 @@ SUCCESSES = frozenset(
 )
 """Reasons of a run that has found what it can find."""
 
+CONVERGED = SUCCESSES - {"ftarget", "noise_floor"}
+"""Those after which other values of single variables are tried: not where the values are noise."""
+
 STANDSTILLS: Mapping[Outcome, str] = {
     Outcome.FLAT: "flat",
     Outcome.FAILED: "all_failed",
@@ -179,6 +183,10 @@ class Tolerances(NamedTuple):
     fun: float = 0.0  # spread of the values of a sample, and of the best values of recent generations
     x: float = 0.0  # every standard deviation, of ln x where a variable is log-scaled
     noise_floor: bool = True  # whether a run ends where the order of the values is noise
+
+    def equality(self, value: float) -> float:
+        """The largest difference of a value from equal ones."""
+        return max(self.fun, RESOLUTION * abs(value))
 
 
 class Endings(Sequence[Mapping[str, float]]):
@@ -354,6 +362,10 @@ class Standing:
             return False
         return min(window.best[-AWAY:]) > self.lowest
 
+    def begin_again(self) -> Standing:
+        """The standing of a search that begins again around its best point."""
+        return replace(self, returned_to=self.lowest, settled_for=0, standstill=-1, standing_for=0)
+
     @property
     def found_nothing(self) -> bool:
         """Whether there is no value yet, such as that of a feasible point."""
@@ -470,7 +482,7 @@ def _equal_values(standing: Standing, window: Window, tolerances: Tolerances, li
     best, spread = standing.latest, standing.spread
     has_returned = not isnan(standing.returned_to)
     lacks = best - (standing.returned_to if has_returned else standing.to_beat)
-    equal = max(tolerances.fun, RESOLUTION * abs(best))
+    equal = tolerances.equality(best)
     hopeless = (SETTLED_HOPE if standing.settled_for else HOPE) * lacks
     if standing.generations < limits.recent or not (spread <= equal or spread <= hopeless):
         return None

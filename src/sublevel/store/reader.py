@@ -25,7 +25,8 @@ from sublevel.run.noisy_answer import Entry, Ledger
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.restarts import Run
 from sublevel.run.state import Best, RunState
-from sublevel.run.termination import KINDS, NAMES, PATIENCE
+from sublevel.run.sweep import Changes, Sweep
+from sublevel.run.termination import CONVERGED, KINDS, NAMES, PATIENCE
 from sublevel.store.constraint_facts import stored_constraints
 from sublevel.store.environment import LONGEST
 from sublevel.store.errors import FormatError, StoreError, format_errors
@@ -98,6 +99,7 @@ class Reading:
         if memory:
             search = State(state.search.theta, *unpack(memory_of(template), *self.file.part("memory")[1:]))
         check_run_state(state, optimizer.best_x.size, theta)
+        check_sweep(state.sweep, optimizer.changes)
         return replace(state, search=search)
 
     def _leader(self, optimizer: Optimizer) -> Best | None:
@@ -250,6 +252,15 @@ def check_run_state(state: RunState, d: int, first: Family) -> None:
     for theta in (state.search.theta, best.theta, None if state.leader is None else state.leader.theta):
         if theta is not None:
             _check_theta(theta, first)
+
+
+def check_sweep(sweep: Sweep | None, changes: Changes | None) -> None:
+    """Raise FormatError if a sweep over these changes of single variables cannot have these numbers."""
+    if sweep is None or changes is None:
+        return
+    is_known = NAMES.get(sweep.status) in CONVERGED or (sweep.status == -1 and not sweep.is_active)
+    if not (is_known and 0 <= sweep.position < max(sweep.size, 1) and 0 <= sweep.size <= changes.total):
+        raise FormatError(INVALID_CHECKPOINT)
 
 
 def _reasons(given: object) -> dict[str, float]:

@@ -292,7 +292,7 @@ class Recorder:
             self._popsize = popsize
             self._longest_redrawn = longest_redrawn(done)
         self.expects_batch = is_batch and state.nit >= self._awaited
-        self._is_drawn = self._evaluations < self._longest_redrawn
+        self._is_drawn = self._evaluations < self._longest_redrawn and not done.is_sweeping
         self._continued = self._row_to_continue(done) if self.expects_batch else None
         is_first = self._is_drawn and self._continued is None
         self._rng_state = done.rng.bit_generator.state if is_first else None

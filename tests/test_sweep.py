@@ -1,0 +1,414 @@
+"""Before a run with discrete variables ends, other values of single variables of its best point are tried."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import LinearConstraint, NonlinearConstraint
+
+import sublevel as sl
+from helpers.mixed import leaves, same_bits
+from sublevel.engine.families import FAMILIES
+from sublevel.run import optimizer as optimizer_module
+from sublevel.run import sweep as sweep_module
+from sublevel.run.restarts import STRATEGIES
+from sublevel.run.sweep import ROUNDS, STEPS, Sweep
+from sublevel.run.termination import CONVERGED, Reason
+
+SEEDS = range(20)
+SPACE = sl.Space(
+    x=sl.Real(-5, 5), y=sl.Real(1e-3, 10, log=True), z=sl.Real(scale=2.0), n=sl.Integer(0, 12), m=sl.Integer(3, 10**6),
+    w=sl.Integer(1, 500, log=True), u=sl.Integer(scale=5.0), k=sl.Choice(*"abcd"), s=sl.Choice(*"SML", ordered=True),
+    fixed=sl.Real(1, 1), f=2.0,
+)  # fmt: skip
+
+
+def rastrigin(x):
+    """A function of separate variables with many local minima; its minimum is 0 at 0."""
+    x = np.asarray(x, dtype=float)
+    return float(np.sum(x**2 + 10 - 10 * np.cos(2 * np.pi * x)))
+
+
+PLAIN = {"x0": [2.6] * 6, "sigma0": 1.0, "integrality": [0, 0, 1, 1, 1, 1], "bounds": [(-5, 5)] * 6}
+"""A search for the minimum of `rastrigin`."""
+
+
+@pytest.fixture
+def without_sweeps(monkeypatch):
+    """No run tries changes."""
+    monkeypatch.setattr(sl.Optimizer, "_sweep_is_due", lambda self: False)
+
+
+@pytest.fixture
+def sweeps(monkeypatch):
+    """The sweeps that were begun, in this process."""
+    begun, begin = [], Sweep.begin.__func__
+
+    def spy(cls, *args):
+        begun.append(begin(cls, *args))
+        return begun[-1]
+
+    monkeypatch.setattr(Sweep, "begin", classmethod(spy))
+    return begun
+
+
+def changes_of(space):
+    optimizer = sl.Optimizer(space, rng=1)
+    assert optimizer.changes is not None
+    return optimizer.changes, optimizer
+
+
+# The changes
+
+
+def neighbours(x, low, high):
+    """The other integers of a range, nearest first, lower ones first: by a plain loop."""
+    return sorted((i for i in range(low, high + 1) if i != x), key=lambda i: (abs(i - x), i))
+
+
+@pytest.mark.parametrize("x", range(13))
+def test_all_other_integers_are_tried_nearest_first(x):
+    changes, optimizer = changes_of(sl.Space(n=sl.Integer(0, 12), a=sl.Real(0, 1)))
+    points = changes.points(np.array([x, 0.5]), 0, changes.total)
+    tried = points[points[:, 0] != x, 0]
+    assert sorted(tried) == sorted(neighbours(x, 0, 12))
+    assert (np.diff(np.abs(tried - x)) >= 0).all()
+    assert optimizer.changes.total == 12 + ROUNDS
+
+
+def test_all_other_categories_are_tried_once():
+    changes, _ = changes_of(sl.Space(k=sl.Choice(*"abcde"), b=sl.Choice(False, True)))
+    points = changes.points(np.array([3.0, 1.0]), 0, changes.total)
+    assert sorted(points[points[:, 0] != 3, 0]) == [0, 1, 2, 4]
+    assert points[points[:, 1] != 1].tolist() == [[3, 0]]
+    assert len(points) == 5
+
+
+def test_real_variables_change_in_both_directions_and_by_all_lengths():
+    changes, optimizer = changes_of(sl.Space(a=sl.Real(scale=2.0), b=sl.Real(scale=3.0), n=sl.Integer(0, 1)))
+    x = np.array([1.0, -1.0, 0.0])
+    points = changes.points(x, 0, changes.total)
+    for i, scale in enumerate([2.0, 3.0]):
+        steps = (points[:, i] - x[i])[points[:, i] != x[i]] / scale
+        assert steps.size == ROUNDS
+        assert np.count_nonzero(steps > 0) == ROUNDS // 2
+        for side in (steps[steps > 0], -steps[steps < 0]):
+            places = np.sort(np.log(side / STEPS[0]) / np.log(STEPS[1] / STEPS[0]))
+            gaps = np.diff([0, *places, 1])
+            assert gaps.max() < 2.5 / len(side)  # evenly spread by their logarithm
+    assert optimizer.theta.dimension == 3
+
+
+def test_integers_of_long_ranges_change_by_units_at_least():
+    changes, _ = changes_of(sl.Space(n=sl.Integer(0, 10**6), k=sl.Integer(1, 10**6, log=True), a=sl.Real(0, 1)))
+    for start in ([0, 1, 0.5], [10**6, 10**6, 1.0], [500_000, 1000, 0.0]):
+        x = np.array(start, dtype=float)
+        points = changes.points(x, 0, changes.total)
+        steps = np.abs(points - x)
+        assert np.count_nonzero(steps[:, 0]) == np.count_nonzero(steps[:, 1]) == ROUNDS
+        assert (points == np.rint(points))[:, :2].all()
+
+
+@st.composite
+def points_of_spaces(draw):
+    """A space, and one of its points."""
+    parameters = {}
+    for i in range(draw(st.integers(1, 6))):
+        kind, low, width = draw(st.integers(0, 6)), draw(st.integers(-50, 50)), draw(st.integers(1, 400))
+        parameters[f"p{i}"] = [
+            sl.Real(low, low + width), sl.Real(10.0**-width % 1 + 1e-6, 1e3, log=True), sl.Real(scale=float(width)),
+            sl.Integer(low, low + width), sl.Integer(1, 1 + width, log=True), sl.Integer(scale=float(width)),
+            sl.Choice(*range(2 + width % 7)),
+        ][kind]  # fmt: skip
+    parameters["last"] = sl.Choice("a", "b", ordered=draw(st.booleans()))
+    return sl.Space(parameters), draw(st.integers(0, 2**32))
+
+
+@settings(max_examples=300, deadline=None)
+@given(points_of_spaces(), st.integers(0, 1000), st.integers(1, 60))
+def test_every_change_is_a_valid_point_that_differs_in_one_variable(case, first, count):
+    space, seed = case
+    changes, optimizer = changes_of(space)
+    x = optimizer.space.points(optimizer.theta.sample(np.random.default_rng(seed), 2).x)[0]
+    first %= changes.total
+    points = changes.points(x, first, min(count, changes.total - first))
+    lower, upper = optimizer.space.box
+    assert ((points >= lower) & (points <= upper)).all()
+    assert (np.count_nonzero(points != x, axis=1) <= 1).all()
+    assert [space.encode(space.decode(point)).tolist() for point in points] == points.tolist()
+    joined = [changes.points(x, k, 1)[0].tolist() for k in range(first, first + len(points))]
+    assert joined == points.tolist()
+
+
+def test_a_change_that_a_bound_takes_back_goes_the_other_way():
+    changes, _ = changes_of(sl.Space(n=sl.Integer(0, 10**6), a=sl.Real(0, 1)))
+    for corner in ([0.0, 0.0], [1e6, 1.0]):
+        points = changes.points(np.array(corner), 0, changes.total)
+        assert (np.count_nonzero(points != corner, axis=1) == 1).all()
+
+
+# What a sweep finds
+
+
+def test_minima_of_separate_variables_are_found():
+    assert all(sl.minimize(rastrigin, **PLAIN, rng=seed).fun < 1e-12 for seed in SEEDS)
+
+
+@pytest.mark.usefixtures("without_sweeps")
+def test_without_sweeps_they_are_not_found():
+    found = [sl.minimize(rastrigin, **PLAIN, rng=seed).fun < 1e-12 for seed in SEEDS]
+    assert np.count_nonzero(found) < len(SEEDS) / 2
+
+
+def bowl(x):
+    return float(np.sum((np.asarray(x) - [0.3, -1.2, 2, 3, -4, 0]) ** 2))
+
+
+def follow(fun, optimizer):
+    """Tell an optimizer values until it stops; its distributions and whether they were kept in a sweep."""
+    thetas, is_swept = [], []
+    while not optimizer.stop():
+        X = optimizer.ask()
+        is_swept.append(optimizer.is_sweeping)
+        optimizer.tell(X, [fun(x) for x in X])
+        thetas.append(optimizer.theta)
+    return thetas, np.array(is_swept)
+
+
+def test_a_sweep_that_finds_nothing_ends_the_run_as_it_would_have_ended(monkeypatch):
+    for seed in range(10):
+        swept, plain = sl.Optimizer(**PLAIN, rng=seed), sl.Optimizer(**PLAIN, rng=seed)
+        thetas, is_swept = follow(bowl, swept)
+        with monkeypatch.context() as patched:
+            patched.setattr(sl.Optimizer, "_sweep_is_due", lambda self: False)
+            others, none = follow(bowl, plain)
+            ends = plain.stop()
+        assert not none.any()
+        assert is_swept.any()
+        assert not is_swept[: len(others)].any()
+        assert is_swept[len(others) :].all()
+        assert swept.stop() == ends
+        assert np.array_equal(swept.best_x, plain.best_x)
+        assert all(same_bits(a, b) for a, b in zip(thetas, others, strict=False))
+        assert all(same_bits(theta, others[-1]) for theta in thetas[len(others) :])
+        share = sweep_module.SHARE * plain.nfev
+        assert swept.nfev - plain.nfev <= max(share, swept.popsize) + swept.popsize
+
+
+def test_the_search_goes_on_around_a_better_point():
+    count = 0
+    for seed in range(10):
+        optimizer = sl.Optimizer(**PLAIN, rng=seed)
+        initial = optimizer.deviations.copy()
+        while not optimizer.stop():
+            X = optimizer.ask()
+            before = optimizer.is_sweeping
+            optimizer.tell(X, [rastrigin(x) for x in X])
+            if before and not optimizer.is_sweeping and optimizer.run_state.sweep.reason is None:
+                count += 1
+                assert np.allclose(optimizer.mean, optimizer.best_x, rtol=1e-12)
+                assert np.allclose(optimizer.deviations[:2], optimizer_module.SWEPT * initial[:2])
+        assert optimizer.best_fun < 1e-12
+    assert count >= 5
+
+
+def test_a_sweep_begins_only_once_the_best_point_has_changed(sweeps):
+    result = sl.minimize(bowl, **PLAIN, rng=1, restarts=3)
+    assert len(sweeps) <= 1 + result.restarts
+    assert len({sweep.level for sweep in sweeps}) == len(sweeps)
+
+
+@pytest.mark.parametrize("name", sorted({"maxfevals", "stagnation", "flat", "diverged", "noise_floor"}))
+def test_runs_that_have_not_converged_try_no_changes(name, monkeypatch, sweeps):
+    assert name not in CONVERGED
+    monkeypatch.setattr(optimizer_module, "find_reason", lambda *_: Reason(name, 1.0))
+    sl.minimize(bowl, **PLAIN, rng=1, maxfevals=100)
+    assert not sweeps
+
+
+def test_noisy_and_real_problems_have_no_sweeps(sweeps):
+    rng = np.random.default_rng(1)
+    sl.minimize(lambda x: bowl(x) + rng.normal(), **PLAIN, rng=1, noise=True, maxfevals=3000)
+    sl.minimize(rastrigin, [2.6] * 4, 1.0, bounds=(-5, 5), rng=1)
+    assert not sweeps
+    assert sl.Optimizer([2.6] * 4, 1.0).run_state.sweep is None
+
+
+def test_values_that_are_missing_do_not_end_a_sweep():
+    count = 0
+
+    def fun(x):
+        nonlocal count
+        count += 1
+        return np.nan if count % 5 == 0 else rastrigin(x)
+
+    assert sl.minimize(fun, **PLAIN, rng=1).fun < 1e-9
+
+
+@pytest.mark.parametrize("factor", [2.0**-40, 2.0**40])
+def test_scaling_the_values_changes_nothing(factor):
+    for seed in range(3):
+        plain, scaled = (sl.minimize(lambda x, c=c: c * rastrigin(x), **PLAIN, rng=seed) for c in (1.0, factor))
+        assert (plain.nfev, plain.x.tobytes()) == (scaled.nfev, scaled.x.tobytes())
+        assert scaled.fun == factor * plain.fun
+
+
+def test_differences_up_to_rounding_are_no_better_points(sweeps):
+    """A variable without effect, and values with errors of rounding: each run tries changes once."""
+    noise = iter(np.random.default_rng(1).uniform(-1e-14, 1e-14, 100_000))
+    options = {"integrality": [0, 0, 1], "bounds": [(-5, 5)] * 3, "rng": 1}
+    sl.minimize(lambda x: 1.0 + x[0] ** 2 + x[2] ** 2 + next(noise), [1.0] * 3, 1.0, **options)
+    assert len(sweeps) <= 2
+
+
+# Together with everything else
+
+BOX = sl.Space(
+    x=sl.Real(-5, 5, start=3.1), y=sl.Real(1e-3, 10, log=True), n=sl.Integer(0, 12), w=sl.Integer(1, 500, log=True),
+    k=sl.Choice(*"abcd"),
+)  # fmt: skip
+
+
+def separate(p):
+    """A function of separate parameters with local minima, or of lists of them; its minimum is 0."""
+    x, n, y, w = (np.asarray(p[name], dtype=float) for name in "xnyw")
+    ripples = 10 - 10 * np.cos(2 * np.pi * np.stack([x, n - 3.5]))
+    cost = np.select([np.asarray(p["k"]) == value for value in "abcd"], [2.0, 1.0, 3.0, 0.0])
+    return x**2 + (n - 3) ** 2 + ripples[0] + np.log(y / 0.02) ** 2 + np.abs(w - 40) ** 0.5 + cost
+
+
+def allowance(p):
+    """At least 0 where points may be evaluated."""
+    return 4.0 - np.asarray(p["x"])
+
+
+def kept(p):
+    assert allowance(p) >= 0
+    return separate(p)
+
+
+AXES = {
+    "method": {f"{prefix}{name}": {"method": f"{prefix}{name}"} for prefix in FAMILIES for name in ("cma", "xnes")},
+    "rates": {"lra": {"method": "lra-cma"}, "step size": {"method": sl.cma(step_size="tpa")}},
+    "restarts": {name: {"restarts": name} for name in STRATEGIES},
+    "evaluation": {"threads": {"workers": 2}, "vectorized": {"vectorized": True}, "map": {"workers": map}},
+    "files": {"store": {"store": True}},
+    "constraints": {
+        "handled": {"constraints": NonlinearConstraint(allowance, 0, np.inf)},
+        "kept": {"constraints": NonlinearConstraint(allowance, 0, np.inf, keep_feasible=True)},
+        "linear": {"constraints": LinearConstraint([[1.0, 0, 0, 0, 0]], -np.inf, 4.0)},
+    },
+    "tolerances": {"tolfun": {"tolfun": 1e-6}, "tolx": {"tolx": 1e-6}},
+    "target": {"ftarget": {"ftarget": 1e-3}},
+    "errors": {"nan": {"on_error": "nan"}},
+    "curvature": {"curvature": {"curvature": True}},
+    "observers": {"callback": {"callback": lambda intermediate_result: None}, "progress": {"progress": True}},
+    "sizes": {"popsize": {"popsize": 30}},
+}
+OPTIONS = {(axis, name): option for axis, options in AXES.items() for name, option in options.items()}
+PAIRS = [pair for pair in combinations(OPTIONS, 2) if {pair[0][0], pair[1][0]} != {"method", "rates"}]
+PAIRS = [pair for pair in PAIRS if pair[0][0] != pair[1][0]]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=[" ".join(f"{a}={b}" for a, b in pair) for pair in PAIRS])
+def test_every_two_options_go_together_with_sweeps(pair, sweeps, tmp_path, capsys):
+    options = OPTIONS[pair[0]] | OPTIONS[pair[1]]
+    if options.get("store"):
+        options["store"] = tmp_path / "run.db"
+    constraint = options.get("constraints")
+    if options.get("vectorized") and isinstance(constraint, NonlinearConstraint):
+        options["constraints"] = NonlinearConstraint(
+            lambda p: allowance(p)[:, None], 0, np.inf, keep_feasible=constraint.keep_feasible
+        )
+    fun = kept if constraint is not None and constraint.keep_feasible and "vectorized" not in options else separate
+    if set(pair) == {("rates", "step size"), ("constraints", "kept")}:
+        with pytest.raises(ValueError, match="cannot be combined with keep_feasible"):
+            sl.minimize(fun, BOX, **options)
+        return
+    result = sl.minimize(fun, BOX, rng=1, maxfevals=6000, **options)
+    assert sweeps or not result.reasons.keys() <= CONVERGED
+    assert result.fun == pytest.approx(separate(result.params))
+    assert result.params["x"] <= 4.0 or constraint is None
+    assert BOX.encode(result.params).tolist() == result.x.tolist()
+    if "store" in options:
+        assert sl.load(options["store"]).result.fun == result.fun
+        assert sl.load(options["store"]).points.shape == (sl.load(options["store"]).values.size, 5)
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("method", ["cma", "sep-cma", "iso-cma", "xnes", "ngd", "lra-cma"])
+@pytest.mark.parametrize("extra", ["none", "constraint", "kept", "restarts"])
+def test_sweeping_often_does_no_harm(method, extra, monkeypatch):
+    """Every point is valid and every state finite if sweeps begin at any time, whatever they find."""
+    monkeypatch.setattr(
+        optimizer_module, "find_reason", lambda standing, *_: REASON if standing.generations % 7 else None
+    )
+    monkeypatch.setattr(sweep_module, "SHARE", 0.5)
+    options = {"none": {}, "constraint": {"constraints": 1}}.get(extra, {"restarts": 3})
+    if extra == "kept":
+        options = {"constraints": NonlinearConstraint(allowance, 0, np.inf, keep_feasible=True)}
+    optimizer, count = sl.Optimizer(BOX, method=method, rng=3, **options), 0
+    for _ in range(150):
+        X = optimizer.ask()
+        count += optimizer.is_sweeping
+        assert [BOX.encode(BOX.decode(x)).tolist() for x in X] == X.tolist()
+        assert extra != "kept" or X[:, 0].max() <= 4.0
+        g = {"constraints": [[3.0 - x[2]] for x in X]} if extra == "constraint" else {}
+        optimizer.tell(X, [separate(BOX.decode(x)) for x in X], **g)
+        assert all(np.isfinite(leaf).all() for leaf in leaves(optimizer.theta))
+    assert count >= 10
+
+
+REASON = Reason("tolx", 1e-12)
+
+
+@pytest.mark.parametrize("rejected", [0.0, 0.5, 1.0])
+def test_points_that_are_not_allowed_are_left_out(rejected):
+    changes, optimizer = changes_of(BOX)
+    rng, x = np.random.default_rng(1), optimizer.start.x0
+    n, sweep, tried = 10, Sweep(45), []
+    while sweep.position < sweep.size:
+        points, position = changes.next_points(x, sweep, n, lambda X: rng.random(len(X)) >= rejected)
+        assert points.shape == (n, 5)
+        assert position == sweep.size or (points != x).any(axis=1).all()
+        tried += [point for point in points.tolist() if point != x.tolist()]
+        sweep = sweep.after(position, 0.0, 0.0)
+        if not sweep.is_active:
+            break
+    assert len(tried) == 45 if rejected == 0 else len(tried) < 45
+    assert len({tuple(point) for point in tried}) == len(tried)
+
+
+def test_ask_without_tell_gives_the_same_changes_again():
+    optimizer = sl.Optimizer(**PLAIN, rng=1)
+    while not optimizer.is_sweeping:
+        X = optimizer.ask()
+        if not optimizer.is_sweeping:
+            optimizer.tell(X, [bowl(x) for x in X])
+    state = optimizer.rng.bit_generator.state
+    assert np.array_equal(optimizer.ask(), X)
+    assert not optimizer.stop()
+    assert optimizer.rng.bit_generator.state == state
+    shuffled = X[::-1]
+    optimizer.tell(shuffled, [bowl(x) for x in shuffled])
+    with pytest.raises(RuntimeError, match="call `ask"):
+        optimizer.tell(X, np.zeros(len(X)))
+
+
+def test_copies_and_pickles_go_on_in_a_sweep():
+    optimizer = sl.Optimizer(**PLAIN, rng=1)
+    while not optimizer.is_sweeping:
+        X = optimizer.ask()
+        if not optimizer.is_sweeping:
+            optimizer.tell(X, [rastrigin(x) for x in X])
+    ends = []
+    for one in (copy.copy(optimizer), pickle.loads(pickle.dumps(optimizer)), optimizer):
+        follow(rastrigin, one)
+        ends.append((one.nfev, one.best_x.tobytes()))
+    assert len(set(ends)) == 1
