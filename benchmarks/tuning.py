@@ -5,8 +5,9 @@
     python benchmarks/tuning.py --searches "optuna TPE,random" --cache tuning.json
 
 Each task has an integer, a log-scaled and a categorical parameter at least. The score is the mean accuracy in 3-fold
-cross-validation on fixed folds; models have a fixed random state, so that equal parameters have equal scores. Printed:
-the mean over seeds of the best score after a third of the evaluations and after all, with its standard error.
+cross-validation on fixed folds, 0 where a model cannot be fitted; models have a fixed random state, so that equal
+parameters have equal scores. Printed: the mean over seeds of the best score after a third of the evaluations and after
+all, with its standard error.
 
 With `--cache`, scores of the others are read from that file if they are in it, and written to it. Ours are always made.
 """
@@ -78,7 +79,13 @@ class Task:
         folds = StratifiedKFold(3, shuffle=True, random_state=0)
 
         def error(params: dict[str, Any]) -> float:
-            return 1 - float(np.mean(cross_val_score(self.model(**params), x[some], y[some], cv=folds)))
+            try:
+                scores = cross_val_score(self.model(**params), x[some], y[some], cv=folds, error_score=0.0)
+            except ValueError as failure:
+                if "fits failed" not in str(failure):
+                    raise
+                return 1.0
+            return 1 - float(np.mean(scores))
 
         return error
 

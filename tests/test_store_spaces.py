@@ -17,11 +17,12 @@ import pytest
 
 import sublevel as sl
 from helpers.cases import OTHER_STEP_SIZES
-from helpers.mixed import RASTRIGIN, turned_rastrigin
+from helpers.mixed import RASTRIGIN, SEPARATE, rastrigin, turned_rastrigin
 from sublevel.engine.families import FAMILIES
 from sublevel.run.restarts import STRATEGIES
 from sublevel.store import recorder, samples
 from sublevel.store.fingerprint import fingerprint
+from sublevel.store.reader import open_run
 from sublevel.store.spaces import describe_space, is_described, stored_space
 
 SPACE = sl.Space(
@@ -153,6 +154,54 @@ def test_a_killed_run_that_returned_to_its_best_point_goes_on_bit_for_bit(folder
         sl.minimize(fun, **RASTRIGIN, rng=5, maxfevals=1500)
     assert any(record.message.startswith("return to the best point") for record in caplog.records)
     check_goes_on(folder, fun, RASTRIGIN, moments=(300, 915, 925, 1300), maxfevals=1500)
+
+
+def evaluations_before_sweeps(**options):
+    """The numbers of evaluations after which a search for the minimum of `rastrigin` begins to try changes."""
+    optimizer, begun = sl.Optimizer(**SEPARATE, rng=5, **options), []
+    while not optimizer.stop():
+        was_sweeping = optimizer.is_sweeping
+        X = optimizer.ask()
+        if optimizer.is_sweeping and not was_sweeping:
+            begun.append(optimizer.nfev + 1)  # and x0
+        optimizer.tell(X, rastrigin(X))
+    return begun
+
+
+@pytest.mark.parametrize("restarts", [None, 2])
+def test_a_killed_run_that_tries_changes_goes_on_bit_for_bit(folder, restarts):
+    begun = evaluations_before_sweeps(restarts=restarts)
+    moments = [number + more for number in begun[:2] for more in (-3, 1, 40)]
+    whole = check_goes_on(folder, rastrigin, SEPARATE | {"restarts": restarts}, moments=moments, maxfevals=20_000)
+    assert whole.fun < 1e-12
+
+
+def test_a_budget_may_end_among_changes_and_be_raised(tmp_path):
+    begun = evaluations_before_sweeps()[0]
+    sl.minimize(rastrigin, **SEPARATE, rng=5, store=tmp_path / "whole.db")
+    for number in (begun + 2, begun + 30):
+        file = tmp_path / f"{number}.db"
+        result = sl.minimize(rastrigin, **SEPARATE, rng=5, store=file, maxfevals=number)
+        assert result.nfev == number
+        assert sl.resume(file, rastrigin, maxfevals=10**6).success
+        assert fingerprint(file) == fingerprint(tmp_path / "whole.db")
+
+
+@pytest.mark.parametrize("vectorized", [False, True])
+def test_changes_are_stored_where_samples_are_drawn_again(tmp_path, monkeypatch, vectorized):
+    monkeypatch.setattr(samples, "SMALLEST", 1)
+    monkeypatch.setattr(samples, "LEAST_GAIN", 0)
+    points, file = [], tmp_path / "run.db"
+
+    def fun(x):
+        points.extend(np.atleast_2d(x).copy())
+        return rastrigin(x)
+
+    sl.minimize(fun, **SEPARATE, rng=5, store=file, vectorized=vectorized, popsize=20)
+    assert np.array_equal(sl.load(file).points, points)
+    with open_run(file) as reading:
+        stored = [len(points) for *_, points, _ in reading.file.rows("evaluations")]
+    assert min(stored) == 0 < max(stored)
 
 
 def test_large_samples_of_a_space_are_drawn_again(folder, monkeypatch):

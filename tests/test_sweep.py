@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 
 import numpy as np
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, NonlinearConstraint
 
 import sublevel as sl
-from helpers.mixed import leaves, same_bits
+from helpers.mixed import SEPARATE as PLAIN
+from helpers.mixed import leaves, rastrigin, same_bits
 from sublevel.engine.families import FAMILIES
 from sublevel.run import optimizer as optimizer_module
 from sublevel.run import sweep as sweep_module
@@ -27,16 +29,6 @@ SPACE = sl.Space(
     w=sl.Integer(1, 500, log=True), u=sl.Integer(scale=5.0), k=sl.Choice(*"abcd"), s=sl.Choice(*"SML", ordered=True),
     fixed=sl.Real(1, 1), f=2.0,
 )  # fmt: skip
-
-
-def rastrigin(x):
-    """A function of separate variables with many local minima; its minimum is 0 at 0."""
-    x = np.asarray(x, dtype=float)
-    return float(np.sum(x**2 + 10 - 10 * np.cos(2 * np.pi * x)))
-
-
-PLAIN = {"x0": [2.6] * 6, "sigma0": 1.0, "integrality": [0, 0, 1, 1, 1, 1], "bounds": [(-5, 5)] * 6}
-"""A search for the minimum of `rastrigin`."""
 
 
 @pytest.fixture
@@ -297,7 +289,11 @@ AXES = {
     "method": {f"{prefix}{name}": {"method": f"{prefix}{name}"} for prefix in FAMILIES for name in ("cma", "xnes")},
     "rates": {"lra": {"method": "lra-cma"}, "step size": {"method": sl.cma(step_size="tpa")}},
     "restarts": {name: {"restarts": name} for name in STRATEGIES},
-    "evaluation": {"threads": {"workers": 2}, "vectorized": {"vectorized": True}, "map": {"workers": map}},
+    "evaluation": {
+        "threads": {"workers": ThreadPoolExecutor(2)},
+        "vectorized": {"vectorized": True},
+        "map": {"workers": map},
+    },
     "files": {"store": {"store": True}},
     "constraints": {
         "handled": {"constraints": NonlinearConstraint(allowance, 0, np.inf)},
@@ -399,6 +395,11 @@ def test_ask_without_tell_gives_the_same_changes_again():
     optimizer.tell(shuffled, [bowl(x) for x in shuffled])
     with pytest.raises(RuntimeError, match="call `ask"):
         optimizer.tell(X, np.zeros(len(X)))
+
+
+def test_worker_processes_change_no_bit():
+    alone, shared = (sl.minimize(rastrigin, **PLAIN, rng=1, workers=workers) for workers in (1, 2))
+    assert (alone.nfev, alone.x.tobytes()) == (shared.nfev, shared.x.tobytes())
 
 
 def test_copies_and_pickles_go_on_in_a_sweep():

@@ -1,4 +1,4 @@
-"""Distributions that are made of others, as arrays, and a function of integers and real variables."""
+"""Distributions that are made of others, as arrays, and functions of integers and real variables."""
 
 from __future__ import annotations
 
@@ -39,3 +39,13 @@ def turned_rastrigin(seed):
         return float(u @ u + 5 * np.sum(1 - np.cos(2 * np.pi * u)))
 
     return fun
+
+
+SEPARATE = {"x0": [2.6] * 6, "sigma0": 1.0, "integrality": [0, 0, 1, 1, 1, 1], "bounds": [(-5, 5)] * 6}
+"""Arguments of a search for the minimum of `rastrigin`, which tries changes of single variables before it ends."""
+
+
+def rastrigin(x):
+    """Many local minima of separate variables (..., d); the minimum is 0 at 0."""
+    x = np.asarray(x, dtype=float)
+    return np.sum(x**2 + 10 - 10 * np.cos(2 * np.pi * x), axis=-1)
