@@ -34,7 +34,7 @@ SPACE = sl.Space(
 @pytest.fixture
 def without_sweeps(monkeypatch):
     """No run tries changes."""
-    monkeypatch.setattr(sl.Optimizer, "_sweep_is_due", lambda self: False)
+    monkeypatch.setattr(sl.Optimizer, "_reason_to_sweep", lambda self: None)
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ def test_a_sweep_that_finds_nothing_ends_the_run_as_it_would_have_ended(monkeypa
         swept, plain = sl.Optimizer(**PLAIN, rng=seed), sl.Optimizer(**PLAIN, rng=seed)
         thetas, is_swept = follow(bowl, swept)
         with monkeypatch.context() as patched:
-            patched.setattr(sl.Optimizer, "_sweep_is_due", lambda self: False)
+            patched.setattr(sl.Optimizer, "_reason_to_sweep", lambda self: None)
             others, none = follow(bowl, plain)
             ends = plain.stop()
         assert not none.any()

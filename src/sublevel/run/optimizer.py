@@ -575,13 +575,24 @@ class Optimizer:
             theta = self.start.space.settle(theta, best.x)
         return replace(self.method.init(theta, self.popsize, self.inequalities), ordering=search.ordering)
 
-    def _sweep_is_due(self) -> bool:
-        """Whether the run has converged to the best point so far, of which no single changes have been tried."""
+    def _reason_to_sweep(self) -> Reason | None:
+        """The reason to end the run if it has converged to the best point so far, of which no single changes have been
+        tried; else None.
+        """
         state = self.run_state
         if state.sweep is None or state.best.run != state.restarts or state.standing.found_nothing:
-            return False
+            return None
         reason = self._run_reason()
-        return reason is not None and reason.name in CONVERGED and state.best.fun != state.sweep.level
+        return None if reason is None or reason.name not in CONVERGED or state.best.fun == state.sweep.level else reason
+
+    def _begin_sweep(self, changes: Changes, reason: Reason) -> None:
+        """Begin to try changes of single variables of the best point before the run ends for this reason."""
+        state = self.run_state
+        sweep = Sweep.begin(changes, state.nfev - state.began, state.run.popsize, state.best.fun, reason)
+        self.run_state, self._reason = replace(state, sweep=sweep), None
+        LOGGER.info(
+            "try %d changes of single variables of the best point, whose value is %.8g", sweep.size, sweep.level
+        )
 
     def _ask_changes(self, changes: Changes, sweep: Sweep) -> Array:
         """The next points (popsize, d) of a sweep."""
@@ -632,7 +643,7 @@ class Optimizer:
             until the last run has ended, since `ask` begins the next run.
         """
         reason = self._run_reason()
-        if reason is None or self._next_run() is not None or self._sweep_is_due():
+        if reason is None or self._next_run() is not None or self._reason_to_sweep() is not None:
             return {}
         return {reason.name: reason.value}
 
@@ -640,17 +651,10 @@ class Optimizer:
         """Begin what follows if the current run has converged or ended: a sweep over its variables, or the next run;
         `ask` does so by itself.
         """
-        state, reason = self.run_state, self._run_reason()
-        if reason is None:
-            return
-        if self.changes is None or not self._sweep_is_due():
+        if self.changes is not None and (reason := self._reason_to_sweep()) is not None:
+            self._begin_sweep(self.changes, reason)
+        else:
             self.restart()
-            return
-        sweep = Sweep.begin(self.changes, state.nfev - state.began, state.run.popsize, state.best.fun, reason)
-        self.run_state, self._reason = replace(state, sweep=sweep), None
-        LOGGER.info(
-            "try %d changes of single variables of the best point, whose value is %.8g", sweep.size, sweep.level
-        )
 
     def restart(self) -> bool:
         """Begin the next run of the restart strategy if the current one has ended.
