@@ -19,7 +19,7 @@ RUGGED = turned_rastrigin(0)
 @pytest.fixture(autouse=True)
 def without_sweeps(monkeypatch):
     """Runs do not begin again around points that single changes have found: see test_sweep.py."""
-    monkeypatch.setattr(sl.Optimizer, "_reason_to_sweep", lambda self: None)
+    monkeypatch.setattr(sl.Optimizer, "_sweep_is_due", property(lambda self: False))
 
 
 def coarse(x):

@@ -19,6 +19,7 @@ from helpers.mixed import leaves, rastrigin, same_bits
 from sublevel.engine.families import FAMILIES
 from sublevel.run import optimizer as optimizer_module
 from sublevel.run import sweep as sweep_module
+from sublevel.run.minimize import Limits
 from sublevel.run.restarts import STRATEGIES
 from sublevel.run.sweep import ROUNDS, STEPS, Sweep
 from sublevel.run.termination import CONVERGED, Reason
@@ -34,7 +35,7 @@ SPACE = sl.Space(
 @pytest.fixture
 def without_sweeps(monkeypatch):
     """No run tries changes."""
-    monkeypatch.setattr(sl.Optimizer, "_reason_to_sweep", lambda self: None)
+    monkeypatch.setattr(sl.Optimizer, "_sweep_is_due", property(lambda self: False))
 
 
 @pytest.fixture
@@ -97,14 +98,41 @@ def test_real_variables_change_in_both_directions_and_by_all_lengths():
     assert optimizer.theta.dimension == 3
 
 
-def test_integers_of_long_ranges_change_by_units_at_least():
-    changes, _ = changes_of(sl.Space(n=sl.Integer(0, 10**6), k=sl.Integer(1, 10**6, log=True), a=sl.Real(0, 1)))
-    for start in ([0, 1, 0.5], [10**6, 10**6, 1.0], [500_000, 1000, 0.0]):
-        x = np.array(start, dtype=float)
-        points = changes.points(x, 0, changes.total)
-        steps = np.abs(points - x)
-        assert np.count_nonzero(steps[:, 0]) == np.count_nonzero(steps[:, 1]) == ROUNDS
-        assert (points == np.rint(points))[:, :2].all()
+@pytest.mark.parametrize(
+    ("parameter", "start"),
+    [
+        (sl.Integer(0, 200), 100),
+        (sl.Integer(1, 1000), 5),
+        (sl.Integer(0, 10**6), 0),
+        (sl.Integer(0, 10**6), 10**6),
+        (sl.Integer(0, 10**6), 400),
+        (sl.Integer(2, 256, log=True), 16),
+        (sl.Integer(1, 10**6, log=True), 1),
+        (sl.Integer(1, 10**6, log=True), 3000),
+        (sl.Integer(scale=5), 0),
+        (sl.Integer(scale=0.5), 7),
+        (sl.Integer(-3, scale=1e6), -3),
+        (sl.Real(0, 1), 0),
+        (sl.Real(0, 1), 1),
+        (sl.Real(1e-3, 1e3, log=True), 1e3),
+        (sl.Real(scale=2), 0),
+    ],
+)
+def test_all_changes_of_a_variable_differ(parameter, start):
+    changes, optimizer = changes_of(sl.Space(v=parameter, k=sl.Choice(1, 2)))
+    points = changes.points(np.array([start, 0.0]), 0, changes.total)[:, 0]
+    changed = points[points != start]
+    assert len(np.unique(changed)) == len(changed) == ROUNDS
+    assert optimizer.theta.dimension == 1
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_integers_of_long_ranges_change_by_all_lengths(log):
+    changes, _ = changes_of(sl.Space(n=sl.Integer(1, 10**6, log=log), k=sl.Choice(1, 2)))
+    steps = (changes.points(np.array([1000.0, 0.0]), 0, changes.total) - [1000.0, 0.0])[:, 0]
+    assert {-1, 2} <= set(steps)
+    assert steps.max() > 10**5
+    assert steps.min() < -999 / 1.2
 
 
 @st.composite
@@ -136,13 +164,6 @@ def test_every_change_is_a_valid_point_that_differs_in_one_variable(case, first,
     assert [space.encode(space.decode(point)).tolist() for point in points] == points.tolist()
     joined = [changes.points(x, k, 1)[0].tolist() for k in range(first, first + len(points))]
     assert joined == points.tolist()
-
-
-def test_a_change_that_a_bound_takes_back_goes_the_other_way():
-    changes, _ = changes_of(sl.Space(n=sl.Integer(0, 10**6), a=sl.Real(0, 1)))
-    for corner in ([0.0, 0.0], [1e6, 1.0]):
-        points = changes.points(np.array(corner), 0, changes.total)
-        assert (np.count_nonzero(points != corner, axis=1) == 1).all()
 
 
 # What a sweep finds
@@ -178,7 +199,7 @@ def test_a_sweep_that_finds_nothing_ends_the_run_as_it_would_have_ended(monkeypa
         swept, plain = sl.Optimizer(**PLAIN, rng=seed), sl.Optimizer(**PLAIN, rng=seed)
         thetas, is_swept = follow(bowl, swept)
         with monkeypatch.context() as patched:
-            patched.setattr(sl.Optimizer, "_reason_to_sweep", lambda self: None)
+            patched.setattr(sl.Optimizer, "_sweep_is_due", property(lambda self: False))
             others, none = follow(bowl, plain)
             ends = plain.stop()
         assert not none.any()
@@ -202,7 +223,7 @@ def test_the_search_goes_on_around_a_better_point():
             X = optimizer.ask()
             before = optimizer.is_sweeping
             optimizer.tell(X, [rastrigin(x) for x in X])
-            if before and not optimizer.is_sweeping and optimizer.run_state.sweep.reason is None:
+            if before and not optimizer.is_sweeping and optimizer.run_state.sweep.has_succeeded:
                 count += 1
                 assert np.allclose(optimizer.mean, optimizer.best_x, rtol=1e-12)
                 assert np.allclose(optimizer.deviations[:2], optimizer_module.SWEPT * initial[:2])
@@ -216,12 +237,104 @@ def test_a_sweep_begins_only_once_the_best_point_has_changed(sweeps):
     assert len({sweep.level for sweep in sweeps}) == len(sweeps)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_no_single_change_is_better_where_a_run_ends(seed):
+    """Also where the search does not improve on a point that a sweep has found."""
+    target = 9 * np.arange(10) + 5
+
+    def fun(x):
+        u = x - target
+        return float(np.sum(np.abs(u) ** 0.5 + 3 * (u * 7919 % 11 != 0)))
+
+    result = sl.minimize(fun, [50] * 10, 25, integrality=1, bounds=(0, 100), rng=seed)
+    others = np.tile(result.x, (1010, 1))
+    others[np.arange(1010), np.arange(1010) // 101] = np.arange(1010) % 101
+    assert result.fun <= min(map(fun, others))
+
+
 @pytest.mark.parametrize("name", sorted({"maxfevals", "stagnation", "flat", "diverged", "noise_floor"}))
 def test_runs_that_have_not_converged_try_no_changes(name, monkeypatch, sweeps):
     assert name not in CONVERGED
     monkeypatch.setattr(optimizer_module, "find_reason", lambda *_: Reason(name, 1.0))
     sl.minimize(bowl, **PLAIN, rng=1, maxfevals=100)
     assert not sweeps
+
+
+def first_sweep(fun, **options):
+    """The evaluations after which the first sweep of a run begins."""
+    optimizer = sl.Optimizer(**PLAIN, rng=1, **options)
+    while not optimizer.is_sweeping:
+        X = optimizer.ask()
+        if not optimizer.is_sweeping:
+            optimizer.tell(X, [fun(x) for x in X])
+    return optimizer.nfev
+
+
+@pytest.mark.parametrize("more", [8, 20, 40, 47])
+def test_a_run_whose_budget_ends_in_a_sweep_has_converged(more):
+    count = first_sweep(bowl) + 1  # and x0
+    result = sl.minimize(bowl, **PLAIN, rng=1, maxfevals=count + more)
+    whole = sl.minimize(bowl, **PLAIN, rng=1)
+    assert result.nfev == count + more < whole.nfev
+    assert result.success
+    assert result.reasons == whole.reasons
+    iterations = sl.minimize(bowl, **PLAIN, rng=1, maxiter=result.nit + 1)
+    assert iterations.reasons == whole.reasons
+    restarting = sl.minimize(bowl, **PLAIN, rng=1, maxfevals=count + more, restarts=2)
+    assert set(restarting.reasons) == {"maxfevals"}
+
+
+def test_a_run_whose_time_ends_in_a_sweep_has_converged(monkeypatch):
+    count, calls = first_sweep(bowl) + 1, 0
+
+    def fun(x):
+        nonlocal calls
+        calls += 1
+        if calls == count + 10:
+            monkeypatch.setattr(Limits, "too_late", {"maxtime": 60.0})
+        return bowl(x)
+
+    result = sl.minimize(fun, **PLAIN, rng=1, maxtime=60)
+    assert result.nfev == count + 10
+    assert result.success
+
+
+def test_a_run_that_has_ended_goes_on_with_other_tolerances(tmp_path):
+    file = tmp_path / "run.db"
+    before = sl.minimize(bowl, **PLAIN, rng=1, tolx=1e-2, store=file)
+    after = sl.resume(file, bowl, tolx=0.0)
+    assert set(before.reasons) == set(after.reasons) == {"tolx"}
+    assert after.fun < 1e-15 < before.fun
+    assert after.nfev > before.nfev
+
+
+def test_ask_and_tell_may_go_on_after_the_end():
+    optimizer = sl.Optimizer(**PLAIN, rng=1, tolx=1e-2)
+    follow(bowl, optimizer)
+    before = optimizer.best_fun
+    optimizer.tolerances = optimizer.tolerances._replace(x=0.0)
+    for _ in range(5):
+        X = optimizer.ask()
+        optimizer.tell(X, [bowl(x) for x in X])
+    follow(bowl, optimizer)
+    assert optimizer.best_fun < 1e-15 < before
+
+
+@pytest.mark.parametrize("tolfun", [None, 1e-3])
+def test_sweeps_do_not_look_noisy(tolfun):
+    count = first_sweep(bowl)
+    for seed in range(12):
+        short = sl.minimize(bowl, **PLAIN, rng=seed, maxfevals=count + 30, tolfun=tolfun)
+        whole = sl.minimize(rastrigin, **PLAIN, rng=seed, tolfun=tolfun)
+        for result in (short, whole):
+            assert not {"noisy", "noise_floor", "flat"} & {finding.name for finding in result.diagnosis}
+
+
+def test_generations_of_a_sweep_have_no_best_value_of_the_search():
+    result = sl.minimize(bowl, **PLAIN, rng=1)
+    values = result.history["generation_best"]
+    assert 1 <= np.count_nonzero(np.isnan(values)) < len(values) / 4
+    assert np.isnan(values[-1])
 
 
 def test_noisy_and_real_problems_have_no_sweeps(sweeps):
@@ -290,7 +403,7 @@ AXES = {
     "rates": {"lra": {"method": "lra-cma"}, "step size": {"method": sl.cma(step_size="tpa")}},
     "restarts": {name: {"restarts": name} for name in STRATEGIES},
     "evaluation": {
-        "threads": {"workers": ThreadPoolExecutor(2)},
+        "threads": {"workers": "threads"},
         "vectorized": {"vectorized": True},
         "map": {"workers": map},
     },
@@ -312,11 +425,19 @@ PAIRS = [pair for pair in combinations(OPTIONS, 2) if {pair[0][0], pair[1][0]} !
 PAIRS = [pair for pair in PAIRS if pair[0][0] != pair[1][0]]
 
 
+@pytest.fixture(scope="module")
+def threads():
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
 @pytest.mark.parametrize("pair", PAIRS, ids=[" ".join(f"{a}={b}" for a, b in pair) for pair in PAIRS])
-def test_every_two_options_go_together_with_sweeps(pair, sweeps, tmp_path, capsys):
+def test_every_two_options_go_together_with_sweeps(pair, sweeps, threads, tmp_path, capsys):
     options = OPTIONS[pair[0]] | OPTIONS[pair[1]]
     if options.get("store"):
         options["store"] = tmp_path / "run.db"
+    if options.get("workers") == "threads":
+        options["workers"] = threads
     constraint = options.get("constraints")
     if options.get("vectorized") and isinstance(constraint, NonlinearConstraint):
         options["constraints"] = NonlinearConstraint(

@@ -274,7 +274,7 @@ class History:
     def _record_general(self, done: Optimizer) -> None:
         """Add the numbers of the last generation, whatever their number and the variables are."""
         state = done.run_state
-        last: tuple[float, ...] = (state.nfev, state.best.fun, state.standing.latest, widest_deviation(done))
+        last: tuple[float, ...] = (state.nfev, state.best.fun, done.generation_best, widest_deviation(done))
         if self._has_violations:
             more = done.maxcv if state.surrogate is None else state.surrogate.agreement
             last = (last[0], last[1] if done.is_feasible else np.nan, *last[2:], more)

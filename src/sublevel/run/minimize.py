@@ -476,7 +476,7 @@ class Search:
                 self.evaluate.close()
             self.close(reasons, whole=True)
         except (KeyboardInterrupt, TimeOver) as early:
-            reasons = reasons or ({"maxtime": self.limits.maxtime} if isinstance(early, TimeOver) else self.interrupted)
+            reasons = reasons or (self.out_of_time() if isinstance(early, TimeOver) else self.interrupted)
             self.close(reasons)
         except EarlyEnd as early:
             reasons = early.reasons
@@ -519,7 +519,8 @@ class Search:
         if reasons:
             return reasons
         optimizer.advance()
-        return limits.budget(optimizer, self.ledger.count_before(optimizer.nit + 1) if optimizer.noise else 0)
+        found = limits.budget(optimizer, self.ledger.count_before(optimizer.nit + 1) if optimizer.noise else 0)
+        return found and (optimizer.reason_without_sweep() or found)
 
     def estimate_answer(self) -> None:
         """Estimate a noisy objective at the answer, from values that had no part in its choice."""
@@ -571,7 +572,7 @@ class Search:
         points = asked if start is None else read_only(np.concatenate([start[None], asked]))
         values, known = self.some_values(points, int(limits.maxfevals) - optimizer.run_state.nfev)
         self.note(points[known], values[known])
-        raise EarlyEnd(limits.target(optimizer) or {"maxfevals": limits.maxfevals})
+        raise EarlyEnd(limits.target(optimizer) or optimizer.reason_without_sweep() or {"maxfevals": limits.maxfevals})
 
     def evaluate_in_parts(self) -> None:
         """Tell the optimizer the points of a generation that are worth an evaluation; EarlyEnd if that is enough."""
@@ -705,6 +706,10 @@ class Search:
         """The last failure if it is another one than `last` and has another reason than that f is NaN, else None."""
         latest = self.last_failure
         return None if latest is None or latest is last or latest[:2] == RETURNED_NAN[:2] else latest
+
+    def out_of_time(self) -> dict[str, float]:
+        """The reason of a run whose time is over in the middle of a generation."""
+        return self.optimizer.reason_without_sweep() or {"maxtime": self.limits.maxtime}
 
     @property
     def interrupted(self) -> dict[str, float]:

@@ -67,6 +67,8 @@ NARROWER = 0.1
 targets on COCO's suite bbob-mixint in 10 dimensions is the same, within 0.7 points, for 0.05 and 0.2."""
 SWEPT = 0.01
 """The same after changes of single variables have found a better point."""
+NO_MEDIAN = -np.inf
+"""In place of the median of a generation of changes of single variables: a search ends before values reach it."""
 WITHIN_REACH = 10.0
 """Standard deviations from the mean within which a search may still find its best point again."""
 INJECTION_REACH = 3.0
@@ -322,6 +324,11 @@ class Optimizer:
         return self.changes is not None and self.run_state.sweep is not None and self.run_state.sweep.is_active
 
     @property
+    def _has_swept(self) -> bool:
+        """Whether the points of the last generation were changes of single variables."""
+        return self.changes is not None and self.run_state.sweep is not None and self.run_state.sweep.is_last
+
+    @property
     def space(self) -> SearchSpace | None:
         """How a point of the searched space becomes the user's; None if they are the same."""
         return self.start.space
@@ -350,18 +357,23 @@ class Optimizer:
 
     @property
     def generation_best(self) -> float:
-        """Best value of the last sample told; NaN if there is none."""
-        return self.run_state.standing.latest
+        """Best value of the last sample told; NaN if there is none, and after changes of single variables."""
+        return np.nan if self._has_swept else self.run_state.standing.latest
 
     @property
     def generation_median(self) -> float:
-        """Median value of the last sample told, with constraints that of its feasible points; infinite if none is."""
+        """Median value of the last sample told, with constraints that of its feasible points; infinite if none is, and
+        −inf after changes of single variables, which have none.
+        """
+        if self._has_swept:
+            return NO_MEDIAN
         return self._window.medians[-1] if self._window.medians else np.nan
 
     def ask(self) -> Array:
         """Return the next points to evaluate.
 
-        If the current run has ended, the next run of the restart strategy begins. A sample whose values were not
+        If the current run has ended, the next run of the restart strategy begins. If it has converged with integers or
+        choices, changes of single variables of the best point are returned before. A sample whose values were not
         passed to `tell` is discarded.
 
         Returns
@@ -428,7 +440,7 @@ class Optimizer:
         if self.partial is not None:
             return self._tell_part(self.partial, X, values)
         sample, asked, state = self._pending, self._asked, self.run_state
-        if not self._is_pending or asked is None:
+        if (sample is None and self._tried is None) or asked is None:
             raise RuntimeError("`tell()` without a pending sample: call `ask()` before each `tell()`.")
         values = as_values(values, state.run.popsize)
         positions = slice(None) if X is asked else _positions(X, asked)
@@ -436,11 +448,9 @@ class Optimizer:
         given = g = every = None
         if self.constraints is not None or constraints is not None:
             given, g, every = self._told_constraints(constraints, positions, asked)
-        space = self.start.space
         if sample is None:
-            return self._record(
-                state.search, Info(Outcome.MOVED, ranking(values)), values, asked, None, asked, given, g
-            )
+            return self._record_changes(values, asked, given, g)
+        space = self.start.space
         if space is None or space.grid is None:
             search, info = self.method.tell(state.search, sample, values, every)
         else:
@@ -532,31 +542,30 @@ class Optimizer:
         """
         if self.start.space is not None:
             search = self.start.space.limit(search)
-        before = self.run_state
-        best, feasible = before.best, None
-        if constraints is None or g is None:
-            best = best.after(points, info.ranks, before.restarts)
-        else:
-            feasible = (g <= 0).all(axis=1) & (values == values)
-            best = best.after_constrained(points, values, constraints, g, before.restarts)
-        standing, sweep = before.standing, before.sweep
-        standing = standing.after(search.theta, info, values, searched, squares, self._window, feasible)
+        before, sweep = self.run_state, self.run_state.sweep
+        best, feasible = self._best_after(points, values, info, constraints, g)
+        standing = before.standing.after(search.theta, info, values, searched, squares, self._window, feasible)
         if self.noise:
             best = self._central(search.theta, EvaluatedSample(points, squares, constraints, g))
-        elif self._tried is not None and sweep is not None:
-            sweep = sweep.after(self._tried, best.fun, self.tolerances.equality(sweep.level))
-            if not sweep.is_active and sweep.reason is None:
-                LOGGER.info("go on around a better point, whose value is %.8g", best.fun)
-                search, standing = self._begin_at(best, SWEPT, search), standing.begin_again()
         elif self.start.space is not None and standing.misses_best(self._window):
             search, standing = self._return_to(best, self.start.space, search, standing)
-        nfev, nit = before.nfev + values.size, before.nit + 1
+        nfev, nit, sweep = before.nfev + values.size, before.nit + 1, None if sweep is None else sweep.after_search()
         run, began, restarts, leader = before.run, before.began, before.restarts, before.leader
         self.run_state = RunState(
             search, run, began, nfev, nit, restarts, best, standing, leader, before.surrogate, sweep
         )
-        self.last, self._pending, self._tried, self._deviations, self._reason = info, None, None, None, None
+        self.last, self._pending, self._deviations, self._reason = info, None, None, None
         self.estimate = None
+
+    def _best_after(
+        self, points: Array, values: Array, info: Info, constraints: Array | None, g: Array | None
+    ) -> tuple[Best, NDArray[np.bool_] | None]:
+        """The best point after a generation, and which of its points are feasible (n,); None without constraints."""
+        best, run = self.run_state.best, self.run_state.restarts
+        if constraints is None or g is None:
+            return best.after(points, info.ranks, run), None
+        feasible = (g <= 0).all(axis=1) & (values == values)
+        return best.after_constrained(points, values, constraints, g, run), feasible
 
     def _return_to(self, best: Best, space: SearchSpace, search: State, standing: Standing) -> tuple[State, Standing]:
         """The search and the standing as they are if the real variables of the best point are within reach; else those
@@ -566,7 +575,7 @@ class Optimizer:
         if np.all(space.distances(theta.mean, best.x) <= WITHIN_REACH * theta.deviations, where=space.judged):
             return search, standing
         LOGGER.info("return to the best point, whose value %.8g is below that of recent generations", best.fun)
-        return self._begin_at(best, NARROWER, search), standing.begin_again()
+        return self._begin_at(best, NARROWER, search), standing.begin_again(standing.lowest)
 
     def _begin_at(self, best: Best, sigma_factor: float, search: State) -> State:
         """A search that begins again around the best point, but for the memory of the ordering."""
@@ -575,20 +584,19 @@ class Optimizer:
             theta = self.start.space.settle(theta, best.x)
         return replace(self.method.init(theta, self.popsize, self.inequalities), ordering=search.ordering)
 
-    def _reason_to_sweep(self) -> Reason | None:
-        """The reason to end the run if it has converged to the best point so far, of which no single changes have been
-        tried; else None.
-        """
+    @property
+    def _sweep_is_due(self) -> bool:
+        """Whether the run has converged to the best point so far, of which no single changes have been tried."""
         state = self.run_state
         if state.sweep is None or state.best.run != state.restarts or state.standing.found_nothing:
-            return None
+            return False
         reason = self._run_reason()
-        return None if reason is None or reason.name not in CONVERGED or state.best.fun == state.sweep.level else reason
+        return reason is not None and reason.name in CONVERGED and state.best.fun != state.sweep.level
 
-    def _begin_sweep(self, changes: Changes, reason: Reason) -> None:
-        """Begin to try changes of single variables of the best point before the run ends for this reason."""
+    def _begin_sweep(self, changes: Changes) -> None:
+        """Begin to try changes of single variables of the best point."""
         state = self.run_state
-        sweep = Sweep.begin(changes, state.nfev - state.began, state.run.popsize, state.best.fun, reason)
+        sweep = Sweep.begin(changes, state.nfev - state.began, state.run.popsize, state.best.fun)
         self.run_state, self._reason = replace(state, sweep=sweep), None
         LOGGER.info(
             "try %d changes of single variables of the best point, whose value is %.8g", sweep.size, sweep.level
@@ -601,6 +609,21 @@ class Optimizer:
         points, self._tried = changes.next_points(self.run_state.best.x, sweep, self.popsize, is_allowed)
         self._asked, self._pending, self._linear = read_only(points), None, None
         return self._asked
+
+    def _record_changes(self, values: Array, points: Array, constraints: Array | None, g: Array | None) -> None:
+        """Enter a generation of a sweep: values, points (n, d), constraint values and inequalities, if any."""
+        before, info = self.run_state, Info(Outcome.MOVED, ranking(values))
+        if before.sweep is None or self._tried is None:
+            raise RuntimeError("there is no sweep")
+        best, _ = self._best_after(points, values, info, constraints, g)
+        sweep = before.sweep.after(self._tried, best.fun, self.tolerances.equality(before.sweep.level))
+        search, standing = before.search, before.standing
+        if sweep.has_succeeded:
+            LOGGER.info("go on around a better point, whose value is %.8g", best.fun)
+            search, standing = self._begin_at(best, SWEPT, search), standing.begin_again(best.fun)
+        nfev, nit = before.nfev + values.size, before.nit + 1
+        self.run_state = replace(before, search=search, nfev=nfev, nit=nit, best=best, standing=standing, sweep=sweep)
+        self.last, self._tried, self._deviations, self._reason = info, None, None, None
 
     def _central(self, theta: Family, sampled: EvaluatedSample) -> Best:
         """The answer of a noisy objective after a generation: that of this run, or of a better one before."""
@@ -643,16 +666,25 @@ class Optimizer:
             until the last run has ended, since `ask` begins the next run.
         """
         reason = self._run_reason()
-        if reason is None or self._next_run() is not None or self._reason_to_sweep() is not None:
+        if reason is None or self._next_run() is not None or self._sweep_is_due:
             return {}
         return {reason.name: reason.value}
+
+    def reason_without_sweep(self) -> dict[str, float]:
+        """The reason for stopping if the sweep in progress is not finished; none if there is no sweep, or if another
+        run would follow.
+        """
+        if not self.is_sweeping or self._next_run() is not None:
+            return {}
+        reason = self._find_reason()
+        return {} if reason is None else {reason.name: reason.value}
 
     def advance(self) -> None:
         """Begin what follows if the current run has converged or ended: a sweep over its variables, or the next run;
         `ask` does so by itself.
         """
-        if self.changes is not None and (reason := self._reason_to_sweep()) is not None:
-            self._begin_sweep(self.changes, reason)
+        if self.changes is not None and self._sweep_is_due:
+            self._begin_sweep(self.changes)
         else:
             self.restart()
 
@@ -697,22 +729,17 @@ class Optimizer:
         return self.best_x
 
     def _run_reason(self) -> Reason | None:
-        """The reason to end the current run; None while a sample is pending. Computed once for a state."""
-        if self._is_pending or self.run_state.standing.generations == 0:
+        """The reason to end the current run; None while a sample is pending or a sweep in progress. Computed once for a
+        state.
+        """
+        if self._pending is not None or self.run_state.standing.generations == 0 or self.is_sweeping:
             return None
         if self._reason is None:
             self._reason = (self._find_reason(),)
         return self._reason[0]
 
-    @property
-    def _is_pending(self) -> bool:
-        """Whether values are missing of points that were asked for."""
-        return self._pending is not None or self._tried is not None
-
     def _find_reason(self) -> Reason | None:
         state = self.run_state
-        if (sweep := state.sweep) is not None and (sweep.is_active or sweep.reason is not None):
-            return sweep.reason
         theta, n = state.search.theta, state.run.popsize
         reason = find_reason(
             state.standing, self._window, self.tolerances, theta, self.deviations, n, lambda: state.search.pace
@@ -747,8 +774,12 @@ class Optimizer:
         best: Array,
         medians: Array,
     ) -> None:
-        """Go on from a stored state, given the runs before and the best and median values of its run's generations."""
+        """Go on from a stored state, given the runs before and the best and median values of its run's generations, of
+        which those of sweeps do not count.
+        """
         self.finished, self.endings = FinishedRuns(runs), Endings(endings)
+        is_search = medians != NO_MEDIAN
+        best, medians = best[is_search], medians[is_search]
         if self.inequalities:
             best = np.where(np.isnan(best), np.inf, best)  # generations without a feasible point
         self._enter(state, best.tolist(), medians.tolist())

@@ -263,13 +263,6 @@ class SearchSpace:
         """The user's point (d,) whose coordinates are those of x (d,) plus steps (k,), with the start's categories."""
         return self._whole(self.fold(self.searched(x) + steps))
 
-    def units(self, x: Array) -> Array:
-        """Distances (k,) of the integers of x (d,) to the next ones, in the coordinates; 0 for real variables."""
-        if self.grid is None:
-            return np.zeros(self.is_log.size)
-        here = x[self.free]
-        return np.where(self.grid.is_integer, self.grid.position(here + 1.0) - self.grid.position(here), 0.0)
-
     def slopes(self, x: Array) -> Array:
         """dx/du (..., k) at the user's points x (..., d), of the free variables by the searched ones; 0 at a bound."""
         v = self._inside(x)

@@ -1,50 +1,48 @@
 """Sweeps over the variables of a mixed space: points that differ from the best one in a single variable.
 
 A search with discrete variables converges in all variables at once, and each of them keeps the value that was right
-when it settled. Before such a run ends, other values of single variables are tried, near and far. The distribution does
-not change meanwhile.
+when it settled. Before such a run ends, other values of single variables are tried, near and far. Neither the
+distribution nor what termination depends on changes meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf, nan
+from math import inf, isnan, nan
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array, value_class
 from sublevel.run.search_space import SearchSpace
-from sublevel.run.termination import NAMES, Reason
 
 SHARE = 0.2
-"""Evaluations of a sweep, as a part of those of the run so far, at most."""
+"""Evaluations of a sweep, as a part of those of the run so far, at most, unless that is less than a generation."""
 ROUNDS = 160
 """Other values of a variable that are tried, at most."""
 STEPS = (0.01, 4.0)
-"""Shortest and longest change of a real variable, in initial standard deviations."""
+"""Shortest and longest change of a real variable, in initial standard deviations; the longest one of an integer."""
 GOLDEN = 0.5 * (5**0.5 - 1)
 """Multiples of it, modulo 1, are evenly spread from the first ones on."""
 
 
 @value_class
 class Sweep:
-    """How far a sweep has come, or how the last one of a run ended."""
+    """How far a sweep has come, or where the last one of a run ended without a better point."""
 
     size: int = 0  # changes to try; 0 if none is in progress
     position: int = 0  # changes that were tried
-    level: float = nan  # best value when it began or ended, whichever was last
-    status: int = -1  # of the reason to end the run, unless a better point is found; −1 if there is none
-    number: float = nan  # that decided it
+    level: float = nan  # best value when it began, and when it ended without a better one; NaN if one is due
+    is_last: bool = False  # whether the points of the last generation were changes
 
     @classmethod
-    def begin(cls, changes: Changes, spent: int, popsize: int, level: float, reason: Reason) -> Sweep:
+    def begin(cls, changes: Changes, spent: int, popsize: int, level: float) -> Sweep:
         """A sweep around a point with value `level`, in generations of `popsize` points, after `spent` evaluations of a
-        run that would end for this reason.
+        run.
         """
         size = popsize * max(1, int(SHARE * spent / popsize))
-        return cls(min(size, changes.total), 0, level, reason.status, reason.value)
+        return cls(min(size, changes.total), 0, level)
 
     @property
     def is_active(self) -> bool:
@@ -52,17 +50,21 @@ class Sweep:
         return self.size > 0
 
     @property
-    def reason(self) -> Reason | None:
-        """The reason to end the run, if there is one; a sweep in progress may still find a better point."""
-        return None if self.is_active or self.status < 0 else Reason(NAMES[self.status], self.number)
+    def has_succeeded(self) -> bool:
+        """Whether the last generation ended it with a better point."""
+        return self.is_last and not self.is_active and isnan(self.level)
 
     def after(self, position: int, level: float, tolerance: float) -> Sweep:
         """The sweep after a generation, given the best value so far, which is better if it is lower by more than
-        `tolerance`. After a better point there is no reason to end the run.
+        `tolerance`. Another one is due after a better point.
         """
         if position < self.size:
-            return replace(self, position=position)
-        return Sweep(level=level) if self.level - level > tolerance else replace(self, size=0, position=0, level=level)
+            return Sweep(self.size, position, self.level, True)
+        return Sweep(level=nan if self.level - level > tolerance else level, is_last=True)
+
+    def after_search(self) -> Sweep:
+        """The same after a generation of the search."""
+        return replace(self, is_last=False) if self.is_last else self
 
 
 @value_class
@@ -121,26 +123,36 @@ class Changes:
         space, (lower, upper) = self.space, self.space.box
         other = x.copy()
         if space.free.any():
-            steps = self._steps(x, r)
-            ahead = space.shift(x, steps)
-            other[space.free] = np.where(ahead == x, space.shift(x, -steps), ahead)[space.free]
-        is_short = space.discrete & (upper - lower <= ROUNDS)
-        other[is_short] = _other_integer(x[is_short], lower[is_short], upper[is_short], r)
+            part = GOLDEN * (r + 0.5) % 1.0
+            length = STEPS[0] * (STEPS[1] / STEPS[0]) ** part * self.deviations
+            other[space.free] = space.shift(x, length if r % 2 else -length)[space.free]
+        is_short = space.discrete & (upper - lower <= 2 * ROUNDS)
+        other[is_short] = _nearest_integers(x[is_short], lower[is_short], upper[is_short], r)
+        is_long = space.discrete & ~is_short
+        other[is_long] = _far_integers(x[is_long], lower[is_long], upper[is_long], r, self._reach(x)[is_long])
         other[space.choices] = (x[space.choices] + r + 1) % space.categories
         return other
 
-    def _steps(self, x: Array, r: int) -> Array:
-        """Changes (k,) of the coordinates in round r: backwards and forwards in turn, of all lengths."""
-        part, units = GOLDEN * (r // 2 + 0.5) % 1.0, self.space.units(x)
-        shortest = np.maximum(STEPS[0] * self.deviations, units)
-        longest = np.maximum(STEPS[1] * self.deviations, shortest)
-        return (1.0 if r % 2 else -1.0) * shortest * (longest / shortest) ** part
+    def _reach(self, x: Array) -> Array:
+        """The longest change (d,) of integers of x (d,) within the bounds."""
+        longest = STEPS[1] * self.deviations
+        return np.maximum(np.abs(self.space.shift(x, longest) - x), np.abs(self.space.shift(x, -longest) - x))
 
 
-def _other_integer(x: Array, lower: Array, upper: Array, r: int) -> Array:
+def _nearest_integers(x: Array, lower: Array, upper: Array, r: int) -> Array:
     """The integers (m,) between bounds (m,) each that are, but for r others, nearest to x (m,) and not x."""
     shorter = np.minimum(x - lower, upper - x)  # values on the side that ends first
     is_beyond = r >= 2 * shorter
     distance = np.where(is_beyond, r + 1 - shorter, r // 2 + 1)
     upwards = np.where(is_beyond, upper - x >= x - lower, r % 2 == 1)
     return x + np.where(upwards, distance, -distance)
+
+
+def _far_integers(x: Array, lower: Array, upper: Array, r: int, reach: Array) -> Array:
+    """Integers (m,) between distant bounds (m,) each, below and above x (m,) in turn: the distances of all rounds
+    differ, and their logarithms are evenly spread up to `reach` (m,) where they are longer than r.
+    """
+    longest = np.maximum(reach, ROUNDS)
+    distance = np.maximum(r + 1, np.floor(longest ** (r / (ROUNDS - 1))))
+    ahead, behind = (x + distance, x - distance) if r % 2 else (x - distance, x + distance)
+    return np.where((ahead >= lower) & (ahead <= upper), ahead, behind)

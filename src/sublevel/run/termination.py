@@ -362,9 +362,9 @@ class Standing:
             return False
         return min(window.best[-AWAY:]) > self.lowest
 
-    def begin_again(self) -> Standing:
-        """The standing of a search that begins again around its best point."""
-        return replace(self, returned_to=self.lowest, settled_for=0, standstill=-1, standing_for=0)
+    def begin_again(self, lowest: float) -> Standing:
+        """The standing of a search that begins again around the best point, given its value."""
+        return replace(self, lowest=lowest, returned_to=lowest, settled_for=0, standstill=-1, standing_for=0)
 
     @property
     def found_nothing(self) -> bool:

@@ -26,7 +26,7 @@ from sublevel.run.optimizer import Optimizer
 from sublevel.run.restarts import Run
 from sublevel.run.state import Best, RunState
 from sublevel.run.sweep import Changes, Sweep
-from sublevel.run.termination import CONVERGED, KINDS, NAMES, PATIENCE
+from sublevel.run.termination import KINDS, NAMES, PATIENCE
 from sublevel.store.constraint_facts import stored_constraints
 from sublevel.store.environment import LONGEST
 from sublevel.store.errors import FormatError, StoreError, format_errors
@@ -258,8 +258,7 @@ def check_sweep(sweep: Sweep | None, changes: Changes | None) -> None:
     """Raise FormatError if a sweep over these changes of single variables cannot have these numbers."""
     if sweep is None or changes is None:
         return
-    is_known = NAMES.get(sweep.status) in CONVERGED or (sweep.status == -1 and not sweep.is_active)
-    if not (is_known and 0 <= sweep.position < max(sweep.size, 1) and 0 <= sweep.size <= changes.total):
+    if not (0 <= sweep.position < max(sweep.size, 1) and 0 <= sweep.size <= changes.total):
         raise FormatError(INVALID_CHECKPOINT)
 
 
