@@ -19,6 +19,7 @@ import pytest
 
 import sublevel as sl
 from helpers import store_driver
+from helpers.mixed import SEPARATE, rastrigin
 from helpers.objectives import Once, Slow, sphere
 from sublevel.evaluation import dask_backend
 from sublevel.evaluation.failures import Failure
@@ -110,6 +111,13 @@ def test_a_client_gives_the_bits_of_the_serial_run_with_a_space_and_constraints(
     assert facts(resumed) == facts(alone)
     assert (resumed.maxcv, resumed.params) == (alone.maxcv, alone.params)
     assert np.array_equal(resumed.multipliers[0], alone.multipliers[0])
+
+
+def test_a_client_gives_the_bits_of_the_serial_run_that_tries_changes_of_single_variables(client):
+    settings = {**SEPARATE, "rng": 1, "tolx": 0.1, "maxfevals": 700}
+    alone = sl.minimize(rastrigin, **settings)
+    assert np.isnan(alone.history["generation_best"]).any()  # of changes
+    assert facts(sl.minimize(rastrigin, workers=client, **settings)) == facts(alone)
 
 
 def test_exceptions_and_failures_are_those_of_every_other_worker(client):

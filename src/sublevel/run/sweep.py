@@ -126,10 +126,12 @@ class Changes:
             part = GOLDEN * (r + 0.5) % 1.0
             length = STEPS[0] * (STEPS[1] / STEPS[0]) ** part * self.deviations
             other[space.free] = space.shift(x, length if r % 2 else -length)[space.free]
-        is_short = space.discrete & (upper - lower <= 2 * ROUNDS)
-        other[is_short] = _nearest_integers(x[is_short], lower[is_short], upper[is_short], r)
-        is_long = space.discrete & ~is_short
-        other[is_long] = _far_integers(x[is_long], lower[is_long], upper[is_long], r, self._reach(x)[is_long])
+        integers = space.discrete
+        integers[space.choices] = False
+        near, far = integers & (upper - lower <= 2 * ROUNDS), integers & (upper - lower > 2 * ROUNDS)
+        other[near] = _nearest_integers(x[near], lower[near], upper[near], r)
+        if far.any():
+            other[far] = _far_integers(x[far], lower[far], upper[far], r, self._reach(x)[far])
         other[space.choices] = (x[space.choices] + r + 1) % space.categories
         return other
 
