@@ -114,7 +114,7 @@ def test_a_client_gives_the_bits_of_the_serial_run_with_a_space_and_constraints(
 
 
 def test_a_client_gives_the_bits_of_the_serial_run_that_tries_changes_of_single_variables(client):
-    settings = {**SEPARATE, "rng": 1, "tolx": 0.1, "maxfevals": 700}
+    settings = {**SEPARATE, "rng": 1, "tolx": 0.1, "maxfevals": 1300}
     alone = sl.minimize(rastrigin, **settings)
     assert np.isnan(alone.history["generation_best"]).any()  # of changes
     assert facts(sl.minimize(rastrigin, workers=client, **settings)) == facts(alone)
