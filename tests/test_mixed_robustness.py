@@ -236,6 +236,12 @@ def test_any_space_with_any_values(space, method, kinds, seed):
     check(space, method, kinds, seed, TELLS)
 
 
+def test_a_covariance_may_round_to_a_singular_one():
+    """A far too wide start, from where values decrease outwards: points cannot be centred any more."""
+    space = sl.Space(p0=sl.Integer(1, 109, log=True, scale=293.0), p1=sl.Integer(scale=146.0))
+    check(space, "xnes", [away, ties], 708, SLOW_TELLS)
+
+
 @pytest.mark.slow  # 10⁵ tells
 @settings(bounded, max_examples=SLOW)
 @given(**RUN)

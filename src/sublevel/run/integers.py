@@ -97,9 +97,12 @@ class Grid:
             total = np.sum(same, axis=0)
             share = np.where(bias * total < 0.0, np.minimum(1.0, -bias / np.where(total == 0.0, 1.0, total)), 0.0)
             moved = moved + share * same
-        z = sample.z.copy()
-        z[best] = theta.whiten(x + moved)
-        return theta.sample_at(z, sample.choices), np.any(differs, axis=0)
+        z, succeeded = sample.z.copy(), np.any(differs, axis=0)
+        try:
+            z[best] = theta.whiten(x + moved)
+        except np.linalg.LinAlgError:  # the covariance is so ill-conditioned that its root rounds to a singular matrix
+            return sample, succeeded
+        return theta.sample_at(z, sample.choices), succeeded
 
     def correct(self, theta: Mixed, succeeded: NDArray[np.bool_]) -> Mixed:
         """The distribution with a mean and factors that leave each integer with at least the margin's probability.
