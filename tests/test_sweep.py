@@ -260,14 +260,19 @@ def test_runs_that_have_not_converged_try_no_changes(name, monkeypatch, sweeps):
     assert not sweeps
 
 
-def first_sweep(fun, **options):
-    """The evaluations after which the first sweep of a run begins."""
-    optimizer = sl.Optimizer(**PLAIN, rng=1, **options)
-    while not optimizer.is_sweeping:
+def in_first_sweep(fun):
+    """An optimizer that has asked for the first changes, and these (n, d)."""
+    optimizer = sl.Optimizer(**PLAIN, rng=1)
+    while True:
         X = optimizer.ask()
-        if not optimizer.is_sweeping:
-            optimizer.tell(X, [fun(x) for x in X])
-    return optimizer.nfev
+        if optimizer.is_sweeping:
+            return optimizer, X
+        optimizer.tell(X, [fun(x) for x in X])
+
+
+def first_sweep(fun):
+    """The evaluations after which the first sweep of a run begins."""
+    return in_first_sweep(fun)[0].nfev
 
 
 @pytest.mark.parametrize("more", [8, 20, 40, 47])
@@ -503,11 +508,7 @@ def test_points_that_are_not_allowed_are_left_out(rejected):
 
 
 def test_ask_without_tell_gives_the_same_changes_again():
-    optimizer = sl.Optimizer(**PLAIN, rng=1)
-    while not optimizer.is_sweeping:
-        X = optimizer.ask()
-        if not optimizer.is_sweeping:
-            optimizer.tell(X, [bowl(x) for x in X])
+    optimizer, X = in_first_sweep(bowl)
     state = optimizer.rng.bit_generator.state
     assert np.array_equal(optimizer.ask(), X)
     assert not optimizer.stop()
@@ -524,11 +525,7 @@ def test_worker_processes_change_no_bit():
 
 
 def test_copies_and_pickles_go_on_in_a_sweep():
-    optimizer = sl.Optimizer(**PLAIN, rng=1)
-    while not optimizer.is_sweeping:
-        X = optimizer.ask()
-        if not optimizer.is_sweeping:
-            optimizer.tell(X, [rastrigin(x) for x in X])
+    optimizer, _ = in_first_sweep(rastrigin)
     ends = []
     for one in (copy.copy(optimizer), pickle.loads(pickle.dumps(optimizer)), optimizer):
         follow(rastrigin, one)
