@@ -9,6 +9,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, NonlinearConstraint
@@ -16,6 +17,7 @@ from scipy.optimize import LinearConstraint, NonlinearConstraint
 import sublevel as sl
 from helpers.mixed import SEPARATE as PLAIN
 from helpers.mixed import leaves, rastrigin, same_bits
+from sublevel.cli.main import main
 from sublevel.engine.families import FAMILIES
 from sublevel.run import optimizer as optimizer_module
 from sublevel.run import sweep as sweep_module
@@ -522,6 +524,30 @@ def test_ask_without_tell_gives_the_same_changes_again():
 def test_worker_processes_change_no_bit():
     alone, shared = (sl.minimize(rastrigin, **PLAIN, rng=1, workers=workers) for workers in (1, 2))
     assert (alone.nfev, alone.x.tobytes()) == (shared.nfev, shared.x.tobytes())
+
+
+def test_scipy_and_the_command_line_have_the_same_sweeps(tmp_path, capsys):
+    plain = sl.minimize(rastrigin, **PLAIN, rng=1)
+    options = {"sigma0": 1.0, "integrality": PLAIN["integrality"], "rng": 1}
+    adapted = scipy.optimize.minimize(
+        rastrigin, PLAIN["x0"], method=sl.scipy_method, bounds=PLAIN["bounds"], options=options
+    )
+    arguments = ["--x0", "2.6,2.6,2.6,2.6,2.6,2.6", "--sigma0", "1", "--integrality", "0,0,1,1,1,1", "--bounds=-5:5"]
+    file = tmp_path / "run.db"
+    main(["minimize", "helpers.mixed:rastrigin", *arguments, "--seed", "1", "--store", str(file)])
+    capsys.readouterr()
+    assert np.isnan(plain.history["generation_best"]).any()
+    for other in (adapted, sl.load(file).result):
+        assert (other.nfev, other.x.tobytes()) == (plain.nfev, plain.x.tobytes())
+
+
+def test_a_warm_start_has_sweeps(sweeps):
+    rng = np.random.default_rng(1)
+    points = np.column_stack([rng.uniform(-4, 4, (200, 2)), rng.integers(-4, 5, (200, 4))])
+    x0, sigma0, cov0 = sl.warm_start(points, rastrigin(points))
+    options = {name: PLAIN[name] for name in ("integrality", "bounds")}
+    assert sl.minimize(rastrigin, x0, sigma0, cov0=cov0, rng=1, **options).fun < 1e-12
+    assert sweeps
 
 
 def test_copies_and_pickles_go_on_in_a_sweep():
