@@ -150,6 +150,7 @@ MUTATIONS: list[Mutation] = [
         "engine/recipes.py",
         (REFEREE, FAMILIES, ORACLE, THEORY),
         ("SpectralRates(c_cov, 1.0 if", "SpectralRates(c_cov, 0.5 if", "η_m = 1/(2σ₁)"),
+        ("rates, *_mean_factor(c_mean))", "rates)", "NGD without c_mean"),
         (
             "Truncation(0.25) if scheme is None else scheme\n    rates",
             "Truncation(0.5) if scheme is None else scheme\n    rates",

@@ -23,7 +23,7 @@ from sublevel.engine.constants import (
 from sublevel.engine.families import Bernoulli
 from sublevel.engine.method import natural_gradient
 from sublevel.engine.ordering.ranks import ranking
-from sublevel.engine.transforms import NO_MEMORY, SpectralRates, Transform
+from sublevel.engine.transforms import NO_MEMORY, STEP_SIZES, SpectralRates, Transform
 from sublevel.paper.theory.exact import no_sample
 from sublevel.validation import as_method
 
@@ -115,6 +115,24 @@ def test_a_given_rate_is_the_same_for_all_families(rng):
         tangent = natural_gradient(sample.z, method.weights(ranking(sphere(sample.x)), sample))
         scaled, _ = SpectralRates(0.1)(tangent, NO_MEMORY, no_sample(theta))
         assert scaled.rate == pytest.approx(0.05 / tangent.spectral_norm)
+
+
+@pytest.mark.parametrize("step_size", [None, *STEP_SIZES])
+@pytest.mark.parametrize("recipe", [sl.cma, sl.xnes, sl.ngd, sl.rank_mu])
+def test_c_mean_multiplies_the_step_of_the_mean_and_no_other(recipe, step_size, rng):
+    rule = {} if recipe is sl.cma and step_size is None else {"step_size": step_size}
+    theta, z = FullGaussian.start(np.ones(4), np.ones(4)), rng.standard_normal((9, 4))
+
+    def step(c_mean):
+        method = recipe(c_mean=c_mean, **rule)
+        state, sample = method.init(theta, 9), theta.sample_at(z)
+        return method.tell(state, sample, sphere(sample.x))[0].theta
+
+    whole, part = step(1.0), step(0.3)
+    np.testing.assert_allclose(part.mean - 1.0, 0.3 * (whole.mean - 1.0), rtol=1e-12)
+    np.testing.assert_array_equal(part.cov, whole.cov)
+    with pytest.raises(ValueError, match="`c_mean` must be positive and finite, got -1"):
+        recipe(c_mean=-1.0, **rule)
 
 
 # Evaluations

@@ -94,6 +94,12 @@ def test_ngd_step_would_notice(method, slip, rng):
     assert not steps.ngd_step(plateaus, thetas, size=20, seed=1).passed
 
 
+def test_equal_rates_would_notice_the_mean_rate_of_section_4(rng):
+    thetas = [cases.member(FullGaussian, 4, rng) for _ in range(3)]
+    assert steps.equal_rates_step(plateaus, thetas, 0.2, size=20, seed=1).passed
+    assert not steps.equal_rates_step(plateaus, thetas, 0.2, size=20, seed=1, claimed=1.0).passed
+
+
 @pytest.mark.parametrize(
     "method",
     [

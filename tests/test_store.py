@@ -358,7 +358,7 @@ def cut_short(file, moment, fun, *arguments, **settings):
 @pytest.mark.parametrize("always", [True, False], ids=["kept", "replayed"])
 def test_what_cannot_be_stored_is_given_again(always, tmp_path, monkeypatch):
     keep_state(monkeypatch, always)
-    again = {"x0": drawn, "method": sl.ngd(c_cov=0.4), "restarts": Thrice()}
+    again = {"x0": drawn, "method": sl.ngd(c_mean=0.8, c_cov=0.4), "restarts": Thrice()}
     settings = {
         "method": again["method"],
         "restarts": again["restarts"],
@@ -373,7 +373,7 @@ def test_what_cannot_be_stored_is_given_again(always, tmp_path, monkeypatch):
         with pytest.raises(TypeError, match=f"`{name}` must be given again"):
             sl.resume(file, terraces, **{key: part for key, part in again.items() if key != name})
     with pytest.raises(ValueError, match="`method` must be the one that the run was started with"):
-        sl.resume(file, terraces, **again | {"method": sl.ngd(c_cov=0.5)})
+        sl.resume(file, terraces, **again | {"method": sl.ngd(c_cov=0.4)})
     with pytest.raises(ValueError, match="`restarts` must be"):
         sl.resume(file, terraces, **again | {"restarts": "ipop"})
     assert sl.load(file).values.size == 137  # whoever only looks needs none of them

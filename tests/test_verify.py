@@ -15,7 +15,15 @@ from sublevel.paper.theory.verify import all_passed, render, run_checks, to_json
 
 ROWS = [
     *("score full", "score diagonal", "score isotropic", "score bernoulli", "Tr F⁻¹"),
-    *("NGD step", "NGD step, ties", "NGD step, n < d", "NGD plateau", "isotropic step", "diagonal step"),
+    *(
+        "NGD step",
+        "NGD step, ties",
+        "NGD step, n < d",
+        "NGD step, η_m = η_C",
+        "NGD plateau",
+        "isotropic step",
+        "diagonal step",
+    ),
     *("rank-mu step", "rank-mu step, n < d", "Hansen-Kern rate", "invariance g", "invariance affine"),
     *("positivity", "positivity limit", "consistency", "consistency exponent", "E[V²] = ∞", "exchange"),
     *("baseline", "baseline bias", "J", "prop:ng m", "prop:ng C", "step 6 erratum"),

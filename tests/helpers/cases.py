@@ -117,7 +117,12 @@ WEIGHTED = [
 """A method with each weight rule, and CMA-ES with each one whose weights are normalized."""
 ORDERED = [replace(cma(), name=f"cma-{type(rule).__name__.lower()}", ordering=rule) for rule in ORDERINGS]
 OTHER_STEP_SIZES = [rule for rule in STEP_SIZES if rule != "csa"]
-PARTS = [*WEIGHTED, *ORDERED, *(cma(step_size=rule) for rule in OTHER_STEP_SIZES)]
+PARTS = [
+    *WEIGHTED,
+    *ORDERED,
+    replace(ngd(c_mean=0.05), name="slow-mean-ngd"),
+    *(cma(step_size=rule) for rule in OTHER_STEP_SIZES),
+]
 SHAPES = [Case(shape_only(span=5.0, constant_from=10), d, n) for d, n in SIZES]
 SEARCHES = [
     *(Case(recipe(family=family), d, n) for recipe in RECIPES for family in GAUSSIANS for d, n in SIZES),

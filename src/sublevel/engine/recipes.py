@@ -58,8 +58,8 @@ def cma(
     """
     rule = _step_size(step_size)
     paths = rule if step_size == "csa" else (Cumulation(), *rule)  # the rank-one update reads the step-size path
-    rate = () if c_mean == 1.0 else (FixedRates(c_mean, 1.0),)
-    return Method(_with_rule("cma", step_size, "csa"), Active(), (*paths, RankMu(), RankOne(), *rate), popsize, family)
+    transforms = (*paths, RankMu(), RankOne(), *_mean_factor(c_mean))
+    return Method(_with_rule("cma", step_size, "csa"), Active(), transforms, popsize, family)
 
 
 def xnes(
@@ -98,7 +98,7 @@ def xnes(
     >>> result.success
     True
     """
-    transforms = (*_step_size(step_size), ExponentialRates(c_mean))
+    transforms = (*_step_size(step_size), ExponentialRates(_mean_rate(c_mean)))
     return Method(_with_rule("xnes", step_size), Quantile(Utilities(), average_ties=True), transforms, popsize, family)
 
 
@@ -109,6 +109,18 @@ def _step_size(rule: str | None) -> tuple[Transform, ...]:
     if rule not in STEP_SIZES:
         raise ValueError(f"`step_size` must be one of {', '.join(map(repr, STEP_SIZES))}, got {rule!r}.")
     return STEP_SIZES[rule]
+
+
+def _mean_rate(c_mean: float) -> float:
+    """The rate, if it is one."""
+    if not 0 < c_mean < float("inf"):
+        raise ValueError(f"`c_mean` must be positive and finite, got {c_mean!r}. Usual values lie in (0, 1].")
+    return c_mean
+
+
+def _mean_factor(c_mean: float) -> tuple[Transform, ...]:
+    """The part that multiplies the step of the mean; none for 1."""
+    return () if _mean_rate(c_mean) == 1.0 else (FixedRates(c_mean, 1.0),)
 
 
 def _with_rule(name: str, rule: str | None, default: str | None = None) -> str:
@@ -148,6 +160,7 @@ VOLUMES: dict[str, type[Volume | LeaveOneOut]] = {"in-sample": Volume, "leave-on
 
 def ngd(
     *,
+    c_mean: float = 1.0,
     c_cov: float | None = None,
     exponent: float | None = None,
     estimator: str = "in-sample",
@@ -159,6 +172,9 @@ def ngd(
 
     Parameters
     ----------
+    c_mean : float, optional
+        Learning rate of the mean, which is c_mean/σ₁(Z); that of the covariance is c_cov/(2σ₁(Z)). They are equal for
+        c_mean = c_cov/2. With a step-size rule it is a factor of the step that the rule assumes.
     c_cov : float, optional
         Learning rate of the covariance, in (0, 1]. If None it is 0.1 for a full covariance and larger for a diagonal or
         isotropic one.
@@ -193,7 +209,8 @@ def ngd(
     """
     if estimator not in VOLUMES:
         raise ValueError(f"`estimator` must be one of {', '.join(map(repr, VOLUMES))}, got {estimator!r}.")
-    transforms = (*_step_size(step_size), SpectralRates(c_cov, 1.0 if step_size is None else None))
+    rates = SpectralRates(c_cov, 1.0 if step_size is None else None)
+    transforms = (*_step_size(step_size), rates, *_mean_factor(c_mean))
     return Method(_with_rule("ngd", step_size), VOLUMES[estimator](exponent), transforms, popsize, family)
 
 
@@ -239,8 +256,9 @@ def rank_mu(
     >>> result.success
     True
     """
+    rate = _mean_rate(c_mean)
     scheme = Truncation(0.25) if scheme is None else scheme
-    rates = HansenKernRates(scheme, c_mean) if c_cov is None else FixedRates(c_mean, c_cov)
+    rates = HansenKernRates(scheme, rate) if c_cov is None else FixedRates(rate, c_cov)
     return Method(_with_rule("rank-mu", step_size), Quantile(scheme), (*_step_size(step_size), rates), popsize, family)
 
 

@@ -19,8 +19,10 @@ STEP_ROUNDING = 1e-9
 """Largest difference between two ways to compute a step, in standard deviations or in variances."""
 
 
-def printed_ngd_step(theta: FullGaussian, z: Array, values: Array, c_cov: float) -> tuple[Array, Array]:
-    """Mean and covariance after steps 4 to 11 of the stochastic NGD with the rates of section 4, as printed.
+def printed_ngd_step(
+    theta: FullGaussian, z: Array, values: Array, c_cov: float, c_mean: float = 1.0
+) -> tuple[Array, Array]:
+    """Mean and covariance after steps 4 to 11 of the stochastic NGD, as printed; section 4 has c_mean = 1.
 
     Step 6 has the exponent 2/d of eq:mc-nu. Whitened points z (n, d) and values (n,) are given; the root of C is θ's.
     """
@@ -34,7 +36,7 @@ def printed_ngd_step(theta: FullGaussian, z: Array, values: Array, c_cov: float)
     weights = np.array([(one - baseline) / n for one in cost])
     matrix = sum(weights[i] * (np.outer(z[i], z[i]) - np.eye(d)) for i in range(n))
     largest = float(np.linalg.svd(matrix, compute_uv=False)[0])
-    mean = theta.mean - sum(weights[i] * (root @ z[i]) for i in range(n)) / largest
+    mean = theta.mean - c_mean * sum(weights[i] * (root @ z[i]) for i in range(n)) / largest
     return mean, theta.cov - c_cov / (2 * largest) * (root @ matrix @ root.T)
 
 
@@ -53,15 +55,33 @@ def ngd_step(
     f: Objective, thetas: Sequence[FullGaussian], *, size: int, seed: int, name: str = "NGD step", rate: float = 0.1
 ) -> Report:
     """One step of `ngd()` from each θ is steps 1 to 11 of the paper with c_C = `rate`, its default being 0.1."""
-    differences: list[float] = []
-    for index, theta in enumerate(thetas):
-        sample = theta.sample(np.random.default_rng(seed + index), size)
-        printed = printed_ngd_step(theta, sample.z, f(sample.x), rate)
-        differences.append(whitened_difference(final_theta(ngd(), f, theta, size, 1, seed + index), *printed))
-    d, worst = thetas[0].dimension, max(differences)
+    d, worst = thetas[0].dimension, _largest_difference(ngd(), f, thetas, size, seed, rate, 1.0)
     statement = "one step of ngd() = steps 1 to 11 with η_m = 1/σ₁(Z), η_C = c_C/(2σ₁(Z)), c_C = 0.1"
     sentence = f"{len(thetas)} steps at d = {d}, n = {size} differ by at most {worst:.3g} from the printed algorithm."
     return judge(name, statement, worst, STEP_ROUNDING, sentence)
+
+
+def equal_rates_step(
+    f: Objective, thetas: Sequence[FullGaussian], alpha: float, *, size: int, seed: int, claimed: float | None = None
+) -> Report:
+    """η_m = η_C = α/σ₁(Z), the example after eq:asmc: one step of the engine and of the paper; `claimed` is c_mean."""
+    method = ngd(c_mean=alpha, c_cov=2 * alpha)
+    worst = _largest_difference(method, f, thetas, size, seed, 2 * alpha, alpha if claimed is None else claimed)
+    statement = "one step of ngd(c_mean=α, c_cov=2α) = steps 1 to 11 with η_m = η_C = α/σ₁(Z)"
+    sentence = f"{len(thetas)} steps at α = {alpha:g}, n = {size} differ by at most {worst:.3g}."
+    return judge("NGD step, η_m = η_C", statement, worst, STEP_ROUNDING, sentence)
+
+
+def _largest_difference(
+    method: Method, f: Objective, thetas: Sequence[FullGaussian], size: int, seed: int, c_cov: float, c_mean: float
+) -> float:
+    """Between a step of the engine and the printed one, from each θ."""
+    differences: list[float] = []
+    for index, theta in enumerate(thetas):
+        sample = theta.sample(np.random.default_rng(seed + index), size)
+        printed = printed_ngd_step(theta, sample.z, f(sample.x), c_cov, c_mean)
+        differences.append(whitened_difference(final_theta(method, f, theta, size, 1, seed + index), *printed))
+    return max(differences)
 
 
 def rank_mu_step(

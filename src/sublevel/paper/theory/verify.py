@@ -84,6 +84,7 @@ def _algorithm(seed: int) -> list[Report]:
         steps.ngd_step(quadratic, several, size=30, seed=seed),
         steps.ngd_step(plateaus, several, size=30, seed=seed, name="NGD step, ties"),
         steps.ngd_step(lambda x: np.vecdot(x, x), many, size=12, seed=seed, name="NGD step, n < d"),
+        steps.equal_rates_step(quadratic, several, 0.3, size=30, seed=seed),
         steps.no_step_without_ranks(several[0], 20, seed),
         steps.restricted_step(IsotropicGaussian.start(mean, deviations), 30, seed),
         steps.restricted_step(DiagonalGaussian(mean, deviations), 30, seed),
