@@ -419,6 +419,23 @@ def test_figures_are_drawn_from_any_results(tmp_path, figure):
     assert paths[figure].with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
 
 
+def test_no_curve_passes_behind_the_number_of_failed_trials():
+    """With the ends of the curves of a real run, one of which was behind a label at the lower right."""
+    from sublevel.paper.figures.draw import figure_1
+
+    ends = {
+        ngd(20, 0.5): {"failed": 3, "iterations": 1600, "final": 8.6},
+        ngd(90, 0.5): {"iterations": 780, "final": 3},
+    }
+    figure = figure_1(paper_results() | {setting: made_up(setting, **numbers) for setting, numbers in ends.items()}, 20)
+    figure.canvas.draw()
+    for panel in figure.axes[1:3]:
+        labels = [text.get_window_extent() for text in panel.texts]
+        assert len(labels) >= 2
+        points = np.concatenate([line.get_transform().transform(line.get_xydata()) for line in panel.lines])
+        assert not any(label.count_contains(points) for label in labels)
+
+
 # --- statements
 # ----------------------------------------------------------------------------------------------------------
 

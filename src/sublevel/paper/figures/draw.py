@@ -27,7 +27,7 @@ SIZE_NAMES = ("⌈√d⌉", "d", "⌈d³ᐟ²⌉", "d²", "⌈d⁵ᐟ²⌉", "d�
 FAR_DASHES = (0, (1.2, 1.1))
 COND_LABEL = r"$\mathrm{Cond}(C^tA)$"
 EXPECTED_LABEL = r"$m^\mathrm{T}\!Am + \mathrm{Tr}(CA)$"
-HEADROOM, FAILURES_SHOWN, POINTS = 1e8, 8, 300
+HEADROOM, FAILURES_SHOWN, POINTS = 3e8, 8, 300
 """Upper limit of a panel with failed trials, failed trials drawn individually, and points of a curve."""
 
 
@@ -164,12 +164,12 @@ def _log_axes(axis: Axes, title: str) -> None:
 
 
 def _name_failures(axis: Axes, runs: list[Result], colours: Mapping[int, str]) -> None:
-    """Write the number of failed trials, in the colour of their curves."""
-    for line, run in enumerate(run for run in reversed(runs) if run.failed):
+    """Write the number of failed trials above the beginning of all curves, in the colour of those trials."""
+    for line, run in enumerate(run for run in runs if run.failed):
         left = run.trials - run.failed
         curve = f", curve of the other {left}" if left else ""
         text, colour = f"n = {run.setting.n}: {run.failed} of {run.trials} failed{curve}", colours[run.setting.n]
-        axis.text(0.99, 0.05 + 0.085 * line, text, transform=axis.transAxes, color=colour, fontsize=8.5, ha="right")
+        axis.text(0.01, 0.97 - 0.075 * line, text, transform=axis.transAxes, color=colour, fontsize=8.5, va="top")
 
 
 def _size_handles(colours: Mapping[int, str], names: Iterable[str]) -> list[Line2D]:
