@@ -37,6 +37,7 @@ SECONDS = 600
 ORACLE, WEIGHTS, FAMILIES = "tests/test_oracle.py", "tests/test_weights.py", "tests/test_families.py"
 ROOTS, RATES, THEORY = "tests/test_roots.py", "tests/test_family_rates.py", "tests/test_theory.py"
 REFEREE, LAWS, CMA = "tests/test_referee.py", "tests/test_laws.py", "tests/test_cma.py"
+PROJECTION, SPACE, MIXED = "tests/test_projection.py", "tests/test_space.py", "tests/test_mixed_family.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +218,28 @@ MUTATIONS: list[Mutation] = [
         (FAMILIES, ORACLE, LAWS),
         ("taken = move.usable & mask", "taken = move.usable", "a step on a plateau or without selection"),
         ("taken = move.usable & mask", "taken = mask & True", "unusable steps taken"),
+    ),
+    *_of(
+        "run/projection.py",
+        (PROJECTION,),
+        ("np.where(scale, x, 1.0)[moved", "np.where(scale, 1.0, x)[moved", "units of log-scaled variables"),
+        ("np.maximum(low, SCALE_RANGE[0])", "low", "log-scaled variables of any sign"),
+        ("    if not usable.any() or not np", "    if not np", "constraints on variables that are not moved"),
+    ),
+    *_of(
+        "run/resampling.py",
+        (PROJECTION,),
+        ("end + 0.5 * (z[rows] - end)", "0.5 * z[rows]", "halfway to the mean instead of the anchor"),
+    ),
+    *_of(
+        "run/search_space.py",
+        (SPACE,),
+        ("return np.sqrt(np.clip(inward, 0.0, 1.0))", "return np.clip(inward, 0.0, 1.0)", "slope of the fold"),
+    ),
+    *_of(
+        "run/integers.py",
+        (MIXED,),
+        ("before.mean + before.widening * step", "before.mean + step", "step of the mean of integers"),
     ),
     *_of(
         "paper/theory/quadratic.py",

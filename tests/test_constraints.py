@@ -18,7 +18,6 @@ from scipy.sparse import csr_array
 import sublevel as sl
 from sublevel.cli.report_page import report_page
 from sublevel.engine.ordering import ORDERINGS, AugmentedLagrangian, RankLagrangian
-from sublevel.run.projection import _shortest_step
 
 X0 = np.full(3, 2.0)
 
@@ -368,26 +367,6 @@ def test_integers_and_choices_with_constraints():
     assert result.params["grade"] == "b"
     assert result.params["n"] == 1
     assert_allclose(result.fun, 8 / 1.6 * 1.2 + 0.1, rtol=1e-3)
-
-
-def test_a_singular_system_of_the_projection_is_solved_in_another_way(rng, monkeypatch):
-    """SciPy 1.13 raises LinAlgError if two constraints are parallel."""
-
-    def singular(*_):
-        raise np.linalg.LinAlgError("Matrix is singular.")
-
-    for _ in range(20):
-        rows, gaps = rng.standard_normal((4, 3)), rng.standard_normal(4)
-        rows[3] = 2 * rows[0]
-        given = rows, gaps, np.full(4, 1e-15)
-        with monkeypatch.context() as patched:
-            patched.setattr(scipy.optimize, "nnls", singular)
-            found = _shortest_step(*given)
-        expected = _shortest_step(*given)
-        assert (found is None) == (expected is None)
-        if found is not None:
-            assert_allclose(found, expected, atol=1e-7)
-            assert (rows @ found >= gaps).all()
 
 
 def test_linear_constraints_on_the_numbers_of_a_space():

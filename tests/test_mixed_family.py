@@ -22,6 +22,7 @@ from sublevel.engine.method import natural_gradient
 from sublevel.engine.tangent import Weighting
 from sublevel.engine.transforms import ChoiceRates
 from sublevel.run.integers import Grid
+from sublevel.validation import as_method
 
 AGREEMENT = 1e-10
 ITERATIONS = 150
@@ -422,6 +423,18 @@ def test_generation_without_other_integers_is_not_moved(rng):
     centred, succeeded = grid.center(theta, sample, np.arange(8))
     assert centred is sample
     assert not succeeded.any()
+
+
+def test_mean_of_integers_moves_to_the_weighted_mean_of_the_points(rng):
+    """m ← Σ wᵢxᵢ, with the points as they were drawn: wider than the Gaussian by which the covariance is learned."""
+    grid, theta = some_integers(rng, 5)
+    method = as_method("sep-cma")
+    before = method.init(theta, 8)
+    sample, values = theta.sample(rng, 8), rng.standard_normal(8)
+    after, _ = method.tell(before, sample, values)
+    wanted = np.array(oracle.log_weights(8)) @ sample.x[np.argsort(values)]
+    assert_allclose(grid.step_as_drawn(theta, after.theta).mean, wanted, rtol=0, atol=1e-12)
+    assert np.max(np.abs(after.theta.mean - wanted)) > 1e-3
 
 
 def test_optimizer_centres_and_corrects(rng):

@@ -107,6 +107,19 @@ def test_the_map_is_smooth_where_it_begins_to_bend(pair):
             np.testing.assert_allclose(slopes, 1.0, atol=1e-4)
 
 
+@pytest.mark.parametrize("pair", [(0.5, 1.5), (0.5, INF), (-INF, 2.0)])
+def test_slopes_are_those_of_the_map(pair):
+    """Central differences are exact on a parabola; a log-scaled variable has the slope of exp as well."""
+    for is_log in (False, True)[: 1 + (pair[0] > 0)]:
+        space, h = space_of(pair, deviation=0.2, log_scaled=is_log), 1e-6
+        low, high = np.maximum(space.fold.lower, -2.0), np.minimum(space.fold.upper, 2.0)
+        u = np.linspace(low + 2 * h, high - 2 * h, 401)
+        u = u[(np.abs(np.abs(u - space.fold.lower) - space.fold.width) > 2 * h).all(axis=1)]
+        differences = (space.points(u + h) - space.points(u - h)) / (2 * h)
+        np.testing.assert_allclose(space.slopes(space.points(u)), differences, rtol=0, atol=1e-8)
+        assert np.min(differences) < 0.6
+
+
 @given(st.floats(-300.0, 300.0), st.floats(0.1, 300.0), shares)
 def test_a_log_scaled_box_is_a_box_of_logarithms(exponent, width, share):
     low, high = 10.0**exponent, 10.0 ** min(exponent + width, 305.0)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import Family
+from sublevel.engine.families.protocol import SCALE_RANGE
 from sublevel.run.search_space import SearchSpace
 
 MARGIN = 1e-9
@@ -42,36 +43,32 @@ class HalfSpaces:
 def project(points: Array, theta: Family, space: SearchSpace | None, inside: HalfSpaces) -> Array:
     """The nearest points (n, d) to the user's points (n, d) that satisfy linear constraints and bounds.
 
-    Only real variables are moved. A point that cannot be projected remains as it is.
+    Only real variables are moved; those that are log-scaled by a part of themselves, and they remain positive. A point
+    that cannot be projected remains as it is.
     """
-    moved, scale = _real_variables(theta.dimension if space is None else space.free.size, space)
+    if space is None:
+        everywhere, unbounded = np.ones(theta.dimension, dtype=np.bool_), np.full(theta.dimension, np.inf)
+        return np.array([_project(x, everywhere, theta.dense_root, (-unbounded, unbounded), inside) for x in points])
+    moved, scale, (low, high) = space.free & ~space.discrete, space.log_scaled, space.box
     if not moved.any():
         return points
-    root = theta.dense_root if space is None else theta.dense_root[moved[space.free]]
-    return np.array([_project(x, moved, root * np.where(scale, x, 1.0)[moved, None], space, inside) for x in points])
+    root, box = theta.dense_root[moved[space.free]], (np.where(scale, np.maximum(low, SCALE_RANGE[0]), low), high)
+    with np.errstate(over="ignore", invalid="ignore"):  # such points remain as they are
+        return np.array([_project(x, moved, root * np.where(scale, x, 1.0)[moved, None], box, inside) for x in points])
 
 
-def _real_variables(d: int, space: SearchSpace | None) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Masks (d,) of the variables that can be moved, and of those that are log-scaled."""
-    if space is None:
-        return np.ones(d, dtype=np.bool_), np.zeros(d, dtype=np.bool_)
-    return space.free & ~space.discrete, space.log_scaled
-
-
-def _project(x: Array, moved: NDArray[np.bool_], root: Array, space: SearchSpace | None, inside: HalfSpaces) -> Array:
-    """One point (d,), with a root (v, k) of the covariance of its v real variables."""
+def _project(x: Array, moved: NDArray[np.bool_], root: Array, box: tuple[Array, Array], inside: HalfSpaces) -> Array:
+    """One point (d,) of a box, with a root (v, k) of the covariance of its v real variables."""
     for _ in range(BOUND_ROUNDS):
         step = _shortest_step(inside.matrix[:, moved] @ root, *_gaps(x, inside))
         if step is None:
             return x
         near = x.copy()
         near[moved] += root @ step
-        if space is None:
-            return near
-        low, high = np.flatnonzero(near < space.box[0]), np.flatnonzero(near > space.box[1])
+        low, high = np.flatnonzero(near < box[0]), np.flatnonzero(near > box[1])
         if not low.size and not high.size:
             return near
-        inside = inside.add_bounds(low, 1.0, space.box[0]).add_bounds(high, -1.0, space.box[1])
+        inside = inside.add_bounds(low, 1.0, box[0]).add_bounds(high, -1.0, box[1])
     return x
 
 
@@ -82,12 +79,14 @@ def _gaps(x: Array, inside: HalfSpaces) -> tuple[Array, Array]:
 
 
 def _shortest_step(rows: Array, gaps: Array, rounding: Array) -> Array | None:
-    """The shortest y (k,) with rows (q, k) · y ≥ gaps (q,); None if there is none.
+    """The shortest y (k,) with rows (q, k) · y ≥ gaps (q,); None if there is none, or if no y changes anything.
 
     Least distance programming: Lawson & Hanson, Solving Least Squares Problems, chapter 23.
     """
     length = np.sqrt(np.sum(rows**2, axis=1))
     usable = length > 0
+    if not usable.any() or not np.isfinite(length).all():
+        return None
     normal = rows[usable] / length[usable, None]
     needed = (gaps + rounding)[usable] / length[usable] + MARGIN
     system = np.concatenate([normal.T, needed[None]])
