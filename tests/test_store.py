@@ -21,8 +21,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.optimize import LinearConstraint, NonlinearConstraint
 
 import sublevel as sl
+from sublevel.cli.run_status import read_status
+from sublevel.dashboard import data
+from sublevel.dashboard.follow import Follower
 from sublevel.engine.families import FAMILIES
 from sublevel.engine.transforms import Transform
 from sublevel.evaluation.failures import EvaluationFailed
@@ -520,8 +524,8 @@ def test_an_export_that_is_interrupted_leaves_no_thread_and_no_file(ending, tmp_
     run, threads = sl.load(tmp_path / "run.db"), threading.active_count()
     whole, read = reader.Evaluations.parts, []
 
-    def parts(self, since=0):
-        for part in whole(self, since):
+    def parts(self):
+        for part in whole(self):
             read.append(part)
             if len(read) == 20:
                 raise KeyboardInterrupt
@@ -575,14 +579,33 @@ def test_reading_changes_nothing(tmp_path):
     assert {name: (folder / name).read_bytes() for name in before} == before
 
 
-def test_points_between_two_states_are_in_the_result(tmp_path, monkeypatch):
+NORM, LINE = (lambda x: x @ x), LinearConstraint(np.eye(4)[:1], 0.2, np.inf)
+CONSTRAINTS = {
+    "free": None,
+    "linear": LINE,
+    "kept": NonlinearConstraint(NORM, -np.inf, 30.0, keep_feasible=True),
+    "inequality": NonlinearConstraint(NORM, 9.0, 20.0),
+    "both": [LINE, NonlinearConstraint(NORM, 9.0, 20.0)],
+}
+
+
+@pytest.mark.parametrize("moment", [3, 17, 98, 104])
+@pytest.mark.parametrize("kind", CONSTRAINTS)
+def test_every_reader_finds_the_best_point_of_the_run(kind, moment, tmp_path, monkeypatch):
     keep_state(monkeypatch, always=False)
-    file = tmp_path / "run.db"
-    cut_short(file, 99, terraces, **options("cma", "free", None))
-    run = sl.load(file)
-    assert run.result.nfev == 99
-    assert run.result.fun == run.values.min() == terraces(run.result.x)
-    assert len(run.result.history) == run.result.nit == 99 // 8
+    file, settings = tmp_path / "run.db", options("cma", "bounded", None, constraints=CONSTRAINTS[kind])
+    cut_short(file, moment, smooth, **settings, popsize=8)
+    run, status, progress = sl.load(file), read_status(file), Follower(file).advance(10)
+    totals, values = data.totals(progress), run.constraints  # of those that an evaluated point may violate
+    allowed = np.all((values >= 9.0) & (values <= 20.0), axis=1)
+    expected = np.min(run.values[allowed]) if np.any(allowed) else np.nan
+    found = run.result.fun if kind == "free" or run.result.maxcv == 0 else np.nan
+    np.testing.assert_equal([found, status.best], [expected, expected])
+    assert totals["best"] == data.number(expected)
+    assert smooth(run.result.x) == run.result.fun
+    assert run.result.x.tobytes() == data.best_point(progress).tobytes()
+    assert run.result.nfev == status.nfev == totals["nfev"] == moment
+    assert run.result.nit == status.nit == len(run.result.history) == (moment - 1) // 8
 
 
 # The parts
@@ -1099,7 +1122,6 @@ def test_small_samples_that_are_drawn_again_share_rows(tmp_path, monkeypatch):
     connection.close()
     run = sl.load(file)
     assert run.points.tobytes() == seen.tobytes()
-    assert run.evaluations.point(7777).tobytes() == seen[7777].tobytes()
 
 
 def stored_point_bytes(file):
@@ -1248,7 +1270,6 @@ def test_points_that_are_drawn_again_are_those_that_were_evaluated(method, bound
     monkeypatch.setattr(reader, "MOST_KEPT", 0)
     monkeypatch.setattr(reader, "LARGEST_PART", 200)
     run = sl.load(tmp_path / "run.db")
-    assert run.evaluations.point(77).tobytes() == seen[77].tobytes()
     assert max(len(part) for _, part in run.evaluations.parts()) == 200 // 32
     assert run.points.tobytes() == seen.tobytes()
 

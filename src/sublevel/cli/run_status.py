@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from sublevel.run.noisy_answer import Estimate
 from sublevel.run.progress import duration
 from sublevel.store.file import File
 from sublevel.store.load import sketch_optimizer
@@ -30,7 +32,9 @@ class RunStatus(NamedTuple):
     reasons: dict[str, float]
     seconds: float  # from the start to the last generation
     is_running: bool
-    params: Mapping[str, object] | None  # the best point of a space, if its value is the best one of the file
+    params: (
+        Mapping[str, object] | None
+    )  # the best point, if there is a space and a point that satisfies the constraints
 
 
 def state_name(reasons: dict[str, float], is_running: bool) -> str:
@@ -39,36 +43,35 @@ def state_name(reasons: dict[str, float], is_running: bool) -> str:
 
 
 def read_status(path: Path) -> RunStatus:
-    """Read the status of a run. This is cheap: no points are read."""
+    """Read the status of a run. This is cheap: of the evaluations, only those since the last checkpoint are read."""
     is_running = is_run_active(path)
     with open_run(path) as reading:
         (numbers, run), loose = reading.last_generation()
-        ledger = reading.ledger()
-        estimate = ledger.estimate(reading.file.count_generations()[1])
-        last = numbers[-1] if reading.file.count_generations()[0] else reading.settings.began
+        ledger, (_, nit) = reading.ledger(), reading.file.count_generations()
+        best, fun = _best(reading, ledger.estimate(nit))
+        last = numbers[-1] if nit else reading.settings.began
         return RunStatus(
             settings=reading.settings,
             variables=reading.problem.x0.size,
             nfev=int(numbers[0]) + loose + len(ledger.entries),
-            nit=reading.file.count_generations()[1],
+            nit=nit,
             restarts=run,
-            best=float(numbers[1]) if estimate is None else estimate.fun,
+            best=fun,
             deviation=float(numbers[3]),
             reasons=ending(reading.file),
             seconds=max(float(last) - reading.settings.began, 0.0),
             is_running=is_running,
-            params=_best_params(reading, float(numbers[1])),
+            params=best,
         )
 
 
-def _best_params(reading: Reading, best: float) -> Mapping[str, object] | None:
-    """The best point of a space by name; None without a space, or if the last checkpoint is older than that point."""
-    if reading.settings.space is None:
-        return None
+def _best(reading: Reading, estimate: Estimate | None) -> tuple[Mapping[str, object] | None, float]:
+    """The best point by name, None without a space, and its value, NaN if it violates constraints."""
     optimizer = sketch_optimizer(reading)
-    found = reading.run_state(optimizer, memory=False).best
-    space = optimizer.start.parameters
-    return space.decode(found.x) if space is not None and found.fun == best else None
+    state = reading.run_state(optimizer, memory=False)
+    optimizer.run_state, optimizer.estimate = replace(state, best=reading.best(optimizer, state)), estimate
+    space, fun = optimizer.start.parameters, optimizer.best_fun if optimizer.is_feasible else np.nan
+    return None if space is None or np.isnan(fun) else space.decode(optimizer.best_x), fun
 
 
 def is_run_active(path: Path) -> bool:

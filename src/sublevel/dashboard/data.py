@@ -233,20 +233,20 @@ class Variables:
 
 
 def best_point(progress: Progress) -> Array:
-    """The best point (d,): of the evaluations that were read, or of the last checkpoint if that is better.
-
-    That of a noisy objective is no evaluation, because it would be a lucky one, but the answer of the search.
-    """
+    """The best point (d,). That of a noisy objective is no evaluation, because it would be a lucky one."""
     if progress.estimate is not None:
         return progress.estimate.x
+    return progress.optimizer.start.x0 if progress.position is None else progress.position.best.x
+
+
+def best_value(progress: Progress) -> float:
+    """The value at the best point; NaN if that violates constraints."""
+    if progress.estimate is not None:
+        return progress.estimate.fun
     if progress.position is None:
-        return progress.optimizer.start.x0
-    known, is_constrained = progress.position.state.best, progress.optimizer.constraints is not None
-    found = (progress.left if is_constrained else progress.best.join(progress.left)).lowest(1)
-    if progress.settings.noise or not len(found.index):
-        return known.x
-    is_known = (known.violation, known.fun) <= (float(found.violations[0]), float(found.values[0]))  # not if NaN
-    return known.x if is_known else found.points[0]
+        return math.nan
+    best, constraints = progress.position.best, progress.optimizer.constraints
+    return best.fun if constraints is None or constraints.allows(best.constraints) else math.nan
 
 
 def evaluations(selection: Selection, shown: Sequence[int]) -> Json:
@@ -327,9 +327,9 @@ def failures(progress: Progress) -> Json:
 def constraint_values(progress: Progress) -> list[Json]:
     """The constraint values of the best point, and by how much they violate their bounds."""
     constraints, position = progress.optimizer.constraints, progress.position
-    if constraints is None or position is None or position.state.best.constraints is None:
+    if constraints is None or position is None or position.best.constraints is None:
         return []
-    values = position.state.best.constraints
+    values = position.best.constraints
     violations = constraints.violations(values)
     return [
         {"name": printable(name), "value": number(value, 7), "violation": number(violation, 4)}
@@ -341,22 +341,18 @@ def totals(progress: Progress) -> Json:
     """The numbers at the head of the page."""
     table, trace = progress.table, progress.trace[-1] if progress.trace else None
     axes = np.empty(0) if trace is None else trace.axes
-    known, left = progress.open_values[~np.isnan(progress.open_values)], progress.left
-    counted = known if progress.optimizer.constraints is None else left.values[left.violations <= 0]
-    is_plain = not progress.settings.noise and counted.size
-    best, error = float(table[-1, 1]) if len(table) else math.nan, math.nan
-    if progress.estimate is not None:
-        best, error = progress.estimate.fun, progress.estimate.error
+    lost = int(np.count_nonzero(np.isnan(progress.open_values)))
+    error = math.nan if progress.estimate is None else progress.estimate.error
     with np.errstate(all="ignore"):
         return {
-            "best": number(float(np.fmin.reduce(counted, initial=best)) if is_plain else best),
+            "best": number(best_value(progress)),
             "error": number(error, 3),
             "nfev": progress.nfev,
             "nit": len(table),
             "restarts": int(progress.runs[-1]) if len(table) else 0,
             "sigma": number(float(np.exp(np.mean(np.log(axes)))), 4) if axes.size else None,
             "ratio": number(float(axes[0] / axes[-1]), 4) if axes.size else None,
-            "failed": int(np.sum(progress.failed)) + progress.open_values.size - known.size,
+            "failed": int(np.sum(progress.failed)) + lost,
             "rate": number(rate(progress), 4),
             "open": progress.open_values.size,
             "seconds": number(float(table[-1, 6]) - progress.settings.began, 6) if len(table) else 0.0,

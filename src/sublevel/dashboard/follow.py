@@ -20,7 +20,7 @@ from sublevel.run.initial import deviations_of, mean_of
 from sublevel.run.noisy_answer import Estimate
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.restarts import Run
-from sublevel.run.state import RunState
+from sublevel.run.state import Best, RunState
 from sublevel.store.errors import StoreError
 from sublevel.store.file import NUMBERS, Row
 from sublevel.store.load import sketch_optimizer
@@ -95,9 +95,10 @@ class TracePoint(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The state of a run at its last checkpoint."""
+    """The state of a run at its last checkpoint, and its best point so far."""
 
     state: RunState
+    best: Best
     finished: list[tuple[Run, int]]
     endings: list[dict[str, float]]
     reasons: dict[str, float]
@@ -161,7 +162,7 @@ class Progress:
         """The distribution of the run that found the best point: the current one, or the one at its end."""
         if self.position is None:
             return self.optimizer.theta
-        return self.position.state.best.theta or self.position.state.search.theta
+        return self.position.best.theta or self.position.state.search.theta
 
     def as_trace(self) -> Trace:
         """The search distributions as arrays."""
@@ -215,10 +216,10 @@ def new_progress(reading: Reading) -> Progress:
 
 
 def read_position(reading: Reading, optimizer: Optimizer) -> Position:
-    """The state of the last checkpoint, and why the run or its earlier runs ended."""
+    """The state of the last checkpoint, the best point, and why the run or its earlier runs ended."""
     runs, endings = reading.finished_runs()
     state = reading.run_state(optimizer, memory=False)
-    return Position(state, runs, endings, ending(reading.file), driver(reading.file))
+    return Position(state, reading.best(optimizer, state), runs, endings, ending(reading.file), driver(reading.file))
 
 
 def read_generations(reading: Reading, progress: Progress) -> None:

@@ -248,6 +248,10 @@ class Constraints:
             return np.nan
         return 0.0 if values is None else float(np.max(self.violations(values), initial=0.0))
 
+    def allows(self, values: Array | None) -> bool:
+        """Whether no violation at a point exceeds the tolerance, given its values (k,), None if there are none."""
+        return not self.parts or self.largest_violation(values) <= self.tolerance
+
     def multipliers(self, of_inequalities: Array) -> list[Array]:
         """Multipliers of each constraint, given those of the inequalities (m,): positive at an upper bound, negative at
         a lower one, NaN for constraints that every evaluated point satisfies.

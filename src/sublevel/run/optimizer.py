@@ -283,12 +283,11 @@ class Optimizer:
     def is_feasible(self) -> bool:
         """Whether `best_x` has no violation of more than `constraint_tol`."""
         constraints, values = self.constraints, self.best_constraints
-        if constraints is None or not constraints.parts:
+        if constraints is None or (
+            self.estimate is None and values is not None and self.run_state.best.violation == 0.0
+        ):
             return True
-        if values is None:
-            return False
-        is_met = self.estimate is None and self.run_state.best.violation == 0.0
-        return is_met or float(np.max(constraints.violations(values))) <= constraints.tolerance
+        return constraints.allows(values)
 
     @property
     def violated(self) -> tuple[tuple[str, float], ...]:
@@ -643,18 +642,22 @@ class Optimizer:
         constraints : ndarray, shape (n, k), optional
             Their constraint values.
         """
-        if values.size and self.noise:
-            self.run_state = replace(self.run_state, nfev=self.run_state.nfev + values.size)
-        elif values.size:
+        if values.size:
             state = self.run_state
-            if constraints is None and self.constraints is not None and not self.constraints.parts:
-                constraints = np.zeros((values.size, 0))
-            if constraints is None or self.constraints is None or not self.inequalities:
-                best = state.best.after(points, ranking(values), state.restarts)
-            else:
-                g = self.constraints.g(constraints)
-                best = state.best.after_constrained(points, values, constraints, g, state.restarts)
+            best = self.better(state.best, points, values, constraints, state.restarts)
             self.run_state = replace(state, nfev=state.nfev + values.size, best=best)
+
+    def better(self, best: Best, points: Array, values: Array, constraints: Array | None, run: int) -> Best:
+        """The best point after evaluations without a step: `best`, or one of points (n, d) of a run with values (n,)
+        and constraint values (n, k). No single value decides with `noise`.
+        """
+        if self.noise:
+            return best
+        if constraints is None and self.constraints is not None and not self.constraints.parts:
+            constraints = np.zeros((values.size, 0))
+        if constraints is None or self.constraints is None or not self.inequalities:
+            return best.after(points, ranking(values), run)
+        return best.after_constrained(points, values, constraints, self.constraints.g(constraints), run)
 
     def stop(self) -> dict[str, float]:
         """Return the reasons for stopping. The optimizer does not change.

@@ -7,18 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sublevel.engine.arrays import Array
 from sublevel.engine.method import Method
-from sublevel.engine.ordering import ranking
 from sublevel.engine.weights import Active
 from sublevel.evaluation.failures import Failures
 from sublevel.run.data_frames import data_frame
 from sublevel.run.initial import Start
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.parameters import Space
-from sublevel.run.state import Best
 from sublevel.run.warm_start import Beginning, SpaceBeginning, warm_start
 from sublevel.store.constraint_facts import stored_constraints
 from sublevel.store.errors import FormatError
@@ -234,31 +230,15 @@ def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, fa
     reasons = ending(reading.file)
     _restore_estimate(reading, optimizer, failures)
     history.end(optimizer, reasons)
-    first = first_row(found.iteration, optimizer.nit + 1)  # evaluated after the checkpoint
-    since = found.values[first:]
-    if since.size and not optimizer.noise:
-        optimizer.run_state = replace(optimizer.run_state, best=_best_from(found, first, optimizer))
+    optimizer.run_state = replace(optimizer.run_state, best=reading.best(optimizer, optimizer.run_state))
     result = result_of(optimizer, history, reasons, failures)
     if optimizer.constraints is not None and optimizer.run_state.best.theta is None:
         result.update(multipliers=reading.multipliers(optimizer.constraints))
-    if since.size:
+    if later := found.values.size - first_row(found.iteration, optimizer.nit + 1):
         is_open = int(found.iteration[-1]) > reading.file.count_generations()[1]  # the last generation is unfinished
-        result.update(nfev=result.nfev + since.size, nit=int(found.iteration[-1]) - is_open)
+        result.update(nfev=result.nfev + later, nit=int(found.iteration[-1]) - is_open)
         history.count_later(result.nfev)
     return result
-
-
-def _best_from(found: Evaluations, first: int, optimizer: Optimizer) -> Best:
-    """The best point of the optimizer, or a better one of the evaluations from this row on."""
-    best, values = optimizer.run_state.best, found.values[first:]
-    if optimizer.constraints is not None:
-        measured = found.constraints[first:]
-        g = optimizer.constraints.g(measured)
-        return best.after_constrained(found.points[first:], values, measured, g, optimizer.restarts)
-    if np.isnan(values).all():
-        return best
-    lowest = int(np.nanargmin(values))
-    return best.after(found.point(first + lowest)[None], ranking(values[[lowest]]), optimizer.restarts)
 
 
 def _restore_estimate(reading: Reading, optimizer: Optimizer, failures: Failures) -> None:

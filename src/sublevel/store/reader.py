@@ -169,6 +169,19 @@ class Reading:
         further = "agreement" if self.settings.surrogate else "maxcv"
         return StoredGenerations(Generations(columns, runs, popsizes, further), table[:, 4], table[:, 6], sizes)
 
+    def best(self, optimizer: Optimizer, state: RunState) -> Best:
+        """The best point of the file: that of the checkpoint, or of an evaluation since, by the rule of the search.
+        Under noise, the answer of the checkpoint with the level of the last generation.
+        """
+        best = state.best
+        if optimizer.noise:
+            (numbers, _), _ = self.last_generation()
+            return best if np.isnan(numbers[1]) else replace(best, fun=float(numbers[1]))
+        for part in StoredPoints(self.file, SampleForm.of(optimizer)).stretches(state.nit + 1):
+            if part.iteration > state.nit:  # a row may begin with earlier generations
+                best = optimizer.better(best, part.points, part.values, part.constraints, state.restarts)
+        return best
+
     def last_generation(self) -> tuple[tuple[Array, int], int]:
         """The numbers (0, NaN, … if there are none) and the run of the last generation; the number of later values."""
         count, last = self.file.count_generations()
@@ -376,22 +389,14 @@ class Evaluations:
             points[rows] = part
         return points
 
-    def point(self, row: int) -> Array:
-        """The point (d,) of a row."""
-        if self.kept is not None:
-            return self.kept[row].copy()
-        rows, part = next((rows, part) for rows, part in self.parts(row) if rows.start <= row < rows.stop)
-        return part[row - rows.start].copy()
-
-    def parts(self, since: int = 0) -> Generator[tuple[slice, Array], None, None]:
-        """Rows and their points (m, d), at most `LARGEST_PART` at a time, from the generation of the row `since` on."""
+    def parts(self) -> Generator[tuple[slice, Array], None, None]:
+        """Rows and their points (m, d), at most `LARGEST_PART` at a time."""
         if self.kept is not None:
             yield slice(0, self.values.size), self.kept
             return
+        begin = 0
         with closing(File(self.path)) as file:
-            begin = first_row(self.iteration, int(self.iteration[since]))
-            span = int(self.iteration[begin]), int(self.iteration[-1])
-            for stretch in StoredPoints(file, self.form).stretches(*span):
+            for stretch in StoredPoints(file, self.form).stretches():
                 for part in self._known_parts(stretch, begin):
                     yield slice(begin, begin + len(part)), part
                     begin += len(part)
