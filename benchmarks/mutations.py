@@ -317,6 +317,13 @@ MUTATIONS: list[Mutation] = [
         ("gammainc(d / 2 + 1, quartile / 2)", "gammainc(d / 2, quartile / 2)", "F_d for F_{d+2}"),
         ("gammaincinv(d / 2, 0.25)", "gammaincinv(d / 2, 0.5)", "median for the quartile"),
     ),
+    *_of(
+        "rank_shape/average.py",
+        ("tests/test_shape_from_ranks.py",),
+        ("0.5 * (k - 1) * (k + 2)", "0.5 * k * (k + 1)", "trace counted as a component"),
+        ("/ (1.0 - share)  # of", "/ 1.0  # of", "variance about the subtracted mean"),
+        ("components * count * (1.0 - phi)", "count * (1.0 - phi)", "degrees of freedom of one component"),
+    ),
 ]
 """Wrong changes, file by file."""
 

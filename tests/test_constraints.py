@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -185,8 +187,6 @@ def test_handling_without_constraints_and_bits_are_errors():
         sl.minimize(sphere, np.full(3, 0.5), method="pbil", constraints=FORMS["nonlinear"])
     with pytest.raises(TypeError, match="minimize"):
         sl.minimize_sharded(sphere, X0, 0.5, constraints=FORMS["nonlinear"])
-    with pytest.raises(TypeError, match="minimize"):
-        sl.shape_from_ranks(sphere, X0, 0.5, constraints=FORMS["nonlinear"])
 
 
 @pytest.mark.parametrize("answer", [1.0, (1.0,), (1.0, [1, 2]), None])
@@ -426,6 +426,100 @@ def test_curvature_at_a_free_minimum_and_at_an_active_constraint():
     with pytest.warns(UserWarning, match="constraint is active"):
         result = sl.minimize(sphere, X0, 0.5, constraints=FORMS["kept"], rng=1, curvature=True)
     assert result.curvature is None
+
+
+def active_and_inactive(form, limit):
+    """The arguments of a search for Σx ≥ `limit`, in one of the forms."""
+    own = lambda x: (sphere(x), [limit - np.sum(x)])  # noqa: E731
+    given = {
+        "own": 1,
+        "function": NonlinearConstraint(total, limit, np.inf),
+        "ranks": NonlinearConstraint(total, limit, np.inf),
+        "kept": NonlinearConstraint(total, limit, np.inf, keep_feasible=True),
+        "linear": LinearConstraint(np.ones((1, 3)), limit, np.inf),
+    }[form]
+    handling = {"constraint_handling": "lexicographic"} if form == "ranks" else {}
+    return own if form == "own" else sphere, {"constraints": given, "rng": 1} | handling
+
+
+AROUND = {
+    "curvature": lambda fun, found, **more: sl.curvature(fun, found, **more),
+    "shape": lambda fun, found, **more: sl.shape_from_ranks(fun, found, rng=1, iterations=20, **more),
+}
+
+
+def of_optimizer(fun, x0, sigma0, constraints, rng, **more):
+    """A finished optimizer, which is told constraint values that `fun` returns."""
+    opt = sl.Optimizer(x0, sigma0, constraints=constraints, rng=rng, **more)
+    while not opt.stop():
+        X = opt.ask()
+        answers = [fun(x) for x in X]
+        own = {"constraints": np.array([g for _, g in answers])} if constraints == 1 else {}
+        opt.tell(X, [answer[0] if own else answer for answer in answers], **own)
+    return opt
+
+
+@pytest.mark.parametrize("search", [sl.minimize, of_optimizer], ids=["result", "optimizer"])
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("form", ["own", "function", "ranks", "kept", "linear"])
+def test_around_a_minimum_f_is_not_evaluated_outside_without_an_error(form, around, search):
+    fun, settings = active_and_inactive(form, 1.0)
+    found, points = search(fun, X0, 0.5, **settings), []
+    with pytest.raises(ValueError, match="a constraint is active at or near the minimum"):
+        AROUND[around](lambda x: (points.append(x.copy()), fun(x))[1], found)
+    if form in ("kept", "linear"):
+        assert all(np.sum(x) >= 1 for x in points)
+    fun, settings = active_and_inactive(form, -1.0)
+    found, points = search(fun, X0, 0.5, **settings), []
+    near = AROUND[around](lambda x: (points.append(x.copy()), fun(x))[1], found)
+    assert near.nfev == len(points) > 10
+    assert min(map(np.sum, points)) >= -1
+
+
+def test_errors_at_a_constraint_are_not_taken_for_failed_evaluations():
+    fun, settings = active_and_inactive("ranks", 1.0)
+    result = sl.minimize(fun, X0, 0.5, **settings)
+    with pytest.raises(ValueError, match="constraints is violated by"):
+        sl.curvature(fun, result, on_error="nan")
+
+
+def test_profiles_stay_inside_the_constraints():
+    fun, settings = active_and_inactive("linear", -2.0)
+    curved = sl.curvature(fun, sl.minimize(fun, X0, 0.5, **settings), kind="nll")
+    assert_allclose(curved.stderr, np.sqrt(0.5), rtol=1e-3)
+    for again in (curved, pickle.loads(pickle.dumps(curved))):
+        with pytest.raises(ValueError, match="a constraint is active at or near the minimum"):
+            again.profile_intervals(0.999, fun)
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_constraints_whose_functions_are_lost_must_be_given_again(around, tmp_path):
+    fun, settings = active_and_inactive("kept", -1.0)
+    result = sl.minimize(fun, X0, 0.5, store=tmp_path / "run.db", **settings)
+    for found in (sl.load(tmp_path / "run.db").result, pickle.loads(pickle.dumps(result))):
+        with pytest.raises(ValueError, match="pass `constraints`"):
+            AROUND[around](fun, found)
+        assert AROUND[around](fun, found, constraints=settings["constraints"]).nfev
+    assert AROUND[around](fun, copy.deepcopy(result)).nfev
+
+
+def test_constraints_of_a_curvature_may_be_evaluated_otherwise_than_in_the_search():
+    fun, settings = active_and_inactive("function", -1.0)
+    result = sl.minimize(fun, X0, 0.5, **settings)
+    plain = sl.curvature(fun, result)
+    several = sl.curvature(lambda points: np.array(list(map(fun, points))), result, vectorized=True)
+    assert_allclose(several.hessian, plain.hessian, rtol=1e-9)
+
+
+def test_a_comparison_has_no_constraint_values():
+    fun, settings = active_and_inactive("own", -1.0)
+    result = sl.minimize(fun, X0, 0.5, **settings)
+    is_better = lambda x, y: sphere(x) < sphere(y)  # noqa: E731
+    with pytest.raises(ValueError, match="a comparison returns no constraint values"):
+        sl.shape_from_ranks(is_better, result, comparison=True)
+    other = active_and_inactive("function", 1.0)[1]["constraints"]
+    with pytest.raises(ValueError, match="a constraint is active"):
+        sl.shape_from_ranks(is_better, X0 / 6, sigma0=0.1, comparison=True, constraints=other)
 
 
 def test_scipy_passes_its_constraints():

@@ -200,6 +200,19 @@ def test_average_of_an_autoregressive_sequence_has_the_error_it_says(phi, rng):
     assert np.mean(found) == pytest.approx(phi, abs=0.03)
 
 
+@pytest.mark.parametrize("k", [2, 3])
+def test_error_of_an_average_of_independent_shapes_is_that_of_chi_square(k, rng, monkeypatch):
+    """Symmetric matrices of trace 0 have k(k + 1)/2 − 1 entries, of which the last one on the diagonal is not free."""
+    monkeypatch.setattr(average, "_coefficient", lambda ratio, count: 0.0)
+    repeats, count, entries = 400, 30, len(np.triu_indices(k)[0]) - 1
+    found = [average_shapes(wandering(0.0, count, k, rng)) for _ in range(repeats)]
+    squares = np.array([one.error**2 for one in found])
+    dof = entries * (count - 1)
+    assert np.mean(squares) == pytest.approx(1e-4 / count, rel=4 * np.sqrt(2 / dof / repeats))
+    assert np.var(squares) == pytest.approx(2 / dof * np.mean(squares) ** 2, rel=4 * np.sqrt(2 / repeats))
+    assert {one.dof for one in found} == {entries * count}
+
+
 def test_mean_variance_is_the_double_sum():
     lags = np.abs(np.subtract.outer(np.arange(7), np.arange(7)))
     assert mean_variance(0.6, 7) == pytest.approx(np.mean(0.6**lags))

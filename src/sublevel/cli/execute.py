@@ -19,9 +19,7 @@ from sublevel.cli.objective import Objective
 from sublevel.cli.program import Program
 from sublevel.cli.result_output import result_as_json, result_as_text
 from sublevel.cli.run_options import run_options
-from sublevel.evaluation.objective import name_parameters
 from sublevel.evaluation.processes import available_cores
-from sublevel.run.constraints import TOLERANCE, inside, parse_constraints
 from sublevel.run.result import Result
 from sublevel.store.errors import StoreError
 from sublevel.store.output import check_output, write_output
@@ -87,9 +85,7 @@ def add_error_bars(result: Result, fun: Objective, given: argparse.Namespace, wo
 
     kind, residuals = given.error_bars
     options = {name: value for name, value in run_options(fun, given).items() if name in ("timeout", "on_error")}
-    constraints = parse_constraints(given.constraints or None, TOLERANCE, result.x, result.space)
-    called: Objective = inside(name_parameters(fun, result.space), constraints)
-    add_curvature(result, called, kind=kind, n_residuals=residuals, workers=workers, **options)
+    add_curvature(result, fun, kind=kind, n_residuals=residuals, workers=workers, **options)
 
 
 def print_result(result: Result, seconds: float, given: argparse.Namespace, raised: Exception | None) -> None:

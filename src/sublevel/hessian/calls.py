@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from sublevel.evaluation.evaluators import Evaluator, make_evaluator
+from sublevel.evaluation.evaluators import Evaluator
 from sublevel.evaluation.failures import NAN, Failures, OnError
 from sublevel.evaluation.objective import bind_args, name_parameters
 from sublevel.run.arguments import Workers
+from sublevel.run.constraints import Constraints
 from sublevel.run.diagnosis import Finding
+from sublevel.run.inside import KnownConstraints, evaluator_inside
 from sublevel.run.parameters import Space
 from sublevel.validation import as_flag, as_on_error, as_timeout, as_workers, validate_callable
 
@@ -24,6 +27,7 @@ class ObjectiveCalls:
     workers: Workers = 1
     timeout: float | None = None
     on_error: OnError = "raise"
+    constraints: Constraints | None = None  # inside which all points must be
 
     @classmethod
     def from_arguments(
@@ -34,16 +38,18 @@ class ObjectiveCalls:
         workers: object = 1,
         timeout: object = None,
         on_error: object = "raise",
+        constraints: KnownConstraints | None = None,
     ) -> ObjectiveCalls:
         """Validate the arguments of a public function."""
         validate_callable("fun", fun)
         how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
-        return cls(bind_args(fun, args), *how)
+        return cls(bind_args(fun, args), *how, None if constraints is None else constraints.complete)
 
     @contextmanager
     def open(self, failures: Failures | None = None) -> Generator[Evaluator]:
         """An evaluator that is closed at the end; failed evaluations are recorded in `failures`."""
-        evaluate = make_evaluator(self.fun, self.vectorized, self.workers, self.timeout, self.on_error, failures)
+        how = self.vectorized, self.workers, self.timeout, self.on_error, failures
+        evaluate = evaluator_inside(self.constraints, self.fun, *how)
         try:
             yield evaluate
         finally:
@@ -59,12 +65,16 @@ class ObjectiveCalls:
 
 
 def resolve_calls(
-    default: ObjectiveCalls | None, fun: Callable[..., object] | None, space: Space | None, **given: object
+    default: ObjectiveCalls | None,
+    fun: Callable[..., object] | None,
+    space: Space | None,
+    constraints: KnownConstraints | None,
+    **given: Any,
 ) -> ObjectiveCalls:
     """Calls of `fun` if given, with named parameters if there is a space, else the `default` ones; settings in `given`
     that are not None replace theirs.
     """
-    settings = {name: setting for name, setting in given.items() if setting is not None}
+    settings = {name: setting for name, setting in given.items() if setting is not None} | {"constraints": constraints}
     if fun is not None:
         return ObjectiveCalls.from_arguments(named_objective(fun, space), **settings)
     if default is None:

@@ -23,7 +23,8 @@ from sublevel.hessian.probing import Baseline, CountedObjective, Probe
 from sublevel.hessian.result import Curvature
 from sublevel.hessian.tuning import Tuning
 from sublevel.run.arguments import Box, Objective, Workers
-from sublevel.run.constraints import ActiveConstraint
+from sublevel.run.constraints import ConstraintsLike
+from sublevel.run.inside import ActiveConstraint, find_constraints
 from sublevel.run.result import Result
 from sublevel.validation import as_budget, as_count, as_names, as_positive, short_repr, user_level
 
@@ -75,6 +76,7 @@ def curvature(
     args: object = (),
     bounds: Box | None = None,
     log_scaled: ArrayLike | None = None,
+    constraints: ConstraintsLike | None = None,
     vectorized: bool = False,
     workers: Workers = 1,
     timeout: float | None = None,
@@ -114,6 +116,8 @@ def curvature(
         As for `minimize`; taken from the result if it comes from this package. Points outside the bounds are never
         evaluated. Log-scaled variables are varied in ln x; Hessian, covariance and standard errors refer to x,
         intervals are transformed back.
+    constraints : optional
+        As for `minimize`; taken from the result, but must be given again if it is from a file or was pickled.
     vectorized, workers, timeout, on_error : optional
         As for `minimize`. Failed evaluations are left out and counted in `problems`.
 
@@ -124,7 +128,8 @@ def curvature(
     Raises
     ------
     ValueError
-        If an argument is invalid, `maxfevals` is too small, or the search had no real variables.
+        If an argument is invalid, `maxfevals` is too small, the search had no real variables, or a constraint is
+        active at the minimum or violated near it: f is then not minimal in all directions.
 
     Examples
     --------
@@ -137,14 +142,15 @@ def curvature(
     """
     space = find_space(result_or_optimizer)
     named = named_objective(fun, space)
-    calls = ObjectiveCalls.from_arguments(named, args, vectorized, workers, timeout, on_error)
     options, tuning = Options.from_arguments(delta_f, noise, kind, n_residuals), Tuning()
     place_under = partial(find_place, result_or_optimizer, bounds, log_scaled=log_scaled, tuning=tuning)
     place = place_under(0.0)
+    known = find_constraints(result_or_optimizer, constraints, place.x, space, vectorized, workers)
+    calls = ObjectiveCalls.from_arguments(named, args, vectorized, workers, timeout, on_error, known)
     variables = as_names(find_names(result_or_optimizer) if names is None else names, place.x.size)
     frame = free_frame(place, place.x)
     held = find_labels(result_or_optimizer, variables).held(place.x)
-    facts = {"kind": kind, "n_residuals": options.n_residuals, "held": held, "space": space}
+    facts = {"kind": kind, "n_residuals": options.n_residuals, "held": held, "space": space, "constraints": known}
     complete = partial(replace, names=variables, calls=calls, **facts)
     if not frame.size:
         return complete(fixed_curvature(place, frame))
@@ -171,7 +177,6 @@ def add_curvature(result: Result, fun: Callable[..., Any], **settings: Any) -> N
     if "interrupted" in result.reasons or not np.isfinite(result.fun):
         return
     try:
-        check_inactive(result)
         found = curvature(fun, result, **settings)
     except KeyboardInterrupt:
         return
@@ -182,12 +187,6 @@ def add_curvature(result: Result, fun: Callable[..., Any], **settings: Any) -> N
         annotate_exception(error, sublevel_result=result)
         raise
     result.update(curvature=found, hess_inv=found.hess_inv, nfev=result.nfev + found.nfev)
-
-
-def check_inactive(result: Result) -> None:
-    """Raise ActiveConstraint if a multiplier of a constraint is not 0: f is not minimal in all directions."""
-    if any(np.any(np.nan_to_num(values) != 0) for values in result.get("multipliers") or ()):
-        raise ActiveConstraint
 
 
 def _evaluation_budget(maxfevals: object, size: int, tuning: Tuning) -> float:

@@ -12,6 +12,7 @@ from scipy.special import ndtri, stdtrit
 from sublevel.engine.arrays import Array
 from sublevel.hessian.calls import ObjectiveCalls
 from sublevel.run.diagnosis import Finding
+from sublevel.run.inside import KnownConstraints
 from sublevel.run.parameters import Space
 from sublevel.run.search_space import shift_where
 
@@ -50,6 +51,7 @@ class Estimate:
     is_noisy: bool = False  # whether f returned different values at the same point
     held: Mapping[str, str] = field(default_factory=dict[str, str])
     space: Space | None = None  # of named parameters, with which f is called
+    constraints: KnownConstraints | None = None  # inside which f is evaluated
     calls: ObjectiveCalls | None = field(default=None, repr=False)  # how to evaluate f; None after pickling
 
     @property

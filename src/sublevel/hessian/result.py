@@ -72,6 +72,8 @@ class Curvature(Estimate):
         conditional on them.
     space : Space or None
         The space of named parameters, if one was searched; the objective is then called with named parameters.
+    constraints : KnownConstraints or None
+        The constraints of the search, if it had some. None of them is active, and f is not evaluated outside.
     """
 
     def intervals(
@@ -158,7 +160,7 @@ class Curvature(Estimate):
         if not variance > 0:
             raise ValueError(f"profile intervals need a residual variance above 0, got {variance!r}: a perfect fit.")
         how = {"vectorized": vectorized, "workers": workers, "timeout": timeout, "on_error": on_error}
-        calls = resolve_calls(self.calls, fun, self.space, args=args, **how)
+        calls = resolve_calls(self.calls, fun, self.space, self.constraints, args=args, **how)
         budget = np.inf if maxfevals is None else as_budget("maxfevals", maxfevals)
         return profile_intervals(self, quantile, level, calls, variables, budget)
 
@@ -192,7 +194,7 @@ class Curvature(Estimate):
         Profile
         """
         how = {"vectorized": vectorized, "workers": workers, "timeout": timeout, "on_error": on_error}
-        calls = resolve_calls(self.calls, fun, self.space, args=args, **how)
+        calls = resolve_calls(self.calls, fun, self.space, self.constraints, args=args, **how)
         return evaluate_profile(self, calls, steps, tolerance)
 
     def summary(self) -> str:

@@ -20,14 +20,16 @@ from sublevel.engine.families.full import FullGaussian, power_of_two_near
 from sublevel.engine.linalg import solve_lower
 from sublevel.engine.method import Outcome, State
 from sublevel.engine.recipes import shape_only
-from sublevel.evaluation.evaluators import ComparisonEvaluator, Evaluator, evaluate_all, make_evaluator
+from sublevel.evaluation.evaluators import ComparisonEvaluator, Evaluator, evaluate_all
 from sublevel.evaluation.failures import OnError
 from sublevel.evaluation.objective import bind_args, name_parameters
 from sublevel.hessian.frame import Frame, Place, find_names, find_place, find_space, free_frame
 from sublevel.rank_shape.average import STRONGEST, ShapeAverage, average_shapes
 from sublevel.rank_shape.shape import RankShape
 from sublevel.run.arguments import Box, Seed, Workers
+from sublevel.run.constraints import Constraints, ConstraintsLike
 from sublevel.run.diagnosis import Finding, rank_correlation
+from sublevel.run.inside import InsideEvaluator, evaluator_inside, find_constraints
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.parameters import Space
 from sublevel.validation import (
@@ -78,6 +80,7 @@ def shape_from_ranks(
     popsize: int | None = None,
     args: object = (),
     bounds: Box | None = None,
+    constraints: ConstraintsLike | None = None,
     names: Sequence[str] | None = None,
     vectorized: bool = False,
     workers: Workers = 1,
@@ -110,9 +113,9 @@ def shape_from_ranks(
         Points per iteration; d² by default and at least 8d.
     names : sequence of str, optional
         Names of the variables; by default those passed to `minimize`.
-    args, bounds, vectorized, workers, timeout, on_error, rng : optional
-        As for `minimize`; bounds are taken from the result if it comes from this package. Failed evaluations count as
-        the worst.
+    args, bounds, constraints, vectorized, workers, timeout, on_error, rng : optional
+        As for `minimize`; bounds and constraints are taken from the result if it comes from this package. Constraints
+        must be given again if it is from a file or was pickled. Failed evaluations count as the worst.
 
     Returns
     -------
@@ -121,7 +124,8 @@ def shape_from_ranks(
     Raises
     ------
     ValueError
-        If an argument is invalid, no variable is free, some are discrete, or f has the same value everywhere.
+        If an argument is invalid, no variable is free, some are discrete, f has the same value everywhere, or a
+        constraint is active at the minimum or violated near it.
 
     Examples
     --------
@@ -140,10 +144,12 @@ def shape_from_ranks(
     variables = as_names(find_names(result_or_optimizer) if names is None else names, frame.free.size)
     if frame.size == 1:
         return _make_shape(frame, variables, np.zeros(1), np.eye(1))  # every shape of one dimension is the same
-    named = _name_points(fun, find_space(result_or_optimizer), as_flag("comparison", comparison))
+    space, x = find_space(result_or_optimizer), frame.centre
+    named = _name_points(fun, space, as_flag("comparison", comparison))
+    known = find_constraints(result_or_optimizer, constraints, x, space, vectorized, workers)
     comparisons = _Comparisons(bind_args(named, args))
     settings = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
-    evaluate = _evaluator(comparisons, comparison, settings)
+    evaluate = _evaluator(comparisons, comparison, settings, None if known is None else known.complete)
     ranker = _Ranker(evaluate)
     try:
         record = _iterate(ranker, frame, enlarged, count, size, MirroredFrames(as_generator(rng)))
@@ -166,16 +172,24 @@ def _compare_by_name(fun: Callable[..., object], space: Space, x: Array, y: Arra
 
 
 def _evaluator(
-    comparisons: _Comparisons, is_comparison: bool, settings: tuple[bool, Workers, float | None, OnError]
+    comparisons: _Comparisons,
+    is_comparison: bool,
+    settings: tuple[bool, Workers, float | None, OnError],
+    constraints: Constraints | None,
 ) -> Evaluator:
     if not is_comparison:
-        return make_evaluator(comparisons.better, *settings)
+        return evaluator_inside(constraints, comparisons.better, *settings)
     if settings != (False, 1, None, "raise"):
         raise ValueError(
             "comparisons are evaluated one pair of points at a time: leave out `vectorized`, `workers`, `timeout` and "
             "`on_error`, or pass comparison=False."
         )
-    return ComparisonEvaluator(comparisons)
+    evaluate = ComparisonEvaluator(comparisons)
+    if constraints is None:
+        return evaluate
+    if any(part.is_own for part in constraints.parts):
+        raise ValueError("a comparison returns no constraint values: pass `constraints` as functions of the point.")
+    return InsideEvaluator(evaluate, constraints, is_comparison=True)
 
 
 def _frame(found: object, sigma0: object, bounds: object) -> Frame:

@@ -15,13 +15,11 @@ from sublevel.engine.method import Method
 from sublevel.engine.ordering import BY_VALUE, ORDERINGS, equality_constraints
 from sublevel.evaluation.failures import annotate_exception
 from sublevel.evaluation.objective import (
-    AtPoints,
     ConstrainedObjective,
-    TakesPoints,
     call_objective,
     name_parameters,
 )
-from sublevel.evaluation.values import Answer, as_constraint_values, as_float64, plain_array
+from sublevel.evaluation.values import as_constraint_values, as_float64, plain_array
 from sublevel.run.parameters import Choice, Space
 from sublevel.run.projection import HalfSpaces
 from sublevel.summaries import short_repr
@@ -75,11 +73,12 @@ class Components:
 class Part:
     """Components of one constraint that are handled alike: lower ≤ c(x) ≤ upper, (k,) each."""
 
-    fun: ConstraintFunction | None  # None if the objective returns the values
+    fun: ConstraintFunction | None  # None if the objective returns the values, or if it is not known
     lower: Array
     upper: Array
     group: int  # the constraint
     places: NDArray[np.intp]  # (k,), its components
+    is_own: bool = False  # whether the objective returns the values
 
     @property
     def size(self) -> int:
@@ -180,12 +179,32 @@ class Constraints:
         none = np.zeros((len(points), 0))
         return np.concatenate([none, *(part.values(points, self.batched) for part in self.parts)], axis=1)
 
-    def objective(self, fun: Callable[..., object]) -> Callable[..., object]:
-        """The objective, which also computes the constraint values of a point unless they are known before."""
+    def objective(self, fun: Callable[..., object], batched: bool | None = None) -> Callable[..., object]:
+        """The objective, which also computes the constraint values of a point unless they are known before.
+
+        It takes several points if `batched`, by default if the constraint functions do.
+        """
         if not self.parts:
             return fun
-        functions, sizes = tuple(part.fun for part in self.parts), tuple(part.size for part in self.parts)
-        return ConstrainedObjective(fun, functions, sizes, self.batched)
+        sizes = tuple(part.size for part in self.parts)
+        if batched in (None, self.batched):
+            return ConstrainedObjective(fun, tuple(part.fun for part in self.parts), sizes, self.batched)
+        functions = (None if part.fun is None else partial(_rows_of, part, self.batched) for part in self.parts)
+        return ConstrainedObjective(fun, tuple(functions), sizes, not self.batched)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all functions are known: a file has none, and a pickled result only linear ones."""
+        return all(part.fun is not None or part.is_own for part in (*self.parts, *self.kept))
+
+    def without_functions(self) -> Constraints:
+        """The same constraints, without the functions of those that are not linear."""
+        known = (
+            [part if isinstance(part.fun, Linear) else replace(part, fun=None) for part in parts]
+            for parts in (self.parts, self.kept)
+        )
+        parts, kept = map(tuple, known)
+        return replace(self, parts=parts, kept=kept)
 
     def satisfied(self, points: Array) -> NDArray[np.bool_]:
         """Whether points (n, d) satisfy the constraints that every evaluated point must satisfy (n,)."""
@@ -307,37 +326,6 @@ class Constraints:
             begin += part.size
 
 
-class ActiveConstraint(ValueError):
-    """A constraint is not satisfied at a point near the minimum."""
-
-    def __init__(self, *_: object) -> None:
-        super().__init__(
-            "no curvature was computed: a constraint is active at or near the minimum, so f is not minimal there in "
-            "all directions. For error bars, eliminate a variable with the constraint and minimise over the others."
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Inside(TakesPoints):
-    """An objective that raises ActiveConstraint where a constraint is not satisfied."""
-
-    fun: Callable[..., object]
-    constraints: Constraints
-
-    def __call__(self, points: Array) -> object:
-        """The value at a point (d,), or values (n,) at points (n, d)."""
-        rows = points if self.constraints.batched else points[None]
-        if not self.constraints.satisfied(rows).all():
-            raise ActiveConstraint
-        answer = self.constraints.objective(self.fun)(points)
-        if not isinstance(answer, Answer):
-            return answer
-        values = answer.rows if self.constraints.batched else answer.rows[None]
-        if np.any(self.constraints.violations(values[:, 1:]) > 0):
-            raise ActiveConstraint
-        return values[:, 0] if self.constraints.batched else float(values[0, 0])
-
-
 def as_batched(constraints: ConstraintsLike | None, vectorized: object, workers: object) -> ConstraintsLike | None:
     """Constraints, of which functions get all points of a generation at once if the objective does."""
     return cast(ConstraintsLike, Batched(constraints)) if is_batched(vectorized, workers) else constraints
@@ -348,14 +336,15 @@ def is_batched(vectorized: object, workers: object) -> bool:
     return vectorized is True and isinstance(workers, int) and workers == 1
 
 
-def inside(fun: Callable[..., object], constraints: Constraints | None) -> Callable[..., object]:
-    """The objective of a curvature: f alone, which a point outside of the constraints does not have."""
-    return AtPoints(fun) if constraints is None else Inside(fun, constraints)
-
-
 def with_constraints(fun: Callable[..., object], constraints: Constraints | None) -> Callable[..., object]:
     """The objective with the values of constraints, if it has some."""
     return fun if constraints is None else constraints.objective(fun)
+
+
+def _rows_of(part: Part, batched: bool, points: Array) -> Array:
+    """Values (k,) at a point (d,), or (n, k) at points (n, d), of a function that takes several if `batched`."""
+    rows = part.values(np.atleast_2d(points), batched)
+    return rows if points.ndim > 1 else rows[0]
 
 
 def _join_bounds(parts: Iterable[Part]) -> tuple[Array, Array]:
@@ -437,7 +426,7 @@ class Parser:
         if count < 1:
             raise ValueError(f"`{names[group]}` must be at least 1 if it is a number of constraints, got {count}.")
         names[group] = "g"
-        return [(Part(None, np.full(count, -np.inf), np.zeros(count), group, np.arange(count)), False)]
+        return [(Part(None, np.full(count, -np.inf), np.zeros(count), group, np.arange(count), is_own=True), False)]
 
     def _linear(self, entry: LinearConstraint, group: int, names: list[str]) -> list[tuple[Part, bool]]:
         """Linear constraints; equalities are satisfied to within the tolerance, like those of other functions."""

@@ -25,10 +25,10 @@ from sublevel.evaluation.evaluators import (
     unwrap_stop_iteration,
 )
 from sublevel.evaluation.failures import Failure, Failures, OnError, annotate_exception
-from sublevel.evaluation.objective import bind_args, name_parameters
+from sublevel.evaluation.objective import AtPoints, bind_args, name_parameters
 from sublevel.evaluation.processes import SigtermAsInterrupt, available_cores
 from sublevel.run.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
-from sublevel.run.constraints import TOLERANCE, ConstraintsLike, as_batched, inside, with_constraints
+from sublevel.run.constraints import TOLERANCE, ConstraintsLike, as_batched, with_constraints
 from sublevel.run.history import History
 from sublevel.run.noisy_answer import LEAST, RESERVED_TIME, Ledger, count_candidates, count_reevaluations
 from sublevel.run.optimizer import Optimizer
@@ -273,7 +273,7 @@ def minimize(
             further = budgets, *how, log_scaled, extra is not None, constraint_handling, batch
             search = search.stored(store, method or default_method(optimizer.noise), fun, as_args(args), *further)
         result = search.run_to_the_end()
-        return _add_curvature(result, inside(called, optimizer.constraints), *how) if wants_curvature else result
+        return _add_curvature(result, AtPoints(called), *how) if wants_curvature else result
 
 
 def evaluations_at_a_time(surrogate: bool | int, workers: Workers) -> bool | int:

@@ -15,7 +15,7 @@ from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.constants import longest_run
 from sublevel.engine.families import Family, Sample
 from sublevel.engine.method import Info, Method, Outcome, State
-from sublevel.engine.ordering import ConstraintHandling, ranking
+from sublevel.engine.ordering import ConstraintHandling, LagrangianMemory, ranking
 from sublevel.engine.transforms import ChoiceRates, Preselection
 from sublevel.engine.transforms.preselection import MOST_VARIABLES
 from sublevel.evaluation.values import as_constraint_values, as_values, plain_array
@@ -288,6 +288,14 @@ class Optimizer:
         ):
             return True
         return constraints.allows(values)
+
+    @property
+    def multipliers(self) -> list[Array] | None:
+        """Lagrange multipliers of each constraint; None if the ordering has none, or if an earlier run is the best."""
+        memory, constraints = self.state.ordering, self.constraints
+        if constraints is None or not isinstance(memory, LagrangianMemory) or self.run_state.best.theta is not None:
+            return None
+        return constraints.multipliers(memory.multipliers)
 
     @property
     def violated(self) -> tuple[tuple[str, float], ...]:

@@ -14,12 +14,12 @@ from scipy.optimize import OptimizeResult
 
 from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.families import Family
-from sublevel.engine.ordering import LagrangianMemory
 from sublevel.evaluation.failures import Failures
 from sublevel.run import termination
 from sublevel.run.diagnosis import Finding, diagnose, infeasible_message
 from sublevel.run.history import History
 from sublevel.run.initial import covariance_of, deviations_of, mean_of
+from sublevel.run.inside import KnownConstraints
 from sublevel.run.optimizer import Optimizer
 from sublevel.summaries import Summary, listed, short_array
 
@@ -120,6 +120,9 @@ class Result(OptimizeResult):
         Lagrange multipliers of each constraint: positive at an upper bound, negative at a lower one, NaN for
         linear inequalities and constraints with ``keep_feasible=True``. None if the ordering has no multipliers in the
         units of f.
+    constraints : KnownConstraints
+        The constraints, inside which `sublevel.curvature` and `sublevel.shape_from_ranks` stay. A pickled or stored
+        result has no functions. Only with constraints.
     surrogate : SurrogateModel
         The final model, with its minimiser ``x``, its ``hessian`` up to a factor and its ``agreement``. Only with
         ``surrogate=True``.
@@ -150,6 +153,7 @@ class Result(OptimizeResult):
     maxcv: float
     constr: list[Array]
     multipliers: list[Array] | None
+    constraints: KnownConstraints
     surrogate: SurrogateModel
 
     def plot(self, file: str | Path | None = None) -> Figure:
@@ -393,15 +397,15 @@ def result_of(optimizer: Optimizer, history: History, reasons: Mapping[str, floa
 
 def constraint_entries(optimizer: Optimizer) -> dict[str, object]:
     """The entries of a result with constraints: none without."""
-    constraints, best = optimizer.constraints, optimizer.run_state.best
-    x, values = optimizer.best_x, optimizer.best_constraints
+    constraints, x, values = optimizer.constraints, optimizer.best_x, optimizer.best_constraints
     if constraints is None:
         return {}
-    memory, multipliers = optimizer.state.ordering, None
-    if isinstance(memory, LagrangianMemory) and best.theta is None:
-        multipliers = constraints.multipliers(memory.multipliers)
-    constr = constraints.all_values(x, values)
-    return {"maxcv": optimizer.maxcv, "constr": constr, "multipliers": multipliers}
+    return {
+        "maxcv": optimizer.maxcv,
+        "constr": constraints.all_values(x, values),
+        "multipliers": optimizer.multipliers,
+        "constraints": KnownConstraints(constraints),
+    }
 
 
 def noise_entries(optimizer: Optimizer) -> dict[str, object]:

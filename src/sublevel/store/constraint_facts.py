@@ -22,7 +22,7 @@ def describe_constraints(constraints: Constraints, handling: object) -> dict[str
     parts: list[list[object]] = []
     for part, is_kept in _all_parts(constraints):
         numbers = [part.places.tolist(), part.lower.tolist(), part.upper.tolist()]
-        parts.append([part.group, is_kept, part.fun is None, *numbers])
+        parts.append([part.group, is_kept, part.is_own, *numbers])
     return {
         "tolerance": constraints.tolerance,
         "handling": handling,
@@ -75,4 +75,4 @@ def _stored_part(facts: list[object], groups: int) -> tuple[Part, bool]:
     low, high = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
     if not np.all(low <= high):
         raise FormatError(REFUSAL)
-    return Part(None, low, high, group, np.array(places, dtype=np.intp)), bool(is_kept)
+    return Part(None, low, high, group, np.array(places, dtype=np.intp), is_own), is_kept
