@@ -136,8 +136,10 @@ def test_of_several_scores_refit_names_the_one_to_search_by():
 
 
 def test_wrong_arguments_are_refused():
-    with pytest.raises(ValueError, match="`n_iter` must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="`n_iter` must be a whole number of at least 1, got 0"):
         search(n_iter=0).fit(X, Y)
+    with pytest.raises(TypeError, match=r"`n_iter` must be a whole number, got 3.5 of type float"):
+        search(n_iter=3.5).fit(X, Y)
     with pytest.raises(TypeError, match="parameter 'alpha' must be Real"):
         SublevelSearchCV(Ridge(), {"alpha": [0.1, 1.0]}).fit(X, Y)
 

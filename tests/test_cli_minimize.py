@@ -110,6 +110,39 @@ def test_all_options_arrive(module, capsys):
     assert found.keys() >= {"fun", "success", "reasons", "mean", "deviations", "diagnosis", "failures", "seconds"}
 
 
+CONSTRAINED = """
+def disk(x):
+    return float((x[0] - 1) ** 2 + 100 * (x[1] + 2) ** 2), [x[0] ** 2 + x[1] ** 2 - 1]
+"""
+
+
+def test_options_of_the_start_and_of_constraints_arrive(tmp_path, capsys):
+    (tmp_path / "disk.py").write_text(CONSTRAINED)
+    words = [tmp_path / "disk.py:disk", "--x0", "-5,5", "--sigma0", 0.3, "--seed", 2, "--maxiter", 5, "--json"]
+    words += ["--cov0", "1,0.5;0.5,2", "--no-evaluate-x0", "--constraints", 1]
+    words += ["--constraint-tol", 100, "--constraint-handling", "rank-lagrangian"]
+    points = []
+
+    def disk(x):
+        points.append(x)
+        return (x[0] - 1) ** 2 + 100 * (x[1] + 2) ** 2, [x[0] ** 2 + x[1] ** 2 - 1]
+
+    settings = {"cov0": [[1, 0.5], [0.5, 2]], "evaluate_x0": False, "constraints": 1}
+    settings |= {"constraint_tol": 100, "constraint_handling": "rank-lagrangian"}
+    expected = sl.minimize(disk, [-5, 5], 0.3, rng=2, maxiter=5, **settings)
+    status, out, err = run(capsys, *words)
+    found = json.loads(out)
+    assert (status, err) == (0, "")
+    assert not np.array_equal(points[0], [-5, 5])
+    assert (found["x"], found["nfev"], found["message"]) == (expected.x.tolist(), expected.nfev, expected.message)
+    for name, value in OTHERWISE.items():  # each option matters, so that it must have arrived
+        other = sl.minimize(disk, [-5, 5], 0.3, rng=2, maxiter=5, **settings | {name: value})
+        assert (other.x.tolist(), other.nfev, other.message) != (found["x"], found["nfev"], found["message"]), name
+
+
+OTHERWISE = {"cov0": None, "evaluate_x0": None, "constraint_tol": 1e-6, "constraint_handling": None}
+
+
 def test_one_pair_of_bounds_is_for_all_variables(module, capsys):
     name, path = module
     _, out, _ = run(
@@ -305,6 +338,11 @@ def test_no_usable_value_is_in_the_exit_status_and_json_has_no_nan(module, capsy
         ({"--log-scaled": "first", "--names": "a,b"}, "no variable 'first'; --x0 has 2 .* and named a,b\\."),
         ({"--log-scaled": "2"}, "no variable '2'"),
         ({"--log-scaled": "0"}, "positive"),
+        ({"--cov0": "1,0;0"}, "rows of equal length, separated by semicolons"),
+        ({"--cov0": "1,x;0,1"}, "rows of equal length, separated by semicolons"),
+        ({"--cov0": "1,2"}, r"shape \(2, 2\)"),
+        ({"--constraint-tol": "-1"}, "at least 0"),
+        ({"--constraint-handling": "lexicographic"}, "`constraint_handling` needs `constraints`"),
     ],
 )
 def test_bad_usage_is_explained(module, capsys, change, words):

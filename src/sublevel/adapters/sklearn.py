@@ -12,6 +12,7 @@ from sublevel.adapters.extras import missing_extra
 from sublevel.engine.arrays import Array
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.parameters import Space
+from sublevel.validation import as_count
 
 try:
     from sklearn.model_selection._search import BaseSearchCV
@@ -98,12 +99,11 @@ class SublevelSearchCV(BaseSearchCV):
 
         `callback_ctx`, the progress of scikit-learn's own searches since version 1.9, is not used.
         """
-        if self.n_iter < 1:
-            raise ValueError(f"`n_iter` must be at least 1, got {self.n_iter!r}.")
+        left = as_count("n_iter", self.n_iter)
         space = self.space if isinstance(self.space, Space) else Space(self.space)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         optimizer = Optimizer(space, popsize=self.popsize, method=self.method, restarts=self.restarts, rng=seed)
-        first, left = optimizer.best_x[None], self.n_iter
+        first = optimizer.best_x[None]
         while left > 0:
             asked = optimizer.ask()
             points = np.concatenate([first, asked])[:left]

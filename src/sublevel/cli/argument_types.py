@@ -39,6 +39,14 @@ def numbers(text: str) -> list[float]:
     return values
 
 
+def matrix(text: str) -> list[list[float]]:
+    """Rows of finite numbers from "1,0.5;0.5,2"."""
+    rows = [[_number(word) for word in row.split(",")] for row in text.split(";")]
+    if len({len(row) for row in rows}) > 1 or not all(math.isfinite(value) for row in rows for value in row):
+        raise _expected('rows of equal length, separated by semicolons, such as "1,0.5;0.5,2"', text)
+    return rows
+
+
 def bounds(text: str) -> list[tuple[float | None, float | None]]:
     """Bounds from "-1:2,0:none"."""
     try:

@@ -8,11 +8,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sublevel.cli.argument_types import bounds, count, kinds, numbers, restarts, seed, some_variables, variable_names
+from sublevel.cli.argument_types import (
+    bounds,
+    count,
+    kinds,
+    matrix,
+    numbers,
+    restarts,
+    seed,
+    some_variables,
+    tolerance,
+    variable_names,
+)
 from sublevel.cli.common import Command, CommandError, argument
 from sublevel.cli.objective import Objective, objective, objective_label
 from sublevel.cli.run_options import FUNCTION, RUN_ARGUMENTS, Options, run_options
 from sublevel.cli.space_file import read_space, space_names
+from sublevel.engine.ordering import ORDERINGS
 
 if TYPE_CHECKING:
     from sublevel.cli.execute import Workers
@@ -102,10 +114,15 @@ def _minimize(fun: Objective, given: argparse.Namespace, workers: Workers) -> Re
         "restarts": given.restarts,
         "rng": given.seed,
         "store": None if given.store is None else Target(given.store, objective_label(given)),
+        "cov0": given.cov0,
+        "evaluate_x0": given.evaluate_x0,
         "constraints": given.constraints,
+        "constraint_handling": given.constraint_handling,
         "surrogate": given.surrogate and evaluations_at_a_time(True, given.workers),
         "known": None if given.known is None else load(given.known),
     }
+    if given.constraint_tol is not None:
+        settings["constraint_tol"] = given.constraint_tol
     if given.space is None:
         settings |= _variables(given, len(given.x0))
     start = given.x0 if given.space is None else given.space
@@ -137,11 +154,15 @@ def _log_scaled(chosen: list[str] | None, names: list[str] | None, d: int) -> li
     return [i in indices for i in range(d)]
 
 
+COV0 = "shape of the initial covariance, its rows separated by semicolons (default: the identity)"
+CONSTRAINT_TOL = "largest violation with which a result counts as feasible (default: 1e-6)"
+CONSTRAINT_HANDLING = "how points that violate constraints are compared (default: augmented-lagrangian)"
 SIGMA0 = "initial standard deviation, one number or one per variable (required without --space)"
 PROBLEM = (
     FUNCTION,
     argument("--x0", "starting point (required without --space)", numbers, "1,2,3"),
     argument("--sigma0", SIGMA0, numbers, "S"),
+    argument("--cov0", COV0, matrix, "1,0.5;0.5,1"),
     argument("--space", "JSON or TOML file of named parameters, in place of --x0; see below", Path, "FILE"),
     argument("--bounds", "one pair for all variables or one for each; none: no bound", bounds, "LO:HI,..."),
     argument(
@@ -153,12 +174,16 @@ PROBLEM = (
     ),
     argument("--integrality", "1 for variables that are integers, 0 for others", kinds, "0,1,..."),
     argument("--constraints", "number of constraint values g <= 0 that follow the value", count, "M"),
+    argument("--constraint-tol", CONSTRAINT_TOL, tolerance, "T"),
+    argument("--constraint-handling", CONSTRAINT_HANDLING, choices=[*ORDERINGS]),
     argument("--names", "names of the variables, also usable in --command as {NAME}", variable_names, "NAME,..."),
 )
+NO_X0 = "do not evaluate --x0 or the start of --space with the first generation"
 NOISE = "values are noisy: report the mean of the search and the average of re-evaluations there"
 SURROGATE = "save evaluations of an expensive objective with a model that predicts the order of its values"
 METHOD = (
     argument("--method", "cma, sep-cma, lra-cma, xnes, ngd, ... (default: cma, lra-cma with --noise)", metavar="NAME"),
+    argument("--no-evaluate-x0", NO_X0, dest="evaluate_x0", action="store_false", default=None),
     argument("--noise", NOISE, action="store_true"),
     argument("--popsize", "number of points per generation", count, "N"),
     argument("--restarts", "restart when the search converges before the budget ends", restarts, "ipop|bipop|N"),
