@@ -237,6 +237,13 @@ def test_the_order_of_the_points_does_not_matter(ordering, rng):
     assert np.array_equal(one.assign_by_rank(by_rank, True)[turned], other.assign_by_rank(by_rank, True))
 
 
+def test_a_memory_without_values_takes_no_space():
+    """The sample size may come from a file that is damaged."""
+    memory = RankLagrangian().init(start(), 10**13, 2)
+    assert memory.constraints.nbytes > 10**15
+    assert memory.constraints.base.nbytes <= 16
+
+
 @pytest.mark.parametrize("two_sided", [False, True])
 def test_equalities_are_inequalities_with_a_tolerance(two_sided):
     residuals = np.array([[0.0], [0.5], [-0.5], [2.0], [-2.0]])

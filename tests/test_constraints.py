@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 import sublevel as sl
 from sublevel.cli.report_page import report_page
 from sublevel.engine.ordering import ORDERINGS, AugmentedLagrangian, RankLagrangian
+from sublevel.run.restarts import STRATEGIES
 
 X0 = np.full(3, 2.0)
 
@@ -599,6 +600,23 @@ CALLS = {
     False: (sphere_of_one, NonlinearConstraint(lambda x: x[0] + x[1] + x[2], 1, np.inf)),
     True: (sphere_of_rows, NonlinearConstraint(lambda p: p[:, 0] + p[:, 1] + p[:, 2], 1, np.inf)),
 }
+
+
+@pytest.mark.parametrize("restarts", STRATEGIES)
+@pytest.mark.parametrize("handling", ORDERINGS)
+def test_a_run_of_another_sample_size_resumes_bit_for_bit(handling, restarts, tmp_path):
+    def fun(x):
+        return np.floor(sphere(x - 1)), [x[0] ** 2 - 4]
+
+    settings = {"constraints": 1, "constraint_handling": handling, "restarts": restarts, "rng": 1}
+    whole = sl.minimize(fun, np.zeros(2), 0.5, maxfevals=600, **settings)
+    for maxfevals in (200, 420):
+        store = tmp_path / f"{maxfevals}.db"
+        half = sl.minimize(fun, np.zeros(2), 0.5, maxfevals=maxfevals, store=store, **settings)
+        assert len(set(np.diff(half.history["nfev"]))) > 1
+        resumed = sl.resume(store, fun, maxfevals=600)
+        assert resumed.restarts == whole.restarts
+        assert np.array_equal(resumed.history["deviation"], whole.history["deviation"])
 
 
 @pytest.mark.parametrize("vectorized", [False, True])

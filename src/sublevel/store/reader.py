@@ -95,12 +95,15 @@ class Reading:
         surrogate = surrogate_template(template.surrogate, self.facts.get("archive"))
         whole = replace(template, best=best, leader=self._leader(optimizer), surrogate=surrogate)
         state = unpack(without_memory(whole), self.layout, self.data)
-        search = State(state.search.theta, ())
-        if memory:
-            search = State(state.search.theta, *unpack(memory_of(template), *self.file.part("memory")[1:]))
         check_run_state(state, optimizer.best_x.size, theta)
         check_sweep(state.sweep, optimizer.changes)
-        return replace(state, search=search)
+        if not memory:
+            return state
+        if state.run.popsize != template.run.popsize:
+            first = optimizer.method.init(theta, state.run.popsize, optimizer.inequalities)
+            template = replace(template, search=first)
+        parts = unpack(memory_of(template), *self.file.part("memory")[1:])
+        return replace(state, search=State(state.search.theta, *parts))
 
     def _leader(self, optimizer: Optimizer) -> Best | None:
         """A template of the leader, if there is one."""

@@ -65,8 +65,8 @@ class RankLagrangian(Ordering):
             multipliers=zeros,
             factors=np.full_like(zeros, self.smallest_factor),
             streak=zeros,
-            values=np.full((*batch, kept), np.nan),
-            constraints=np.full((*batch, constraints, kept), np.nan),
+            values=np.broadcast_to(np.nan, (*batch, kept)),  # without memory of its own, however large
+            constraints=np.broadcast_to(np.nan, (*batch, constraints, kept)),
         )
 
     def __call__(self, values: Array, constraints: Array | None, memory: RankMemory, /) -> tuple[Ranking, RankMemory]:
