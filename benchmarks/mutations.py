@@ -37,6 +37,7 @@ SECONDS = 600
 ORACLE, WEIGHTS, FAMILIES = "tests/test_oracle.py", "tests/test_weights.py", "tests/test_families.py"
 ROOTS, RATES, THEORY = "tests/test_roots.py", "tests/test_family_rates.py", "tests/test_theory.py"
 REFEREE, LAWS, CMA = "tests/test_referee.py", "tests/test_laws.py", "tests/test_cma.py"
+CONSTRAINED = "tests/test_constrained_ordering.py"
 PROJECTION, SPACE, MIXED = "tests/test_projection.py", "tests/test_space.py", "tests/test_mixed_family.py"
 
 
@@ -84,6 +85,30 @@ MUTATIONS: list[Mutation] = [
         ("> ascending[..., :-1]\n", ">= ascending[..., :-1]\n", "ties are not seen"),
         ("/ (last + 1 - first)", "/ (last + 2 - first)", "average over one tie too many"),
         ("~self.tie_ends[..., :-1].any(axis=-1)", "~self.tie_ends[..., :-1].all(axis=-1)", "plateau if any tie"),
+    ),
+    *_of(
+        "engine/ordering/penalties.py",
+        (CONSTRAINED,),
+        ("0.5 * curvatures * effective", "curvatures * effective", "penalty µg² for µg²/2"),
+        ("np.where(same, self.up**speed, 1", "np.where(same, self.up, 1", "no acceleration of the penalties"),
+        ("factors * mean > -memory.multipliers)", "factors * mean > 0)", "penalties only grow where g > 0"),
+        ("factors * mean / self.damping", "factors * mean", "multipliers without damping"),
+    ),
+    *_of(
+        "engine/ordering/augmented_lagrangian.py",
+        (CONSTRAINED,),
+        (" / memory.dimension[..., None]", "", "initial penalty without 1/d"),
+        ("IQR_OF_NORMAL = 1.349", "IQR_OF_NORMAL = 0.6745", "half the interquartile range"),
+    ),
+    *_of(
+        "engine/ordering/rank_lagrangian.py",
+        (CONSTRAINED,),
+        ("np.maximum(after.factors, self.smallest_factor)", "after.factors", "penalties of ranks fall to 0"),
+    ),
+    *_of(
+        "engine/ordering/constrained.py",
+        (CONSTRAINED,),
+        ("np.log(n // 2 + 0.5)", "np.log(n + 0.5)", "mean of the constraints over all points"),
     ),
     *_of(
         "engine/method.py",

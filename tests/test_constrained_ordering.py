@@ -8,6 +8,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from helpers import lagrangian_oracle as oracle
 from helpers.cases import same_bits
 from sublevel.engine.arrays import Streams
 from sublevel.engine.families import FullGaussian
@@ -258,3 +259,62 @@ def test_equalities_are_met_by_the_augmented_lagrangian():
 
     state = search(AugmentedLagrangian(), np.random.default_rng(6), constraints=on_a_plane, iterations=300)[-1]
     assert np.allclose(state.theta.mean, [0.5, 0.5, 0, 0], atol=1e-3)
+
+
+# In plain loops
+
+
+def some_generations(rng, m, n=9, count=60):
+    """Values (n,) and constraint values (n, m) of generations that drift across g = 0, slowly and in steps, some of
+    them rounded, which makes ties, and some with a NaN.
+    """
+    for t in range(count):
+        offsets = 2.0 * np.sin(0.05 * t * np.arange(1, m + 1)) + 0.8 * (t % 4 == 3)
+        values, g = rng.standard_normal(n), rng.standard_normal((n, m)) + offsets
+        if t % 5 == 4:
+            values, g = np.round(2 * values) / 2, np.round(2 * g) / 2
+        if t % 7 == 6:
+            values[0], g[1, 0] = np.nan, np.nan
+        yield values, g
+
+
+def assert_agree(ranks, memory, keys, multipliers):
+    """The same order of the points and, to rounding, the same multipliers, factors and streaks."""
+    order = ranks.assign_by_rank(np.arange(1.0, len(keys) + 1), average_ties=True)
+    np.testing.assert_array_equal(order, oracle.ranks(keys))
+    np.testing.assert_allclose(memory.multipliers, [one.value for one in multipliers], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(memory.factors, [one.factor for one in multipliers], rtol=1e-9)
+    np.testing.assert_array_equal(memory.streak, [one.sign * one.since for one in multipliers])
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("m", [1, 2, 6])
+def test_the_augmented_lagrangian_is_that_of_the_paper(m, seed):
+    ordering = AugmentedLagrangian()
+    memory, multipliers = ordering.init(start(), 9, m), [oracle.Multiplier()] * m
+    active = []
+    for values, g in some_generations(np.random.default_rng([m, seed]), m):
+        ranks, memory = ordering(values, g, memory)
+        keys, multipliers = oracle.augmented_lagrangian(values.tolist(), g.T.tolist(), multipliers, D)
+        assert_agree(ranks, memory, keys, multipliers)
+        active.append(np.count_nonzero(memory.multipliers))
+    assert max(active) == m
+    assert max(one.since for one in multipliers) > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("m", [1, 2, 6])
+def test_the_rank_lagrangian_is_that_of_the_scores_of_fifteen_generations(m, seed):
+    ordering, n = RankLagrangian(), 9
+    memory, multipliers = ordering.init(start(), n, m), [oracle.Multiplier(factor=0.3)] * m
+    all_values, all_constraints, at_the_limit = [], [[] for _ in range(m)], 0
+    for values, g in some_generations(np.random.default_rng([m, seed]), m):
+        ranks, memory = ordering(values, g, memory)
+        all_values += values.tolist()
+        for one, numbers in zip(all_constraints, g.T.tolist(), strict=True):
+            one += numbers
+        recent = [numbers[-15 * n :] for numbers in all_constraints]
+        keys, multipliers = oracle.rank_lagrangian(all_values[-15 * n :], recent, multipliers, n)
+        assert_agree(ranks, memory, keys, multipliers)
+        at_the_limit += np.count_nonzero(memory.factors == 0.3)
+    assert 0 < at_the_limit < 60 * m
