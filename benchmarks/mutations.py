@@ -87,6 +87,30 @@ MUTATIONS: list[Mutation] = [
         ("~self.tie_ends[..., :-1].any(axis=-1)", "~self.tie_ends[..., :-1].all(axis=-1)", "plateau if any tie"),
     ),
     *_of(
+        "engine/weights/active.py",
+        (WEIGHTS,),
+        ("attracting, average_ties=True", "attracting, average_ties=False", "ties of positive weights"),
+        ("repelling, average_ties=True", "repelling, average_ties=False", "ties of negative weights"),
+    ),
+    *_of(
+        "engine/transforms/step_size/tpa.py",
+        ("tests/test_step_size.py",),
+        ("/ (size - 1.0)", "/ size", "rank difference over n"),
+        ("average / sqrt(d)", "average / d", "damping d for √d"),
+    ),
+    *_of(
+        "run/restarts/bipop.py",
+        ("tests/test_restarts.py",),
+        ("rng.random() ** 2", "rng.random()", "sample sizes of small runs"),
+        ("10.0 ** (-2.0 * rng", "10.0 ** (-rng", "steps of small runs"),
+    ),
+    *_of(
+        "run/termination.py",
+        ("tests/test_stop.py",),
+        ("-(-30 * d // n)", "30 * d // n", "generations of equal values, rounded down"),
+        ("best[-(length // 2) :]", "best[-length:]", "a new best value in the first half of the window"),
+    ),
+    *_of(
         "engine/ordering/penalties.py",
         (CONSTRAINED,),
         ("0.5 * curvatures * effective", "curvatures * effective", "penalty µg² for µg²/2"),

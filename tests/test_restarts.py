@@ -73,6 +73,33 @@ def test_bipops_small_runs_have_few_points_smaller_steps_and_half_of_what_the_la
             assert run.maxfevals == max(spent_by_large / 2, 2 * popsize)
 
 
+def bipop(popsize, spent, rng, restarts, factor):
+    """The runs of BIPOP as Hansen (BBOB workshop 2009) describes them, with the exceptions of the package `cma`, in
+    plain loops: sample size, factor of sigma0, and budget.
+    """
+    runs, small, large, count = [(popsize, 1.0, np.inf)], spent(Run(popsize)), 0, 0
+    while True:
+        if small < large:
+            u_size, u_step = rng.random(), rng.random()
+            budget = max(large / 2, 2 * popsize)
+            runs.append((max(int(popsize * factor ** (count * u_size**2)), 2), 0.01**u_step, budget))
+            small += int(min(spent(Run(runs[-1][0])), budget))
+        elif count == restarts:
+            return runs
+        else:
+            count += 1
+            runs.append((int(popsize * factor**count), 1.0, np.inf))
+            large += int(spent(Run(runs[-1][0])))
+
+
+@given(popsizes, costs, st.integers(0, 1000), st.sampled_from([1.5, 2.0, 3.0]))
+def test_bipop_draws_what_its_paper_says(popsize, spent, seed, factor):
+    expected = bipop(popsize, spent, np.random.default_rng(seed), 5, factor)
+    found = [run for run, _ in made(sl.BIPOP(5, factor), popsize, spent, seed=seed, limit=len(expected) + 1)]
+    assert [(run.popsize, run.maxfevals) for run in found] == [(size, budget) for size, _, budget in expected]
+    assert [run.sigma_factor for run in found] == pytest.approx([sigma for _, sigma, _ in expected], rel=1e-12)
+
+
 def test_bipops_small_runs_differ():
     small = [run for run, _ in made(sl.BIPOP(restarts=8), 10, lambda run: 50 * run.popsize) if run.maxfevals < np.inf]
     assert len({run.popsize for run in small}) > 5

@@ -62,6 +62,25 @@ def test_tpa_leaves_sigma_alone_on_random_values():
     assert abs(np.mean(runs)) < 3 * np.std(runs) / np.sqrt(len(runs))
 
 
+@pytest.mark.parametrize("n", [2, 3, 8, 21])
+def test_tpa_compares_the_ranks_of_two_points(n, rng):
+    """s ← 0.7s + 0.3·(rank behind − rank ahead)/(n − 1) and ln σ⁺/σ = s/√d (Akimoto & Hansen, GECCO 2016), in plain
+    loops; without a step before, the difference is 0.
+    """
+    d, rule, s = 6, TPA(), 0.0
+    theta = sl.IsotropicGaussian.start(np.zeros(d), np.ones(d))
+    memory = rule.init(theta, n)
+    for t in range(60):
+        values = rng.standard_normal(n) if t % 3 else np.round(rng.standard_normal(n))
+        ahead, behind = (sum(v < one for v in values) + sum(v == one for v in values) / 2 for one in values[:2])
+        s = 0.7 * s + 0.3 * ((behind - ahead) / (n - 1) if t else 0.0)
+        sample, ranks = theta.sample_at(rng.standard_normal((n, d))), ranking(values)
+        weighting = sl.cma().weights(ranks, sample)
+        tangent = natural_gradient(sample.z, weighting)
+        tangent, memory = rule(tangent, memory, Generation(theta, sample, values, ranks, weighting))
+        assert tangent.log_scale == pytest.approx(s / np.sqrt(d), rel=1e-12, abs=1e-15)
+
+
 def test_psr_shrinks_sigma_on_random_values_by_its_target():
     """Two random generations have the same ranks on average, so that s tends to −target."""
     found = log_scales(PSR(), random_values, steps=2000)[100:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 import pytest
@@ -246,6 +247,53 @@ def test_nothing_is_overtaken_where_an_earlier_run_found_minus_infinity_or_nothi
 
     assert reason(-np.inf) is reason(np.nan) is None
     assert reason(0.0) == ("abandoned", 1.0)
+
+
+@pytest.mark.parametrize(("d", "n"), [(1, 2), (2, 6), (2, 7), (5, 8), (20, 12), (20, 601)])
+def test_equal_best_values_end_a_run_after_the_generations_of_the_tutorial(d, n):
+    """TolHistFun: 10 + ⌈30d/n⌉ generations (Hansen, arXiv:1604.00772, appendix B.3)."""
+    needed = 10 + ceil(30 * d / n)
+
+    def reason(generations, values):
+        standing = Standing(np.ones(d), generations=generations, latest=1.0, spread=0.0)
+        return termination._equal_values(standing, Window(10**4, values), Tolerances(), lengths(d, n))
+
+    assert reason(needed - 1, np.ones(needed - 1)) is None
+    assert reason(needed, np.ones(needed)) == ("tolfun", 0.0)
+    assert reason(needed, np.append(2.0, np.ones(needed - 1))) is None
+    assert reason(needed + 1, np.append(2.0, np.ones(needed))) == ("tolfun", 0.0)
+
+
+def stagnates(best, medians, d, n):
+    """Over how many generations nothing improved, in plain loops; None if something did (appendix B.3 there, with the
+    exceptions of the package `cma`).
+    """
+    length = int(min(max(0.2 * len(best), 100 + 100 * d**1.5 / n), 20_000))
+    if len(best) < max(length, 500, d * (5 + 100 / n)) or min(best) in best[len(best) - length // 2 :]:
+        return None
+    part = int(0.3 * length)
+    for values in (best, medians):
+        first, last = sorted(values[-length:][:part]), sorted(values[-part:])
+        middle = [(ordered[(part - 1) // 2] + ordered[part // 2]) / 2 for ordered in (first, last)]
+        if middle[1] < middle[0]:
+            return None
+    return length
+
+
+@pytest.mark.parametrize(("d", "n"), [(1, 4), (2, 6), (5, 8), (10, 10), (10, 100)])
+def test_stagnation_is_that_of_the_tutorial(d, n, rng):
+    counts = {True: 0, False: 0}
+    for _ in range(300):
+        count = int(rng.integers(400, 1500))
+        best = list(rng.standard_normal(count))
+        medians = [value + 1.0 for value in rng.permutation(best)]
+        window = Window(20_000, best, medians)
+        standing = Standing(np.ones(d), generations=count, lowest=min(best))
+        reason = termination._stagnates(standing, window, lengths(d, n), lambda: 1.0)
+        expected = stagnates(best, medians, d, n)
+        assert reason == (None if expected is None else ("stagnation", expected))
+        counts[expected is None] += 1
+    assert min(counts.values()) > 10
 
 
 def test_a_run_that_others_may_follow_does_not_take_for_ever():

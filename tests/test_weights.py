@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from helpers.cma_oracle import NEAR, table_1
 from sublevel.engine.constants import hansen_kern_rate
 from sublevel.engine.families.protocol import GaussianSample
 from sublevel.engine.ordering import ranking
-from sublevel.engine.weights import LogLinear, Quantile, Truncation, Volume, effective_size
+from sublevel.engine.weights import Active, LogLinear, Quantile, Truncation, Volume, effective_size
 
 INF, NAN = np.inf, np.nan
 EPS = np.finfo(float).eps
@@ -263,6 +264,24 @@ def test_quantile_weights_follow_the_definition(scheme, rng):
         assert_allclose(
             Quantile(scheme, average_ties=True)(ranking(values), sample).cov, shared, rtol=0, atol=12 * EPS
         )  # sums of 12 numbers
+
+
+@pytest.mark.parametrize(("d", "n"), [(1, 2), (3, 7), (5, 12), (20, 40)])
+def test_tied_points_share_the_weights_of_the_tutorial(d, n, rng):
+    """In plain loops: the average of Table 1 over the ranks of the tied points, positive and negative parts apart, the
+    latter times d/‖z‖².
+    """
+    by_rank = table_1(d, n).w
+    for values in np.round(np.sqrt(n) * rng.standard_normal((40, n)) / 2):
+        z = rng.standard_normal((n, d))
+        found = Active()(ranking(values), GaussianSample(z, z))
+        for i, value in enumerate(values):
+            first = sum(other < value for other in values)
+            shared = by_rank[first : first + sum(other == value for other in values)]
+            toward = sum(w for w in shared if w > 0) / len(shared)
+            away = sum(w for w in shared if w < 0) / len(shared)
+            assert found.mean[i] == pytest.approx(toward, rel=1e-12, abs=1e-15)
+            assert found.cov[i] == pytest.approx(toward + away * d / (z[i] @ z[i] + NEAR), rel=1e-12, abs=1e-15)
 
 
 def test_averaged_ties_keep_the_total_weight(rng):
