@@ -39,6 +39,7 @@ ROOTS, RATES, THEORY = "tests/test_roots.py", "tests/test_family_rates.py", "tes
 REFEREE, LAWS, CMA = "tests/test_referee.py", "tests/test_laws.py", "tests/test_cma.py"
 CONSTRAINED = "tests/test_constrained_ordering.py"
 PROJECTION, SPACE, MIXED = "tests/test_projection.py", "tests/test_space.py", "tests/test_mixed_family.py"
+CURVATURE = "tests/test_curvature.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,6 +366,11 @@ MUTATIONS: list[Mutation] = [
         (REFEREE,),
         ("gammainc(d / 2 + 1, quartile / 2)", "gammainc(d / 2, quartile / 2)", "F_d for F_{d+2}"),
         ("gammaincinv(d / 2, 0.25)", "gammaincinv(d / 2, 0.5)", "median for the quartile"),
+    ),
+    *_of(
+        "hessian/estimate.py",
+        (CURVATURE,),
+        ("int(np.count_nonzero(self.free))", "self.free.size", "degrees of freedom that count held variables"),
     ),
     *_of(
         "rank_shape/average.py",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import OptimizeResult, curve_fit, minimize, rosen, rosen_hess
-from scipy.special import expit
+from scipy.special import expit, stdtrit
 
 import sublevel as sl
 from sublevel.hessian.design import INNER, Star, Values, fit_extrapolated, fit_quadratic
@@ -784,6 +784,23 @@ def test_a_linear_fit_is_exact(rng):
     assert_allclose(found.x, best, atol=1e-6)
     assert_allclose(found.covariance, residual[0] / 17 * np.linalg.inv(X.T @ X), rtol=1e-4, atol=1e-8)
     assert found.delta_f == pytest.approx(residual[0] / 17)
+
+
+@pytest.mark.parametrize("bounds", [(0.5, 0.5), (0.5, 9.0)], ids=["fixed", "at its bound"])
+def test_a_variable_that_is_held_costs_no_degree_of_freedom(bounds, rng):
+    t = np.linspace(-1, 1, 8)
+    line = lambda t, a, b: a + b * t + 0.5 * t**2  # noqa: E731
+    y = line(t, 1.0, 2.0) - 0.3 * t**2 + 0.1 * rng.standard_normal(8)  # the third coefficient would fall below 1/2
+    squares = lambda p: np.sum((y - p[0] - p[1] * t - p[2] * t**2) ** 2)  # noqa: E731
+    result = sl.minimize(squares, [0.0, 0.0, 0.5], 1.0, bounds=[(-9, 9), (-9, 9), bounds], rng=1)
+    found = sl.curvature(squares, result, kind="least_squares", n_residuals=8)
+    values, covariance = curve_fit(line, t, y)  # the third coefficient held
+    errors = np.sqrt(np.diagonal(covariance))
+    assert_array_equal(found.free, [True, True, False])
+    assert_allclose(found.x, [*values, 0.5], atol=1e-5)
+    assert_allclose(found.stderr, [*errors, 0.0], rtol=1e-4)
+    half = stdtrit(6, 0.975) * errors
+    assert_allclose(found.intervals(0.95)[:2], np.transpose([values - half, values + half]), rtol=1e-4)
 
 
 def test_without_a_kind_there_is_no_standard_error_to_give():

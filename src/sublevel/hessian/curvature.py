@@ -105,7 +105,9 @@ def curvature(
         Maximum number of evaluations. The default under noise is 500 + 10·(d + 1)(d + 2).
     kind : {None, "nll", "least_squares"}
         What f is, which defines `stderr`, `covariance` and `intervals()`: "nll" for a negative log-likelihood (a rise
-        of 1/2 is one standard deviation), "least_squares" for a sum of squared residuals, whose variance is estimated.
+        of 1/2 is one standard deviation), "least_squares" for a sum of squared residuals, whose variance is estimated
+        with n_residuals − k degrees of freedom for k free variables: as by `scipy.optimize.curve_fit` if variables
+        that are fixed or at a bound are constants of its model.
     n_residuals : int, optional
         Number of squared residuals, required with kind="least_squares".
     names : sequence of str, optional
