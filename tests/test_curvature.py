@@ -4,10 +4,12 @@ for.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.optimize import OptimizeResult, curve_fit, minimize, rosen, rosen_hess
+from scipy.optimize import OptimizeResult, curve_fit, lsq_linear, minimize, rosen, rosen_hess
 from scipy.special import expit, stdtrit
 
 import sublevel as sl
@@ -541,6 +543,47 @@ def test_nothing_is_free_in_a_corner():
     result = sl.minimize(lambda x: x[0] + x[1], [1.0, 1.0], 0.5, bounds=[(0, 2)] * 2, rng=1, curvature=True)
     assert names(result.curvature) == ["at_bound"]
     assert_array_equal(result.hess_inv, np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_centre_that_moves_to_a_bound_is_held_there_and_is_the_minimum_in_the_box(seed):
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(1, 5))
+    root, centre = np.linalg.cholesky(np.eye(d) + np.cov(rng.standard_normal((d, 9)))), rng.choice([-1.0, 0, 2, 6], d)
+    f = lambda x: np.sum(((x - centre) @ root) ** 2)  # noqa: E731
+    x0, evaluations = rng.uniform(1, 4, d), int(rng.choice([20, 40, 80, 200]))
+    found = sl.minimize(f, x0, 0.5, bounds=(0, 5), rng=seed, maxfevals=evaluations, curvature=True).curvature
+    known = lsq_linear(root.T, root.T @ centre, (0, 5), method="bvls").x
+    assert_allclose(found.x, known, atol=1e-4)
+    assert_array_equal(found.free, (known > 1e-9) & (known < 5 - 1e-9))
+    hessian = 2 * (root @ root.T)[np.ix_(found.free, found.free)]
+    assert_allclose(found.hessian[np.ix_(found.free, found.free)], hessian, atol=0.01)
+    assert ("at_bound" in names(found)) == (not found.free.all())
+    assert found.success
+
+
+def test_a_point_inside_whose_minimum_is_a_corner_has_no_free_direction():
+    corner = np.array([1.0, 2.0])
+    f = lambda x: np.sum((np.asarray(x) - corner) ** 2)  # noqa: E731
+    found = sl.curvature(f, at(corner + 2, f(corner + 2)), bounds=[(1, 6), (2, 7)], kind="nll")
+    assert names(found) == ["at_bound", "better_point"]
+    assert_array_equal(found.x, corner)
+    assert found.fun == 0
+    assert_array_equal(found.stderr, 0.0)
+    assert_array_equal(found.intervals(), np.transpose([corner, corner]))
+    assert "lower by 8" in found.summary()
+
+
+def test_under_noise_a_mean_in_a_corner_has_no_free_direction(rng, monkeypatch):
+    def place_with_mean_in_corner(*given, **settings):
+        return replace(find_place(*given, **settings), mean=np.zeros(2))
+
+    monkeypatch.setattr("sublevel.hessian.curvature.find_place", place_with_mean_in_corner)
+    f = lambda X: np.sum(X, axis=1) + rng.standard_normal(len(X))  # noqa: E731
+    found = sl.curvature(f, at([0.1, 0.1]), bounds=[(0, 2)] * 2, vectorized=True)
+    assert names(found) == ["at_bound"]
+    assert_array_equal(found.x, [0.0, 0.0])
+    assert_array_equal(found.hess_inv, np.zeros((2, 2)))
 
 
 def test_a_direction_without_curvature_is_named_and_spoils_only_what_it_touches():

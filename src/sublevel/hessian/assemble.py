@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.hessian.findings import Evidence, Spectrum, find_problems, spectrum_of
-from sublevel.hessian.frame import Frame, Place
+from sublevel.hessian.frame import Frame
 from sublevel.hessian.minimum import Minimum
 from sublevel.hessian.probing import Probe
 from sublevel.hessian.result import Curvature
@@ -15,6 +17,8 @@ from sublevel.run.diagnosis import Finding
 
 def assemble_curvature(probe: Probe, minimum: Minimum, names: tuple[str, ...]) -> Curvature:
     """The result in user coordinates; a log-scaled variable x has the derivative x with respect to its frame."""
+    if not probe.frame.size:
+        return fixed_curvature(probe.frame, minimum)
     frame, fit, spectrum = probe.frame, probe.fit, spectrum_of(probe)
     slopes = frame.slopes(minimum.x)
     b = frame.inverse / slopes
@@ -129,7 +133,8 @@ def undefined_curvature(probe: Probe) -> Curvature:
     return empty_curvature(probe.frame, probe.baseline.value, np.nan, problem, probe.delta, probe.nfev)
 
 
-def fixed_curvature(place: Place, frame: Frame) -> Curvature:
+def fixed_curvature(frame: Frame, minimum: Minimum) -> Curvature:
     """No variable is free."""
     sentence = "all variables are fixed or lie at a bound: there is no free direction"
-    return empty_curvature(frame, place.fun, 0.0, Finding("at_bound", sentence, {"variables": place.x.size}))
+    problems = Finding("at_bound", sentence, {"variables": frame.free.size}), *minimum.problems
+    return replace(empty_curvature(frame, minimum.fun, 0.0, problems[0]), problems=problems)

@@ -18,7 +18,7 @@ from sublevel.hessian.calls import ObjectiveCalls, failure_findings, named_objec
 from sublevel.hessian.extrapolation import extrapolate_smooth, repeat_until_precise, significant_change
 from sublevel.hessian.findings import Spectrum, spectrum_of
 from sublevel.hessian.frame import Frame, Place, find_labels, find_names, find_place, find_space, free_frame
-from sublevel.hessian.minimum import choose_minimum
+from sublevel.hessian.minimum import Minimum, choose_minimum, minimum_in_box
 from sublevel.hessian.probing import Baseline, CountedObjective, Probe
 from sublevel.hessian.result import Curvature
 from sublevel.hessian.tuning import Tuning
@@ -155,7 +155,7 @@ def curvature(
     facts = {"kind": kind, "n_residuals": options.n_residuals, "held": held, "space": space, "constraints": known}
     complete = partial(replace, names=variables, calls=calls, **facts)
     if not frame.size:
-        return complete(fixed_curvature(place, frame))
+        return complete(fixed_curvature(frame, Minimum(place.x, place.fun)))
     if options.n_residuals is not None and options.n_residuals <= frame.size:
         wanted = f"`n_residuals` must exceed the number of free variables, {frame.size}"
         raise ValueError(f"{wanted}, got {options.n_residuals}.")
@@ -204,13 +204,16 @@ def _probe_minimum(
 ) -> Probe:
     """Probe f in rounder and rounder frames; one probe is enough if the search has learned its frame.
 
-    Under noise the place is chosen anew, `place_under(noise)`, because the best point is then the luckiest one.
+    Under noise the place is chosen anew, `place_under(noise)`, because the best point is then the luckiest one. A
+    centre that moves to a bound is held there; the probe has no values if all variables are.
     """
     baseline = probing.measure_baseline(objective, frame, place.fun, options.noise)
     if baseline.is_noisy:
         place = place_under(baseline.noise)
         frame = free_frame(place, np.clip(place.mean, *place.box))
         baseline = probing.measure_baseline(objective, frame, np.nan, baseline.noise)
+        if not frame.size:
+            return probing.fit_corner(objective, frame, baseline)
     size = frame.size
     if baseline.is_noisy and not np.isfinite(objective.maxfevals):
         objective.maxfevals = objective.tuning.noisy_budget + 10 * (size + 1) * (size + 2)
@@ -220,12 +223,12 @@ def _probe_minimum(
     frame = frame.scale(np.sqrt(2.0 * delta / seen)) if seen > 0 else frame
     is_fixed, turn = asked is not None or baseline.is_noisy, 0
     while True:
-        checks = size if is_fixed or turn else _n_inner_axes(objective, size)
+        checks = frame.size if is_fixed or turn else _n_inner_axes(objective, size)
         axes = probing.scale_axes(objective, frame, baseline, delta, checks)
         chosen = axes if is_fixed else probing.choose_scale(objective, axes, baseline)
         probe = probing.fit_star(objective, chosen, baseline)
         last = turn + 1 == objective.tuning.max_passes or objective.left < 2 * axes.star.evaluations
-        better = None if last else _next_region(probe, moved=probe.frame.centre is not place.x)
+        better = None if last else _next_region(probe, place)
         if better is None:
             return _finish(objective, probe, options)
         (frame, delta), turn = better, turn + 1
@@ -234,6 +237,8 @@ def _probe_minimum(
             value, baseline = baseline.value, probing.measure_baseline(objective, frame, np.nan, baseline.noise)
             if not baseline.value < value:
                 return _finish(objective, probe, options)
+        if not frame.size:
+            return probing.fit_corner(objective, frame, baseline)
 
 
 def _finish(objective: CountedObjective, probe: Probe, options: Options) -> Probe:
@@ -271,12 +276,12 @@ def _n_inner_axes(objective: CountedObjective, size: int) -> int:
     return int(np.clip(((size + 1) * (size + 2) - 1 - objective.nfev - 2 * size - size * (size - 1)) // 2, 1, size))
 
 
-def _next_region(probe: Probe, moved: bool) -> tuple[Frame, float] | None:
+def _next_region(probe: Probe, place: Place) -> tuple[Frame, float] | None:
     """Frame and rise of a region in which curvatures are equal and the minimum is central; None if there is none.
 
     If the minimum lies outside the region, the centre is moved to it, or the region is widened if it was moved before.
     """
-    frame = probe.frame
+    frame, moved = probe.frame, probe.frame.centre is not place.x
     if not np.isfinite(probe.fit.matrix).all():
         return frame.scale(0.25), probe.delta / 16.0
     spectrum = spectrum_of(probe)
@@ -284,7 +289,8 @@ def _next_region(probe: Probe, moved: bool) -> tuple[Frame, float] | None:
     distance = float(np.linalg.norm(probe.newton)) if spectrum.is_minimum else probe.slope
     if distance > probe.tuning.trusted_radius and not probe.baseline.is_noisy:
         if spectrum.is_minimum and not moved:
-            return (replace(_rounder_frame(probe, spectrum), centre=frame.points(probe.newton)), probe.delta)
+            rounder = replace(place, root=_rounder_frame(probe, spectrum).root)
+            return (free_frame(rounder, minimum_in_box(probe, spectrum)), probe.delta)
         wider = probe.tuning.recentre_factor * distance if moved else distance
         return (frame.scale(wider), probe.delta * wider**2)
     roundness = probe.tuning.roundness_for_noise if probe.baseline.is_noisy else probe.tuning.roundness

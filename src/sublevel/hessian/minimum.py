@@ -1,13 +1,17 @@
-"""The minimum that is reported: the lowest point evaluated, or under noise the minimum of the fitted quadratic."""
+"""Minima of the fitted quadratic, and the minimum that is reported: the lowest point evaluated, or under noise that of
+the quadratic.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.optimize import lsq_linear
 
 from sublevel.engine.arrays import Array
-from sublevel.hessian.findings import spectrum_of
+from sublevel.hessian.findings import Spectrum, spectrum_of
+from sublevel.hessian.frame import in_search_units
 from sublevel.hessian.probing import CountedObjective, Probe
 from sublevel.run.diagnosis import Finding
 
@@ -21,8 +25,34 @@ class Minimum:
     problems: tuple[Finding, ...] = ()
 
 
+def minimum_in_box(probe: Probe, spectrum: Spectrum) -> Array:
+    """The minimum (d,) of the quadratic, all curvatures of which are positive, within the box.
+
+    A stationary point outside, moved to the nearest point of the box, is no minimum if variables are correlated: the
+    bounds that are active, and the minimum given these, follow from bounded least squares.
+    """
+    frame, free = probe.frame, probe.frame.free
+    lower, centre, upper = (
+        ends[free] for ends in in_search_units(frame.is_log, frame.box[0], frame.centre, frame.box[1])
+    )
+    room = lower - centre, upper - centre
+    step = frame.root[free] @ probe.newton
+    if np.all((room[0] <= step) & (step <= room[1])):
+        return frame.points(probe.newton)
+    sizes = np.max(np.abs(frame.root[free]), axis=1)  # as units of the variables
+    factor = np.sqrt(spectrum.values)[:, None] * spectrum.vectors.T  # FᵀF is the whitened Hessian
+    target = -(spectrum.vectors.T @ probe.fit.gradient) / (2.0 * probe.delta * np.sqrt(spectrum.values))
+    inside = lsq_linear(factor @ (frame.inverse * sizes), target, (room[0] / sizes, room[1] / sizes), method="bvls")
+    x = frame.points(frame.inverse @ (inside.x * sizes))
+    for side, end in ((-1, frame.box[0]), (1, frame.box[1])):
+        x[free] = np.where(inside.active_mask == side, end[free], x[free])
+    return x
+
+
 def choose_minimum(objective: CountedObjective, probe: Probe) -> Minimum:
     """The minimum of the quadratic if f is not higher there than at the centre (one evaluation), else the centre."""
+    if not probe.frame.size:
+        return _noting_lower_values(objective, probe, Minimum(probe.frame.centre, probe.baseline.value))
     is_trusted = spectrum_of(probe).is_minimum and np.linalg.norm(probe.newton) <= probe.tuning.trusted_radius
     z = probe.newton if is_trusted else np.zeros(probe.frame.size)
     x = probe.frame.points(z)
@@ -32,7 +62,7 @@ def choose_minimum(objective: CountedObjective, probe: Probe) -> Minimum:
     if np.any(x != probe.frame.centre) and objective.left >= 1:
         value = float(objective.at(x[None].copy())[0])
         minimum = Minimum(x, value) if value <= minimum.fun + probe.baseline.resolution else minimum
-    return Minimum(minimum.x, minimum.fun, tuple(_lower_values(objective, probe, minimum)))
+    return _noting_lower_values(objective, probe, minimum)
 
 
 def _minimum_under_noise(objective: CountedObjective, probe: Probe, z: Array) -> Minimum:
@@ -52,8 +82,8 @@ def _minimum_under_noise(objective: CountedObjective, probe: Probe, z: Array) ->
     return Minimum(probe.frame.centre, probe.baseline.value, (problem,))
 
 
-def _lower_values(objective: CountedObjective, probe: Probe, minimum: Minimum) -> list[Finding]:
-    """Findings about values below that of the given point and below the reported minimum."""
+def _noting_lower_values(objective: CountedObjective, probe: Probe, minimum: Minimum) -> Minimum:
+    """The minimum with findings about values below that of the given point and below its own."""
     least = max(probe.tuning.clear * probe.baseline.resolution, probe.tuning.lower * probe.delta)
     findings = list[Finding]()
     if (drop := objective.first - minimum.fun) > least:
@@ -66,4 +96,4 @@ def _lower_values(objective: CountedObjective, probe: Probe, minimum: Minimum) -
         where = np.array2string(objective.best_x, threshold=20)
         sentence = f"f is lower by {drop:.3g} ({objective.best:.10g}) at x = {where}; minimise again from there"
         findings.append(Finding("lower_point", sentence, {"drop": drop}))
-    return findings
+    return replace(minimum, problems=tuple(findings))

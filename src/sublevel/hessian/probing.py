@@ -326,3 +326,11 @@ def fit_star(objective: CountedObjective, axes: Axes, baseline: Baseline) -> Pro
     values = Values.of_one_round(baseline.values, axes.values, couples)
     fit = fit_quadratic(axes.star, values, exact=not baseline.is_noisy)
     return Probe(axes.frame, axes.delta, baseline, axes.star, values, fit, objective.nfev)
+
+
+def fit_corner(objective: CountedObjective, frame: Frame, baseline: Baseline) -> Probe:
+    """The probe of a frame without directions: the value at the centre."""
+    star, nothing = Star(0, 0, both=False), (np.empty(0), np.empty(0))
+    values = Values.of_one_round(baseline.values, nothing, nothing)
+    fit = fit_quadratic(star, values, exact=not baseline.is_noisy)
+    return Probe(frame, baseline.resolution, baseline, star, values, fit, objective.nfev)
