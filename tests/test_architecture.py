@@ -34,6 +34,7 @@ LAYERS = [
     {
         "evaluation.failures",
         "evaluation.dask_backend",
+        "evaluation.this_process",
         "evaluation.values",
         "evaluation.objective",
         "evaluation.worker",

@@ -19,7 +19,7 @@ from sublevel.cli.objective import Objective
 from sublevel.cli.program import Program
 from sublevel.cli.result_output import result_as_json, result_as_text
 from sublevel.cli.run_options import run_options
-from sublevel.evaluation.processes import available_cores
+from sublevel.evaluation.this_process import available_cores
 from sublevel.run.result import Result
 from sublevel.store.errors import StoreError
 from sublevel.store.output import check_output, write_output

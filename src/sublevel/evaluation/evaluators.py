@@ -11,18 +11,21 @@ from functools import cmp_to_key, partial
 from itertools import pairwise
 from os import getpid
 from queue import SimpleQueue
-from typing import Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.evaluation import dask_backend
-from sublevel.evaluation.failures import ATTEMPTS, NAN, Failure, Failures, OnError
+from sublevel.evaluation.failures import ATTEMPTS, NAN, Failure, Failures, OnError, WorkerLost
 from sublevel.evaluation.objective import GuardedObjective, annotate_point, annotate_sample, call_objective
-from sublevel.evaluation.processes import ProcessPool, WorkerLost, available_cores
+from sublevel.evaluation.this_process import available_cores
 from sublevel.evaluation.values import Answer, as_answers, as_value
 from sublevel.run.arguments import Workers
 from sublevel.validation import as_flag, short_repr, user_level
+
+if TYPE_CHECKING:
+    from sublevel.evaluation.processes import ProcessPool
 
 T = TypeVar("T")
 Map = Callable[[Callable[[Array], object], Iterable[Array]], Iterable[object]]
@@ -35,6 +38,11 @@ EXECUTOR_BROKEN = (
 EXECUTOR_SHUT_DOWN = (
     "the executor passed as `workers` was shut down during the run; {left} evaluations were cancelled. Shut it down "
     "after the run. The finished evaluations are in `sublevel_result` of this error"
+)
+
+NO_PROCESSES = (
+    "`workers` and `timeout` need worker processes, which this Python cannot start: {missing}. Use workers=1 without "
+    "`timeout`."
 )
 
 RETURNED_NAN = Failure(NAN, "the objective returned NaN")
@@ -89,8 +97,17 @@ def make_evaluator(
         return MapEvaluator(objective, cast(Map, workers), failures)
     if workers == 1 and timeout is None:
         return SerialEvaluator(objective, failures)
-    pool = ProcessPool(objective, available_cores() if workers == -1 else workers, timeout, ATTEMPTS[on_error])
+    pool = _process_pool()(objective, available_cores() if workers == -1 else workers, timeout, ATTEMPTS[on_error])
     return ConcurrentEvaluator(pool.evaluate, failures, pool.close)
+
+
+def _process_pool() -> type[ProcessPool]:
+    """The class of pools, imported when it is needed: Python in a browser has no `_multiprocessing`."""
+    try:
+        from sublevel.evaluation.processes import ProcessPool
+    except ModuleNotFoundError as missing:
+        raise WorkerLost(NO_PROCESSES.format(missing=missing)) from None
+    return ProcessPool
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,10 @@ class EvaluationFailed(Exception):
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
 
 
+class WorkerLost(RuntimeError):
+    """The workers cannot evaluate any more points."""
+
+
 class Failure(NamedTuple):
     """The kind of a failed evaluation, a description and the point."""
 

@@ -23,7 +23,7 @@ from multiprocessing.reduction import ForkingPickler
 from multiprocessing.util import Finalize
 
 from sublevel.engine.arrays import Array
-from sublevel.evaluation.failures import LOST, TIMEOUT, Failure
+from sublevel.evaluation.failures import LOST, TIMEOUT, Failure, WorkerLost
 from sublevel.evaluation.worker import BLOCKED_SIGNALS, MAX_MESSAGE, PICKLER, PIPE_CLOSED, Raised, run_worker
 
 LOGGER = logging.getLogger(__name__)
@@ -49,10 +49,6 @@ DAEMONIC = (
     "workers of a multiprocessing.Pool. Use workers=1 without `timeout`, a concurrent.futures.ProcessPoolExecutor "
     "instead of the Pool, or threads: `workers=concurrent.futures.ThreadPoolExecutor(4)`."
 )
-SUBINTERPRETER = (
-    "minimize was called in a subinterpreter, which NumPy and SciPy do not support: importing scipy.optimize may never "
-    "end there. Call it in the main interpreter (with mod_wsgi: WSGIApplicationGroup %{GLOBAL}) or in another process"
-)
 NO_RESOURCES = (
     "no worker process could be started: {error}. Each worker needs about 5 file descriptors and the memory of a "
     "Python process. Close files, raise the limits (`ulimit -n`, `ulimit -u`), or use workers=1."
@@ -62,15 +58,6 @@ FEWER_WORKERS = (
     "only {started} of {count} worker processes could be started; the run continues with these: {error}. "
     "Raise the limits (`ulimit -n`)."
 )
-
-
-class WorkerLost(RuntimeError):
-    """The workers cannot evaluate any more points."""
-
-
-def available_cores() -> int:
-    """Number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(slots=True, eq=False)
@@ -343,40 +330,3 @@ def block_signals() -> Generator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def ignore_interrupts() -> Generator[None]:
-    """Let processes that are started meanwhile ignore Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-
-
-class SigtermAsInterrupt:
-    """Handle SIGTERM like Ctrl-C, in the main thread and unless another handler is installed.
-
-    This is a class because exceptions of the objective pass through it, and `contextlib.contextmanager` modifies
-    exceptions.
-    """
-
-    __slots__ = ("_is_ours",)
-
-    def __enter__(self) -> None:
-        is_main = threading.current_thread() is threading.main_thread()
-        self._is_ours = is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        if self._is_ours:
-            try:
-                signal.signal(signal.SIGTERM, signal.default_int_handler)
-            except ValueError as error:  # the main thread, but not of the main interpreter
-                raise RuntimeError(SUBINTERPRETER) from error
-
-    def __exit__(self, *_: object) -> None:
-        is_installed = signal.getsignal(signal.SIGTERM) is signal.default_int_handler  # the objective may replace it
-        if self._is_ours and is_installed:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -26,7 +26,7 @@ from sublevel.evaluation import dask_backend
 from sublevel.evaluation.evaluators import RETURNED_NAN, VectorizedEvaluator, submit_all
 from sublevel.evaluation.failures import Failures, annotate_exception
 from sublevel.evaluation.objective import bind_args, call_objective
-from sublevel.evaluation.processes import SigtermAsInterrupt
+from sublevel.evaluation.this_process import SigtermAsInterrupt
 from sublevel.evaluation.values import as_values
 from sublevel.run.arguments import Box, Objective, RestartRule, Seed, StartingPoint, Workers
 from sublevel.run.history import History

@@ -15,7 +15,7 @@ from dataclasses import Field, asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from sublevel.evaluation.processes import available_cores, ignore_interrupts
+from sublevel.evaluation.this_process import available_cores, ignore_interrupts
 from sublevel.evaluation.worker import exit_with_parent
 from sublevel.paper import cache
 from sublevel.paper.cache import Arrays, Code

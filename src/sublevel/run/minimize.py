@@ -26,7 +26,7 @@ from sublevel.evaluation.evaluators import (
 )
 from sublevel.evaluation.failures import Failure, Failures, OnError, annotate_exception
 from sublevel.evaluation.objective import AtPoints, bind_args, name_parameters
-from sublevel.evaluation.processes import SigtermAsInterrupt, available_cores
+from sublevel.evaluation.this_process import SigtermAsInterrupt, available_cores
 from sublevel.run.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
 from sublevel.run.constraints import TOLERANCE, ConstraintsLike, as_batched, with_constraints
 from sublevel.run.history import History

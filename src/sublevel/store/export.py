@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
+from sublevel.evaluation.this_process import can_start_threads
 from sublevel.run.initial import Start
 from sublevel.store.errors import StoreError
 from sublevel.store.output import write_output
@@ -180,7 +181,10 @@ def _arrow_array(arrow: Any, column: NDArray[Any]) -> Any:
 
 
 def _read_ahead(evaluations: Evaluations) -> Iterator[tuple[slice, Array]]:
-    """Rows and their points (m, d), read in a thread while those before are written."""
+    """Rows and their points (m, d), read in a thread while those before are written, if threads can be started."""
+    if not can_start_threads():
+        yield from evaluations.parts()
+        return
     parts, following = evaluations.parts(), deque[Future[tuple[slice, Array] | None]]()
     with ThreadPoolExecutor(1) as thread:
         try:

@@ -317,10 +317,16 @@ def _write_new(path: Path, tables: Mapping[str, Sequence[Row]], page_size: int) 
     _sync(path)
 
 
+def _link(target: Path, path: Path) -> None:
+    if not hasattr(os, "link"):
+        raise OSError("this system has no links")
+    os.link(target, path)
+
+
 def publish(unfinished: Path, path: Path) -> None:
     """Give a complete file its name; FileExistsError if the name is taken. The other name is to be removed."""
     try:
-        os.link(unfinished, path)
+        _link(unfinished, path)
     except FileExistsError:
         raise
     except OSError:  # a file system without links

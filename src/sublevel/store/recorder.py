@@ -24,6 +24,7 @@ from sublevel.engine.memory import Memory
 from sublevel.engine.method import State
 from sublevel.engine.ordering import LagrangianMemory
 from sublevel.evaluation.failures import Failure
+from sublevel.evaluation.this_process import can_start_threads
 from sublevel.run.history import History
 from sublevel.run.noisy_answer import Ledger
 from sublevel.run.optimizer import Optimizer
@@ -243,7 +244,8 @@ class Stored:
 
 
 class Recorder:
-    """Writes a run into an open file, from the thread of the search and from a thread for rows that have waited.
+    """Writes a run into an open file, from the thread of the search and from a thread for rows that have waited. Where
+    there are no threads these rows wait for the next values.
 
     `_guard` is held while the waiting rows are changed, `_disk` while the file is used. Rows are removed after they are
     written: after an interrupt they are written again.
@@ -273,7 +275,8 @@ class Recorder:
         self._error: StoreError | None = None
         self._over = self._is_lost = False
         self._thread = threading.Thread(target=self._write_periodically, name="sublevel-store", daemon=True)
-        self._thread.start()
+        if can_start_threads():
+            self._thread.start()
 
     def reopen(self) -> None:
         """Mark the run as not ended."""
@@ -599,10 +602,15 @@ class Recorder:
             raise self._error
         self._write([self._insertion("parts", [reevaluation_row(ledger, ledger.points[0].size)])])
 
+    def _stop_thread(self) -> None:
+        """End the thread that writes what has waited, if it could be started."""
+        self._closed.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
     def abandon(self) -> None:
         """Close the file of a run that cannot be resumed, without changes."""
-        self._closed.set()
-        self._thread.join()
+        self._stop_thread()
         self._over = True
         self._file.close()
 
@@ -610,8 +618,7 @@ class Recorder:
         """Write what waits, the reasons, and the state unless `done` is None, then release the file."""
         if self._over:
             return
-        self._closed.set()
-        self._thread.join()
+        self._stop_thread()
         try:
             if self._error is None:
                 if done is not None:

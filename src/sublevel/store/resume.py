@@ -16,7 +16,7 @@ from sublevel.engine.method import Method
 from sublevel.evaluation.evaluators import make_evaluator
 from sublevel.evaluation.failures import Failures, OnError
 from sublevel.evaluation.objective import bind_args, name_parameters
-from sublevel.evaluation.processes import SigtermAsInterrupt
+from sublevel.evaluation.this_process import SigtermAsInterrupt
 from sublevel.run.arguments import FileName, Objective, RestartRule, Workers
 from sublevel.run.constraints import ConstraintsLike, with_constraints
 from sublevel.run.history import History
