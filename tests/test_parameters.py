@@ -669,3 +669,18 @@ def test_start_of_an_integer_is_rounded_into_the_bounds():
     assert points[0].tolist() == [1, 2]
     assert (points == np.round(points)).all()
     assert ((points >= [1, 0]) & (points <= [5, 2])).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(1e-155, 1e155), (1e-300, 1e300), (1e-250, 1e-200), (1e200, 1e280)])
+def test_log_scale_spans_as_many_decades_as_floats_do(low, high):
+    def centre_and_share(low, high):
+        c = sl.Space(a=sl.Real(low, high, log=True)).coordinates()
+        return c.x0[0], c.deviations[0] / (math.log(high) - math.log(low))
+
+    centre, share = centre_and_share(low, high)
+    assert math.log(centre) == pytest.approx((math.log(low) + math.log(high)) / 2, rel=1e-13)
+    assert share == pytest.approx(centre_and_share(0.1, 10)[1], rel=1e-13)
+    target = low**0.25 * high**0.75
+    space = sl.Space(a=sl.Real(low, high, log=True))
+    result = sl.minimize(lambda p: abs(math.log(p["a"]) - math.log(target)), space, rng=1, ftarget=1e-3)
+    assert result.success

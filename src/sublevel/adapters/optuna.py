@@ -20,7 +20,7 @@ import numpy as np
 from sublevel.adapters.extras import missing_extra
 from sublevel.engine.arrays import Array
 from sublevel.run.optimizer import Optimizer
-from sublevel.run.parameters import LARGEST_INTEGER, Choice, Integer, Parameter, Real, Space
+from sublevel.run.parameters import LARGEST_INTEGER, Choice, Integer, Parameter, Real, Space, log_ratio
 from sublevel.run.search_space import SearchSpace
 from sublevel.validation import as_method
 
@@ -303,7 +303,7 @@ class Variable:
         if isinstance(self.distribution, CategoricalDistribution):
             return Choice(*range(len(self.distribution.choices)), start=round(self.first))
         half = 0.5 if self._is_whole else 0.0
-        span = math.log((high + half) / (low - half)) if log else high - low + 2 * half
+        span = log_ratio(high + half, low - half) if log else high - low + 2 * half
         kind = Integer if self._is_whole else Real
         return kind(low, high, log=log, scale=sigma0 * span, start=self.first)
 

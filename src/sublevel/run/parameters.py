@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
@@ -311,20 +312,30 @@ def coordinates(parameter: Parameter) -> tuple[float, float, float, float, bool,
     low, high, log = float(parameter.low), float(parameter.high), parameter.log
     below, above = (low - 0.5, high + 0.5) if whole else (low, high)
     is_closed = (below > 0 if log else below > -math.inf) and above < math.inf
-    span = (math.log(above / below) if log else above - below) if is_closed else math.inf
+    span = (log_ratio(above, below) if log else above - below) if is_closed else math.inf
     scale = parameter.scale
     deviation = RANGE_SHARE * span if scale is None else scale
     start = parameter.start
     if start is None:
-        start = (
-            _center(low, high, log, deviation) if not is_closed else math.sqrt(low * high) if log else _mid(low, high)
-        )
+        start = _center(low, high, log, deviation) if not is_closed else _mean(low, high) if log else _mid(low, high)
         start = min(max(float(math.floor(start + 0.5)) if whole else start, low), high)  # halves are rounded up
     return start, deviation or 1.0, low, high, log, whole, 0
 
 
+def log_ratio(high: float, low: float) -> float:
+    """ln(high/low) of positive numbers, also where their ratio is no float."""
+    ratio = high / low
+    return math.log(ratio) if ratio < math.inf else math.log(high) - math.log(low)
+
+
 def _mid(low: float, high: float) -> float:
     return low + 0.5 * (high - low)
+
+
+def _mean(low: float, high: float) -> float:
+    """The geometric mean, also where the product is no float or not a precise one."""
+    product = low * high
+    return math.sqrt(product) if sys.float_info.min <= product < math.inf else math.sqrt(low) * math.sqrt(high)
 
 
 def _center(low: float, high: float, log: bool, deviation: float) -> float:
