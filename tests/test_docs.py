@@ -8,6 +8,7 @@ import doctest
 import importlib
 import pkgutil
 import re
+import runpy
 import textwrap
 from pathlib import Path
 
@@ -50,6 +51,15 @@ def test_the_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatc
     namespace = {"__name__": "__main__"}
     for line, code in blocks(page.read_text(encoding="utf-8")):
         exec(compile("\n" * (line - 1) + code, str(page), "exec", dont_inherit=True), namespace)
+
+
+def test_the_first_block_of_the_readme_can_be_imported(tmp_path):
+    """The shell command below it, and worker processes, import the objective from a file `fit.py`."""
+    _, code = next(blocks((ROOT / "README.md").read_text(encoding="utf-8")))
+    (tmp_path / "fit.py").write_text(code, encoding="utf-8")
+    imported = runpy.run_path(str(tmp_path / "fit.py"), run_name="fit")
+    assert imported["squares"]([0.4, 0.1, 5]) > 0
+    assert "fit" not in imported
 
 
 @pytest.mark.parametrize("name", ["sublevel", *MODULES])
