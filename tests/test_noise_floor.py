@@ -145,7 +145,20 @@ def test_the_diagnosis_tells_the_scatter_of_the_values():
     assert 1e-11 < finding.numbers["scatter"] < 2e-9
     assert finding.numbers["shrinkage"] < 1e-3
     assert "solver tolerance" in finding.sentence
+    assert "rounding" not in finding.sentence
     assert all(finding.name not in ("noise_floor", "noisy") for finding in solved(sphere).diagnosis)
+
+
+@pytest.mark.parametrize("offset", [1.0, -1e6])
+def test_the_diagnosis_tells_rounding_from_noise(offset):
+    """Values that scatter by a few units in the last digits cannot be more precise."""
+    result = solved(lambda X: offset + abs(offset) * (ellipsoid(X) + 2e-4 * (rough(X) - ellipsoid(X))))
+    assert list(result.reasons) == ["noise_floor"]
+    finding = next(finding for finding in result.diagnosis if finding.name == "noise_floor")
+    assert 0 < finding.numbers["scatter"] < 1e-12 * abs(offset)
+    assert "rounding" in finding.sentence
+    assert "more precise objective" not in finding.sentence
+    assert "more precise" not in result.message
 
 
 def test_it_is_stored_and_goes_on_bit_for_bit(tmp_path):

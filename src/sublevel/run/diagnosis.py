@@ -224,10 +224,22 @@ def noise_floor(facts: Facts) -> Finding | None:
     sentence = (
         f"over the last {generations} generations the order of the values was random, with standard deviations of "
         f"{shrinkage:.2g} of their initial values or less: the best values of these generations scatter by "
-        f"{scatter:.2g}, and smaller differences of the objective are noise; a more precise objective, such as a "
-        "tighter solver tolerance, would allow a more precise minimum"
+        f"{scatter:.2g}, {_meaning_of_scatter(scatter, float(np.max(np.abs(best), initial=0.0)))}"
     )
     return Finding("noise_floor", sentence, {"generations": generations, "shrinkage": shrinkage, "scatter": scatter})
+
+
+def _meaning_of_scatter(scatter: float, size: float) -> str:
+    """What follows from the scatter of the values at the end, given their size."""
+    if scatter <= ROUNDING * size:
+        return (
+            f"{scatter / size:.1g} of their size, which is the rounding of floating-point numbers: the minimum is as "
+            "precise as these values can tell"
+        )
+    return (
+        "and smaller differences of the objective are noise; a more precise objective, such as a tighter solver "
+        "tolerance, would allow a more precise minimum"
+    )
 
 
 def noisy(facts: Facts) -> Finding | None:

@@ -121,9 +121,8 @@ KINDS: Mapping[str, Kind] = {
     "maxtime": Kind(20, "the time limit of {value:.6g} seconds is reached; increase `maxtime` to continue"),
     "noise_floor": Kind(
         21,
-        "converged to the noise of the objective: over {value:.0f} generations the values neither fell nor depended "
-        "on the distance from the mean; make the objective more precise (a tighter solver tolerance, more averaging), "
-        "or continue with noise_floor=False",
+        "converged to the noise of the objective, or to its rounding: over {value:.0f} generations the values neither "
+        "fell nor depended on the distance from the mean; `diagnosis` tells which, and noise_floor=False goes on",
     ),
     "settled": Kind(
         22,
