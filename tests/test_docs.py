@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 import re
 import runpy
@@ -72,6 +73,22 @@ def test_the_examples_of_a_module_are_true(name):
         pytest.skip(f"needs {missing.name}")
     result = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0
+
+
+def test_everything_public_has_a_docstring():
+    """Ruff asks for those of modules, classes and functions, but not of methods."""
+    lacking = []
+    for name in set(sublevel.__all__) - {"plots"}:
+        public = getattr(sublevel, name)
+        members = vars(public).items() if inspect.isclass(public) else ()
+        described = [(name, public), *((f"{name}.{own}", found) for own, found in members if not own.startswith("_"))]
+        lacking += [
+            label
+            for label, found in described
+            if (callable(found) or isinstance(found, property | classmethod | staticmethod))
+            and not inspect.getdoc(found)
+        ]
+    assert lacking == []
 
 
 @pytest.mark.parametrize("name", ["optimizer", "minimize", "history"])
