@@ -5,12 +5,14 @@ is called.
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import OptimizeResult, brentq, minimize
 from scipy.special import expit, ndtri, stdtrit
+from scipy.stats import norm
 
 import sublevel as sl
 
@@ -407,7 +409,86 @@ def test_a_budget_holds_and_says_so():
 def test_a_point_below_the_minimum_is_named():
     two = lambda x: 0.5 * x[0] ** 2 + 0.5 * x[1] ** 2 - 3 * np.exp(-20 * ((x[0] - 1.96) ** 2 + x[1] ** 2))  # noqa: E731
     curved = sl.curvature(two, OptimizeResult(x=np.zeros(2), fun=two(np.zeros(2))), kind="nll")
-    assert "lower_point" in names(curved.profile_intervals(LEVEL))
+    profiles = curved.profile_intervals(LEVEL)
+    assert "lower_point" in names(profiles)
+    assert two(profiles.lower_point.x) == profiles.lower_point.fun < 0
+    alone = lambda x: 0.5 * x @ x  # noqa: E731
+    one = sl.curvature(alone, OptimizeResult(x=np.zeros(2), fun=0.0), kind="nll")
+    assert one.profile_intervals(LEVEL).lower_point is None
+
+
+def test_a_budget_that_ends_late_keeps_what_was_found():
+    curved = found(skewed, [0.5, 0.5])
+    whole = curved.profile_intervals(LEVEL)
+    part = curved.profile_intervals(LEVEL, maxfevals=whole.nfev - 1)
+    assert names(part) == ["failed"]
+    assert_array_equal(part.intervals[~np.isnan(part.intervals)], whole.intervals[~np.isnan(part.intervals)])
+    assert all(len(path) > 1 for path in part.paths)
+
+
+def two_minima():
+    """A small peak on a falling background, counts of which the likelihood has two minima."""
+    rng, edges = np.random.default_rng(5), np.linspace(0, 10, 61)
+
+    def expected(p):
+        fallen = 1 - np.exp(-edges / p[4])
+        return p[0] * np.diff(norm.cdf(edges, p[1], p[2])) + p[3] * np.diff(fallen / fallen[-1])
+
+    counts = rng.poisson(expected([60, 4.2, 0.45, 1200, 2.5]))
+
+    def nll(p):
+        mu = expected(p)
+        return float(np.sum(mu - counts * np.log(mu))) if np.all(mu > 0) else np.nan
+
+    settings = {"bounds": [(0, None), (0, 10), (0.05, 3), (0, None), (0.1, 20)]}
+    fit = sl.minimize(nll, [100, 5, 0.8, 800, 4], [50, 1, 0.3, 300, 1], rng=1, **settings)
+    return nll, sl.curvature(nll, fit, kind="nll", names=["s", "mu", "sigma", "b", "tau"])
+
+
+@pytest.fixture(scope="module")
+def lower():
+    """Its objective, and the profiles at the higher minimum."""
+    nll, curved = two_minima()
+    return nll, curved.profile_intervals(0.6827)
+
+
+def test_a_profile_is_negative_where_f_is_lower(lower):
+    nll, profiles = lower
+    assert nll(profiles.lower_point.x) == profiles.lower_point.fun < profiles.fun - 0.8
+    for i in (0, 2, 3, 4):
+        value, rise = profiles.paths[i][np.argmin(profiles.paths[i][:, 1])]
+        assert rise < -0.7
+        exact = lowest_at(nll, profiles.lower_point.x, i, value) - profiles.fun
+        assert_allclose(rise, exact, atol=0.03)  # 6 % of the level
+
+
+def test_a_profile_has_no_spikes(lower):
+    _, profiles = lower
+    assert any(len(limits) for limits in profiles.upper_limits)
+    for x, path in zip(profiles.x, profiles.paths, strict=True):
+        assert (path[:, 1] < 3 * profiles.rise).all()
+        for side in (path[path[:, 0] <= x][::-1], path[path[:, 0] >= x]):
+            changes = np.diff(side[np.argmin(side[:, 1]) :, 1])  # outwards, from the lowest point on
+            assert (changes > -0.02 * profiles.rise).all()
+
+
+def test_a_picture_shows_the_lower_point_and_no_nan(lower, tmp_path):
+    _, profiles = lower
+    unknown = replace(
+        profiles, intervals=np.where([[0, 0], [0, 0], [1, 1], [0, 1], [1, 0]], np.nan, profiles.intervals)
+    )
+    figure = unknown.plot(tmp_path / "profiles.png")
+    lines = [{line.get_label(): line for line in axis.lines} for axis in figure.axes[:5]]
+    assert min(lines[0]["profile"].get_ydata()) < -0.8
+    for i, (axis, panel) in enumerate(zip(figure.axes, lines, strict=False)):
+        drop = profiles.lower_point.fun - profiles.fun
+        assert_array_equal(panel["lower point"].get_xydata(), [[profiles.lower_point.x[i], drop]])
+        assert axis.get_ylim()[0] < drop
+    titles = [axis.get_title(loc="left") for axis in figure.axes[:5]]
+    assert not any("nan" in text for text in [*titles, str(unknown)])
+    assert titles[2].endswith(", ends unknown")
+    assert titles[3].endswith(", upper end unknown")
+    assert "lower end unknown, to" in titles[4]
 
 
 def test_evaluations_that_fail_are_counted():

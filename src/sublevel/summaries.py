@@ -63,6 +63,11 @@ def short_params(params: Mapping[str, object], most: int = MOST_ROWS) -> str:
     )
 
 
+def number_text(number: float, format_spec: str) -> str:
+    """A number as a text, "unknown" if it is NaN."""
+    return "unknown" if np.isnan(number) else format(number, format_spec)
+
+
 def html_table(rows: Sequence[Sequence[str]], has_header: bool = True) -> str:
     """A table as HTML with escaped cells."""
 

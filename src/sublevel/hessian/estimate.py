@@ -21,6 +21,14 @@ HARMLESS = frozenset({"at_bound", "better_point", "failures"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LowerPoint:
+    """An evaluated point at which f is lower than at the minimum: minimise again from there."""
+
+    x: Array  # (d,)
+    fun: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
     """The fields of a `Curvature`, which documents them."""
 

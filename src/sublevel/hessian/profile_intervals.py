@@ -13,15 +13,15 @@ from sublevel.engine.arrays import Array
 from sublevel.evaluation.evaluators import Evaluator, evaluate_all
 from sublevel.evaluation.failures import Failures
 from sublevel.hessian.calls import ObjectiveCalls, failure_findings
-from sublevel.hessian.estimate import Estimate
+from sublevel.hessian.estimate import Estimate, LowerPoint
 from sublevel.hessian.frame import in_search_units
-from sublevel.hessian.profile_path import Chart, End, Line, Target, climb
+from sublevel.hessian.profile_path import Chart, End, Line, OutOfEvaluationsError, Target, climb
 from sublevel.hessian.report import held_text, problem_lines
 from sublevel.hessian.tuning import ProfileTuning
 from sublevel.plots import curvature
 from sublevel.run.arguments import FileName
 from sublevel.run.diagnosis import Finding
-from sublevel.summaries import aligned, counted
+from sublevel.summaries import aligned, counted, number_text
 from sublevel.validation import short_repr
 
 if TYPE_CHECKING:
@@ -49,11 +49,16 @@ class ProfileIntervals:
     points : array, shape (d, 2, d)
         All variables at each end.
     paths : tuple of array, shape (n, 2)
-        For each variable, its values in ascending order and the rise of the profile there.
+        For each variable, its values in ascending order and the rise of the profile there, negative where f is lower
+        than at the minimum.
+    upper_limits : tuple of array, shape (n, 2)
+        The same where f was not minimised over the other variables: the profile is lower there, or equal.
     level, rise : float
         The confidence level and the corresponding rise of f.
     nfev : int
         Number of evaluations.
+    lower_point : LowerPoint or None
+        The lowest point of all profiles, with its `x` and `fun`, if f is lower there than at the minimum.
     problems : tuple of Finding
         One for each end that is not a crossing, and for points below the minimum.
     """
@@ -63,6 +68,7 @@ class ProfileIntervals:
     at_bound: NDArray[np.bool_]
     points: Array
     paths: tuple[Array, ...]
+    upper_limits: tuple[Array, ...]
     deviations: Array  # (d,), standard deviations of the quadratic, in the variables' units
     unit: float  # rise at one of them
     is_log: NDArray[np.bool_]  # (d,), variables that are log-scaled
@@ -72,6 +78,8 @@ class ProfileIntervals:
     problems: tuple[Finding, ...]
     names: tuple[str, ...]
     held: Mapping[str, str] = field(default_factory=dict[str, str])  # values of discrete variables as texts, by name
+    fun: float = np.nan  # f at the minimum
+    lower_point: LowerPoint | None = None
 
     @property
     def success(self) -> bool:
@@ -88,8 +96,8 @@ class ProfileIntervals:
         for i in np.flatnonzero(np.isfinite(self.deviations)):
             (low, high), x = self.intervals[i], self.x[i]
             notes = [" (bound)" if is_bound else "" for is_bound in self.at_bound[i]]
-            ends = f"[{low:.6g}{notes[0]}, {high:.6g}{notes[1]}]"
-            rows.append([self.names[i], f"{x:.7g}", f"{x - low:.4g}", f"{high - x:.4g}", ends])
+            ends = f"[{number_text(low, '.6g')}{notes[0]}, {number_text(high, '.6g')}{notes[1]}]"
+            rows.append([self.names[i], f"{x:.7g}", number_text(x - low, ".4g"), number_text(high - x, ".4g"), ends])
         rise = f"f rises by {self.rise:.4g} at the ends; {self.nfev} evaluations"
         held = [f"held: {held_text(self.held)}"] if self.held else []
         return "\n".join([*aligned(rows), rise, *held, *problem_lines(self.problems)])
@@ -117,9 +125,7 @@ def profile_intervals(
         sides = [(i, side) for i in wanted for side in (0, 1) if i in chart.moving]
         lines = {(i, side): _line(chart, root, found.free, i, side) for i, side in sides}
         climbs = {key: climb(line, target) for key, line in lines.items() if line.limit > 1e-6}
-        ends, unpaid = _run_together(climbs, values)
-    for key, offsets in unpaid.items():
-        ends[key] = End(np.nan, "failed", offsets, np.nan, f"`maxfevals` = {maxfevals:g} was too small")
+        ends = _run_together(climbs, values)
     for key, line in lines.items():
         if key not in ends:
             ends[key] = End(line.limit, "bound", line.offsets(line.limit, np.zeros(line.others.size)), 0.0)
@@ -174,7 +180,7 @@ def _root(found: Estimate, chart: Chart, values: _Values) -> Array:
     directions = found.directions[chart.moving[free]] / np.sqrt(found.curvatures)
     root[np.ix_(free, free)] = np.sqrt(2.0 * found.unit_rise) * directions / slopes[:, None]
     held = np.flatnonzero(~free)
-    scales, _ = _run_together({int(i): _probe_scale(chart, int(i)) for i in held}, values)
+    scales = _run_together({int(i): _probe_scale(chart, int(i)) for i in held}, values)
     for i in held:
         root[i, i] = scales.get(int(i), 1.0)  # 1 without evaluations left
     return root
@@ -226,7 +232,7 @@ class _Values:
     ) -> None:
         self.evaluate, self.chart, self.fun, self.unit = evaluate, chart, fun, unit
         self.repeats, self.maxfevals = repeats, maxfevals
-        self.nfev, self.lowest, self.lowest_x = 0, 0.0, chart.x
+        self.nfev, self.lowest, self.lowest_point = 0, 0.0, LowerPoint(chart.x, fun)
 
     def __call__(self, offsets: Array) -> Array:
         """F (n,) of offsets (n, m)."""
@@ -235,16 +241,20 @@ class _Values:
         points = self.chart.points(offsets)
         self.nfev += self.repeats * len(points)
         values = evaluate_all(self.evaluate, np.repeat(points, self.repeats, axis=0)).reshape(len(points), self.repeats)
-        rises = (np.mean(values, axis=1) - self.fun) / self.unit
+        means = np.mean(values, axis=1)
+        rises = (means - self.fun) / self.unit
         if np.min(rises, initial=np.inf, where=~np.isnan(rises)) < self.lowest:
             best = int(np.nanargmin(rises))
-            self.lowest, self.lowest_x = float(rises[best]), points[best]
+            self.lowest, self.lowest_point = float(rises[best]), LowerPoint(points[best], float(means[best]))
         return rises
 
 
-def _run_together(searches: dict[K, Generator[Array, Array, R]], values: _Values) -> tuple[dict[K, R], dict[K, Array]]:
-    """Run generators of offsets with common evaluations: their results, and the last offsets of those not paid for."""
-    results, unpaid, requests = dict[K, R](), dict[K, Array](), {key: next(one) for key, one in searches.items()}
+def _run_together(searches: dict[K, Generator[Array, Array, R]], values: _Values) -> dict[K, R]:
+    """Run generators of offsets with common evaluations; their results, as far as they have one.
+
+    A request that exceeds the budget is answered by `OutOfEvaluationsError`, which ends a generator.
+    """
+    results, requests = dict[K, R](), {key: next(one) for key, one in searches.items()}
     while requests:
         paid = dict[K, Array]()
         for key, offsets in requests.items():
@@ -252,8 +262,7 @@ def _run_together(searches: dict[K, Generator[Array, Array, R]], values: _Values
             if values.nfev + points * values.repeats <= values.maxfevals:
                 paid[key] = offsets
             else:
-                searches[key].close()
-                unpaid[key] = offsets[0]
+                results |= _end_unpaid(key, searches[key], values.maxfevals)
         requests = {}
         if not paid:
             break
@@ -263,7 +272,18 @@ def _run_together(searches: dict[K, Generator[Array, Array, R]], values: _Values
                 requests[key] = searches[key].send(rises)
             except StopIteration as stop:
                 results[key] = stop.value
-    return results, unpaid
+    return results
+
+
+def _end_unpaid(key: K, search: Generator[Array, Array, R], maxfevals: float) -> dict[K, R]:
+    """The result of a generator that cannot go on, if it has one."""
+    try:
+        search.throw(OutOfEvaluationsError(f"`maxfevals` = {maxfevals:g} was too small"))
+    except StopIteration as stop:
+        return {key: stop.value}
+    except OutOfEvaluationsError:
+        pass
+    return {}
 
 
 def _assemble(
@@ -274,19 +294,32 @@ def _assemble(
     points, at_bound, deviations = np.full((d, 2, d), np.nan), np.zeros((d, 2), dtype=np.bool_), np.full(d, np.nan)
     is_fixed = found.box[0] == found.box[1]
     intervals = np.repeat(np.where(is_fixed, found.x, np.nan)[:, None], 2, axis=1)
-    paths, problems = [np.empty((0, 2))] * d, list[Finding]()
+    paths, limits, problems = [np.empty((0, 2))] * d, [np.empty((0, 2))] * d, list[Finding]()
     for key in sorted(ends):
         i, (line, end) = key[0], ends[key]
         intervals[key], at_bound[key] = _end_value(line, end), end.status == "bound"
         points[key] = line.chart.points(end.offsets)
         deviations[i] = abs(line.scale) * (found.x[i] if found.is_log[i] else 1.0)
-        trail = np.array(end.trail).reshape(-1, 2)
-        path = np.concatenate([paths[i], np.column_stack([line.values_at(trail[:, 0]), values.unit * trail[:, 1]])])
-        paths[i] = path[np.unique(path[:, 0], return_index=True)[1]]
+        paths[i] = _lowest(paths[i], _rises(line, end.trail, values.unit))
+        limits[i] = _lowest(limits[i], _rises(line, end.upper_limits, values.unit))
         problems += _end_problems(line, end, found.names[i], rise, values.unit)
-    problems += _lower_point(values, target)
-    seen = tuple(paths), deviations, values.unit, found.is_log, level, rise, values.nfev, tuple(problems)
-    return ProfileIntervals(found.x, intervals, at_bound, points, *seen, found.names, found.held)
+    lower = _lower_point(values, target)
+    problems += _lower_findings(found.fun, lower)
+    seen = tuple(paths), tuple(limits), deviations, values.unit, found.is_log, level, rise, values.nfev, tuple(problems)
+    return ProfileIntervals(found.x, intervals, at_bound, points, *seen, found.names, found.held, found.fun, lower)
+
+
+def _rises(line: Line, points: tuple[tuple[float, float], ...], unit: float) -> Array:
+    """Values of the variable and rises of f (n, 2) of points (t, F)."""
+    t, rises = np.array(points).reshape(-1, 2).T
+    return np.column_stack([line.values_at(t), unit * rises])
+
+
+def _lowest(*rows: Array) -> Array:
+    """Rows (n, 2) of values and rises in ascending order, the lowest rise of each value."""
+    both = np.concatenate(rows)
+    both = both[np.lexsort((both[:, 1], both[:, 0]))]
+    return both[np.unique(both[:, 0], return_index=True)[1]]
 
 
 def _end_value(line: Line, end: End) -> float:
@@ -316,11 +349,17 @@ def _end_problems(line: Line, end: End, name: str, rise: float, unit: float) -> 
     return [Finding("at_bound" if end.status == "bound" else end.status, sentences[end.status], numbers)]
 
 
-def _lower_point(values: _Values, target: Target) -> list[Finding]:
+def _lower_point(values: _Values, target: Target) -> LowerPoint | None:
+    """The lowest evaluated point if it is significantly below the minimum."""
+    is_lower = -values.lowest > max(values.chart.tuning.lower, 4.0 * target.noise)
+    return values.lowest_point if is_lower else None
+
+
+def _lower_findings(fun: float, lower: LowerPoint | None) -> list[Finding]:
     """A finding if a profile fell below the minimum."""
-    if -values.lowest <= max(values.chart.tuning.lower, 4.0 * target.noise):
+    if lower is None:
         return []
-    drop, where = -values.lowest * values.unit, np.array2string(values.lowest_x, threshold=20)
+    drop, where = fun - lower.fun, np.array2string(lower.x, threshold=20)
     sentence = (
         f"f is lower by {drop:.3g} at x = {where} than at the minimum; minimise again from there, and repeat the "
         "curvature and the intervals"

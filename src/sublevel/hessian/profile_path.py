@@ -10,6 +10,7 @@ secant of √F, which is a straight line for a quadratic.
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -112,7 +113,8 @@ class End:
     offsets: Array  # (m,), of the last point
     rise: float  # F there
     reason: str = ""
-    trail: tuple[tuple[float, float], ...] = ()  # t and F of the evaluated points of the profile
+    trail: tuple[tuple[float, float], ...] = ()  # t and F of the points of the profile
+    upper_limits: tuple[tuple[float, float], ...] = ()  # t and F where the others were not minimised over
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,23 @@ class Spot:
     t: float
     w: Array  # (m − 1,)
     value: float  # F
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilePoint:
+    """A point of a profile: F at a spot, and by how much it is lower at the minimum over the others."""
+
+    spot: Spot
+    gain: float
+
+    @property
+    def rise(self) -> float:
+        """F at the minimum over the others."""
+        return self.spot.value - self.gain
+
+
+class OutOfEvaluationsError(Exception):
+    """Raised at a request that the budget does not allow; the message says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +182,8 @@ class Trail:
 
     root: float
     tuning: ProfileTuning
-    points: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, 0.0)])  # t and √F
+    points: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, 0.0)])  # t and √F, 0 where F < 0
+    profile: list[ProfilePoint] = field(default_factory=list["ProfilePoint"])
     others: list[OthersAt] = field(default_factory=list["OthersAt"])
     low: float = 0.0  # the largest t below the crossing
     high: float = np.inf  # the smallest t above
@@ -173,8 +193,9 @@ class Trail:
 
     def add(self, spot: Spot, gain: float, is_sure: bool) -> None:
         """Record the profile at t: the minimum over the others, and by how much F is lower there."""
-        t = spot.t
-        self.points.append((t, float(np.sqrt(max(spot.value - gain, 0.0)))))
+        t, point = spot.t, ProfilePoint(spot, gain)
+        self.profile.append(point)
+        self.points.append((t, float(np.sqrt(max(point.rise, 0.0)))))
         self.others = [*[(at, w, sure) for at, w, sure in self.others if at != t and sure], (t, spot.w, is_sure)]
         if is_sure and self.points[-1][1] < self.root:
             self.low = max(self.low, t)
@@ -226,9 +247,69 @@ class Trail:
 
 
 def climb(line: Line, target: Target) -> Climb:
-    """Vary a variable to one side until F has risen by the target."""
+    """Vary a variable to one side until F has risen by the target.
+
+    What was found is returned if a request is answered by `OutOfEvaluationsError`.
+    """
+    trail = Trail(np.sqrt(target.rise), line.chart.tuning)
+    try:
+        end = yield from _seek_end(line, target, trail)
+    except OutOfEvaluationsError as error:
+        last = trail.profile[-1].spot if trail.profile else Spot(0.0, np.zeros(line.others.size), 0.0)
+        return _with_profile(_end_as_failed(line, last, str(error)), target, trail)
+    with suppress(OutOfEvaluationsError):
+        yield from _repair(line, target, trail)
+    return _with_profile(end, target, trail)
+
+
+def _with_profile(end: End, target: Target, trail: Trail) -> End:
+    """The end with the points of its profile; where a gain is only predicted, F is an upper limit."""
+    small = trail.tuning.accuracy * target.rise
+    path = [(point.spot.t, point.rise) for point in trail.profile if point.gain <= small]
+    limits = [(point.spot.t, point.spot.value) for point in trail.profile if point.gain > small]
+    return replace(end, trail=((0.0, 0.0), *path), upper_limits=tuple(limits))
+
+
+def _repair(line: Line, target: Target, trail: Trail) -> Generator[Array, Array, None]:
+    """Minimise over the others again where F is lower at the next point outwards, and where it is negative.
+
+    Either F has another minimum, or the minimum over the others was missed. Points are repaired from the outermost one
+    inwards, each from the point before, so that a missed valley is followed.
+    """
+    trail.profile.sort(key=lambda point: point.spot.t)
+    far, small = trail.tuning.large * target.rise, trail.tuning.accuracy * target.rise
+    outer: ProfilePoint | None = None
+    for i, here in reversed(list(enumerate(trail.profile))):
+        if here.gain > far:
+            continue
+        is_missed = outer is not None and here.spot.t < outer.spot.t and outer.rise < here.rise - small
+        if is_missed or (here.rise < 0 and here.gain > small):
+            w = outer.spot.w if outer is not None and is_missed else here.spot.w
+            spot = yield from _evaluate(line, here.spot.t, w)
+            again = yield from _minimise_others(line, target, spot)
+            trail.profile[i] = min(here, again, key=lambda point: point.spot.value)
+        outer = trail.profile[i]
+
+
+def _minimise_others(line: Line, target: Target, spot: Spot) -> Generator[Array, Array, ProfilePoint]:
+    """The minimum over the others from a spot on."""
+    tuning, gain = line.chart.tuning, np.inf
+    inner = InnerModel(2.0 * np.eye(line.others.size), target.step, tuning).careful()
+    for _ in range(tuning.max_repairs):
+        inner = yield from _measure_gradient(line, spot, inner)
+        step, gain = _inner_step(line, spot, inner)
+        if not gain > tuning.accuracy * target.rise:
+            break
+        lower = yield from _inner_move(line, spot, step, gain)
+        if lower is None:
+            break
+        spot = lower
+    return ProfilePoint(spot, gain)
+
+
+def _seek_end(line: Line, target: Target, trail: Trail) -> Climb:
+    """Where the profile crosses the target; its points are added to the trail."""
     tuning, size = line.chart.tuning, line.others.size
-    trail = Trail(np.sqrt(target.rise), tuning)
     inner, last = InnerModel(2.0 * np.eye(size), target.step, tuning), Spot(0.0, np.zeros(size), 0.0)
     spot, is_believed = (yield from _evaluate(line, min(trail.root, line.limit), np.zeros(size))), False
     for turn in range(tuning.max_steps):
@@ -245,7 +326,7 @@ def climb(line: Line, target: Target) -> Climb:
         is_new = turn == tuning.hasty_steps or line.is_unknown(inner.spot, spot)
         inner = yield from _measure_gradient(line, spot, inner.careful() if is_new else inner)
         if not np.isfinite(inner.gradient).all():
-            return _end_as_failed(line, trail, spot, "f is not finite around it")
+            return _end_as_failed(line, spot, "f is not finite around it")
         (step, gain), last = _inner_step(line, spot, inner), spot
         if spot.value - gain < tuning.far * target.rise and gain > inner.min_gain(spot.t == line.limit) * target.rise:
             lower = yield from _inner_move(line, spot, step, gain)
@@ -254,7 +335,7 @@ def climb(line: Line, target: Target) -> Climb:
                 spot, is_believed = lower or spot, False
                 continue
             if gain > tuning.large * target.rise:
-                return _end_as_failed(line, trail, spot, "f does not decrease along its gradient in the others")
+                return _end_as_failed(line, spot, "f does not decrease along its gradient in the others")
             step, gain = np.zeros(size), 0.0
         trail.add(Spot(spot.t, spot.w + step, spot.value), gain, gain <= tuning.accuracy * target.rise)
         end = _check_end(line, trail, target, spot, gain)
@@ -264,7 +345,7 @@ def climb(line: Line, target: Target) -> Climb:
         if t is None and (trail.is_reset or trail.wall < np.inf):
             return _end_at_jump(line, trail, last)
         spot, inner, is_believed = yield from _move_on(line, trail, target, inner, spot, t, gain)
-    return _end_as_failed(line, trail, spot, f"the minimum over the others was not found in {tuning.max_steps} steps")
+    return _end_as_failed(line, spot, f"the minimum over the others was not found in {tuning.max_steps} steps")
 
 
 def _move_on(
@@ -301,32 +382,31 @@ def _check_end(line: Line, trail: Trail, target: Target, spot: Spot, gain: float
     if is_accurate and trail.crossing <= line.limit:
         return _end_at_crossing(line, trail, spot)
     if spot.t == line.limit and rise < target.rise:
-        return _make_end(line, trail, spot, spot.t, "bound")
+        return _make_end(line, spot, spot.t, "bound")
     if spot.t >= tuning.max_t * trail.root and rise < target.rise:
-        return _make_end(line, trail, spot, np.inf, "open")
+        return _make_end(line, spot, np.inf, "open")
     return None
 
 
-def _make_end(line: Line, trail: Trail, spot: Spot, t: float, status: str, reason: str = "") -> End:
-    seen = tuple((t, s * s) for t, s in trail.points)
-    return End(t, status, line.offsets(spot.t, spot.w), spot.value, reason, seen)
+def _make_end(line: Line, spot: Spot, t: float, status: str, reason: str = "") -> End:
+    return End(t, status, line.offsets(spot.t, spot.w), spot.value, reason)
 
 
 def _end_at_crossing(line: Line, trail: Trail, spot: Spot) -> End:
     """An end at the target, by the secant."""
     t = min(trail.crossing, line.limit)
-    return _make_end(line, trail, Spot(t, spot.w * (t / spot.t) ** 2, trail.root**2), t, "crossed")
+    return _make_end(line, Spot(t, spot.w * (t / spot.t) ** 2, trail.root**2), t, "crossed")
 
 
 def _end_at_jump(line: Line, trail: Trail, last: Spot) -> End:
     """An end where F jumps above the target, or is undefined, between two close values of t."""
     if trail.is_undefined and trail.wall < trail.high:
-        return _end_as_failed(line, trail, last, "f is NaN or fails beyond it")
-    return _make_end(line, trail, last, max(trail.low, last.t if trail.wall < np.inf else 0.0), "jump")
+        return _end_as_failed(line, last, "f is NaN or fails beyond it")
+    return _make_end(line, last, max(trail.low, last.t if trail.wall < np.inf else 0.0), "jump")
 
 
-def _end_as_failed(line: Line, trail: Trail, spot: Spot, reason: str) -> End:
-    return _make_end(line, trail, spot, np.nan, "failed", reason)
+def _end_as_failed(line: Line, spot: Spot, reason: str) -> End:
+    return _make_end(line, spot, np.nan, "failed", reason)
 
 
 def _inner_move(line: Line, spot: Spot, step: Array, gain: float) -> Generator[Array, Array, Spot | None]:

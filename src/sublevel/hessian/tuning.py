@@ -88,6 +88,7 @@ class ProfileTuning:
     careful: float = 0.005  # the same where the model is not trusted
     far: float = 3.0  # multiple of the target above which t moves back without a minimum over the other variables
     hopeless: float = 25.0  # multiple of the target above which t moves back without a gradient
+    max_repairs: int = 8  # gradients of one repaired point at most
     max_backtracks: int = 6  # how often an inner step is shortened at most until f falls
     shortening: float = 0.3  # factor of each shortening
     max_inner_step: float = 2.0  # longest inner step

@@ -12,6 +12,7 @@ from sublevel.hessian.estimate import Estimate
 from sublevel.hessian.report import deviations, main_parts, strongest_pairs
 from sublevel.plots.run import NAMED, matrix_panel
 from sublevel.plots.style import BLUE, CIRCLE, FAINT, INK, ORANGE, Target, label_log, new_figure, short_name, tidy
+from sublevel.summaries import number_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +58,7 @@ def _parameters_panel(axis: Axes, found: Estimate) -> None:
         label_log(axis.xaxis)
     if free.size <= 2 * NAMED:
         known = zip([short_name(found.names[i]) for i in free], found.x[free], errors, strict=True)
-        labels = [f"{name} = {value:.4g} ± {error:.2g}" for name, value, error in known]
+        labels = [f"{name} = {value:.4g} ± {number_text(error, '.2g')}" for name, value, error in known]
         axis.set_yticks(rows, labels, color=INK, parse_math=False)
     axis.set_ylim(free.size - 0.5, -0.5)
     axis.grid(False, axis="y")
@@ -124,16 +125,15 @@ def profiles(found: Any, file: Target = None) -> Figure:
             _profile_panel(axis, found, int(i))
         for axis in axes[visible.size :]:
             axis.set_axis_off()
-        handles, labels = axes[0].get_legend_handles_labels()
+        known = [axis.get_legend_handles_labels() for axis in axes]
+        handles = dict(pair for handles, labels in known for pair in zip(labels, handles, strict=True))
         if handles:
-            figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+            figure.legend(handles.values(), handles, loc="outside lower center", ncols=5, frameon=False, fontsize=8)
     return figure
 
 
 def _profile_panel(axis: Axes, found: Any, i: int) -> None:
     """f minimised over the other variables (a curve through the evaluated points), the parabola, and the interval."""
-    from scipy.interpolate import PchipInterpolator
-
     x, (at, rise) = found.x[i], found.paths[i].T
     low, high = np.where(np.isfinite(found.intervals[i]), found.intervals[i], (np.min(at), np.max(at)))
     margin = 0.08 * max(high - low, 1e-12 * abs(x))
@@ -144,14 +144,54 @@ def _profile_panel(axis: Axes, found: Any, i: int) -> None:
     axis.plot(grid, found.unit * np.square(steps), color=FAINT, lw=1, ls="--", label="parabola of the Hessian")
     if at.size > 1:
         inside = grid[(grid >= np.min(at)) & (grid <= np.max(at))]
-        signed = np.sign(at - x) * np.sqrt(rise)  # nearly a straight line
-        axis.plot(inside, np.square(PchipInterpolator(at, signed)(inside)), color=BLUE, label="profile")
+        axis.plot(inside, _profile_curve(x, at, rise, inside), color=BLUE, label="profile")
     axis.plot(at, rise, "o", ms=3, color=BLUE)
     axis.plot(x, 0.0, "+", color=INK)
+    lowest = min(np.min(rise), _mark_lower_point(axis, found, i))
+    if len(found.upper_limits[i]):
+        axis.plot(*found.upper_limits[i].T, "v", ms=4, mfc="none", color=FAINT, label="not minimised: an upper limit")
     axis.set_xlabel(short_name(found.names[i]), parse_math=False)
-    axis.set(ylabel="rise of f", xlim=(grid[0], grid[-1]), ylim=(-0.05 * found.rise, 1.6 * found.rise))
-    axis.set_title(f"{x:.4g}, from {found.intervals[i, 0]:.4g} to {found.intervals[i, 1]:.4g}")
+    bottom = min(-0.05 * found.rise, lowest - 0.1 * found.rise * (lowest < 0))
+    axis.set(ylabel="rise of f", xlim=(grid[0], grid[-1]), ylim=(bottom, 1.6 * found.rise))
+    axis.set_title(_range_text(x, *found.intervals[i]))
     axis.locator_params(axis="x", nbins=5)
+
+
+def _profile_curve(x: float, at: Array, rise: Array, grid: Array) -> Array:
+    """A curve through the points of a profile with a minimum at x."""
+    curve = np.empty(grid.shape)
+    for points, side in ((at <= x, grid <= x), (at >= x, grid >= x)):
+        if side.any():
+            curve[side] = _profile_side(x, at[points], rise[points], grid[side])
+    return curve
+
+
+def _profile_side(x: float, at: Array, rise: Array, grid: Array) -> Array:
+    """One side of that curve: the root of the rise is nearly straight; a side with negative rises has none."""
+    from scipy.interpolate import CubicHermiteSpline, PchipInterpolator
+
+    if np.min(rise) >= 0:
+        return np.square(np.asarray(PchipInterpolator(at, np.sqrt(rise))(grid), dtype=np.float64))
+    slopes = np.where(at == x, 0.0, PchipInterpolator(at, rise).derivative()(at))
+    return np.asarray(CubicHermiteSpline(at, rise, slopes)(grid), dtype=np.float64)
+
+
+def _mark_lower_point(axis: Axes, found: Any, i: int) -> float:
+    """Mark the lower point, if there is one, and return its rise, which is negative."""
+    if found.lower_point is None:
+        return 0.0
+    rise = found.lower_point.fun - found.fun
+    axis.plot(found.lower_point.x[i], rise, "*", ms=9, color=ORANGE, label="lower point", zorder=4)
+    return rise
+
+
+def _range_text(x: float, low: float, high: float) -> str:
+    """A value and the ends of its interval."""
+    if np.isnan(low) and np.isnan(high):
+        return f"{x:.4g}, ends unknown"
+    lower = "lower end unknown," if np.isnan(low) else f"from {low:.4g}".replace("inf", "∞")
+    upper = ", upper end unknown" if np.isnan(high) else f" to {high:.4g}".replace("inf", "∞")
+    return f"{x:.4g}, {lower}{upper}"
 
 
 def ellipse(cov: Array) -> Array:
