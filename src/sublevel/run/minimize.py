@@ -263,13 +263,14 @@ def minimize(
     observer, show = as_callback(callback), Progress(maxfevals) if as_flag("progress", progress) else None
     how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
     batch = popsize if how[0] and isinstance(how[1], int) and how[1] == 1 else None
-    limits = Limits.checked(optimizer, *(budgets := (maxfevals, maxiter, ftarget, maxtime)), batch)
+    limits = Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime, batch)
     extra = _checked_start(evaluate_x0, optimizer, limits, batch)
     called = bind_args(name_parameters(fun, optimizer.start.parameters), args)
     evaluate = make_evaluator(with_constraints(called, optimizer.constraints), *how, failures := Failures())
     search = Search(optimizer, evaluate, limits, observer, show, History(optimizer), failures, x0=extra)
     with SigtermAsInterrupt():
         if store is not None:
+            budgets = limits.maxfevals, maxiter, ftarget, maxtime
             further = budgets, *how, log_scaled, extra is not None, constraint_handling, batch
             search = search.stored(store, method or default_method(optimizer.noise), fun, as_args(args), *further)
         result = search.run_to_the_end()
@@ -352,10 +353,12 @@ class Limits:
     ) -> Limits:
         """The limits, with room for one generation at least. The time begins now.
 
+        They depend on the sample size of the first run, so that those of a resumed run are the same after restarts.
         Generations are whole if `fun` takes a `batch` of points, or if it is noisy: then the answer is a mean.
         """
         seconds = inf if maxtime is None else as_seconds("maxtime", maxtime)
-        default = max(EVALUATIONS_PER_DIMENSION * optimizer.theta.dimension, GENERATIONS * optimizer.popsize)
+        popsize = optimizer.first_popsize
+        default = max(EVALUATIONS_PER_DIMENSION * optimizer.theta.dimension, GENERATIONS * popsize)
         limits = cls(
             maxfevals=default if maxfevals is None else as_budget("maxfevals", maxfevals),
             maxiter=inf if maxiter is None else as_budget("maxiter", maxiter),
@@ -365,21 +368,25 @@ class Limits:
             batch=batch,
             is_whole=optimizer.noise or (batch is not None and optimizer.partial is None),
         )
-        if limits.maxfevals < optimizer.popsize and optimizer.partial is None:
+        if limits.maxfevals < popsize and optimizer.partial is None:
             raise ValueError(
-                f"`maxfevals` must allow one generation of `popsize` = {optimizer.popsize} evaluations, got "
+                f"`maxfevals` must allow one generation of `popsize` = {popsize} evaluations, got "
                 f"{maxfevals!r}. Give a larger budget or a smaller `popsize`."
             )
         return limits.with_reserve(optimizer) if optimizer.noise else limits
 
     def with_reserve(self, optimizer: Optimizer) -> Limits:
         """With a part of the evaluations and of the time left for the estimate."""
-        unit, tries = self.batch or 1, count_candidates(optimizer.constraints, self.batch)
-        room = self.maxfevals - optimizer.popsize - tries
+        unit, tries, popsize = (
+            self.batch or 1,
+            count_candidates(optimizer.constraints, self.batch),
+            optimizer.first_popsize,
+        )
+        room = self.maxfevals - popsize - tries
         least = self.batch or LEAST
         if room < least:
             raise ValueError(
-                f"`maxfevals` must allow one generation of `popsize` = {optimizer.popsize} evaluations and "
+                f"`maxfevals` must allow one generation of `popsize` = {popsize} evaluations and "
                 f"{least + tries} re-evaluations with noise=True, got {self.maxfevals:.0f}."
             )
         wanted = count_reevaluations(self.maxfevals, self.batch)

@@ -260,6 +260,11 @@ class Optimizer:
         return self.run_state.run.popsize
 
     @property
+    def first_popsize(self) -> int:
+        """Number of points per generation of the first run; restarts may have others."""
+        return self.finished[0][0].popsize if len(self.finished) else self.popsize
+
+    @property
     def best_x(self) -> Array:
         """The best point so far (d,), read-only; `x0` if there is no value yet. With `noise`, the mean."""
         return read_only(self.run_state.best.x if self.estimate is None else self.estimate.x)

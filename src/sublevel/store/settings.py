@@ -86,7 +86,7 @@ class Settings:
     family: str
     popsize: int
     restarts: str | list[str | int | float] | None  # [class, fields...] if it is registered, else its `repr`
-    limits: list[float | None]  # maxfevals, maxiter, ftarget, maxtime
+    limits: list[float | None]  # maxfevals, always a number, and maxiter, ftarget, maxtime
     tolerances: list[float | bool]  # tolfun, tolx, noise_floor
     noise: bool  # the answer is a mean
     names: list[str] | None  # of the variables
@@ -115,7 +115,7 @@ class RunRequest:
     method: str | Method
     fun: Callable[..., object]
     args: tuple[object, ...]
-    limits: tuple[float | None, float | None, float | None, float | None]  # maxfevals, maxiter, ftarget, maxtime
+    limits: tuple[float, float | None, float | None, float | None]  # maxfevals, maxiter, ftarget, maxtime
     vectorized: bool
     workers: object
     timeout: float | None
@@ -223,8 +223,8 @@ def as_settings(facts: Mapping[str, object]) -> Settings:
     """Settings from a file, each of the type it must have."""
     if facts.keys() != SETTINGS.keys() or not all(isinstance(facts[name], kinds) for name, kinds in SETTINGS.items()):
         raise FormatError("its settings are not those of a run")
-    limits = as_list(facts["limits"], 4, "its limits are not four numbers")
-    if not all(isinstance(limit, int | float | None) for limit in limits):
+    maxfevals, *others = as_list(facts["limits"], 4, "its limits are not four numbers")
+    if not isinstance(maxfevals, int | float) or not all(isinstance(limit, int | float | None) for limit in others):
         raise FormatError("its limits are not four numbers")
     refusal = "its tolerances are not two numbers of at least 0 and a flag"
     *numbers, flag = as_list(facts["tolerances"], 3, refusal)

@@ -1,0 +1,69 @@
+"""Budgets of stored runs: where a run ends does not depend on how often it was interrupted or extended."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import sublevel as sl
+from sublevel.run import minimize
+from sublevel.store import recorder
+from sublevel.store.fingerprint import fingerprint
+
+
+def terraces(x):
+    """A function with steps, on which runs end soon."""
+    return float(np.sum(np.floor(np.abs(x - 0.3) * 5)))
+
+
+class InterruptedAt:
+    """An objective that is interrupted at one of its calls."""
+
+    def __init__(self, fun, call):
+        self.fun, self.call, self.calls = fun, call, 0
+
+    def __call__(self, x):
+        self.calls += 1
+        if self.calls == self.call:
+            raise KeyboardInterrupt
+        return self.fun(x)
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """The state is written after every generation."""
+    monkeypatch.setattr(recorder, "REPLAY", -1.0)
+    monkeypatch.setattr(recorder, "CHEAP", np.inf)
+
+
+SMALL = {"popsize": 8, "restarts": "ipop", "tolx": 0.2, "rng": 1}
+"""Runs that end soon, with larger and larger samples."""
+
+
+@pytest.mark.parametrize("noise", [False, True], ids=["exact", "noisy"])
+@pytest.mark.parametrize("moment", [3, 300, 430])
+def test_the_default_budget_of_a_resumed_run_is_that_of_the_original_one(noise, moment, kept, tmp_path, monkeypatch):
+    """The default depends on the sample size, which restarts increase, and on constants of a version."""
+    file, whole = tmp_path / "run.db", tmp_path / "whole.db"
+    monkeypatch.setattr(minimize, "EVALUATIONS_PER_DIMENSION", 500)
+    monkeypatch.setattr(minimize, "GENERATIONS", 10)
+    given = SMALL | {"noise": noise}
+    expected = sl.minimize(terraces, np.ones(1), 0.5, store=whole, **given)
+    assert expected.reasons == {"maxfevals": 500.0}
+    assert expected.history.to_frame()["popsize"].max() >= 64
+    sl.minimize(InterruptedAt(terraces, moment), np.ones(1), 0.5, store=file, **given)
+    monkeypatch.setattr(minimize, "GENERATIONS", 20)
+    monkeypatch.setattr(minimize, "EVALUATIONS_PER_DIMENSION", 1000)
+    assert sl.resume(file, terraces, check=False).nfev == expected.nfev
+    assert fingerprint(file) == fingerprint(whole)
+    assert sl.load(file).settings.limits == [500.0, None, None, None]
+
+
+@pytest.mark.parametrize("noise", [False, True], ids=["exact", "noisy"])
+def test_a_run_that_is_resumed_after_restarts_needs_no_room_for_a_large_sample(noise, kept, tmp_path):
+    file, whole = tmp_path / "run.db", tmp_path / "whole.db"
+    given = SMALL | {"noise": noise, "restarts": sl.IPOP(9, 40.0), "maxfevals": 250}
+    expected = sl.minimize(terraces, np.ones(1), 0.5, store=whole, **given)
+    sl.minimize(InterruptedAt(terraces, expected.nfev - 2), np.ones(1), 0.5, store=file, **given)
+    assert sl.resume(file, terraces, check=False).nfev == expected.nfev
+    assert fingerprint(file) == fingerprint(whole)
