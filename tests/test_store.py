@@ -638,7 +638,7 @@ def test_a_long_history_is_thinned_and_restored_alike(limit, monkeypatch):
         optimizer.restart()
         table = np.array(told)
         seen = Generations(table[:, :4], table[:, 4].astype(int), table[:, 5].astype(int))
-        again = History.restored(optimizer.start, history.snapshots, history.pace, seen)
+        again = History.restored(optimizer.start, history.snapshots, history.pace, seen, 4)
         apart = {"last": 0, "last_median": 0, "_endings": 0, "theta_of_best": 0}
         assert again.__dict__ | apart == history.__dict__ | apart
         assert history.last_run + 1 <= len(history) <= max(limit, history.last_run + 1)

@@ -67,3 +67,15 @@ def test_a_run_that_is_resumed_after_restarts_needs_no_room_for_a_large_sample(n
     sl.minimize(InterruptedAt(terraces, expected.nfev - 2), np.ones(1), 0.5, store=file, **given)
     assert sl.resume(file, terraces, check=False).nfev == expected.nfev
     assert fingerprint(file) == fingerprint(whole)
+
+
+@pytest.mark.parametrize("given", [{}, {"restarts": "ipop"}, {"surrogate": True}], ids=["plain", "restarts", "model"])
+def test_a_history_resumed_from_before_the_first_checkpoint_has_the_sample_size(given, tmp_path):
+    file = tmp_path / "run.db"
+    expected = sl.minimize(terraces, np.ones(2), 0.5, popsize=7, rng=1, maxfevals=60, **given).history
+    sl.minimize(InterruptedAt(terraces, 5), np.ones(2), 0.5, popsize=7, rng=1, maxfevals=60, store=file, **given)
+    assert sl.load(file).result.history.runs[0].popsize == 7
+    found = sl.resume(file, terraces).history
+    assert found.runs == expected.runs
+    for name in ("nfev", "popsize"):
+        np.testing.assert_array_equal(found.to_frame()[name], expected.to_frame()[name])

@@ -204,11 +204,14 @@ class History:
         snapshots: Sequence[Snapshot],
         pace: tuple[int, int],
         seen: Generations,
+        popsize: int,
         endings: Sequence[Mapping[str, float]] = (),
     ) -> Self:
-        """The history of a run whose generations and snapshots were stored."""
+        """The history of a run whose generations and snapshots were stored; `popsize` is that of its first run, which
+        may have no generation yet.
+        """
         history = cls.__new__(cls)
-        history._begin(start, snapshots, int(seen.popsizes[0]) if len(seen.popsizes) else 0)
+        history._begin(start, snapshots, popsize)
         history._next, history._stride = pace
         if seen.table.shape[1] > len(History.COLUMNS):
             history._add_column(seen.further)

@@ -212,7 +212,8 @@ class Reading:
             finished = [optimizer.finished[number][0].popsize for number in range(len(optimizer.finished))]
             sizes = np.array([*finished, optimizer.popsize])
             seen = seen._replace(popsizes=sizes[np.minimum(seen.runs, len(sizes) - 1)])
-        history = History.restored(optimizer.start, snapshots, (upcoming, stride), seen, endings)
+        pace = upcoming, stride
+        history = History.restored(optimizer.start, snapshots, pace, seen, optimizer.first_popsize, endings)
         history.theta_of_best = optimizer.theta_of_best
         history.run_of_answer = optimizer.best_run if optimizer.noise else None
         history.adapts_rates = AdaptiveRates.__name__ in self.settings.parts
