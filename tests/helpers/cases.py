@@ -15,6 +15,7 @@ from sublevel.engine.method import Method
 from sublevel.engine.ordering import ORDERINGS as CONSTRAINED
 from sublevel.engine.ordering import Ordering, ranking
 from sublevel.engine.recipes import cma, ngd, pbil, rank_mu, shape_only, with_adapted_rates, xnes
+from sublevel.engine.sampling import SAMPLINGS
 from sublevel.engine.transforms import STEP_SIZES, SpectralRates
 from sublevel.engine.weights import LeaveOneOut, LogLinear, Quantile
 
@@ -117,9 +118,14 @@ WEIGHTED = [
 """A method with each weight rule, and CMA-ES with each one whose weights are normalized."""
 ORDERED = [replace(cma(), name=f"cma-{type(rule).__name__.lower()}", ordering=rule) for rule in ORDERINGS]
 OTHER_STEP_SIZES = [rule for rule in STEP_SIZES if rule != "csa"]
+OTHER_SAMPLINGS = [name for name in SAMPLINGS if name != "independent"]
 PARTS = [
     *WEIGHTED,
     *ORDERED,
+    *(cma(sampling=name) for name in OTHER_SAMPLINGS),
+    *(recipe(sampling="mirrored-orthogonal") for recipe in (ngd, rank_mu, xnes, lra_cma)),
+    *(cma(sampling="mirrored-orthogonal", family=family) for family in GAUSSIANS if family is not FullGaussian),
+    cma(sampling="mirrored-orthogonal", step_size="tpa"),
     replace(ngd(c_mean=0.05), name="slow-mean-ngd"),
     *(cma(step_size=rule) for rule in OTHER_STEP_SIZES),
 ]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sublevel.engine.arrays import Array, constant, read_only, value_class
+from sublevel.engine.arrays import Array, PerTrial, constant, read_only, value_class
 
 
 def default_popsize(d: int) -> int:
@@ -100,8 +100,8 @@ class CmaConstants:
     keep_c: Array  # 1 − c_c
     fade: float  # (1 − c_σ)²
     chi: float  # E‖N(0, I)‖
-    gain_sigma: Array  # √(c_σ(2 − c_σ)µ_eff)
-    gain_c: Array  # √(c_c(2 − c_c)µ_eff)
+    gain_sigma: Array  # √(c_σ(2 − c_σ)/v), v = `selection_variance`, 1/µ_eff without pairs
+    gain_c: Array  # √(c_c(2 − c_c)/v)
     stall: float  # h_σ = 0 while the step-size path is longer than this times E‖N(0, I)‖
 
 
@@ -121,7 +121,26 @@ class CovarianceRates(NamedTuple):
     repulsion: float  # the sum of the absolute values of the negative weights
 
 
-def covariance_rates(d: int, freedom: int | None, mu_eff: float, mu_eff_bad: float) -> CovarianceRates:
+def selection_variance(squares: PerTrial, total: PerTrial, n: int, pairs: int) -> PerTrial:
+    """Variance (...,) of a coordinate of Σ wᵢzᵢ if ranks are random, for Σ wᵢ² and Σ wᵢ (...,) and mirrored pairs.
+
+    A point and its partner have the covariance −1 and other points 0. Of all n(n − 1) assignments of two weights to two
+    points, 2·pairs give them to partners, which removes 2·pairs·((Σ wᵢ)² − Σ wᵢ²)/(n(n − 1)) from Σ wᵢ².
+    """
+    return squares - 2 * pairs * (total * total - squares) / (n * (n - 1)) if pairs else squares
+
+
+def pair_rate_factor(d: int, n: int, pairs: int) -> float:
+    """Ratio of the learning rates of C with mirrored pairs to those without: 3/2 for samples of the default size or
+    below, fewer for larger ones, whose rates are near their limit.
+    """
+    usual = default_popsize(d)
+    return 1 + 0.5 * (2 * pairs / n) * min(1.0, usual / n)
+
+
+def covariance_rates(
+    d: int, freedom: int | None, mu_eff: float, mu_eff_bad: float, pair_factor: float = 1.0
+) -> CovarianceRates:
     """c_1 and c_µ of Table 1 times `rate_factor`, and eqs. 50 to 53 for the negative weights at these rates.
 
     Eq. 52 keeps C positive definite even if all points with a negative weight lie on one line, where they have d times
@@ -130,7 +149,7 @@ def covariance_rates(d: int, freedom: int | None, mu_eff: float, mu_eff_bad: flo
     on an ellipsoid of 20 variables with n = 12, `sep-cma` takes 0.85 of the evaluations of the package `cma` instead of
     0.93. A step that is not positive definite is refused. Negative weights have no effect on a single variance.
     """
-    factor = rate_factor(d, freedom)
+    factor = rate_factor(d, freedom) * pair_factor
     c_1 = 2 / ((d + 1.3) ** 2 + mu_eff) * factor
     c_mu = min(1 - c_1, 2 * (0.25 + mu_eff + 1 / mu_eff - 2) / ((d + 2) ** 2 + mu_eff) * factor)
     share = min(d, 4) if is_restricted(d, freedom) else d
@@ -192,12 +211,12 @@ def path_constants(d: int, n: int, freedom: int | None = None) -> PathConstants:
     )
 
 
-@lru_cache(maxsize=64)
-def cma_constants(d: int, n: int, freedom: int | None = None) -> CmaConstants:
+@lru_cache(maxsize=256)
+def cma_constants(d: int, n: int, freedom: int | None = None, pairs: int = 0) -> CmaConstants:
     """Table 1 of Hansen, arXiv:1604.00772v2, with c_µ, c_σ and d_σ as in the package `cma` 4.5.
 
     `freedom` is the number of degrees of freedom of the covariance, None for a full one. The rates of the covariance
-    and the damping of the step size depend on it.
+    and the damping of the step size depend on it. `pairs` is the number of mirrored pairs of a sample.
 
     In that package, c_µ has the additional term 1/4; for c_σ and d_σ see `path_rate` and `damping`.
     """
@@ -205,7 +224,8 @@ def cma_constants(d: int, n: int, freedom: int | None = None) -> CmaConstants:
     good, bad = raw[: n // 2], raw[n // 2 :]
     mu_eff = float(np.sum(good) ** 2 / np.sum(good**2))
     mu_eff_bad = float(np.sum(bad) ** 2 / max(np.sum(bad**2), 1e-300))
-    c_1, c_mu, repulsion = covariance_rates(d, freedom, mu_eff, mu_eff_bad)
+    c_1, c_mu, repulsion = covariance_rates(d, freedom, mu_eff, mu_eff_bad, pair_rate_factor(d, n, pairs))
+    path_gain = 1 / selection_variance(1 / mu_eff, 1.0, n, pairs) if pairs else mu_eff
     c_sigma, d_sigma = path_rate(d, mu_eff), damping(d, mu_eff, freedom)
     weights = np.where(raw >= 0, raw / np.sum(raw[raw > 0]), raw * repulsion / max(-np.sum(raw[raw < 0]), 1e-300))
     c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)
@@ -226,7 +246,7 @@ def cma_constants(d: int, n: int, freedom: int | None = None) -> CmaConstants:
         keep_c=constant(1 - c_c),
         fade=(1 - c_sigma) ** 2,
         chi=expected_length(d),
-        gain_sigma=constant(sqrt(c_sigma * (2 - c_sigma) * mu_eff)),
-        gain_c=constant(sqrt(c_c * (2 - c_c) * mu_eff)),
+        gain_sigma=constant(sqrt(c_sigma * (2 - c_sigma) * path_gain)),
+        gain_c=constant(sqrt(c_c * (2 - c_c) * path_gain)),
         stall=stall_length(d),
     )

@@ -171,3 +171,29 @@ def apply_to_each(factor: Callable[[Array], Factors], matrix: Array) -> Factors:
     batch = matrix.shape[:-2]
     results = [factor(single) for single in matrix.reshape(-1, *matrix.shape[-2:])]
     return cast(Factors, tuple(np.reshape(part, batch + np.shape(part[0])) for part in zip(*results, strict=True)))
+
+
+def orthogonal_directions(vectors: Array) -> Array:
+    """Unit vectors (..., k, d): the Gram–Schmidt process applied to blocks of d vectors, by reflections."""
+    *_, k, d = vectors.shape
+    if vectors.ndim == 2 and k <= d:
+        return _reflected(vectors)
+    whole = k - k % d
+    blocks = vectors[..., :whole, :].reshape(*vectors.shape[:-2], whole // d, d, d)
+    parts = [_stacked(blocks).reshape(*vectors.shape[:-2], whole, d)]
+    if whole < k:
+        parts.append(_stacked(vectors[..., whole:, :]))
+    return np.concatenate(parts, axis=-2)
+
+
+def _reflected(vectors: Array) -> Array:
+    """The Gram–Schmidt process for at most d vectors (k, d) of a single run."""
+    reflectors, scalars, _, _ = lapack.dgeqrf(vectors.T)
+    signs = np.copysign(1.0, diagonal_of(reflectors[: len(vectors)].copy()))
+    return lapack.dorgqr(reflectors, scalars)[0].T * signs[:, None]
+
+
+def _stacked(vectors: Array) -> Array:
+    """The Gram–Schmidt process for stacks of at most d vectors (..., k, d)."""
+    q, r = np.linalg.qr(vectors.mT)
+    return (q * np.copysign(1.0, np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]).mT

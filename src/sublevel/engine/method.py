@@ -19,6 +19,7 @@ from sublevel.engine.linalg import combination
 from sublevel.engine.memory import NO_MEMORY, Memory
 from sublevel.engine.ordering.by_value import BY_VALUE, Ordering
 from sublevel.engine.ordering.ranks import Ranking
+from sublevel.engine.sampling import INDEPENDENT, Sampling
 from sublevel.engine.tangent import Cloud, Tangent, Weighting
 from sublevel.engine.transforms.protocol import Generation, Transform
 from sublevel.engine.weights.protocol import Weights
@@ -83,6 +84,8 @@ class Method:
         Family of the search distribution; `FullGaussian` if not given.
     ordering : Ordering, optional
         Rule that ranks the points of a sample; by value if not given.
+    sampling : Sampling, optional
+        Rule for the dependence of the points of a sample; they are independent if not given.
 
     Examples
     --------
@@ -100,9 +103,12 @@ class Method:
     popsize: int | None = None
     family: type[Family] = FullGaussian
     ordering: Ordering = BY_VALUE
+    sampling: Sampling = INDEPENDENT
     _adds_points: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.sampling != INDEPENDENT and not self.family.continuous:
+            raise ValueError(f"`sampling` must be Sampling() for {self.family.__name__}, got {self.sampling!r}.")
         object.__setattr__(self, "_adds_points", any(transform.adds_points for transform in self.transforms))
 
     def init(self, theta: Family, sample_size: int, constraints: int = 0) -> State:
@@ -112,6 +118,7 @@ class Method:
 
     def ask(self, state: State, noise: Noise, sample_size: int) -> Sample:
         """Draw points (..., n, d) to evaluate."""
+        noise = self.sampling.of(noise)
         sample = state.theta.sample(noise, sample_size)
         if self._adds_points:
             for transform, memory in zip(self.transforms, state.memory, strict=True):
@@ -122,6 +129,8 @@ class Method:
     def tell(self, state: State, sample: Sample, values: Array, constraints: Array | None = None) -> tuple[State, Info]:
         """The next state, given the values (..., n) of the sample and its constraint values (..., n, m), if any."""
         ranks, ordering = self.rank(state, values, constraints)
+        if self.sampling.mirrored:
+            sample = sample.with_pairs()
         weighting = self.weights(ranks, sample)
         generation = Generation(state.theta, sample, values, ranks, weighting)
         return self.apply_gradient(state, generation, natural_gradient(sample.z, weighting, sample.images), ordering)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sublevel.engine.families import Bernoulli, Family, FullGaussian
 from sublevel.engine.method import Method
+from sublevel.engine.sampling import SAMPLINGS
 from sublevel.engine.transforms import (
     STEP_SIZES,
     AdaptiveRates,
@@ -21,11 +22,17 @@ from sublevel.engine.transforms import (
     Transform,
 )
 from sublevel.engine.weights import Active, LeaveOneOut, Quantile, Truncation, Utilities, Volume
+from sublevel.engine.weights.protocol import Weights
 from sublevel.engine.weights.quantile import Scheme
 
 
 def cma(
-    *, c_mean: float = 1.0, step_size: str = "csa", popsize: int | None = None, family: type[Family] = FullGaussian
+    *,
+    c_mean: float = 1.0,
+    step_size: str = "csa",
+    popsize: int | None = None,
+    family: type[Family] = FullGaussian,
+    sampling: str = "independent",
 ) -> Method:
     """CMA-ES: covariance matrix adaptation evolution strategy.
 
@@ -39,6 +46,8 @@ def cma(
         Number of points per generation; 4 + ⌊3 ln d⌋ if None.
     family : type, optional
         `FullGaussian`, `DiagonalGaussian` or `IsotropicGaussian`.
+    sampling : {"independent", "orthogonal", "mirrored", "mirrored-orthogonal"}, optional
+        Dependence of the points of a sample. "mirrored-orthogonal" needs the fewest evaluations on most functions.
 
     Returns
     -------
@@ -59,7 +68,7 @@ def cma(
     rule = _step_size(step_size)
     paths = rule if step_size == "csa" else (Cumulation(), *rule)  # the rank-one update reads the step-size path
     transforms = (*paths, RankMu(), RankOne(), *_mean_factor(c_mean))
-    return Method(_with_rule("cma", step_size, "csa"), Active(), transforms, popsize, family)
+    return _method("cma", step_size if step_size != "csa" else None, sampling, Active(), transforms, popsize, family)
 
 
 def xnes(
@@ -68,6 +77,7 @@ def xnes(
     step_size: str | None = None,
     popsize: int | None = None,
     family: type[Family] = FullGaussian,
+    sampling: str = "independent",
 ) -> Method:
     """Exponential natural evolution strategy; separable NES for a diagonal or isotropic family.
 
@@ -81,6 +91,8 @@ def xnes(
         Number of points per generation; 4 + ⌊3 ln d⌋ if None.
     family : type, optional
         `FullGaussian`, `DiagonalGaussian` or `IsotropicGaussian`.
+    sampling : {"independent", "orthogonal", "mirrored", "mirrored-orthogonal"}, optional
+        Dependence of the points of a sample. "mirrored-orthogonal" needs the fewest evaluations on most functions.
 
     Returns
     -------
@@ -99,7 +111,8 @@ def xnes(
     True
     """
     transforms = (*_step_size(step_size), ExponentialRates(_mean_rate(c_mean)))
-    return Method(_with_rule("xnes", step_size), Quantile(Utilities(), average_ties=True), transforms, popsize, family)
+    weights = Quantile(Utilities(), average_ties=True)
+    return _method("xnes", step_size, sampling, weights, transforms, popsize, family)
 
 
 def _step_size(rule: str | None) -> tuple[Transform, ...]:
@@ -123,9 +136,21 @@ def _mean_factor(c_mean: float) -> tuple[Transform, ...]:
     return () if _mean_rate(c_mean) == 1.0 else (FixedRates(c_mean, 1.0),)
 
 
-def _with_rule(name: str, rule: str | None, default: str | None = None) -> str:
-    """The name of a method with a step-size rule."""
-    return name if rule == default else f"{name}-{rule}"
+def _method(
+    name: str,
+    step_size: str | None,
+    sampling: str,
+    weights: Weights,
+    transforms: tuple[Transform, ...],
+    popsize: int | None,
+    family: type[Family],
+) -> Method:
+    """A method whose name says what differs from the recipe's defaults."""
+    if sampling not in SAMPLINGS:
+        raise ValueError(f"`sampling` must be one of {', '.join(map(repr, SAMPLINGS))}, got {sampling!r}.")
+    rule = None if sampling == "independent" else sampling
+    full_name = "-".join(part for part in (name, step_size, rule) if part is not None)
+    return Method(full_name, weights, transforms, popsize, family, sampling=SAMPLINGS[sampling])
 
 
 def with_adapted_rates(method: Method) -> Method:
@@ -167,6 +192,7 @@ def ngd(
     step_size: str | None = None,
     popsize: int | None = None,
     family: type[Family] = FullGaussian,
+    sampling: str = "independent",
 ) -> Method:
     """Stochastic natural gradient descent on the volume of sublevel sets.
 
@@ -190,6 +216,8 @@ def ngd(
         Number of points per generation; 4 + ⌊3 ln d⌋ if None.
     family : type, optional
         `FullGaussian`, `DiagonalGaussian` or `IsotropicGaussian`.
+    sampling : {"independent", "orthogonal", "mirrored", "mirrored-orthogonal"}, optional
+        Dependence of the points of a sample. "mirrored-orthogonal" needs the fewest evaluations on most functions.
 
     Returns
     -------
@@ -211,7 +239,7 @@ def ngd(
         raise ValueError(f"`estimator` must be one of {', '.join(map(repr, VOLUMES))}, got {estimator!r}.")
     rates = SpectralRates(c_cov, 1.0 if step_size is None else None)
     transforms = (*_step_size(step_size), rates, *_mean_factor(c_mean))
-    return Method(_with_rule("ngd", step_size), VOLUMES[estimator](exponent), transforms, popsize, family)
+    return _method("ngd", step_size, sampling, VOLUMES[estimator](exponent), transforms, popsize, family)
 
 
 def shape_only(*, span: float, constant_from: int, popsize: int | None = None) -> Method:
@@ -227,6 +255,7 @@ def rank_mu(
     step_size: str | None = None,
     popsize: int | None = None,
     family: type[Family] = FullGaussian,
+    sampling: str = "independent",
 ) -> Method:
     """Pure rank-µ update CMA-ES, an instance of information-geometric optimization (IGO).
 
@@ -243,6 +272,8 @@ def rank_mu(
         Number of points per generation; 4 + ⌊3 ln d⌋ if None.
     family : type, optional
         `FullGaussian`, `DiagonalGaussian` or `IsotropicGaussian`.
+    sampling : {"independent", "orthogonal", "mirrored", "mirrored-orthogonal"}, optional
+        Dependence of the points of a sample. "mirrored-orthogonal" needs the fewest evaluations on most functions.
 
     Returns
     -------
@@ -259,7 +290,8 @@ def rank_mu(
     rate = _mean_rate(c_mean)
     scheme = Truncation(0.25) if scheme is None else scheme
     rates = HansenKernRates(scheme, rate) if c_cov is None else FixedRates(rate, c_cov)
-    return Method(_with_rule("rank-mu", step_size), Quantile(scheme), (*_step_size(step_size), rates), popsize, family)
+    transforms = (*_step_size(step_size), rates)
+    return _method("rank-mu", step_size, sampling, Quantile(scheme), transforms, popsize, family)
 
 
 def pbil(*, rate: float = 0.1, scheme: Scheme | None = None, popsize: int | None = None) -> Method:

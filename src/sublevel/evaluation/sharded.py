@@ -20,6 +20,7 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.families import Family
 from sublevel.engine.linalg import combination
 from sublevel.engine.method import Method
+from sublevel.engine.sampling import INDEPENDENT, Sampling
 from sublevel.engine.tangent import Dense, Diagonal, Tangent, Weighting, weighted_moment
 from sublevel.engine.transforms import Generation
 from sublevel.evaluation import dask_backend
@@ -72,6 +73,7 @@ class Shard(NamedTuple):
     part: int
     size: int
     dimension: int
+    sampling: Sampling = INDEPENDENT
 
     @property
     def name(self) -> str:
@@ -81,7 +83,8 @@ class Shard(NamedTuple):
     def draw(self) -> Array:
         """The whitened points z (size, d)."""
         stream = np.random.SeedSequence(self.seed, spawn_key=(self.run, self.iteration, self.part))
-        return np.random.Generator(np.random.SFC64(stream)).standard_normal((self.size, self.dimension))
+        noise = self.sampling.of(np.random.Generator(np.random.SFC64(stream)))
+        return noise.standard_normal((self.size, self.dimension))
 
 
 class ShardReport(NamedTuple):
@@ -164,14 +167,19 @@ class RemoteSample:
     z: Array
     x: Array
     degrees_of_freedom: int
+    pairs: int
     images: None = None
     choices: None = None
 
     @classmethod
-    def of(cls, squares: Array | None, size: int, theta: Family) -> RemoteSample:
-        """Squares (size,), if they are known, of points drawn from θ."""
+    def of(cls, squares: Array | None, size: int, theta: Family, pairs: int) -> RemoteSample:
+        """Squares (size,), if they are known, of points drawn from θ with a number of mirrored pairs."""
         unknown = np.broadcast_to(np.nan, (size, theta.dimension))
-        return cls(unknown[:, 0] if squares is None else squares, unknown, unknown, theta.degrees_of_freedom)
+        return cls(unknown[:, 0] if squares is None else squares, unknown, unknown, theta.degrees_of_freedom, pairs)
+
+    def with_pairs(self) -> RemoteSample:
+        """The sample: its pairs are known."""
+        return self
 
     @property
     def surprise(self) -> Array:
@@ -201,7 +209,8 @@ class Sharding:
         values = np.concatenate([report.values for report in reports])
         known = [report.squares for report in reports if report.squares is not None]
         squares = np.concatenate(known) if known else None
-        sample = RemoteSample.of(squares, values.size, theta)
+        pairs = sum(shard.size // 2 for shard in shards) if method.sampling.mirrored else 0
+        sample = RemoteSample.of(squares, values.size, theta, pairs)
         ranks, kept = method.rank(optimizer.state, values)
         weighting = method.weights(ranks, sample)
         tangent = self._tangent(shards, weighting, [report.address for report in reports], _wants_matrix(theta, method))
@@ -213,10 +222,11 @@ class Sharding:
         optimizer.tell_elsewhere(state, info, values, ends, reports[part].best_x, squares)
 
     def shards(self, optimizer: Optimizer) -> list[Shard]:
-        """The shards of the next generation, of nearly equal size."""
-        n, d, count = optimizer.popsize, optimizer.theta.dimension, min(self.count, optimizer.popsize)
-        sizes = [n // count + (part < n % count) for part in range(count)]
-        return [Shard(self.seed, optimizer.restarts, optimizer.nit, part, size, d) for part, size in enumerate(sizes)]
+        """The shards of the next generation."""
+        d, sampling = optimizer.theta.dimension, optimizer.method.sampling
+        sizes = shard_sizes(optimizer.popsize, self.count, 2 if sampling.mirrored else 1)
+        run, iteration = optimizer.restarts, optimizer.nit
+        return [Shard(self.seed, run, iteration, part, size, d, sampling) for part, size in enumerate(sizes)]
 
     def _reports(self, shards: Sequence[Shard], optimizer: Optimizer) -> list[ShardReport]:
         wants_squares = optimizer.method.weights.needs_squares
@@ -237,6 +247,15 @@ class Sharding:
 
     def _names(self, what: str, shards: Sequence[Shard]) -> list[str]:
         return [f"sublevel-{self.name}-{what}-{shard.name}" for shard in shards]
+
+
+def shard_sizes(n: int, count: int, unit: int) -> list[int]:
+    """Sizes of at most `count` shards of n points: nearly equal, and multiples of `unit` but for the last one."""
+    units = -(-n // unit)
+    count = min(count, units)
+    sizes = [unit * (units // count + (part < units % count)) for part in range(count)]
+    sizes[-1] -= unit * units - n
+    return sizes
 
 
 def _wants_matrix(theta: Family, method: Method) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.method import Method
+from sublevel.engine.sampling import SAMPLINGS
 from sublevel.engine.weights import Active
 from sublevel.evaluation.failures import Failures
 from sublevel.run.data_frames import data_frame
@@ -250,8 +251,9 @@ def _restore_estimate(reading: Reading, optimizer: Optimizer, failures: Failures
 
 
 def sketch_optimizer(reading: Reading) -> Optimizer:
-    """An optimizer with the distribution and the space of a stored one, whatever its method is."""
-    method = Method("stored", Active(), (), None, FAMILY_TYPES[reading.settings.family])
+    """An optimizer with the distribution, the sampling and the space of a stored one, whatever its method is."""
+    family, sampling = FAMILY_TYPES[reading.settings.family], SAMPLINGS[reading.settings.sampling]
+    method = Method("stored", Active(), (), None, family, sampling=sampling)
     settings = replace(reading.settings, method=None, parts="", restarts=None, draws_x0=False)
     try:
         return rebuild_optimizer(settings, reading.problem, reading.facts.get("rng"), Overrides(method, checked=False))

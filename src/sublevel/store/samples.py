@@ -20,6 +20,7 @@ import numpy as np
 
 from sublevel.engine.arrays import Array, value_class
 from sublevel.engine.families import Family
+from sublevel.engine.sampling import Sampling
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.search_space import SearchSpace
 from sublevel.store.errors import StoreError, format_errors
@@ -130,6 +131,7 @@ class SampleForm:
     space: SearchSpace | None
     state: Mapping[str, object]
     dimension: int  # d
+    sampling: Sampling
     constraints: int = 0  # constraint values k of an evaluation, which are stored after its point
 
     @classmethod
@@ -137,7 +139,7 @@ class SampleForm:
         """The templates of an optimizer."""
         k = 0 if optimizer.constraints is None else optimizer.constraints.size
         state, d = optimizer.rng.bit_generator.state, optimizer.start.x0.size
-        return cls(optimizer.theta, optimizer.start.space, state, d, k)
+        return cls(optimizer.theta, optimizer.start.space, state, d, optimizer.method.sampling, k)
 
 
 class RowPart(NamedTuple):
@@ -305,7 +307,7 @@ class StoredPoints:
         theta = unpack(form.theta, part.layout, part.data)
         self._next += 1
         with np.errstate(all="ignore"):  # a forged distribution may overflow
-            searched = theta.sample(self._generator, part.size).x
+            searched = theta.sample(form.sampling.of(self._generator), part.size).x
             points = searched if form.space is None else form.space.points(searched)
         if part.iteration == part.first:
             numbers = np.frombuffer(part.witness)

@@ -18,6 +18,7 @@ import sublevel
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import FAMILIES, Bernoulli, Family, FullGaussian
 from sublevel.engine.method import Method
+from sublevel.engine.sampling import SAMPLINGS, sampling_name
 from sublevel.run.constraints import ConstraintsLike, as_batched, is_batched
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.parameters import Space
@@ -84,6 +85,7 @@ class Settings:
     method: str | None  # None if it was a Method
     parts: str  # `repr` of the method
     family: str
+    sampling: str
     popsize: int
     restarts: str | list[str | int | float] | None  # [class, fields...] if it is registered, else its `repr`
     limits: list[float | None]  # maxfevals, always a number, and maxiter, ftarget, maxtime
@@ -135,6 +137,7 @@ class RunRequest:
             method=self.method if isinstance(self.method, str) else None,
             parts=describe(as_method(self.method)),
             family=family,
+            sampling=sampling_name(optimizer.method.sampling),
             popsize=optimizer.popsize,
             restarts=strategy_facts(optimizer.strategy),
             limits=[None if limit is None else float(limit) for limit in self.limits],
@@ -245,6 +248,8 @@ def as_settings(facts: Mapping[str, object]) -> Settings:
         raise FormatError("it has an impossible surrogate")
     if settings.family not in FAMILY_TYPES or not (settings.method is None or settings.method in RECIPES):
         raise FormatError(f"there is no method {short_repr(settings.method)} or family {short_repr(settings.family)}")
+    if settings.sampling not in SAMPLINGS:
+        raise FormatError(f"there is no sampling {short_repr(settings.sampling)}")
     return settings
 
 

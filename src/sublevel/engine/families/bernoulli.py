@@ -26,6 +26,11 @@ class BernoulliSample:
     images: None = None
     degrees_of_freedom: int = 0
     choices: None = None
+    pairs: int = 0
+
+    def with_pairs(self) -> BernoulliSample:
+        """The sample: bits have no mirror images."""
+        return self
 
     @property
     def squares(self) -> Array:

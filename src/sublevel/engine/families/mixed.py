@@ -51,6 +51,15 @@ class MixedSample:
         """As of the Gaussian."""
         return self.gaussian.degrees_of_freedom
 
+    @property
+    def pairs(self) -> int:
+        """As of the Gaussian."""
+        return self.gaussian.pairs
+
+    def with_pairs(self) -> MixedSample:
+        """The sample with the mirrored pairs of its Gaussian counted."""
+        return MixedSample(self.gaussian.with_pairs(), self.x, self.choices)
+
 
 @value_class
 class Mixed:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sublevel.engine.arrays import ONE, Array, Mask, Noise, PerTrial, constant, value_class
 from sublevel.engine.families.categorical import Categorical
+from sublevel.engine.sampling import count_pairs
 from sublevel.engine.tangent import Tangent
 from sublevel.summaries import short_array
 
@@ -38,6 +39,9 @@ class Sample(Protocol):
     def degrees_of_freedom(self) -> int | None: ...  # of the covariance of the distribution, None for a full one
     @property
     def choices(self) -> NDArray[np.intp] | None: ...  # (..., n, m), categories, if there are any
+    @property
+    def pairs(self) -> int: ...  # mirrored pairs z, −z that the method knows of
+    def with_pairs(self) -> Self: ...  # the same sample, with its mirrored pairs counted
 
 
 @value_class
@@ -49,6 +53,7 @@ class GaussianSample:
     images: Array | None = None
     degrees_of_freedom: int | None = None
     _squares: Array | None = None
+    pairs: int = 0
 
     @property
     def choices(self) -> None:
@@ -65,6 +70,11 @@ class GaussianSample:
     def surprise(self) -> Array:
         """−log p(xᵢ) = ‖zᵢ‖²/2 (..., n), up to a constant."""
         return HALF * self.squares
+
+    def with_pairs(self) -> GaussianSample:
+        """The sample with its mirrored pairs counted."""
+        squares = self.squares
+        return GaussianSample(self.z, self.x, self.images, self.degrees_of_freedom, squares, count_pairs(squares))
 
 
 Transport = Callable[[Array], Array]

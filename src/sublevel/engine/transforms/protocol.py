@@ -28,7 +28,8 @@ class Generation:
         """The constants of CMA-ES for this sample, looked up once."""
         if self._constants is None:
             n, d = self.sample.z.shape[-2:]
-            self._constants = cma_constants(d, n, self.sample.degrees_of_freedom)  # pyright: ignore[reportAttributeAccessIssue]
+            sample = self.sample
+            self._constants = cma_constants(d, n, sample.degrees_of_freedom, sample.pairs)  # pyright: ignore[reportAttributeAccessIssue]
         return self._constants
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array, PerTrial, as_number, expand_trailing, value_class
-from sublevel.engine.constants import CmaConstants, path_constants
+from sublevel.engine.constants import CmaConstants, path_constants, selection_variance
 from sublevel.engine.families.protocol import Family
 from sublevel.engine.linalg import combination, inner
 from sublevel.engine.memory import Memory
@@ -29,7 +29,8 @@ class StepPath(Memory):
 class Cumulation(Transform):
     """Update p_σ and set `Tangent.path` to its length and h_σ (Hansen, arXiv:1604.00772, eq. 43 and section A).
 
-    A step Σ wᵢzᵢ is multiplied by √µ_eff, which makes it a standard normal vector under random selection. If some
+    A step Σ wᵢzᵢ is multiplied by √µ_eff, which makes it a standard normal vector under random selection; for mirrored
+    pairs, whose steps are shorter, by the factor that does the same (`selection_variance`). If some
     weights are negative, only the positive ones are used: otherwise points far from the mean with large negative
     weights would lengthen the path of a distribution that is too wide.
 
@@ -76,6 +77,7 @@ def _read_part(path: Array, fading: PerTrial, generation: Generation, counted: N
 def _attracting_step(c: CmaConstants, generation: Generation) -> Array:
     """√(c_σ(2 − c_σ)·µ_eff)·Σ wᵢzᵢ (..., d) over the points with a positive weight."""
     weights = np.maximum(generation.weighting.mean, 0.0)
-    squares = np.maximum(np.vecdot(weights, weights), np.finfo(np.float64).tiny)
-    gain = np.sqrt(c.c_sigma * (2.0 - c.c_sigma) / squares)
+    squares, total = np.vecdot(weights, weights), np.add.reduce(weights, axis=-1)
+    variance = selection_variance(squares, total, weights.shape[-1], generation.sample.pairs)
+    gain = np.sqrt(c.c_sigma * (2.0 - c.c_sigma) / np.maximum(variance, np.finfo(np.float64).tiny))
     return expand_trailing(gain, 1) * combination(weights, generation.sample.z)

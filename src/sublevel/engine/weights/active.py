@@ -30,7 +30,7 @@ class Active(Weights):
     def __call__(self, ranks: Ranking, sample: Sample, /) -> Weighting:
         """The weights; the positive ones sum to 1."""
         n, d = sample.z.shape[-2:]
-        constants = cma_constants(d, n, sample.degrees_of_freedom)
+        constants = cma_constants(d, n, sample.degrees_of_freedom, sample.pairs)
         attracting = ranks.assign_by_rank(constants.attracting, average_ties=True)
         repelling = ranks.assign_by_rank(constants.repelling, average_ties=True)
         repelling /= sample.squares + NEAR

@@ -1,0 +1,96 @@
+"""How the whitened points of a sample are drawn: independently, or so that part of their noise cancels.
+
+Each point alone is N(0, I), whatever the sampling is; only the points of a sample depend on each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sublevel.engine.arrays import Array, Noise
+from sublevel.engine.linalg import orthogonal_directions
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """A rule for the dependence of the points of a sample.
+
+    Orthogonal points have independent lengths and orthogonal directions, in blocks of d. A mirrored sample is made of
+    pairs z, −z; the last of an odd number of points has no partner. Brockhoff et al., PPSN 2010; Wang, Emmerich & Bäck,
+    PPSN 2014 and Evolutionary Computation 27, 2019.
+    """
+
+    orthogonal: bool = False
+    mirrored: bool = False
+
+    def of(self, noise: Noise) -> Noise:
+        """A source of random numbers that draws samples by this rule."""
+        return DependentNoise(noise, self) if self.orthogonal or self.mirrored else noise
+
+    def draw(self, noise: Noise, size: tuple[int, ...]) -> Array:
+        """Whitened points (..., n, d); of a mirrored sample the pairs are neighbours."""
+        *batch, n, d = size
+        z = noise.standard_normal((*batch, (n + 1) // 2 if self.mirrored else n, d))
+        if self.orthogonal:
+            z = with_directions(z)
+        return mirror(z, n) if self.mirrored else z
+
+
+@dataclass(frozen=True, slots=True)
+class DependentNoise:
+    """Random numbers whose normal vectors depend on each other as a sampling says."""
+
+    noise: Noise
+    sampling: Sampling
+
+    def standard_normal(self, size: tuple[int, ...], /) -> Array:
+        """The points (..., n, d) of a sample."""
+        return self.sampling.draw(self.noise, size)
+
+    def random(self, size: tuple[int, ...], /) -> Array:
+        """Uniforms on [0, 1), independent."""
+        return self.noise.random(size)
+
+
+INDEPENDENT = Sampling()
+SAMPLINGS = {
+    "independent": INDEPENDENT,
+    "orthogonal": Sampling(orthogonal=True),
+    "mirrored": Sampling(mirrored=True),
+    "mirrored-orthogonal": Sampling(orthogonal=True, mirrored=True),
+}
+"""The samplings by name."""
+
+
+def sampling_name(sampling: Sampling) -> str:
+    """The name of a sampling."""
+    return next(name for name, other in SAMPLINGS.items() if other == sampling)
+
+
+def with_directions(z: Array) -> Array:
+    """Normal vectors (..., k, d) with their lengths and orthogonal directions, in blocks of d.
+
+    A direction depends on the directions of the vectors only, so that it is independent of the length.
+    """
+    lengths = np.sqrt(np.vecdot(z, z))[..., None]
+    return lengths * orthogonal_directions(z)
+
+
+def mirror(half: Array, n: int) -> Array:
+    """The first n of the points z₁, −z₁, z₂, −z₂, … (..., n, d) of a half (..., ⌈n/2⌉, d)."""
+    z = np.empty((*half.shape[:-2], n, half.shape[-1]))
+    z[..., 0::2, :] = half
+    np.negative(half[..., : n // 2, :], out=z[..., 1::2, :])
+    return z
+
+
+def count_pairs(squares: Array) -> int:
+    """Mirrored pairs among points with these ‖z‖² (..., n), in any order; of a batch, the least number of a trial.
+
+    Pairs have equal squares to the last bit, other points of a continuous distribution have not. Points that were
+    replaced after sampling have no partner.
+    """
+    ordered = np.sort(squares, axis=-1)
+    return int(np.min(np.count_nonzero(ordered[..., 1:] == ordered[..., :-1], axis=-1)))

@@ -1,0 +1,277 @@
+"""Samples whose points depend on each other: each point is N(0, I), and part of the noise of a sample cancels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import sublevel as sl
+from helpers.cases import GAUSSIANS, OTHER_SAMPLINGS
+from helpers.objectives import sphere
+from sublevel.engine.arrays import Streams
+from sublevel.engine.constants import cma_constants, selection_variance
+from sublevel.engine.families import FullGaussian
+from sublevel.engine.linalg import orthogonal_directions
+from sublevel.engine.sampling import SAMPLINGS, count_pairs, sampling_name
+
+SIZES = [(1, 1), (5, 1), (2, 3), (7, 3), (8, 3), (13, 3), (4, 10), (21, 10), (9, 4)]  # n, d
+
+
+def draw(name, n, d, trials=None, seed=1):
+    batch = () if trials is None else (trials,)
+    noise = np.random.default_rng(seed)
+    return SAMPLINGS[name].draw(noise, (*batch, n, d))
+
+
+def gram_schmidt(vectors):
+    """Unit vectors by the textbook's process, in blocks of d."""
+    directions = []
+    for index, vector in enumerate(vectors):
+        block = directions[index - index % len(vector) :]
+        rest = vector.copy()
+        for direction in block:
+            rest = rest - (vector @ direction) * direction
+        directions.append(rest / np.sqrt(rest @ rest))
+    return np.array(directions)
+
+
+def significance(z):
+    """The least of the p-values of three tests of N(0, I) for vectors (m, d): lengths, signs and one coordinate."""
+    d = z.shape[-1]
+    lengths = stats.kstest(np.sum(z**2, axis=-1), stats.chi2(d).cdf).pvalue
+    coordinate = stats.kstest(z[:, -1], stats.norm.cdf).pvalue
+    product = stats.kstest(np.where(np.sum(z**2, axis=-1) > d, z[:, 0], -z[:, 0]), stats.norm.cdf).pvalue
+    return min(lengths, coordinate, product)
+
+
+# ------------------------------------------------------------------------------------------------- the distribution
+
+
+@pytest.mark.parametrize("name", SAMPLINGS)
+@pytest.mark.parametrize(("n", "d"), [(7, 3), (8, 3), (4, 5), (3, 1)])
+def test_each_point_alone_is_standard_normal(name, n, d):
+    z = draw(name, n, d, trials=4000)
+    assert min(significance(z[:, row]) for row in range(n)) > 1e-5
+
+
+def test_directions_of_householder_reflections_alone_would_not_be_normal():
+    """LAPACK's Q has columns of a fixed sign; the signs of R make them uniform."""
+    z = np.random.default_rng(1).standard_normal((4000, 3, 5))
+    q = np.linalg.qr(z.mT)[0].mT * np.linalg.norm(z, axis=-1, keepdims=True)
+    assert min(significance(q[:, row]) for row in range(3)) < 1e-10
+
+
+@pytest.mark.parametrize(("n", "d"), SIZES)
+def test_directions_are_those_of_the_gram_schmidt_process(n, d):
+    z = np.random.default_rng(n).standard_normal((3, n, d))
+    expected = np.array([gram_schmidt(trial) for trial in z])
+    np.testing.assert_allclose(orthogonal_directions(z), expected, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(orthogonal_directions(z[0]), expected[0], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize(("n", "d"), SIZES)
+@pytest.mark.parametrize("name", ["orthogonal", "mirrored-orthogonal"])
+def test_points_of_a_block_are_orthogonal(name, n, d):
+    z = draw(name, n, d)
+    half = z[::2] if SAMPLINGS[name].mirrored else z
+    for start in range(0, len(half), d):
+        block = half[start : start + d]
+        products = block @ block.T
+        assert np.max(np.abs(products - np.diag(np.diag(products)))) < 1e-12 * np.max(products)
+
+
+@pytest.mark.parametrize("name", ["orthogonal", "mirrored-orthogonal"])
+def test_lengths_stay_those_that_were_drawn(name):
+    z, plain = draw(name, 8, 5), draw("mirrored" if "mirrored" in name else "independent", 8, 5)
+    np.testing.assert_allclose(np.linalg.norm(z, axis=1), np.linalg.norm(plain, axis=1), rtol=1e-14)
+    assert np.max(np.abs(z - plain)) > 0.1
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize(("n", "d"), SIZES)
+@pytest.mark.parametrize("name", ["mirrored", "mirrored-orthogonal"])
+def test_neighbours_are_mirror_images(name, n, d, batch):
+    z = draw(name, n, d, *batch)
+    assert z.shape == (*batch, n, d)
+    np.testing.assert_array_equal(z[..., 1::2, :], -z[..., : n - n % 2 : 2, :])
+
+
+def test_a_trial_of_a_batch_draws_its_own_numbers():
+    name = "mirrored-orthogonal"
+    together = SAMPLINGS[name].draw(Streams.spawn(1, 3), (3, 8, 5))
+    for index, generator in enumerate(Streams.spawn(1, 3).generators):
+        np.testing.assert_allclose(together[index], SAMPLINGS[name].draw(generator, (8, 5)), rtol=0, atol=1e-13)
+
+
+def test_pairs_are_counted_in_any_order_and_not_if_a_point_was_replaced():
+    z = draw("mirrored", 9, 4)
+    assert count_pairs(np.vecdot(z, z)) == 4
+    shuffled = np.random.default_rng(2).permutation(z)
+    assert count_pairs(np.vecdot(shuffled, shuffled)) == 4
+    z[3, 0] += 1e-9
+    assert count_pairs(np.vecdot(z, z)) == 3
+    independent = draw("independent", 9, 4)
+    assert count_pairs(np.vecdot(independent, independent)) == 0
+
+
+# --------------------------------------------------------------------------------------------- the path of the mean
+
+
+def enumerated_variance(weights, pairs):
+    """Variance of a coordinate of Σ wᵢzᵢ over all assignments of weights to points, 2·pairs of which are in pairs."""
+    n = len(weights)
+    covariance = np.eye(n)
+    for pair in range(pairs):
+        covariance[2 * pair, 2 * pair + 1] = covariance[2 * pair + 1, 2 * pair] = -1.0
+    return np.mean([np.array(w) @ covariance @ np.array(w) for w in permutations(weights)])
+
+
+@pytest.mark.parametrize("pairs", [0, 1, 2, 3])
+@pytest.mark.parametrize("weights", [[0.6, 0.3, 0.1, 0.0, 0.0, 0.0], [0.5, 0.2, 0.1, -0.1, -0.3, -0.9]])
+def test_variance_under_random_selection_is_the_enumerated_one(weights, pairs):
+    w = np.array(weights)
+    closed = selection_variance(np.float64(w @ w), np.float64(w.sum()), w.size, pairs)
+    assert closed == pytest.approx(enumerated_variance(weights, pairs), rel=1e-12)
+    if pairs:
+        assert abs(closed - w @ w) > 1e-3
+
+
+def mean_square_step(name, pairs, d=10, n=10, count=4000):
+    """Mean square of a coordinate of a step under random ranks in units of what the path takes it to be."""
+    c = cma_constants(d, n, None, pairs)
+    z = draw(name, n, d, trials=count, seed=3)
+    order = np.random.default_rng(4).permuted(np.tile(c.attracting, (count, 1)), axis=1)
+    steps = float(c.gain_sigma) * np.einsum("tn,tnd->td", order, z)
+    return np.mean(steps**2) / (c.c_sigma * (2 - c.c_sigma)), np.std(np.mean(steps**2, axis=1)) / np.sqrt(count)
+
+
+@pytest.mark.parametrize("name", SAMPLINGS)
+def test_a_path_of_random_steps_has_the_length_of_a_normal_vector(name):
+    pairs = 5 if SAMPLINGS[name].mirrored else 0
+    mean, error = mean_square_step(name, pairs)
+    assert abs(mean - 1.0) < 5 * error
+    if pairs:
+        shorter, error = mean_square_step(name, 0)
+        assert shorter < 1.0 - 20 * error
+
+
+@pytest.mark.parametrize("name", ["mirrored", "mirrored-orthogonal"])
+def test_the_step_size_does_not_fall_on_pure_noise(name, monkeypatch):
+    """Random values: the step size of independent points drifts little in 300 generations; so does this one."""
+
+    def fall():
+        method, falls = sl.cma(sampling=name), []
+        for seed in range(8):
+            noise, values = np.random.default_rng(seed), np.random.default_rng(100 + seed)
+            state = method.init(FullGaussian.start(np.zeros(10), np.ones(10)), 10)
+            for _ in range(200):
+                state, _ = method.tell(state, method.ask(state, noise, 10), values.random(10))
+            falls.append(np.log(np.sqrt(np.trace(state.theta.cov) / 10)))
+        return np.mean(falls)
+
+    assert fall() > -1.5
+    monkeypatch.setattr("sublevel.engine.families.protocol.count_pairs", lambda squares: 0)
+    assert fall() < -4.0
+
+
+# ---------------------------------------------------------------------------------------------------- what users see
+
+
+def evaluations(sampling, function, seeds, d=5):
+    results = [
+        sl.minimize(function, np.ones(d), 0.5, method=sl.cma(sampling=sampling), rng=seed, ftarget=1e-8)
+        for seed in seeds
+    ]
+    assert all(result.success for result in results)
+    return np.median([result.nfev for result in results])
+
+
+def test_pairs_need_a_quarter_fewer_evaluations():
+    for function in (sphere, lambda x: x**2 @ np.array([1.0, 1e6, 1e6, 1e6, 1e6])):
+        independent = evaluations("independent", function, range(11))
+        assert evaluations("mirrored-orthogonal", function, range(20, 31)) < 0.85 * independent
+
+
+@pytest.mark.parametrize("recipe", [sl.cma, sl.xnes, sl.ngd, sl.rank_mu])
+def test_an_unknown_sampling_is_refused(recipe):
+    with pytest.raises(ValueError, match=r"`sampling` must be one of 'independent', .* got 'antithetic'"):
+        recipe(sampling="antithetic")
+
+
+def test_bits_have_no_mirror_images():
+    with pytest.raises(ValueError, match="`sampling` must be Sampling"):
+        replace(sl.pbil(), sampling=SAMPLINGS["mirrored"])
+
+
+def test_names_are_those_of_the_registry():
+    assert [sampling_name(rule) for rule in SAMPLINGS.values()] == list(SAMPLINGS)
+    assert sl.cma(sampling="mirrored").name == "cma-mirrored"
+    assert sl.cma(sampling="mirrored", step_size="tpa").name == "cma-tpa-mirrored"
+    assert sl.cma(sampling="independent") == sl.cma()
+
+
+# -------------------------------------------------------------------------------------------------- with other parts
+
+SETTINGS = {
+    "plain": {},
+    "bounds": {"bounds": [(0.2, 2.0)] * 4},
+    "log": {"bounds": [(0.01, 10.0)] * 4, "log_scaled": True, "sigma0": 0.5},
+    "integers": {"integrality": [True, False, False, True]},
+    "restarts": {"restarts": "bipop", "maxfevals": 3000},
+    "noise": {"noise": True, "maxfevals": 2000},
+    "surrogate": {"surrogate": True},
+    "odd": {"popsize": 9},
+    "large": {"popsize": 40},
+}
+
+
+@pytest.mark.parametrize("family", GAUSSIANS, ids=lambda family: family.__name__)
+@pytest.mark.parametrize("name", OTHER_SAMPLINGS)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_run_is_the_same_stored_and_resumed(setting, name, family, tmp_path):
+    """Some start, some budget, and with a store that is left in the middle and resumed."""
+    if setting == "surrogate" and family is not FullGaussian:
+        pytest.skip("the surrogate injects points into a full Gaussian only")
+    method = sl.cma(sampling=name, family=family)
+    arguments = {"x0": np.ones(4), "sigma0": 0.3, "maxfevals": 400, "rng": 3} | SETTINGS[setting] | {"method": method}
+    whole = sl.minimize(sphere, **arguments)
+    path, calls = tmp_path / "run.db", 0
+
+    def interrupted(x):
+        nonlocal calls
+        calls += 1
+        if calls > 150:
+            raise KeyboardInterrupt
+        return sphere(x)
+
+    sl.minimize(interrupted, store=path, **arguments)
+    again = sl.resume(path, sphere, method=method)
+    assert (again.nfev, again.fun) == (whole.nfev, whole.fun)
+    np.testing.assert_array_equal(again.x, whole.x)
+    assert sl.load(path).result.nfev == whole.nfev
+
+
+def test_pairs_of_a_sample_are_mirrored_before_bounds_fold_them():
+    optimizer = sl.Optimizer(np.full(3, 0.1), 1.0, bounds=[(0.0, 1.0)] * 3, method=sl.cma(sampling="mirrored"), rng=1)
+    points = optimizer.ask()
+    assert ((points >= 0.0) & (points <= 1.0)).all()
+    z = optimizer._pending.z
+    np.testing.assert_array_equal(z[1::2], -z[: len(z) - len(z) % 2 : 2])
+
+
+def test_two_point_adaptation_keeps_the_pairs():
+    method = sl.cma(sampling="mirrored", step_size="tpa")
+    noise, state = np.random.default_rng(1), method.init(FullGaussian.start(np.ones(4), np.ones(4)), 8)
+    for _ in range(3):
+        sample = method.ask(state, noise, 8)
+        assert sample.with_pairs().pairs == 4
+        state, _ = method.tell(state, sample, np.sum(sample.x**2, axis=-1))
+
+
+def test_independent_points_come_from_the_generator_itself():
+    noise = np.random.default_rng(1)
+    assert SAMPLINGS["independent"].of(noise) is noise
