@@ -21,6 +21,7 @@ SOURCE = ROOT / "src" / "sublevel"
 LAYERS = [
     {"engine.arrays", "engine.constants", "summaries", "run.data_frames"},
     {"engine.linalg"},
+    {"engine.sampling"},
     {"engine.tangent"},
     {"engine.families"},
     {"engine.memory"},
