@@ -233,9 +233,7 @@ SETTINGS = {
 @pytest.mark.parametrize("name", OTHER_SAMPLINGS)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_a_run_is_the_same_stored_and_resumed(setting, name, family, tmp_path):
-    """Some start, some budget, and with a store that is left in the middle and resumed."""
-    if setting == "surrogate" and family is not FullGaussian:
-        pytest.skip("the surrogate injects points into a full Gaussian only")
+    """With a store, a run that is left in the middle and resumed."""
     method = sl.cma(sampling=name, family=family)
     arguments = {"x0": np.ones(4), "sigma0": 0.3, "maxfevals": 400, "rng": 3} | SETTINGS[setting] | {"method": method}
     whole = sl.minimize(sphere, **arguments)
