@@ -288,9 +288,7 @@ def test_there_is_no_reason_to_stop_before_the_first_tell(method):
     assert opt.stop() == {}
 
 
-@pytest.mark.parametrize(
-    "method", [m for m in GAUSSIAN.values() if m.name == "ngd"], ids=[n for n in GAUSSIAN if n.startswith("ngd")]
-)
+@pytest.mark.parametrize("method", [pytest.param(m, id=n) for n, m in GAUSSIAN.items() if m.name == "ngd"])
 def test_a_run_that_shrank_enough_has_converged(method):
     opt = started(method, 3, 12, x0=0.0)
     for _ in range(20_000):

@@ -122,10 +122,7 @@ OTHER_SAMPLINGS = [name for name in SAMPLINGS if name != "independent"]
 PARTS = [
     *WEIGHTED,
     *ORDERED,
-    *(cma(sampling=name) for name in OTHER_SAMPLINGS),
-    *(recipe(sampling="mirrored-orthogonal") for recipe in (ngd, rank_mu, xnes, lra_cma)),
-    *(cma(sampling="mirrored-orthogonal", family=family) for family in GAUSSIANS if family is not FullGaussian),
-    cma(sampling="mirrored-orthogonal", step_size="tpa"),
+    *(recipe(sampling="mirrored-orthogonal") for recipe in (cma, ngd, lra_cma)),
     replace(ngd(c_mean=0.05), name="slow-mean-ngd"),
     *(cma(step_size=rule) for rule in OTHER_STEP_SIZES),
 ]
