@@ -36,6 +36,7 @@ SECONDS = 600
 
 ORACLE, WEIGHTS, FAMILIES = "tests/test_oracle.py", "tests/test_weights.py", "tests/test_families.py"
 ROOTS, RATES, THEORY = "tests/test_roots.py", "tests/test_family_rates.py", "tests/test_theory.py"
+SAMPLING = "tests/test_sampling.py"
 REFEREE, LAWS, CMA = "tests/test_referee.py", "tests/test_laws.py", "tests/test_cma.py"
 CONSTRAINED = "tests/test_constrained_ordering.py"
 PROJECTION, SPACE, MIXED = "tests/test_projection.py", "tests/test_space.py", "tests/test_mixed_family.py"
@@ -58,6 +59,17 @@ def _of(file: str, tests: tuple[str, ...], *changes: tuple[str, str, str]) -> li
 
 
 MUTATIONS: list[Mutation] = [
+    *_of(
+        "engine/constants.py",
+        (SAMPLING,),
+        ("squares - 2 * pairs * (total * total - squares)", "squares - pairs * (total * total - squares)", "pairs"),
+        ("1 + 0.5 * (2 * pairs / n)", "1 + 0.5 * (pairs / n)", "rates of pairs"),
+    ),
+    *_of(
+        "engine/linalg.py",
+        (SAMPLING,),
+        ("signs = np.copysign(1.0, np.diagonal(reflectors))", "signs = np.ones(len(vectors))", "signs of directions"),
+    ),
     *_of(
         "engine/weights/volume.py",
         (ORACLE, WEIGHTS, REFEREE),

@@ -178,6 +178,16 @@ def test_the_step_size_does_not_fall_on_pure_noise(name, monkeypatch):
     assert fall() < -4.0
 
 
+def test_rates_of_the_covariance_grow_with_the_share_of_pairs():
+    """Half as much again for a default sample of pairs only, less for a larger one or if points lost their partner."""
+
+    def factor(n, pairs):
+        return cma_constants(10, n, None, pairs).c_1 / cma_constants(10, n).c_1
+
+    assert [factor(10, pairs) for pairs in (0, 2, 5)] == pytest.approx([1.0, 1.2, 1.5], rel=1e-12)
+    assert [factor(n, n // 2) for n in (4, 20, 100)] == pytest.approx([1.5, 1.25, 1.05], rel=1e-12)
+
+
 # ---------------------------------------------------------------------------------------------------- what users see
 
 

@@ -174,7 +174,10 @@ def apply_to_each(factor: Callable[[Array], Factors], matrix: Array) -> Factors:
 
 
 def orthogonal_directions(vectors: Array) -> Array:
-    """Unit vectors (..., k, d): the Gram–Schmidt process applied to blocks of d vectors, by reflections."""
+    """Unit vectors (..., k, d): the Gram–Schmidt process applied to blocks of d vectors, by reflections.
+
+    If LAPACK fails, which only a fault can cause, the directions of the vectors themselves.
+    """
     *_, k, d = vectors.shape
     if vectors.ndim == 2 and k <= d:
         return _reflected(vectors)
@@ -188,9 +191,10 @@ def orthogonal_directions(vectors: Array) -> Array:
 
 def _reflected(vectors: Array) -> Array:
     """The Gram–Schmidt process for at most d vectors (k, d) of a single run."""
-    reflectors, scalars, _, _ = lapack.dgeqrf(vectors.T)
-    signs = np.copysign(1.0, diagonal_of(reflectors[: len(vectors)].copy()))
-    return lapack.dorgqr(reflectors, scalars)[0].T * signs[:, None]
+    reflectors, scalars, _, failed = lapack.dgeqrf(vectors.T)
+    signs = np.copysign(1.0, np.diagonal(reflectors))
+    directions, _, fails = lapack.dorgqr(reflectors, scalars)
+    return vectors / np.sqrt(np.vecdot(vectors, vectors))[:, None] if failed or fails else directions.T * signs[:, None]
 
 
 def _stacked(vectors: Array) -> Array:
