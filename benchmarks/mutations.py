@@ -220,7 +220,7 @@ MUTATIONS: list[Mutation] = [
             "best half",
         ),
         ("(FixedRates(rate, 0.0),)", "(FixedRates(0.5 * rate, 0.0),)", "rate of PBIL"),
-        ("Quantile(scheme), (*_step", "Quantile(scheme, average_ties=True), (*_step", "ties of rank-µ averaged"),
+        ("Quantile(scheme), transforms", "Quantile(scheme, average_ties=True), transforms", "ties of rank-µ averaged"),
     ),
     *_of(
         "engine/families/full.py",
