@@ -677,6 +677,56 @@ def test_what_has_no_value_nearby_is_named():
     assert "undefined" in found.summary()
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e120, 1e149, 1e152, 1e155, 1e300])
+@pytest.mark.parametrize("settings", [{}, {"kind": "nll"}, {"kind": "least_squares", "n_residuals": 9}])
+def test_points_are_finite_and_nothing_is_raised_however_large_f_is(scale, settings):
+    seen = []
+    f = lambda x: seen.append(x) or scale * (1 + np.sum((x - 1) ** 2))  # noqa: E731
+    found = sl.curvature(f, at([1.0, 1.001], scale), **settings)
+    assert np.isfinite(seen).all()
+    assert found.nfev == len(seen)
+    assert ("undefined" in names(found)) == (scale > 1e150)
+    assert found.success or found.problems
+    if "undefined" in names(found):
+        assert "divide f by a constant" in str(found.problems[0])
+        assert found.nfev <= 2
+    elif not settings:
+        assert found.success
+        assert_allclose(found.hessian / scale, 2 * np.eye(2), atol=1e-3)
+    found.summary()
+
+
+@pytest.mark.parametrize("seed", [10, 14])
+def test_a_hessian_that_exceeds_the_range_of_numbers_is_named(seed):
+    f = lambda x: np.sum(x)  # noqa: E731
+    result = sl.minimize(f, [1.0, 2.0], 0.5, rng=seed, maxfevals=100, log_scaled=True)  # falls to 1e-60 … 1e-301
+    found = sl.curvature(f, result)
+    assert set(names(found)) & {"undefined", "lower_point"}
+    assert not found.success
+
+
+def test_errors_of_a_form_do_not_overflow_before_the_form_does(rng):
+    star = Star(3, 3, both=False)
+    values, *_ = seen_values(star, 1, 1, rng)
+    errors, w = fit_quadratic(star, values, exact=False).errors, rng.standard_normal((3, 3))
+    assert_allclose(errors.deviations_of_form(w, 4.0), 2.0 * np.sqrt(errors.of_form(w)), rtol=1e-14)
+    assert_array_equal(errors.deviations_of_form(2.0**400 * w, 4.0), 2.0**800 * errors.deviations_of_form(w, 4.0))
+
+
+@pytest.mark.parametrize("number", ["delta_f", "noise"])
+def test_a_rise_that_no_value_can_have_is_refused(number):
+    with pytest.raises(ValueError, match=f"`{number}` must be less than 1e.150"):
+        sl.curvature(lambda x: x @ x, at(np.ones(2)), **{number: 1e200})
+
+
+@pytest.mark.parametrize("settings", [{}, {"delta_f": 0.5}, {"kind": "nll"}, {"kind": "nll", "maxfevals": 90}])
+def test_what_has_values_on_the_axes_only_is_named_with_every_kind(settings):
+    f = lambda x: x @ x if np.count_nonzero(x) < 2 else np.nan  # noqa: E731
+    found = sl.curvature(f, at(np.zeros(5), 0.0), **settings)
+    assert names(found) == ["undefined"]
+    assert "not finite everywhere around" in str(found.problems[0])
+
+
 def test_a_hole_further_away_only_makes_the_region_smaller():
     f = lambda x: np.sum((x - 1) ** 2) if x[0] < 1.01 else np.inf  # noqa: E731
     found = sl.curvature(f, at(np.ones(2), 0.0), delta_f=1.0)

@@ -10,11 +10,12 @@ from sublevel.engine.arrays import Array
 from sublevel.hessian.findings import Evidence, Spectrum, find_problems, spectrum_of
 from sublevel.hessian.frame import Frame
 from sublevel.hessian.minimum import Minimum
-from sublevel.hessian.probing import Probe
+from sublevel.hessian.probing import LARGEST_VALUE, Probe
 from sublevel.hessian.result import Curvature
 from sublevel.run.diagnosis import Finding
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a Hessian that overflows is named below; errors may be infinite
 def assemble_curvature(probe: Probe, minimum: Minimum, names: tuple[str, ...]) -> Curvature:
     """The result in user coordinates; a log-scaled variable x has the derivative x with respect to its frame."""
     if not probe.frame.size:
@@ -24,6 +25,12 @@ def assemble_curvature(probe: Probe, minimum: Minimum, names: tuple[str, ...]) -
     b = frame.inverse / slopes
     hessian = b.T @ fit.matrix @ b
     hess_inv, hess_inv_error = _inverse(probe, spectrum, slopes)
+    if not np.isfinite(hessian).all() or np.isinf(hess_inv).any():
+        sentence = (
+            "the Hessian or its inverse exceeds the range of floating-point numbers in the units of the variables; "
+            "divide variables, or f, by constants"
+        )
+        return undefined_curvature(probe, sentence)
     curvatures, directions = _principal(probe, spectrum, b, hessian)
     return Curvature(
         x=minimum.x,
@@ -32,11 +39,11 @@ def assemble_curvature(probe: Probe, minimum: Minimum, names: tuple[str, ...]) -
         gradient=_whole(frame, b.T @ fit.gradient, np.nan),
         gradient_error=_whole(frame, np.sqrt(probe.odd_variance * np.diagonal(b.T @ fit.errors.gradient @ b)), np.nan),
         hessian=_whole(frame, hessian, np.nan),
-        hessian_error=_whole(frame, np.sqrt(probe.variance * fit.errors.of_form(b)), np.nan),
+        hessian_error=_whole(frame, fit.errors.deviations_of_form(b, probe.variance), np.nan),
         hess_inv=_whole(frame, hess_inv, 0.0),
         hess_inv_error=_whole(frame, hess_inv_error, 0.0),
         curvatures=curvatures,
-        curvatures_error=np.sqrt(probe.variance * fit.errors.of_curvatures(b @ directions)),
+        curvatures_error=fit.errors.deviations_of_curvatures(b @ directions, probe.variance),
         directions=_rows(frame, directions),
         free=frame.free,
         delta_f=probe.delta,
@@ -51,11 +58,6 @@ def assemble_curvature(probe: Probe, minimum: Minimum, names: tuple[str, ...]) -
     )
 
 
-def is_defined(probe: Probe) -> bool:
-    """Whether f was finite at all points of the probe."""
-    return bool(np.isfinite(probe.fit.matrix).all() and np.isfinite(probe.fit.gradient).all())
-
-
 def _inverse(probe: Probe, spectrum: Spectrum, slopes: Array) -> tuple[Array, Array]:
     """H⁻¹ (k, k) and its standard errors by the delta method; NaN where a direction without curvature contributes."""
     root, sure, unit = slopes[:, None] * probe.frame.root[probe.frame.free], spectrum.is_sure, 2.0 * probe.delta
@@ -63,7 +65,7 @@ def _inverse(probe: Probe, spectrum: Spectrum, slopes: Array) -> tuple[Array, Ar
         return np.full(root.shape, np.nan), np.full(root.shape, np.nan)
     vectors, values = spectrum.vectors[:, sure], unit * spectrum.values[sure]
     w = (vectors / values) @ (vectors.T @ root.T)
-    inverse, errors = root @ w, np.sqrt(probe.variance * probe.fit.errors.of_form(w))
+    inverse, errors = root @ w, probe.fit.errors.deviations_of_form(w, probe.variance)
     least = np.maximum(spectrum.errors[~sure], 1e-12 * np.max(np.abs(spectrum.values)))
     added = np.sum(np.square(root @ spectrum.vectors[:, ~sure]) / (unit * least), axis=1)
     is_unknown = added > probe.tuning.unknown_share * np.diagonal(inverse)
@@ -123,14 +125,22 @@ def empty_curvature(
     )
 
 
-def undefined_curvature(probe: Probe) -> Curvature:
-    """f is not finite somewhere around the centre."""
-    sentence = (
+def undefined_curvature(probe: Probe, sentence: str) -> Curvature:
+    """A result without numbers, with the reason."""
+    problem = Finding("undefined", sentence, {"delta_f": probe.delta})
+    return empty_curvature(probe.frame, probe.baseline.value, np.nan, problem, probe.delta, probe.nfev)
+
+
+def missing_value(probe: Probe) -> str:
+    """The sentence about a probe in which f is not finite."""
+    if not np.isfinite(probe.baseline.value):
+        return (
+            f"f is not finite, or {LARGEST_VALUE:g} or more, at the given point; divide f by a constant if it is finite"
+        )
+    return (
         f"f is not finite everywhere around the given point (region: rise of {probe.delta:.3g}); return a finite value "
         "there, or pass `bounds` that exclude points without one"
     )
-    problem = Finding("undefined", sentence, {"delta_f": probe.delta})
-    return empty_curvature(probe.frame, probe.baseline.value, np.nan, problem, probe.delta, probe.nfev)
 
 
 def fixed_curvature(frame: Frame, minimum: Minimum) -> Curvature:

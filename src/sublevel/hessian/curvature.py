@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike
 
 from sublevel.evaluation.failures import Failures, OnError, annotate_exception
 from sublevel.hessian import probing
-from sublevel.hessian.assemble import assemble_curvature, fixed_curvature, is_defined, undefined_curvature
+from sublevel.hessian.assemble import assemble_curvature, fixed_curvature, missing_value, undefined_curvature
 from sublevel.hessian.calls import ObjectiveCalls, failure_findings, named_objective
 from sublevel.hessian.extrapolation import extrapolate_smooth, repeat_until_precise, significant_change
 from sublevel.hessian.findings import Spectrum, spectrum_of
 from sublevel.hessian.frame import Frame, Place, find_labels, find_names, find_place, find_space, free_frame
 from sublevel.hessian.minimum import Minimum, choose_minimum, minimum_in_box
-from sublevel.hessian.probing import Baseline, CountedObjective, Probe
+from sublevel.hessian.probing import LARGEST_VALUE, Baseline, CountedObjective, Probe
 from sublevel.hessian.result import Curvature
 from sublevel.hessian.tuning import Tuning
 from sublevel.run.arguments import Box, Objective, Workers
@@ -51,6 +51,11 @@ class Options:
             raise ValueError(f'`n_residuals` is only valid with kind="least_squares", got kind={kind!r}.')
         rise = None if delta_f is None else as_positive("delta_f", delta_f)
         deviation = None if noise is None else as_positive("noise", noise, or_zero=True)
+        for name, number in (("delta_f", rise), ("noise", deviation)):
+            if number is not None and number >= LARGEST_VALUE:
+                raise ValueError(
+                    f"`{name}` must be less than {LARGEST_VALUE:g}, the largest value of f, got {number!r}."
+                )
         return cls(rise, deviation, kind, None if n_residuals is None else as_count("n_residuals", n_residuals))
 
     def rise(self, baseline: Baseline, size: int) -> float | None:
@@ -163,10 +168,10 @@ def curvature(
     with calls.open(failures := Failures()) as evaluate:
         objective = CountedObjective(evaluate, budget, tuning)
         probe = _probe_minimum(objective, place, place_under, frame, options)
-        if is_defined(probe):
+        if probe.is_defined:
             found = assemble_curvature(probe, choose_minimum(objective, probe), variables)
         else:
-            found = undefined_curvature(probe)
+            found = undefined_curvature(probe, missing_value(probe))
     return complete(found, nfev=objective.nfev, problems=found.problems + failure_findings(failures))
 
 
@@ -212,15 +217,16 @@ def _probe_minimum(
         place = place_under(baseline.noise)
         frame = free_frame(place, np.clip(place.mean, *place.box))
         baseline = probing.measure_baseline(objective, frame, np.nan, baseline.noise)
-        if not frame.size:
-            return probing.fit_corner(objective, frame, baseline)
     size = frame.size
+    if not size or not np.isfinite(baseline.value):
+        return probing.fit_centre(objective, frame, baseline)
     if baseline.is_noisy and not np.isfinite(objective.maxfevals):
         objective.maxfevals = objective.tuning.noisy_budget + 10 * (size + 1) * (size + 2)
     asked = options.rise(baseline, size)
     seen = probing.estimate_curvature(objective, frame, baseline, asked, place.curvature)
     delta = asked or probing.informative_rise(frame, baseline, seen)
-    frame = frame.scale(np.sqrt(2.0 * delta / seen)) if seen > 0 else frame
+    growth = 2.0 * delta / seen if seen > 0 else np.inf  # also infinite if the quotient overflows
+    frame = frame.scale(np.sqrt(growth)) if np.isfinite(growth) else frame
     is_fixed, turn = asked is not None or baseline.is_noisy, 0
     while True:
         checks = frame.size if is_fixed or turn else _n_inner_axes(objective, size)
@@ -238,12 +244,14 @@ def _probe_minimum(
             if not baseline.value < value:
                 return _finish(objective, probe, options)
         if not frame.size:
-            return probing.fit_corner(objective, frame, baseline)
+            return probing.fit_centre(objective, frame, baseline)
 
 
 def _finish(objective: CountedObjective, probe: Probe, options: Options) -> Probe:
     """Repeat the probe under noise; without noise, and with a `kind`, extrapolate it to radius 0."""
     by_kind = options.kind is not None and options.delta is None
+    if not probe.is_defined:
+        return probe
     if probe.baseline.is_noisy:
         final = repeat_until_precise(objective, probe, options.delta is not None)
     else:
@@ -265,7 +273,7 @@ def _narrow(objective: CountedObjective, probe: Probe) -> Probe:
         delta = tuning.narrowing**2 * probe.delta
         axes = probing.scale_axes(objective, frame.scale(tuning.narrowing), probe.baseline, delta, size)
         nearer = extrapolate_smooth(objective, probing.fit_star(objective, axes, probe.baseline))
-        if not np.isfinite(nearer.fit.matrix).all():
+        if not nearer.is_defined:
             break
         probe = nearer
     return probe
@@ -282,7 +290,7 @@ def _next_region(probe: Probe, place: Place) -> tuple[Frame, float] | None:
     If the minimum lies outside the region, the centre is moved to it, or the region is widened if it was moved before.
     """
     frame, moved = probe.frame, probe.frame.centre is not place.x
-    if not np.isfinite(probe.fit.matrix).all():
+    if not probe.is_defined:
         return frame.scale(0.25), probe.delta / 16.0
     spectrum = spectrum_of(probe)
     sizes = np.abs(spectrum.values)
@@ -292,7 +300,8 @@ def _next_region(probe: Probe, place: Place) -> tuple[Frame, float] | None:
             rounder = replace(place, root=_rounder_frame(probe, spectrum).root)
             return (free_frame(rounder, minimum_in_box(probe, spectrum)), probe.delta)
         wider = probe.tuning.recentre_factor * distance if moved else distance
-        return (frame.scale(wider), probe.delta * wider**2)
+        rise = probe.delta * wider * wider
+        return (frame.scale(wider), rise) if rise < LARGEST_VALUE else None
     roundness = probe.tuning.roundness_for_noise if probe.baseline.is_noisy else probe.tuning.roundness
     if spectrum.is_negative.any() or np.min(sizes) >= roundness * np.max(sizes):
         return None

@@ -106,9 +106,14 @@ class Errors:
             variances[a] += np.einsum("im,im->m", weights, self.block @ weights)
         return variances
 
-    def of_curvatures(self, directions: Array) -> Array:
-        """Variances (m,) of vᵀQv for directions v (k, m)."""
-        return np.array([float(self.of_form(v[:, None])[0, 0]) for v in directions.T])
+    def deviations_of_form(self, columns: Array, variance: float) -> Array:
+        """Standard deviations (m, m) for values of this variance, without fourth powers of W, which may overflow."""
+        sizes = np.ldexp(1.0, np.frexp(np.max(np.abs(columns), axis=0))[1])
+        return np.sqrt(variance * self.of_form(columns / sizes)) * sizes * sizes[:, None]
+
+    def deviations_of_curvatures(self, directions: Array, variance: float) -> Array:
+        """Standard deviations (m,) of vᵀQv for directions v (k, m)."""
+        return np.array([float(self.deviations_of_form(v[:, None], variance)[0, 0]) for v in directions.T])
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ def repeat_until_precise(objective: CountedObjective, probe: Probe, is_fixed: bo
         return probe
     residuals = 1 + probe.star.checks + len(probe.star.couple_rows) // 2
     probe = repeat_rounds(objective, probe, np.ceil(objective.tuning.noise_dof / residuals))
+    if not probe.is_defined:
+        return probe
     if not is_fixed and probe.star.both and (objective.spends or changes_with_radius(probe)):
         probe = recentre(objective, choose_radii(objective, probe))
     count = probe.values.rounds if probe.inner is None else probe.inner.rounds
@@ -44,7 +46,8 @@ def extrapolate_smooth(objective: CountedObjective, probe: Probe) -> Probe:
     axes = np.append(known.axes[0][0, size:], nearer[0]), np.append(known.axes[1][0, size:], nearer[1])
     inner = Values.of_one_round(known.centre, axes, objective.pairs(frame, INNER * star.couple_rows))
     fit = fit_extrapolated(star, known, inner, exact=True)
-    return replace(probe, inner=inner, fit=fit, nfev=objective.nfev) if np.isfinite(fit.matrix).all() else probe
+    extrapolated = replace(probe, inner=inner, fit=fit, nfev=objective.nfev)
+    return extrapolated if extrapolated.is_defined else probe
 
 
 def repeat_rounds(objective: CountedObjective, probe: Probe, wanted: float) -> Probe:
@@ -60,10 +63,10 @@ def repeat_rounds(objective: CountedObjective, probe: Probe, wanted: float) -> P
 
 def widen_by_bias(probe: Probe) -> Probe:
     """Widen the errors such that, summed over all curvatures, they include the bias."""
-    if not probe.bias:
+    if not probe.bias or not probe.is_defined:
         return probe
     noise = float(np.sum(_variances(probe, _metric(probe))))
-    return replace(probe, widening=1.0 + probe.bias / noise)
+    return replace(probe, widening=1.0 + probe.bias / noise) if noise > 0 else probe
 
 
 def significant_change(probe: Probe, least: float) -> float:
@@ -174,7 +177,8 @@ def _relative_change(before: Probe, after: Probe) -> float:
     change, flat = after.relative - before.relative, after.tuning.flat
     metrics = _metric(before, flat), _metric(after, flat)
     most = max(float(np.linalg.norm(metric.T @ change @ metric, 2)) for metric in metrics)
-    return most * float(np.linalg.norm(after.newton) / np.linalg.norm(before.newton))
+    moved = float(np.linalg.norm(before.newton))
+    return most * float(np.linalg.norm(after.newton)) / moved if moved > 0 else 0.0
 
 
 def _can_pay(objective: CountedObjective, probe: Probe, rounds: int) -> bool:
@@ -188,9 +192,8 @@ def _probe_at_radius(objective: CountedObjective, probe: Probe, factor: float) -
         return None
     values = objective.one_round(frame, star)
     fit = fit_quadratic(star, values, exact=False)
-    if not np.isfinite(fit.matrix).all():
-        return None
-    return Probe(frame, factor**2 * probe.delta, probe.baseline, star, values, fit, objective.nfev)
+    found = Probe(frame, factor**2 * probe.delta, probe.baseline, star, values, fit, objective.nfev)
+    return found if found.is_defined else None
 
 
 def _extrapolate_pair(outer: Probe, inner: Values) -> Probe:
@@ -202,7 +205,7 @@ def _metric(probe: Probe, least: float | None = None) -> Array:
     """W (k, k) such that WᵀQW is the change Q relative to the curvatures, taken as at least `least` of the largest."""
     values, vectors = np.linalg.eigh(probe.relative)
     sizes, share = np.abs(values), probe.tuning.roundness_for_noise if least is None else least
-    return vectors / np.sqrt(np.maximum(sizes, share * np.max(sizes)))
+    return vectors / np.sqrt(np.maximum(sizes, share * np.max(sizes) or 1.0))
 
 
 def _variances(probe: Probe, metric: Array) -> Array:

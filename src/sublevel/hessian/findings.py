@@ -36,7 +36,7 @@ class Spectrum:
 def spectrum_of(probe: Probe) -> Spectrum:
     """Eigenvalues of the whitened Hessian of a probe whose values are finite."""
     values, vectors = np.linalg.eigh(probe.relative)
-    errors = np.sqrt(probe.scatter * probe.fit.errors.of_curvatures(vectors)) / (2.0 * probe.delta)
+    errors = probe.fit.errors.deviations_of_curvatures(vectors, probe.scatter) / (2.0 * probe.delta)
     least = max(probe.tuning.sure, 2.0 * np.sqrt(values.size)) * errors
     is_sure = np.abs(values) > np.maximum(least, probe.tuning.negligible * np.max(np.abs(values)))
     return Spectrum(values, errors, vectors, is_sure)

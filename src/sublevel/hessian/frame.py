@@ -94,9 +94,11 @@ class Frame:
         """Largest step along each axis (k,): two stay within the box, and rounding of x below `rounding` radii."""
         lower, centre, upper = in_search_units(self.is_log, self.box[0], self.centre, self.box[1])
         room = np.minimum(centre - lower, upper - centre)
-        fine = rounding / (EPS * np.linalg.norm(self.inverse, axis=0))
-        room[self.free] = np.minimum(room[self.free], np.maximum(fine, np.max(np.abs(self.root[self.free]), axis=1)))
         with np.errstate(divide="ignore", invalid="ignore"):
+            fine = rounding / (EPS * np.linalg.norm(self.inverse, axis=0))
+            room[self.free] = np.minimum(
+                room[self.free], np.maximum(fine, np.max(np.abs(self.root[self.free]), axis=1))
+            )
             return np.min(np.where(self.root == 0, np.inf, room[:, None] / (2.0 * np.abs(self.root))), axis=0)
 
 
@@ -241,7 +243,9 @@ def free_frame(place: Place, centre: Array) -> Frame:
 
     Distances are relative to the width of the box or, with one bound, to the standard deviation or x.
     """
-    deviations = np.sqrt(np.vecdot(place.root, place.root))
+    sizes = np.max(np.abs(place.root), axis=1, initial=np.finfo(np.float64).tiny)
+    rows = place.root / sizes[:, None]
+    deviations = sizes * np.sqrt(np.vecdot(rows, rows))
     lower, x, upper = in_search_units(place.is_log, place.box[0], centre, place.box[1])
     scale = np.maximum.reduce([deviations, np.broadcast_to(place.span, x.shape), np.abs(x)])
     width = np.where(np.isfinite(upper - lower), upper - lower, scale)

@@ -12,8 +12,8 @@ from sublevel.hessian.design import INNER, Quadratic, Star, Values, fit_quadrati
 from sublevel.hessian.frame import EPS, Frame
 from sublevel.hessian.tuning import Tuning
 
-LARGEST_VALUE = float(np.sqrt(np.finfo(np.float64).max))
-"""Values from here on are treated as NaN: their squares overflow."""
+LARGEST_VALUE = 1e150
+"""Values from here on are treated as NaN: sums of their squares overflow."""
 BIAS = float(np.sqrt(2.0) * (1.0 + INNER**6) / np.sqrt(1.0 + INNER**4) / (1.0 - INNER**2))
 """Residual scatter, per unit change between two radii, whose standard error is the bias due to a quartic term."""
 
@@ -28,11 +28,12 @@ class CountedObjective:
         self.best_x: Array | None = None  # (d,), the point with the lowest value
 
     def at(self, points: Array) -> Array:
-        """Values (n,) of points (n, d), NaN where f or its square is not finite."""
-        if not len(points):
-            return np.empty(0)
-        self.nfev += len(points)
-        values = evaluate_all(self.evaluate, points)
+        """Values (n,) of points (n, d), NaN where f is not finite or too large, or where a point is not finite."""
+        exists, values = np.isfinite(points).all(axis=1), np.full(len(points), np.nan)
+        if not exists.any():
+            return values
+        self.nfev += int(np.count_nonzero(exists))
+        values[exists] = evaluate_all(self.evaluate, points[exists])
         values = np.where(np.abs(values) < LARGEST_VALUE, values, np.nan)
         self.first = float(values[0]) if np.isnan(self.first) else self.first
         if np.min(values, initial=np.inf, where=~np.isnan(values)) < self.best:
@@ -136,6 +137,12 @@ class Probe:
         return self.fit.matrix / (2.0 * self.delta)
 
     @property
+    def is_defined(self) -> bool:
+        """Whether f was finite at all points, and its coefficients and the frame are."""
+        numbers = self.fit.constant, self.fit.gradient, self.fit.matrix, self.relative, self.frame.root
+        return all(bool(np.isfinite(array).all()) for array in numbers)
+
+    @property
     def scatter(self) -> float:
         """Variance of a value about the quadratic: noise and rounding; without noise at least the lack of fit."""
         change = self.fit.lack_of_fit.change
@@ -189,16 +196,17 @@ class Probe:
     @property
     def spread(self) -> float:
         """Relative error of the smallest curvature due to noise: 2s√k for entries of standard deviation s."""
-        if not np.isfinite(self.fit.matrix).all():
+        if not self.is_defined:
             return 0.0
         sizes = np.abs(np.linalg.eigvalsh(self.fit.matrix))
         smallest = max(float(np.min(sizes)), self.tuning.roundness_for_noise * float(np.max(sizes)))
-        return 2.0 * np.sqrt(self.frame.size * self.variance * self.fit.errors.couple) / smallest
+        error = 2.0 * np.sqrt(self.frame.size * self.variance * self.fit.errors.couple)
+        return error / smallest if smallest > 0 else np.inf
 
     @property
     def newton(self) -> Array:
         """Stationary point (k,) of the quadratic in the frame."""
-        return -(np.linalg.pinv(self.fit.matrix) @ self.fit.gradient).astype(np.float64)
+        return -(np.linalg.pinv(self.relative) @ (self.fit.gradient / (2.0 * self.delta))).astype(np.float64)
 
 
 def measure_baseline(objective: CountedObjective, frame: Frame, known: float, noise: float | None) -> Baseline:
@@ -284,7 +292,7 @@ def scale_axes(objective: CountedObjective, frame: Frame, baseline: Baseline, de
 def _stretch_factors(rises: Array, delta: float, clear: float, tuning: Tuning, band: float) -> Array:
     """Factor for each axis (k,) that makes f rise or fall by delta; 1 if it nearly does."""
     size = np.abs(rises)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         factor = np.clip(np.sqrt(delta / size), 1.0 / tuning.max_factor, tuning.max_factor)
     factor = np.where(size > clear, np.where(np.abs(np.log(factor)) < 0.5 * np.log(band), 1.0, factor), tuning.stride)
     return np.where(np.isfinite(size), factor, 1.0 / tuning.stride)
@@ -328,8 +336,8 @@ def fit_star(objective: CountedObjective, axes: Axes, baseline: Baseline) -> Pro
     return Probe(axes.frame, axes.delta, baseline, axes.star, values, fit, objective.nfev)
 
 
-def fit_corner(objective: CountedObjective, frame: Frame, baseline: Baseline) -> Probe:
-    """The probe of a frame without directions: the value at the centre."""
+def fit_centre(objective: CountedObjective, frame: Frame, baseline: Baseline) -> Probe:
+    """The probe that is the value at the centre: of a frame without directions, or where that value is not finite."""
     star, nothing = Star(0, 0, both=False), (np.empty(0), np.empty(0))
     values = Values.of_one_round(baseline.values, nothing, nothing)
     fit = fit_quadratic(star, values, exact=not baseline.is_noisy)
