@@ -657,6 +657,48 @@ def test_noise_that_hides_whether_f_is_quadratic_is_named(rng):
     assert names(sl.curvature(f, at(np.zeros(3)), delta_f=0.5, maxfevals=60_000, vectorized=True)) == []
 
 
+def noisy_in_box(bend, noise, box, seed):
+    """The curvature of bend(½‖x − c‖²), 1 at c, after a search in a box around c; f rises less than wanted there."""
+    rng = np.random.default_rng(seed)
+    centre = rng.standard_normal(3)
+    f = lambda X: bend(0.5 * np.sum((X - centre) ** 2, axis=1)) + noise * rng.standard_normal(len(X))  # noqa: E731
+    bounds = np.stack([centre - box, centre + box], axis=1)
+    options = {"noise": True, "maxfevals": 2000, "vectorized": True}
+    result = sl.minimize(f, centre + 0.7, 0.5, bounds=bounds, rng=seed, **options)
+    return sl.curvature(f, result, vectorized=True)
+
+
+def errors_of(found):
+    """The largest relative error of a curvature, and the same in standard errors."""
+    wrong = np.abs(found.curvatures - 1)
+    return np.max(wrong), np.max(wrong / found.curvatures_error)
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.5])
+@pytest.mark.parametrize("box", [3.0, 5.0, 10.0])
+def test_a_bent_function_under_noise_in_a_box_is_right_or_named(noise, box):
+    for seed in range(6):
+        found = noisy_in_box(np.log1p, noise, box, seed)
+        wrong, deviations = errors_of(found)
+        named = {"not_quadratic", "hidden_by_noise", "noise"} & set(names(found))
+        assert named or wrong < 0.5 or deviations < 5, (seed, found)
+
+
+def test_a_quadratic_under_noise_in_a_box_is_not_called_bent():
+    for seed in range(6):
+        found = noisy_in_box(lambda rise: 0.2 * rise, 0.1, 5.0, seed)
+        assert not {"not_quadratic", "saddle", "flat"} & set(names(found))
+        assert_allclose(found.curvatures, 0.2, atol=5 * np.max(found.curvatures_error))
+
+
+@pytest.mark.parametrize("noise", [None, 0.01])
+def test_the_rise_that_is_reported_is_that_which_the_box_allows(noise):
+    f = lambda x: np.sum((x - 1) ** 2)  # noqa: E731
+    found = sl.curvature(f, at(np.ones(2)), bounds=[(0, 2)] * 2, delta_f=20.0, noise=noise)
+    assert found.delta_f == pytest.approx(0.25)  # at half of the room, so that two axes remain within the bounds
+    assert_allclose(found.hessian, 2 * np.eye(2), atol=1e-9)
+
+
 @pytest.mark.parametrize("deviation", [0.0, 0.01])
 @pytest.mark.parametrize("gap", [np.nan, np.inf, 1e308])
 def test_values_that_are_missing_here_and_there_are_named_without_a_warning(gap, deviation, rng):

@@ -237,8 +237,9 @@ def _probe_minimum(
         better = None if last else _next_region(probe, place)
         if better is None:
             return _finish(objective, probe, options)
-        (frame, delta), turn = better, turn + 1
-        is_fixed |= delta > probe.delta
+        (frame, factor), turn = better, turn + 1
+        delta = factor * (delta if chosen is axes else chosen.delta)
+        is_fixed |= factor > 1.0
         if frame.centre is not probe.frame.centre:
             value, baseline = baseline.value, probing.measure_baseline(objective, frame, np.nan, baseline.noise)
             if not baseline.value < value:
@@ -285,27 +286,26 @@ def _n_inner_axes(objective: CountedObjective, size: int) -> int:
 
 
 def _next_region(probe: Probe, place: Place) -> tuple[Frame, float] | None:
-    """Frame and rise of a region in which curvatures are equal and the minimum is central; None if there is none.
+    """Frame of a region in which curvatures are equal and the minimum is central, and the factor of the rise; or None.
 
     If the minimum lies outside the region, the centre is moved to it, or the region is widened if it was moved before.
     """
     frame, moved = probe.frame, probe.frame.centre is not place.x
     if not probe.is_defined:
-        return frame.scale(0.25), probe.delta / 16.0
+        return frame.scale(0.25), 1.0 / 16.0
     spectrum = spectrum_of(probe)
     sizes = np.abs(spectrum.values)
     distance = float(np.linalg.norm(probe.newton)) if spectrum.is_minimum else probe.slope
     if distance > probe.tuning.trusted_radius and not probe.baseline.is_noisy:
         if spectrum.is_minimum and not moved:
             rounder = replace(place, root=_rounder_frame(probe, spectrum).root)
-            return (free_frame(rounder, minimum_in_box(probe, spectrum)), probe.delta)
+            return free_frame(rounder, minimum_in_box(probe, spectrum)), 1.0
         wider = probe.tuning.recentre_factor * distance if moved else distance
-        rise = probe.delta * wider * wider
-        return (frame.scale(wider), rise) if rise < LARGEST_VALUE else None
+        return (frame.scale(wider), wider * wider) if probe.delta * wider * wider < LARGEST_VALUE else None
     roundness = probe.tuning.roundness_for_noise if probe.baseline.is_noisy else probe.tuning.roundness
     if spectrum.is_negative.any() or np.min(sizes) >= roundness * np.max(sizes):
         return None
-    return (_rounder_frame(probe, spectrum), probe.delta)
+    return _rounder_frame(probe, spectrum), 1.0
 
 
 def _rounder_frame(probe: Probe, spectrum: Spectrum) -> Frame:

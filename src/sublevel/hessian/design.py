@@ -138,10 +138,9 @@ class LackOfFit:
     units: Array  # (n,), their variances, in units of the variance of one value
     lift: Array  # (n,), coefficients of f₀ in them
 
-    def subtract_constant(self, constant: float, unit: float) -> LackOfFit:
-        """With f₀ known, and its variance."""
-        change, units = self.change - self.lift * constant, self.units + np.square(self.lift) * unit
-        return LackOfFit(change, units, np.zeros_like(self.lift))
+    def with_unknown_constant(self, unit: float) -> LackOfFit:
+        """With the variance of f₀, the mean at the centre: that of the regression hides quartic terms of all axes."""
+        return LackOfFit(self.change, self.units + np.square(self.lift) * unit, self.lift)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +232,7 @@ def _regression(star: Star, halves: Halves, seen: tuple[Values, ...], lack_of_fi
         even=(even_left / even_unit + at_centre[0] + even[0], len(rises) - star.size - 1 + at_centre[1] + even[1]),
         odd=(odd_left[0] / odd_unit + odd[0], odd_left[1] + odd[1]),
         pure=(at_centre[0] + even[0] + odd[0], at_centre[1] + even[1] + odd[1]),
-        lack_of_fit=lack_of_fit.subtract_constant(constant, even_unit * float(block[0, 0])),
+        lack_of_fit=lack_of_fit if exact else lack_of_fit.with_unknown_constant(1.0 / centre.size),
     )
 
 

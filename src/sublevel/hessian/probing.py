@@ -286,7 +286,9 @@ def scale_axes(objective: CountedObjective, frame: Frame, baseline: Baseline, de
     both = baseline.is_noisy and objective.can_spare(frame.size * (frame.size - 1), frame.size)
     star = Star(frame.size, checks, both)
     inner = objective.pairs(frame, star.axis_rows[frame.size :])
-    return Axes(frame, aim, star, (np.append(values[0], inner[0]), np.append(values[1], inner[1])))
+    rise = max(float(np.max(np.abs(0.5 * (values[0] + values[1]) - baseline.value))), clear)
+    delta = rise if 0 < rise < aim / tuning.band else aim  # the box may not allow more
+    return Axes(frame, delta, star, (np.append(values[0], inner[0]), np.append(values[1], inner[1])))
 
 
 def _stretch_factors(rises: Array, delta: float, clear: float, tuning: Tuning, band: float) -> Array:

@@ -52,7 +52,7 @@ class Curvature(Estimate):
     free : array of bool, shape (d,)
         Which variables are free.
     delta_f : float
-        Rise of f over the region in which f was evaluated.
+        Rise of f over the region in which f was evaluated; less than requested where bounds do not allow more.
     noise : float
         Standard deviation of the residuals of the quadratic.
     dof : int
