@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import OptimizeResult, curve_fit, lsq_linear, minimize, rosen, rosen_hess
-from scipy.special import expit, stdtrit
+from scipy.special import expit, ndtri, stdtrit
 
 import sublevel as sl
 from sublevel.hessian.design import INNER, Star, Values, fit_extrapolated, fit_quadratic
@@ -499,6 +499,7 @@ def test_a_plain_minimum_has_no_warnings(rng):
     f = bowl(turned(3, 10.0, rng), np.ones(3), 1.0)
     found = sl.curvature(f, sl.minimize(f, np.zeros(3), 0.5, vectorized=True, rng=1), vectorized=True)
     assert found.problems == ()
+    assert found.lower_point is None
     assert found.success
     assert "no warnings" in found.summary()
 
@@ -506,6 +507,8 @@ def test_a_plain_minimum_has_no_warnings(rng):
 def test_a_saddle_is_named():
     found = sl.curvature(lambda x: x[0] ** 2 - 0.5 * x[1] ** 2 + x[2] ** 2, at(np.zeros(3), 0.0))
     assert names(found) == ["saddle", "lower_point"]
+    x, fun = found.lower_point.x, found.lower_point.fun
+    assert x[0] ** 2 - 0.5 * x[1] ** 2 + x[2] ** 2 == fun < found.fun
     assert "x[1]" in str(found.problems[0])
     assert np.isnan(found.hess_inv).all()
     assert_allclose(found.hessian, np.diag([2.0, -1.0, 2.0]), atol=1e-5)
@@ -529,6 +532,38 @@ def test_a_variable_at_its_bound_is_held_there():
     assert np.isnan(found.hessian[0]).all()
     assert_array_equal(found.hess_inv[0], 0.0)
     assert_allclose(found.x, [0, 2, 2], atol=1e-6)
+
+
+@pytest.fixture
+def near_bounds():
+    """Standard deviations 1, 1 and √3; bounds cut off the 95 % intervals at −1, 0.5 and 2.5, and not at −4."""
+    f = lambda x: 0.5 * (x[0] ** 2 + x[1] ** 2 + 0.5 * (x[2] - x[1]) ** 2)  # noqa: E731
+    place = OptimizeResult(x=np.zeros(3), fun=0.0)
+    return sl.curvature(f, place, kind="nll", bounds=[(-1, 0.5), (None, None), (-4, 2.5)], names=["a", "b", "c"])
+
+
+def test_intervals_end_at_the_bounds_and_say_so(near_bounds):
+    q = ndtri(0.975)
+    assert_allclose(near_bounds.intervals(), [[-1, 0.5], [-q, q], [-np.sqrt(3) * q, 2.5]], rtol=1e-6)
+    assert_array_equal(near_bounds.ends_at_bound(), [[True, True], [False, False], [False, True]])
+    assert_array_equal(near_bounds.ends_at_bound(0.3), np.zeros((3, 2)))
+    assert "[-1 (bound), 0.5 (bound)]" in str(near_bounds)
+    assert ", 2.5 (bound)]" in repr(near_bounds)
+    assert_allclose(near_bounds.stderr, np.sqrt([1, 1, 3]), rtol=1e-6)
+
+
+def test_regions_of_a_picture_end_at_the_bounds(near_bounds, tmp_path):
+    figure = near_bounds.plot(tmp_path / "bars.png")
+    ellipses = [axis for axis in figure.axes if axis.get_label() == "ellipse"]
+    bounds = {"a": (-1, 0.5), "b": (-np.inf, np.inf), "c": (-4, 2.5)}
+    assert ellipses
+    for axis in ellipses:
+        corners = np.concatenate([patch.get_xy() for patch in axis.patches])
+        lower, upper = np.transpose([bounds[axis.get_xlabel()], bounds[axis.get_ylabel()]])
+        assert (corners >= lower - 1e-9).all()
+        assert (corners <= upper + 1e-9).all()
+        assert any(line.get_label() == "bound" for line in axis.lines)
+    assert "cut off at bounds" in next(text.get_text() for part in figure.subfigs[1].subfigs for text in part.texts)
 
 
 def test_an_upper_bound_and_a_fixed_variable_count_too():

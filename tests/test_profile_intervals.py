@@ -421,8 +421,10 @@ def test_a_budget_that_ends_late_keeps_what_was_found():
     curved = found(skewed, [0.5, 0.5])
     whole = curved.profile_intervals(LEVEL)
     part = curved.profile_intervals(LEVEL, maxfevals=whole.nfev - 1)
-    assert names(part) == ["failed"]
-    assert_array_equal(part.intervals[~np.isnan(part.intervals)], whole.intervals[~np.isnan(part.intervals)])
+    assert names(part) == ["uncertain"]
+    assert "`maxfevals` = " in str(part.problems[0])
+    assert (np.abs(part.intervals - whole.intervals) <= part.uncertainty).all()
+    assert np.count_nonzero(part.uncertainty) == 1
     assert all(len(path) > 1 for path in part.paths)
 
 
@@ -542,6 +544,34 @@ def test_noise_is_averaged_out():
     exact = ends(lambda v: skewed_alone(v) - RISE, -5.0, 0.0, 3.0)
     profiles = curved.profile_intervals(LEVEL)
     assert_allclose(profiles.intervals[0], exact, atol=0.05 * np.diff(exact)[0])
+
+
+@pytest.mark.parametrize(("d", "size"), [(3, 0.3), (3, 0.5), (5, 0.3)])
+def test_a_rough_function_has_ends(d, size):
+    """A solver with a loose tolerance makes f rough, by up to `size` here."""
+    rng = np.random.default_rng(d)
+    wave, root = rng.uniform(300, 3000, d), np.eye(d) + 0.5 * rng.standard_normal((d, d))
+    hessian = root @ root.T
+    rough = lambda x: 0.5 * x @ hessian @ x + size * np.sin(wave @ x + 0.3)  # noqa: E731
+    smooth = sl.curvature(lambda x: 0.5 * x @ hessian @ x, OptimizeResult(x=np.zeros(d), fun=0.0), kind="nll")
+    profiles = smooth.profile_intervals(LEVEL, rough)
+    deviations, low, high = smooth.stderr[:, None], profiles.uncertainty, np.abs(profiles.intervals)
+    assert (0.5 * ((high + low) / deviations) ** 2 >= RISE - 2 * size).all()
+    assert (0.5 * ((high - low) / deviations) ** 2 <= RISE + 2 * size).all()
+    assert (profiles.uncertainty < 0.2 * deviations).all()
+
+
+def test_an_uncertain_end_says_so(tmp_path):
+    curved = found(skewed, [0.5, 0.5], names=["a", "b"])
+    part = curved.profile_intervals(LEVEL, maxfevals=curved.profile_intervals(LEVEL).nfev - 1)
+    (i, side), *rest = np.argwhere(part.uncertainty > 0)
+    assert not rest
+    assert not part.success
+    assert f"{part.intervals[i, side]:.6g} ± {part.uncertainty[i, side]:.2g}" in str(part)
+    axis = part.plot(tmp_path / "profiles.png").axes[i]
+    assert f"{part.intervals[i, side]:.4g} ± {part.uncertainty[i, side]:.2g}" in axis.get_title(loc="left")
+    bar = next(line for line in axis.lines if line.get_label() == "uncertain end").get_xdata()
+    assert_allclose(bar, part.intervals[i, side] + part.uncertainty[i, side] * np.array([-1, 1]))
 
 
 def test_noise_that_is_too_large_is_refused():

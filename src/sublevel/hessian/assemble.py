@@ -52,6 +52,7 @@ def assemble_curvature(probe: Probe, minimum: Minimum, names: tuple[str, ...]) -
         lack=float(np.max(probe.lack, initial=0.0)),
         nfev=probe.nfev,
         problems=find_problems(Evidence(probe, spectrum, names)) + minimum.problems,
+        lower_point=minimum.lower_point,
         box=frame.box,
         is_log=frame.is_log,
         is_noisy=probe.baseline.is_noisy,

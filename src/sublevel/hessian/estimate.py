@@ -53,6 +53,7 @@ class Estimate:
     kind: str | None = None
     n_residuals: int | None = None
     problems: tuple[Finding, ...] = ()
+    lower_point: LowerPoint | None = None
     names: tuple[str, ...] = ()
     box: tuple[Array, Array] = (np.array(-np.inf), np.array(np.inf))  # (d,) each
     is_log: NDArray[np.bool_] = field(default_factory=lambda: np.array(False))  # (d,), log-scaled variables
@@ -95,9 +96,33 @@ class Estimate:
         return float(ndtri(probability) if self.n_residuals is None else stdtrit(self._residual_dof, probability))
 
     def wald_intervals(self, level: float = 0.95) -> Array:
-        """Confidence intervals (d, 2) that assume a quadratic; those of log-scaled variables are positive."""
+        """Confidence intervals (d, 2) that assume a quadratic, within the bounds; of log-scaled variables positive."""
+        return np.clip(self._unbounded_intervals(level), *self._bounds)
+
+    def ends_at_bound(self, level: float = 0.95) -> NDArray[np.bool_]:
+        """Which ends (d, 2) of `intervals(level)` are bounds, beyond which the quadratic would extend.
+
+        Parameters
+        ----------
+        level : float
+            Confidence level, between 0 and 1.
+
+        Returns
+        -------
+        array of bool, shape (d, 2)
+        """
+        intervals, (lower, upper) = self._unbounded_intervals(level), self._bounds
+        return (intervals < lower) | (intervals > upper)
+
+    def _unbounded_intervals(self, level: float) -> Array:
         steps = self._quantile(level) * self.stderr
         return np.stack([self.shift(-steps), self.shift(steps)], axis=-1)
+
+    @property
+    def _bounds(self) -> tuple[Array, Array]:
+        """Lower and upper bounds, in the shape of intervals."""
+        lower, upper = (np.broadcast_to(bound, self.x.shape)[:, None] for bound in self.box)
+        return lower, upper
 
     def shift(self, steps: Array) -> Array:
         """Points (..., d) at steps (..., d) from `x`; log-scaled variables are shifted in ln x and stay positive."""

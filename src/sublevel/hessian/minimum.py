@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import lsq_linear
 
 from sublevel.engine.arrays import Array
+from sublevel.hessian.estimate import LowerPoint
 from sublevel.hessian.findings import Spectrum, spectrum_of
 from sublevel.hessian.frame import in_search_units
 from sublevel.hessian.probing import CountedObjective, Probe
@@ -23,6 +24,7 @@ class Minimum:
     x: Array  # (d,)
     fun: float
     problems: tuple[Finding, ...] = ()
+    lower_point: LowerPoint | None = None
 
 
 def minimum_in_box(probe: Probe, spectrum: Spectrum) -> Array:
@@ -92,8 +94,10 @@ def _noting_lower_values(objective: CountedObjective, probe: Probe, minimum: Min
             f"{objective.first:.10g}): the search had not converged. All numbers refer to `x`"
         )
         findings.append(Finding("better_point", sentence, {"drop": drop}))
-    if (drop := minimum.fun - objective.best) > least and objective.best_x is not None:
-        where = np.array2string(objective.best_x, threshold=20)
-        sentence = f"f is lower by {drop:.3g} ({objective.best:.10g}) at x = {where}; minimise again from there"
-        findings.append(Finding("lower_point", sentence, {"drop": drop}))
-    return replace(minimum, problems=tuple(findings))
+    if objective.best_x is None or not minimum.fun - objective.best > least:
+        return replace(minimum, problems=tuple(findings))
+    lower = LowerPoint(objective.best_x, objective.best)
+    drop, where = minimum.fun - lower.fun, np.array2string(lower.x, threshold=20)
+    sentence = f"f is lower by {drop:.3g} ({lower.fun:.10g}) at x = {where}; minimise again from there"
+    findings.append(Finding("lower_point", sentence, {"drop": drop}))
+    return replace(minimum, problems=tuple(findings), lower_point=lower)

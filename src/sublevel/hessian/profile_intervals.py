@@ -44,6 +44,9 @@ class ProfileIntervals:
     intervals : array, shape (d, 2)
         Lower and upper ends: a bound if f rises too little before it, ±inf (0 for the lower end of a log-scaled
         variable) if f never rises enough, NaN if `problems` gives the reason or the variable was not requested.
+    uncertainty : array, shape (d, 2)
+        How far an end may be off where the minimum over the other variables was not found exactly; 0 where it was, NaN
+        where the end is NaN.
     at_bound : array of bool, shape (d, 2)
         Which ends are bounds.
     points : array, shape (d, 2, d)
@@ -65,6 +68,7 @@ class ProfileIntervals:
 
     x: Array
     intervals: Array
+    uncertainty: Array
     at_bound: NDArray[np.bool_]
     points: Array
     paths: tuple[Array, ...]
@@ -95,7 +99,10 @@ class ProfileIntervals:
         rows = [["variable", "value", "− error", "+ error", f"{100 * self.level:.4g} % profile interval"]]
         for i in np.flatnonzero(np.isfinite(self.deviations)):
             (low, high), x = self.intervals[i], self.x[i]
-            notes = [" (bound)" if is_bound else "" for is_bound in self.at_bound[i]]
+            notes = [
+                " (bound)" if is_bound else f" ± {doubt:.2g}" if doubt > 0 else ""
+                for is_bound, doubt in zip(self.at_bound[i], self.uncertainty[i], strict=True)
+            ]
             ends = f"[{number_text(low, '.6g')}{notes[0]}, {number_text(high, '.6g')}{notes[1]}]"
             rows.append([self.names[i], f"{x:.7g}", number_text(x - low, ".4g"), number_text(high - x, ".4g"), ends])
         rise = f"f rises by {self.rise:.4g} at the ends; {self.nfev} evaluations"
@@ -294,10 +301,12 @@ def _assemble(
     points, at_bound, deviations = np.full((d, 2, d), np.nan), np.zeros((d, 2), dtype=np.bool_), np.full(d, np.nan)
     is_fixed = found.box[0] == found.box[1]
     intervals = np.repeat(np.where(is_fixed, found.x, np.nan)[:, None], 2, axis=1)
+    uncertainty = np.where(np.isnan(intervals), np.nan, 0.0)
     paths, limits, problems = [np.empty((0, 2))] * d, [np.empty((0, 2))] * d, list[Finding]()
     for key in sorted(ends):
         i, (line, end) = key[0], ends[key]
         intervals[key], at_bound[key] = _end_value(line, end), end.status == "bound"
+        uncertainty[key] = _uncertainty(line, end)
         points[key] = line.chart.points(end.offsets)
         deviations[i] = abs(line.scale) * (found.x[i] if found.is_log[i] else 1.0)
         paths[i] = _lowest(paths[i], _rises(line, end.trail, values.unit))
@@ -306,7 +315,9 @@ def _assemble(
     lower = _lower_point(values, target)
     problems += _lower_findings(found.fun, lower)
     seen = tuple(paths), tuple(limits), deviations, values.unit, found.is_log, level, rise, values.nfev, tuple(problems)
-    return ProfileIntervals(found.x, intervals, at_bound, points, *seen, found.names, found.held, found.fun, lower)
+    return ProfileIntervals(
+        found.x, intervals, uncertainty, at_bound, points, *seen, found.names, found.held, found.fun, lower
+    )
 
 
 def _rises(line: Line, points: tuple[tuple[float, float], ...], unit: float) -> Array:
@@ -333,6 +344,14 @@ def _end_value(line: Line, end: End) -> float:
     return float(line.values_at(np.array([end.t]))[0]) if np.isfinite(end.t) else np.nan
 
 
+def _uncertainty(line: Line, end: End) -> float:
+    """How far an end may be off, in the user's units."""
+    if end.status == "failed":
+        return np.nan
+    low, high = line.values_at(end.t + end.doubt * np.array([-1.0, 1.0])) if end.doubt else (0.0, 0.0)
+    return float(0.5 * abs(high - low))
+
+
 def _end_problems(line: Line, end: End, name: str, rise: float, unit: float) -> list[Finding]:
     """A finding if an end is not a crossing."""
     which, where = ("lower", "upper")[line.side], f"{line.chart.points(end.offsets)[line.variable]:.6g}"
@@ -341,6 +360,7 @@ def _end_problems(line: Line, end: End, name: str, rise: float, unit: float) -> 
         "bound": f"the {which} end of {name} is its bound, {where}: {rises} there, less than {rise:.3g}",
         "open": f"{name} has no {which} end: {rises} up to {where}, less than {rise:.3g}",
         "jump": f"the {which} end of {name} is a jump of f at {where}",
+        "uncertain": f"the {which} end of {name} is uncertain: near {name} = {where} {end.reason}",
         "failed": f"the {which} end of {name} was not found: near {name} = {where} {end.reason}",
     }
     if end.status not in sentences:

@@ -109,10 +109,11 @@ class End:
     """Where a profile crosses the target, or why it does not."""
 
     t: float  # in standard deviations; infinite if it never does, NaN if unknown
-    status: str  # "crossed", "bound", "open", "jump" or "failed"
+    status: str  # "crossed", "uncertain", "bound", "open", "jump" or "failed"
     offsets: Array  # (m,), of the last point
     rise: float  # F there
     reason: str = ""
+    doubt: float = 0.0  # how far t may be off, of an uncertain end
     trail: tuple[tuple[float, float], ...] = ()  # t and F of the points of the profile
     upper_limits: tuple[tuple[float, float], ...] = ()  # t and F where the others were not minimised over
 
@@ -169,6 +170,10 @@ class InnerModel:
         """The same model, to be measured again."""
         return replace(self, is_careful=True, is_fresh=True, spot=None)
 
+    def coarse(self) -> InnerModel:
+        """The same model, to be measured again by differences that are longer than the roughness of f."""
+        return replace(self.careful(), length=max(self.length, self.tuning.step_for_noise))
+
 
 Climb = Generator[Array, Array, End]
 """Yields offsets (n, m), is sent their F (n,)."""
@@ -190,6 +195,7 @@ class Trail:
     wall: float = np.inf  # the smallest t at which F is not finite
     is_undefined: bool = False  # whether it is NaN there
     is_reset: bool = False  # whether a point above the crossing was dropped
+    doubts: dict[float, float] = field(default_factory=dict[float, float])  # by how much F may be lower, by t
 
     def add(self, spot: Spot, gain: float, is_sure: bool) -> None:
         """Record the profile at t: the minimum over the others, and by how much F is lower there."""
@@ -210,6 +216,22 @@ class Trail:
         overall = max(s, 1e-3 * self.root) / t
         slope = (s - its) / (t - near) if t != near else overall
         return t + (self.root - s) / (slope if 0.2 * overall < slope < 5.0 * overall else overall)
+
+    def doubt(self, t: float) -> float:
+        """How far the crossing t may be off, by the doubts about F at the points on both sides."""
+        nearest = [max((at for at, _ in self.points if at <= t), default=t)]
+        nearest += [min((at for at, _ in self.points if at >= t), default=t)]
+        return 0.5 * t * max(self.doubts.get(at, 0.0) for at in nearest) / self.root**2
+
+    def guess(self, limit: float) -> tuple[float, float]:
+        """The crossing, and how far it may be off, from what is known of both sides of it."""
+        upper = min(self.high, self.wall, limit, self.tuning.growth * self.low)
+        (_, s), above = max(point for point in self.points if point[0] == self.low), dict(self.points).get(upper, 0.0)
+        if above > self.root:
+            t = self.low + (upper - self.low) * (self.root - s) / (above - s)
+        else:
+            t = float(np.clip(self.crossing, self.low, upper))
+        return t, max(t - self.low, upper - t)
 
     def reset(self, limit: float) -> float:
         """Drop the point above the crossing, and return the next t."""
@@ -256,7 +278,7 @@ def climb(line: Line, target: Target) -> Climb:
         end = yield from _seek_end(line, target, trail)
     except OutOfEvaluationsError as error:
         last = trail.profile[-1].spot if trail.profile else Spot(0.0, np.zeros(line.others.size), 0.0)
-        return _with_profile(_end_as_failed(line, last, str(error)), target, trail)
+        return _with_profile(_unfinished_end(line, trail, last, str(error)), target, trail)
     with suppress(OutOfEvaluationsError):
         yield from _repair(line, target, trail)
     return _with_profile(end, target, trail)
@@ -334,8 +356,10 @@ def _seek_end(line: Line, target: Target, trail: Trail) -> Climb:
                 inner = inner if lower is not None and lower.value < spot.value - 0.5 * gain else inner.careful()
                 spot, is_believed = lower or spot, False
                 continue
-            if gain > tuning.large * target.rise:
-                return _end_as_failed(line, spot, "f does not decrease along its gradient in the others")
+            if inner.length < tuning.step_for_noise and gain > tuning.accuracy * target.rise:
+                inner = inner.coarse()
+                continue
+            trail.doubts[spot.t] = gain
             step, gain = np.zeros(size), 0.0
         trail.add(Spot(spot.t, spot.w + step, spot.value), gain, gain <= tuning.accuracy * target.rise)
         end = _check_end(line, trail, target, spot, gain)
@@ -345,7 +369,7 @@ def _seek_end(line: Line, target: Target, trail: Trail) -> Climb:
         if t is None and (trail.is_reset or trail.wall < np.inf):
             return _end_at_jump(line, trail, last)
         spot, inner, is_believed = yield from _move_on(line, trail, target, inner, spot, t, gain)
-    return _end_as_failed(line, spot, f"the minimum over the others was not found in {tuning.max_steps} steps")
+    return _unfinished_end(line, trail, spot, f"the minimum over the others was not found in {tuning.max_steps} steps")
 
 
 def _move_on(
@@ -395,7 +419,19 @@ def _make_end(line: Line, spot: Spot, t: float, status: str, reason: str = "") -
 def _end_at_crossing(line: Line, trail: Trail, spot: Spot) -> End:
     """An end at the target, by the secant."""
     t = min(trail.crossing, line.limit)
-    return _make_end(line, Spot(t, spot.w * (t / spot.t) ** 2, trail.root**2), t, "crossed")
+    there, doubt = Spot(t, spot.w * (t / spot.t) ** 2, trail.root**2), trail.doubt(t)
+    if doubt > 0.5 * trail.tuning.accuracy * t:
+        reason = "f does not decrease along its gradient in the others"
+        return replace(_make_end(line, there, t, "uncertain", reason), doubt=doubt)
+    return _make_end(line, there, t, "crossed")
+
+
+def _unfinished_end(line: Line, trail: Trail, spot: Spot, reason: str) -> End:
+    """An end at the best guess for the crossing; it is unknown if no point below the crossing is known."""
+    if not trail.low > 0:
+        return _end_as_failed(line, spot, reason)
+    t, doubt = trail.guess(line.limit)
+    return replace(_make_end(line, spot, t, "uncertain", reason), doubt=doubt)
 
 
 def _end_at_jump(line: Line, trail: Trail, last: Spot) -> End:

@@ -10,7 +10,7 @@ import numpy as np
 from sublevel.engine.arrays import Array
 from sublevel.hessian.estimate import Estimate
 from sublevel.run.diagnosis import Finding
-from sublevel.summaries import Summary, aligned, counted, listed
+from sublevel.summaries import Summary, aligned, counted, listed, number_text
 
 WIDTH = 110
 """Line width in characters."""
@@ -79,7 +79,7 @@ def short_summary(found: Estimate) -> Summary:
 def parameter_rows(found: Estimate) -> list[list[str]]:
     """A header and a row for each variable: name, value, error, interval; long tables are abbreviated."""
     errors = deviations(found)
-    intervals = found.wald_intervals() if found.kind else None
+    intervals = _interval_texts(found) if found.kind else [""] * found.free.size
     rows = [["variable", "value", "± error", "95 % interval" if found.kind else ""]]
     for i in listed(found.free.size):
         if i is None:
@@ -87,9 +87,18 @@ def parameter_rows(found: Estimate) -> list[list[str]]:
         elif not found.free[i]:
             rows.append([found.names[i], found.held.get(found.names[i], f"{found.x[i]:.7g}"), "held", ""])
         else:
-            interval = "" if intervals is None else f"[{intervals[i, 0]:.6g}, {intervals[i, 1]:.6g}]"
-            rows.append([found.names[i], f"{found.x[i]:.7g}", f"{errors[i]:.3g}", interval])
+            rows.append([found.names[i], f"{found.x[i]:.7g}", number_text(errors[i], ".3g"), intervals[i]])
     return rows
+
+
+def _interval_texts(found: Estimate) -> list[str]:
+    """The 95 % intervals; ends that are bounds are marked."""
+    marks = np.where(found.ends_at_bound(), " (bound)", "")
+    ends = [
+        [number_text(end, ".6g") + mark for end, mark in zip(*both, strict=True)]
+        for both in zip(found.wald_intervals(), marks, strict=True)
+    ]
+    return [f"[{low}, {high}]" for low, high in ends]
 
 
 def _spectrum(found: Estimate) -> list[str]:

@@ -65,6 +65,9 @@ class Curvature(Estimate):
         As passed to `curvature`.
     problems : tuple of Finding
         Reasons not to trust the numbers, and remarks.
+    lower_point : LowerPoint or None
+        The lowest evaluated point, with its `x` and `fun`, if f is lower there than at the minimum: minimise again from
+        there.
     names : tuple of str
         Names of the variables.
     held : dict
@@ -95,7 +98,8 @@ class Curvature(Estimate):
         Returns
         -------
         array, shape (d, 2)
-            Lower and upper ends. Those of log-scaled variables are positive.
+            Lower and upper ends, within the bounds. Those of log-scaled variables are positive. `ends_at_bound(level)`
+            marks the ends of "hessian" that are bounds.
 
         Examples
         --------

@@ -102,8 +102,7 @@ def _ellipse_panels(figure: SubFigure, found: Estimate) -> None:
     for axis, pair in zip(axes, pairs, strict=False):
         steps = np.zeros((CIRCLE.shape[1], found.x.size))
         steps[:, pair] = ellipse(cov[np.ix_(pair, pair)]).T
-        for radius, alpha in LEVELS:
-            axis.fill(*found.shift(radius * steps)[:, pair].T, color=BLUE, alpha=alpha, lw=0)
+        _fill_regions(axis, found, pair, steps)
         axis.plot(*found.x[list(pair)][:, None], "+", color=INK)
         axis.set_xlabel(short_name(found.names[pair[0]]), parse_math=False)
         axis.set_ylabel(short_name(found.names[pair[1]]), parse_math=False)
@@ -111,7 +110,30 @@ def _ellipse_panels(figure: SubFigure, found: Estimate) -> None:
         axis.locator_params(nbins=4)
         axis.tick_params(labelsize=8, colors=FAINT)
     title = "68 % and 95 % regions" if found.kind else "rise of 1.14 and of 3"
+    if any(line.get_label() == "bound" for axis in axes for line in axis.lines):
+        title += ", cut off at bounds (dashed)"
     figure.suptitle(title, x=0.02, ha="left", fontsize=10.5)
+
+
+def _fill_regions(axis: Axes, found: Estimate, pair: tuple[int, int], steps: Array) -> None:
+    """Fill the regions of a pair of variables, within the bounds; `steps` (n, d) lead to one standard deviation.
+
+    Bounds that cut off a region are dashed lines.
+    """
+    from matplotlib.path import Path
+    from matplotlib.transforms import Bbox
+
+    regions = [found.shift(radius * steps)[:, pair] for radius, _ in LEVELS]
+    least, most = np.min(regions[0], axis=0), np.max(regions[0], axis=0)
+    lower, upper = (np.broadcast_to(bound, found.x.shape)[list(pair)] for bound in found.box)
+    box = Bbox([np.maximum(lower, least), np.minimum(upper, most)])
+    for region, (_, alpha) in zip(regions, LEVELS, strict=True):
+        axis.fill(
+            *np.asarray(Path(region).clip_to_bbox(box).vertices, dtype=np.float64).T, color=BLUE, alpha=alpha, lw=0
+        )
+    for line, i in ((axis.axvline, 0), (axis.axhline, 1)):
+        for bound in [*lower[i : i + 1][lower[i] > least[i]], *upper[i : i + 1][upper[i] < most[i]]]:
+            line(bound, color=ORANGE, lw=1, ls="--", label="bound")
 
 
 def profiles(found: Any, file: Target = None) -> Figure:
@@ -153,7 +175,10 @@ def _profile_panel(axis: Axes, found: Any, i: int) -> None:
     axis.set_xlabel(short_name(found.names[i]), parse_math=False)
     bottom = min(-0.05 * found.rise, lowest - 0.1 * found.rise * (lowest < 0))
     axis.set(ylabel="rise of f", xlim=(grid[0], grid[-1]), ylim=(bottom, 1.6 * found.rise))
-    axis.set_title(_range_text(x, *found.intervals[i]))
+    for end, doubt in zip(found.intervals[i], found.uncertainty[i], strict=True):
+        if doubt > 0:
+            axis.plot([end - doubt, end + doubt], [found.rise] * 2, color=ORANGE, lw=2.5, label="uncertain end")
+    axis.set_title(_range_text(found, i))
     axis.locator_params(axis="x", nbins=5)
 
 
@@ -185,13 +210,18 @@ def _mark_lower_point(axis: Axes, found: Any, i: int) -> float:
     return rise
 
 
-def _range_text(x: float, low: float, high: float) -> str:
+def _range_text(found: Any, i: int) -> str:
     """A value and the ends of its interval."""
-    if np.isnan(low) and np.isnan(high):
-        return f"{x:.4g}, ends unknown"
-    lower = "lower end unknown," if np.isnan(low) else f"from {low:.4g}".replace("inf", "∞")
-    upper = ", upper end unknown" if np.isnan(high) else f" to {high:.4g}".replace("inf", "∞")
-    return f"{x:.4g}, {lower}{upper}"
+    known, x = ~np.isnan(found.intervals[i]), f"{found.x[i]:.4g}"
+    if not known.any():
+        return f"{x}, ends unknown"
+    low, high = (
+        f"{end:.4g}".replace("inf", "∞") + (" (bound)" if is_bound else f" ± {doubt:.2g}" if doubt > 0 else "")
+        for end, is_bound, doubt in zip(found.intervals[i], found.at_bound[i], found.uncertainty[i], strict=True)
+    )
+    if known.all():
+        return f"{x}, from {low} to {high}"
+    return f"{x}, from {low}, upper end unknown" if known[0] else f"{x}, lower end unknown, to {high}"
 
 
 def ellipse(cov: Array) -> Array:
