@@ -1151,3 +1151,45 @@ def test_the_budget_holds(maxfevals, rng):
     flat = lambda X: (X[:, 0] + X[:, 1]) ** 2 + X[:, 2] ** 4  # noqa: E731
     for f in (noisy, flat, bowl(turned(4, 1e6, rng), np.full(4, 1e-3))):
         assert sl.curvature(f, at(np.zeros(4)), maxfevals=maxfevals, vectorized=True).nfev <= maxfevals
+
+
+# --- asked for with the search
+# -----------------------------------------------------------------------------------------------------------------
+
+
+def line_squares(p):
+    t = np.linspace(0.0, 1.0, 8)
+    return float(np.sum((p[0] + p[1] * t - np.cos(3 * t)) ** 2))
+
+
+def test_a_search_passes_on_what_f_is():
+    search = {"rng": 1, "curvature": True}
+    fit = sl.minimize(line_squares, [0, 0], 0.5, **search, kind="least_squares", n_residuals=8)
+    afterwards = sl.curvature(line_squares, sl.minimize(line_squares, [0, 0], 0.5, rng=1), **LEAST_SQUARES)
+    assert_array_equal(fit.curvature.stderr, afterwards.stderr)
+    assert_array_equal(fit.curvature.intervals(), afterwards.intervals())
+    nll = sl.minimize(line_squares, [0, 0], 0.5, **search, kind="nll")
+    assert_array_equal(nll.curvature.covariance, nll.hess_inv)
+    assert sl.minimize(line_squares, [0, 0], 0.5, **search).curvature.kind is None
+
+
+LEAST_SQUARES = {"kind": "least_squares", "n_residuals": 8}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (LEAST_SQUARES, "Pass curvature=True"),
+        ({"kind": "nll"}, "Pass curvature=True"),
+        ({"n_residuals": 8}, "Pass curvature=True"),
+        ({"curvature": True, "kind": "likelihood"}, "`kind` must be"),
+        ({"curvature": True, "kind": "least_squares"}, "`n_residuals`, the number of squared residuals, is required"),
+        ({"curvature": True, "n_residuals": 8}, "only valid with kind="),
+        ({"curvature": True, "kind": "least_squares", "n_residuals": 2}, "the number of real variables, 2, got 2"),
+    ],
+)
+def test_what_f_is_makes_no_sense_without_a_curvature(settings, message):
+    calls = []
+    with pytest.raises(ValueError, match=message):
+        sl.minimize(calls.append, [0, 0], 0.5, rng=1, **settings)
+    assert not calls

@@ -104,6 +104,8 @@ def minimize(
     progress: bool = False,
     store: FileName | Target | None = None,
     curvature: bool = False,
+    kind: str | None = None,
+    n_residuals: int | None = None,
     constraints: ConstraintsLike | None = None,
     constraint_tol: float = TOLERANCE,
     constraint_handling: ConstraintHandling | None = None,
@@ -193,6 +195,11 @@ def minimize(
     curvature : bool, optional
         Whether to add ``hess_inv`` and ``curvature``, using about (d + 1)(d + 2) further evaluations that do not
         count towards `maxfevals`; d is the number of real variables, and discrete ones are held at the best point.
+    kind : {"nll", "least_squares"}, optional
+        With ``curvature=True``: what f is, which defines standard errors and intervals. "nll" is a negative
+        log-likelihood, "least_squares" a sum of squared residuals. See `sublevel.curvature`.
+    n_residuals : int, optional
+        Number of squared residuals, required with kind="least_squares".
     constraints : NonlinearConstraint, LinearConstraint, dict, int or a sequence of these, optional
         Constraints of SciPy, dicts as for SLSQP (``{"type": "ineq", "fun": c}`` means c(x) ≥ 0), or the number m of
         constraints if ``fun(x)`` returns (f, g) with g (m,); they are satisfied where g ≤ 0. Constraint functions are
@@ -259,7 +266,7 @@ def minimize(
         known=known,
     )
     validate_memory(optimizer.popsize, optimizer.theta.dimension)
-    wants_curvature = _checked_curvature(curvature, optimizer)
+    of_curvature = _checked_curvature(curvature, kind, n_residuals, optimizer)
     observer, show = as_callback(callback), Progress(maxfevals) if as_flag("progress", progress) else None
     how = as_flag("vectorized", vectorized), as_workers(workers), as_timeout(timeout), as_on_error(on_error)
     batch = popsize if how[0] and isinstance(how[1], int) and how[1] == 1 else None
@@ -274,7 +281,7 @@ def minimize(
             further = budgets, *how, log_scaled, extra is not None, constraint_handling, batch
             search = search.stored(store, method or default_method(optimizer.noise), fun, as_args(args), *further)
         result = search.run_to_the_end()
-        return _add_curvature(result, AtPoints(called), *how) if wants_curvature else result
+        return result if of_curvature is None else _add_curvature(result, AtPoints(called), of_curvature, *how)
 
 
 def evaluations_at_a_time(surrogate: bool | int, workers: Workers) -> bool | int:
@@ -284,24 +291,38 @@ def evaluations_at_a_time(surrogate: bool | int, workers: Workers) -> bool | int
     return available_cores() if workers == -1 else workers
 
 
-def _add_curvature(result: Result, fun: Callable[..., object], *how: object) -> Result:
-    """The result with the curvature, given `vectorized`, `workers`, `timeout` and `on_error`."""
+def _add_curvature(result: Result, fun: Callable[..., object], meaning: dict[str, Any], *how: object) -> Result:
+    """The result with the curvature, given what f means, and `vectorized`, `workers`, `timeout` and `on_error`."""
     from sublevel.hessian.curvature import add_curvature
 
-    add_curvature(result, fun, **dict(zip(("vectorized", "workers", "timeout", "on_error"), how, strict=True)))
+    names = "vectorized", "workers", "timeout", "on_error"
+    add_curvature(result, fun, **meaning, **dict(zip(names, how, strict=True)))
     return result
 
 
-def _checked_curvature(curvature: object, optimizer: Optimizer) -> bool:
-    wanted = as_flag("curvature", curvature)
-    if wanted and not optimizer.theta.continuous:
+def _checked_curvature(
+    curvature: object, kind: str | None, n_residuals: object, optimizer: Optimizer
+) -> dict[str, Any] | None:
+    """`kind` and `n_residuals` if a curvature is wanted, else None."""
+    if not as_flag("curvature", curvature):
+        if kind is not None or n_residuals is not None:
+            raise ValueError(
+                "`kind` and `n_residuals` say what f is for the error bars of `curvature=True`, got curvature=False. "
+                "Pass curvature=True, or pass them to `sublevel.curvature` after the search."
+            )
+        return None
+    if not optimizer.theta.continuous:
         raise ValueError("binary methods have no curvature, got curvature=True.")
-    if wanted:
-        from sublevel.hessian.frame import check_number_of_variables, check_real_variables
+    from sublevel.hessian.curvature import Options
+    from sublevel.hessian.frame import check_number_of_variables, check_real_variables
 
-        check_real_variables(optimizer.space)
-        check_number_of_variables(optimizer.theta.dimension)
-    return wanted
+    check_real_variables(optimizer.space)
+    check_number_of_variables(optimizer.theta.dimension)
+    options, space = Options.from_arguments(None, None, kind, n_residuals), optimizer.space
+    size = optimizer.theta.dimension if space is None else int(np.count_nonzero(space.judged))
+    if options.n_residuals is not None and options.n_residuals <= size:
+        raise ValueError(f"`n_residuals` must exceed the number of real variables, {size}, got {options.n_residuals}.")
+    return {"kind": options.kind, "n_residuals": options.n_residuals}
 
 
 def _checked_start(evaluate_x0: object, optimizer: Optimizer, limits: Limits, batch: int | None) -> Array | None:
