@@ -36,6 +36,14 @@ def kept(monkeypatch):
     monkeypatch.setattr(recorder, "CHEAP", np.inf)
 
 
+@pytest.fixture
+def at_once(monkeypatch):
+    """Every value is written when it arrives, and the state only at the end."""
+    monkeypatch.setattr(recorder, "WRITING", 1e9)
+    monkeypatch.setattr(recorder, "REPLAY", np.inf)
+    monkeypatch.setattr(recorder, "SELDOM", np.inf)
+
+
 SMALL = {"popsize": 8, "restarts": "ipop", "tolx": 0.2, "rng": 1}
 """Runs that end soon, with larger and larger samples."""
 
@@ -79,3 +87,47 @@ def test_a_history_resumed_from_before_the_first_checkpoint_has_the_sample_size(
     assert found.runs == expected.runs
     for name in ("nfev", "popsize"):
         np.testing.assert_array_equal(found.to_frame()[name], expected.to_frame()[name])
+
+
+KINDS = {
+    "plain": {},
+    "batches": {"vectorized": True, "popsize": 7},
+    "restarts": {"restarts": "bipop", "tolx": 0.2},
+    "integers": {"integrality": [True, False], "bounds": [(-9, 9), (-9, 9)], "tolx": 0.3},
+    "model": {"surrogate": 2},
+    "constraints": {"constraints": {"type": "ineq", "fun": lambda x: 0.8 - x[..., 0]}},
+    "noise": {"noise": True},
+}
+REACHED = {
+    "maxfevals": {"maxfevals": 20},
+    "maxiter": {"maxiter": 1},
+    "maxtime": {"maxtime": 1e-9},
+    "ftarget": {"ftarget": 1e9},
+}
+
+
+def rows(x):
+    """Terraces at a point (d,) or at points (n, d)."""
+    return np.sum(np.floor(np.abs(x - 0.3) * 5), axis=-1)
+
+
+@pytest.mark.parametrize("limit", REACHED)
+@pytest.mark.parametrize("moment", [25, 60])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_stored_evaluation_is_forgotten_when_a_limit_is_reached_already(kind, moment, limit, tmp_path, at_once):
+    file, whole, given = tmp_path / "run.db", tmp_path / "whole.db", {"rng": 2, "maxfevals": 150} | KINDS[kind]
+    sl.minimize(rows, np.ones(2), 0.5, store=whole, **given)
+    first = InterruptedAt(rows, moment if kind != "batches" else 2 + moment // 7)
+    before = sl.minimize(first, np.ones(2), 0.5, store=file, **given)
+    again = InterruptedAt(rows, None)
+    result = sl.resume(file, again, constraints=given.get("constraints"), check=False, **REACHED[limit])
+    assert result.nfev == before.nfev + again.calls
+    assert list(result.reasons) == [limit]
+    is_noisy = kind == "noise"  # then the answer was evaluated, which leaves fewer evaluations for the search
+    assert is_noisy or again.calls == 0
+    assert is_noisy or (result.fun, result.x.tolist()) == (before.fun, before.x.tolist())
+    sl.resume(file, rows, constraints=given.get("constraints"), check=False)
+    assert is_noisy or fingerprint(file) == fingerprint(whole)
+    found, expected = sl.load(file).points, sl.load(whole).points
+    assert len(found) >= 0.9 * len(expected)
+    np.testing.assert_array_equal(found, expected[: len(found)])

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -497,7 +497,7 @@ class Search:
                 while not reasons:
                     reasons = self.generation(values_of)
                 self.estimate_answer()
-            except TimeOver:
+            except (TimeOver, EarlyEnd):
                 self.estimate_answer()
                 raise
             finally:
@@ -540,15 +540,42 @@ class Search:
         return reasons
 
     def next_run(self) -> dict[str, float]:
-        """The reason for stopping: the target, the end of the last run, or a budget. Starts the next run if needed."""
-        optimizer, limits = self.optimizer, self.limits
-        may_suffice = optimizer.run_state.best.fun <= limits.ftarget
+        """The reason for stopping: the target, the end of the last run, or a budget. Starts the next run if needed.
+
+        Evaluations that are stored already are taken first, whatever the target and the budgets are now.
+        """
+        optimizer, limits, has_stored = self.optimizer, self.limits, self.has_stored_values
+        may_suffice = optimizer.run_state.best.fun <= limits.ftarget and not has_stored
         reasons = (limits.target(optimizer) if may_suffice else {}) or optimizer.stop()
         if reasons:
             return reasons
         optimizer.advance()
-        found = limits.budget(optimizer, self.ledger.count_before(optimizer.nit + 1) if optimizer.noise else 0)
+        return {} if has_stored else self.budget_reason()
+
+    def budget_reason(self) -> dict[str, float]:
+        """The reason for stopping before the next evaluation, or the next generation if that must be whole; none if
+        the budgets allow it.
+        """
+        optimizer = self.optimizer
+        earlier = self.ledger.count_before(optimizer.nit + 1) if optimizer.noise else 0
+        found = self.limits.budget(optimizer, earlier)
         return found and (optimizer.reason_without_sweep() or found)
+
+    @property
+    def has_stored_values(self) -> bool:
+        """Whether there are stored evaluations that the search has not taken yet."""
+        return self.recorder is not None and self.recorder.has_values(self.optimizer)
+
+    def room(self, count: int) -> int:
+        """How many of the next `count` evaluations may be made, apart from the stored ones."""
+        limits, optimizer = self.limits, self.optimizer
+        if self.has_stored_values and (limits.target(optimizer) or self.budget_reason()):
+            return 0
+        return int(max(min(count, limits.maxfevals - optimizer.run_state.nfev), 0))
+
+    def early_end(self) -> EarlyEnd:
+        """The end of a search within a generation, after evaluations that are counted already."""
+        return EarlyEnd(self.limits.target(self.optimizer) or self.budget_reason())
 
     def estimate_answer(self) -> None:
         """Estimate a noisy objective at the answer, from values that had no part in its choice."""
@@ -570,8 +597,10 @@ class Search:
             return
         state = optimizer.run_state
         start = None if self.x0 is None or state.nit else self.x0
-        if state.nfev + state.run.popsize + (start is not None) > self.limits.maxfevals:
-            self.evaluate_first_points(start)
+        size = state.run.popsize + (start is not None)
+        if (room := self.room(size)) < size:
+            self.keep_state()
+            values_of = partial(self.first_values, room)
         if self.recorder is not None:
             self.recorder.note_generator(optimizer, is_batch=values_of == self.batch_values and start is None)
         asked = optimizer.ask()
@@ -587,27 +616,30 @@ class Search:
         else:
             optimizer.tell(asked, values)
 
-    def evaluate_first_points(self, start: Array | None) -> NoReturn:
-        """Evaluate as many points of a generation as `maxfevals` allows, without a step. EarlyEnd after them.
+    def keep_state(self) -> None:
+        """Write the state to the file, if there is one, before a generation that may remain incomplete."""
+        if self.recorder is not None:
+            self.recorder.keep_state(self.optimizer, self.history)
+
+    def first_values(self, room: int, points: Array) -> Array:
+        """The values (n,) or rows (n, 1 + k) of points (n, d) for which the limits have `room`. EarlyEnd unless all
+        others are stored: the known ones are counted, without a step.
 
         A run that is resumed with more evaluations begins the generation again and takes these values from the file.
         """
-        optimizer, limits = self.optimizer, self.limits
-        if self.recorder is not None:
-            self.recorder.keep_state(optimizer, self.history)
-            self.recorder.note_generator(optimizer)
-        asked = optimizer.ask()
-        points = asked if start is None else read_only(np.concatenate([start[None], asked]))
-        values, known = self.some_values(points, int(limits.maxfevals) - optimizer.run_state.nfev)
-        self.note(points[known], values[known])
-        raise EarlyEnd(limits.target(optimizer) or optimizer.reason_without_sweep() or {"maxfevals": limits.maxfevals})
+        values, known = self.some_values(points, room)
+        if not known.all():
+            self.note(points[known], values[known])
+            raise self.early_end()
+        return values
 
     def evaluate_in_parts(self) -> None:
         """Tell the optimizer the points of a generation that are worth an evaluation; EarlyEnd if that is enough."""
-        optimizer, limits, nit = self.optimizer, self.limits, self.optimizer.nit
+        optimizer, nit = self.optimizer, self.optimizer.nit
+        size = optimizer.popsize + (self.x0 is not None)
+        if self.room(size) < size:
+            self.keep_state()
         if self.recorder is not None:
-            if optimizer.nfev + optimizer.popsize + (self.x0 is not None) > limits.maxfevals:
-                self.recorder.keep_state(optimizer, self.history)
             self.recorder.note_generator(optimizer)
             self.recorder.begin_parts(optimizer, int(self.x0 is not None and nit == 0))
         if self.x0 is not None and nit == 0:
@@ -615,14 +647,11 @@ class Search:
             self.note(start, self.values(start))
         while optimizer.nit == nit:
             asked = optimizer.ask()
-            room = int(min(limits.maxfevals - optimizer.nfev, len(asked)))
-            values = self.values(asked[:room]) if room else np.empty(0)
-            if room < len(asked):
-                self.note(asked[:room], values)
-                raise EarlyEnd(limits.target(optimizer) or {"maxfevals": limits.maxfevals})
-            optimizer.tell(asked, values)
-            if optimizer.nit == nit and (reasons := limits.target(optimizer) or limits.too_late):
-                raise EarlyEnd(reasons)
+            optimizer.tell(asked, self.first_values(self.room(len(asked)), asked))
+            if optimizer.nit == nit and not self.has_stored_values:
+                limits = self.limits
+                if reasons := limits.target(optimizer) or limits.too_late:
+                    raise EarlyEnd(reasons)
 
     def note(self, points: Array, values: Array) -> None:
         """Count evaluations without a step, given their values (n,) or rows (n, 1 + k)."""
@@ -651,7 +680,7 @@ class Search:
         try:
             if self.recorder is not None:
                 self.stored_values(self.recorder, points, values, known, count)
-            else:
+            elif count:
                 some = known[:count]
                 for index, arrived in self.evaluate(points[:count]):
                     values[:count][index] = arrived

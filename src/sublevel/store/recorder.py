@@ -337,6 +337,16 @@ class Recorder:
         self._left = now
         return self._open.in_file
 
+    def has_values(self, done: Optimizer) -> bool:
+        """Whether the file has values of the next generation, or of a later one, that the search has not taken."""
+        if done.nit >= self._awaited:
+            return False
+        generation = self._open
+        if generation is None or generation.evaluated is None or generation.iteration != done.nit + 1:
+            return True
+        taken = generation.evaluated
+        return done.nit + 1 < self._awaited or any(part.place + len(part.values) > taken for part in self._parts)
+
     def begin_parts(self, done: Optimizer, more: int) -> None:
         """Open a generation that is evaluated in parts, with room for `more` points than it has."""
         n, d = done.popsize + more, done.best_x.size

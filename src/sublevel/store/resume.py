@@ -102,7 +102,8 @@ def resume(
         The constraints of the run, which must be given again if they are functions.
     maxfevals, maxiter, ftarget, tolfun, tolx, noise_floor : optional
         New limits. A run that ended at a budget continues with a larger one, and a run that ended at the noise of its
-        objective continues with noise_floor=False.
+        objective continues with noise_floor=False. Budgets and the target end no run before all stored evaluations are
+        taken.
     maxtime : float, optional
         Maximum time of this call in seconds; by default that of the original call.
     vectorized, workers, timeout, on_error, callback, progress : optional
