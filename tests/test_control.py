@@ -410,7 +410,6 @@ def test_the_search_does_not_depend_on_whether_its_start_is_evaluated(given):
         ({"vectorized": True}, True),
         ({"vectorized": True, "popsize": 6}, False),
         ({"vectorized": True, "popsize": 6, "evaluate_x0": True}, True),
-        ({"maxfevals": 6, "popsize": 6}, False),
         ({"x0": lambda rng: rng.uniform(0, 1, 2)}, False),
         ({"x0": lambda rng: rng.uniform(0, 1, 2), "evaluate_x0": True}, True),
         ({"x0": [0.5, 0.5], "method": "pbil", "sigma0": None}, False),
@@ -439,7 +438,11 @@ def test_a_start_that_fails_does_no_harm():
     ("given", "error", "sentence"),
     [
         ({"evaluate_x0": 1}, TypeError, "`evaluate_x0` must be True or False"),
-        ({"evaluate_x0": True, "maxfevals": 6}, ValueError, r"`popsize` \+ 1 = 7 evaluations"),
+        (
+            {"evaluate_x0": True, "maxfevals": 6, "popsize": 6, "vectorized": True},
+            ValueError,
+            r"`popsize` \+ 1 = 7 evaluations",
+        ),
         ({"evaluate_x0": True, "method": "pbil", "sigma0": None}, ValueError, "holds probabilities"),
     ],
     ids=str,

@@ -7,6 +7,7 @@ import pytest
 
 import sublevel as sl
 from sublevel.run import minimize
+from sublevel.run.noisy_answer import LEAST
 from sublevel.store import recorder
 from sublevel.store.fingerprint import fingerprint
 
@@ -131,3 +132,30 @@ def test_no_stored_evaluation_is_forgotten_when_a_limit_is_reached_already(kind,
     found, expected = sl.load(file).points, sl.load(whole).points
     assert len(found) >= 0.9 * len(expected)
     np.testing.assert_array_equal(found, expected[: len(found)])
+
+
+SMALLEST = dict.fromkeys(KINDS, 7) | {"model": 1, "noise": 7 + LEAST}
+"""The smallest budget that is not refused, with 7 points per generation."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_with_a_small_budget_is_the_beginning_of_one_with_a_larger_budget(kind, tmp_path, at_once):
+    given = {"popsize": 7} | KINDS[kind]
+    again = {"constraints": given.get("constraints"), "check": False}
+    sl.minimize(rows, np.ones(2), 0.5, rng=2, maxfevals=60, store=tmp_path / "whole.db", **given)
+    expected = sl.load(tmp_path / "whole.db").points
+    for budget in range(1, 22):
+        file = tmp_path / f"{budget}.db"
+        if budget < SMALLEST[kind]:
+            with pytest.raises(ValueError, match="`maxfevals` must allow one generation"):
+                sl.minimize(rows, np.ones(2), 0.5, rng=2, maxfevals=budget, **given)
+            continue
+        small = sl.minimize(rows, np.ones(2), 0.5, rng=2, maxfevals=budget, store=file, **given)
+        found = sl.load(file).points
+        assert small.nfev <= budget
+        np.testing.assert_array_equal(found, expected[: len(found)])
+        if kind != "noise":  # whose answer is evaluated, too
+            assert small.nfev == len(found)
+            sl.resume(file, rows, maxfevals=60, **again)
+            assert sl.load(file).points.tolist() == expected.tolist()
+            assert fingerprint(file) == fingerprint(tmp_path / "whole.db")

@@ -175,8 +175,8 @@ def minimize(
         Names of the variables for messages, plots, reports and files.
     evaluate_x0 : bool, optional
         Whether `x0` is evaluated with the first generation, so that the result is never worse than the start. This does
-        not affect the search. True by default, unless `x0` is a function, `popsize` is given with `vectorized`, or
-        `maxfevals` is too small.
+        not affect the search. True by default, unless `x0` is a function, `fun` is noisy, the method is binary, or
+        `popsize` is given with `vectorized`.
     vectorized : bool, optional
         Whether `fun` takes all points of a generation at once.
     workers : int, Executor, Client or callable, optional
@@ -327,10 +327,10 @@ def _checked_curvature(
 
 def _checked_start(evaluate_x0: object, optimizer: Optimizer, limits: Limits, batch: int | None) -> Array | None:
     """`x0` (d,) if it is evaluated with the first generation; not by default if `fun` takes a `batch` of points."""
-    is_bits, start, least = not optimizer.theta.continuous, optimizer.start, optimizer.popsize + 1
+    is_bits, start = not optimizer.theta.continuous, optimizer.start
     if evaluate_x0 is None:
         has_no_value = optimizer.noise or is_bits or start.another is not None or batch is not None
-        return None if has_no_value or limits.maxfevals < least else start.x0
+        return None if has_no_value else start.x0
     if not as_flag("evaluate_x0", evaluate_x0):
         return None
     if optimizer.noise:
@@ -340,10 +340,10 @@ def _checked_start(evaluate_x0: object, optimizer: Optimizer, limits: Limits, ba
         )
     if is_bits:
         raise ValueError("binary methods cannot evaluate `x0`, which holds probabilities, got evaluate_x0=True.")
-    if limits.maxfevals < least:
+    if limits.is_whole and limits.maxfevals < (least := optimizer.popsize + 1):
         raise ValueError(
-            f"`maxfevals` must allow `popsize` + 1 = {least} evaluations with evaluate_x0=True, got "
-            f"{limits.maxfevals:.0f}."
+            f"`maxfevals` must allow `popsize` + 1 = {least} evaluations with evaluate_x0=True and batches of a fixed "
+            f"size, got {limits.maxfevals:.0f}."
         )
     return start.x0
 
