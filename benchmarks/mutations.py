@@ -100,6 +100,17 @@ MUTATIONS: list[Mutation] = [
         ("~self.tie_ends[..., :-1].any(axis=-1)", "~self.tie_ends[..., :-1].all(axis=-1)", "plateau if any tie"),
     ),
     *_of(
+        "surrogate/control.py",
+        ("tests/test_surrogate_control.py",),
+        ("surrogate.agreement >= tuning.threshold", "surrogate.agreement >= 0.0", "injection by any model"),
+        ("longest = sqrt(d) + 2 * d", "longest = 2 * sqrt(d) + 2 * d", "length of injected points"),
+        ("allowance: float = 0.5", "allowance: float = 1.5", "models accepted whatever they predicted"),
+        ("growth: float = 0.5", "growth: float = 1.0", "as many further evaluations as so far"),
+        ("return theta.whiten(x if fold is None else fold.image(x, theta.mean))", "return theta.whiten(x)", "images"),
+        ("fold.turns(theta.mean, old.mean)[:, None] * theta", "theta", "models that are not turned at a bound"),
+        ("inside = fold.clip(point, theta.mean)", "inside = point", "minimum beyond the bounds"),
+    ),
+    *_of(
         "engine/weights/active.py",
         (WEIGHTS,),
         ("attracting, average_ties=True", "attracting, average_ties=False", "ties of positive weights"),

@@ -98,6 +98,39 @@ def test_the_map_rises_from_vertex_to_vertex_and_is_mirrored_beyond(pair):
             )
 
 
+MIRRORED = [(0.0, 1.0), (-3.0, 5.0), (0.0, INF), (-INF, 2.0), (-INF, INF)]
+
+
+@pytest.mark.parametrize("pair", MIRRORED)
+def test_every_point_has_an_image_in_every_cell(pair, rng):
+    """With the same x, and by a map of slope ±1 that is the identity within a cell."""
+    fold = space_of(pair).fold
+    for near in rng.uniform(-30.0, 30.0, (20, 1)):
+        u = rng.uniform(-30.0, 30.0, (400, 1))
+        images, turns = fold.image(u, near), fold.turns(u, near)
+        np.testing.assert_allclose(fold(images), fold(u), rtol=0, atol=1e-13)
+        np.testing.assert_array_equal(fold.cells(images), np.broadcast_to(fold.cells(near), u.shape))
+        np.testing.assert_array_equal(images[fold.cells(u) == fold.cells(near)], u[fold.cells(u) == fold.cells(near)])
+        same_cell = fold.cells(u + 1e-3) == fold.cells(u)
+        slopes = (fold.image(u + 1e-3, near) - images) / 1e-3
+        np.testing.assert_allclose(slopes[same_cell], turns[same_cell], atol=1e-9)
+        assert set(np.unique(turns)) == ({-1.0, 1.0} if np.isfinite(pair).any() else {1.0})
+
+
+@pytest.mark.parametrize("pair", MIRRORED)
+def test_points_are_clipped_to_the_vertices_of_a_cell(pair, rng):
+    """Where the map is at a bound, and nowhere steeper than inside."""
+    fold = space_of(pair).fold
+    for near in rng.uniform(-30.0, 30.0, (20, 1)):
+        u = rng.uniform(-100.0, 100.0, (400, 1))
+        clipped, inside = fold.clip(u, near), (fold.cells(u) == fold.cells(near))[:, 0]
+        np.testing.assert_array_equal(clipped[inside], u[inside])
+        at_bounds = fold(clipped[~inside])
+        distances = np.min(np.abs(at_bounds - np.array([end for end in pair if np.isfinite(end)] or [0.0])), axis=1)
+        np.testing.assert_allclose(distances, 0.0, atol=1e-13)
+        assert np.all(np.abs(clipped - near) <= np.abs(u - near))
+
+
 @pytest.mark.parametrize("pair", [(0.0, 1.0), (0.0, INF), (-INF, 2.0)])
 def test_the_map_is_smooth_where_it_begins_to_bend(pair):
     space = space_of(pair)

@@ -336,7 +336,7 @@ def test_the_first_point_may_be_the_best_in_few_variables(d, rng):
     theta = opt.theta
     for _ in range(10):
         sample = theta.sample_at(rng.standard_normal((16, d)), None)
-        _, candidates = begin_generation(opt.run_state.surrogate, theta, sample, 1, tuning_for(d))
+        _, candidates = begin_generation(opt.run_state.surrogate, theta, sample, None, 1, tuning_for(d))
         surrogate, z = candidates.surrogate, candidates.z
         archive, how = surrogate.archive, tuning_for(d).fits[surrogate.used]
         q, s = surrogate.model(z), np.sqrt(np.diag(uncertainty(z, theta.whiten(archive.x), archive.values, how)))

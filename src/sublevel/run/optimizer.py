@@ -186,7 +186,7 @@ class Optimizer:
 
         start = self.start
         check_surrogate(self.method, start.space, start.searched, self.constraints is not None, self.noise)
-        self.partial = PartialGenerations(at_a_time, start.searched)
+        self.partial = PartialGenerations(at_a_time, start.searched, start.space)
         archive = None if known is None else known_archive(known, start)
         return replace(state, surrogate=self.partial.begin_run(state.search.theta, state.run.popsize, archive))
 
@@ -476,9 +476,9 @@ class Optimizer:
             state = self.run_state
             if state.surrogate is None:
                 raise RuntimeError("the state has no surrogate")
-            search, space = state.search, self.start.space
+            search = state.search
             sample = self.method.ask(search, self.rng, state.run.popsize)
-            self._pending = partial.begin(state.surrogate, search.theta, sample, space)
+            self._pending = partial.begin(state.surrogate, search.theta, sample)
         return partial.ask()
 
     def _tell_part(self, partial: PartialGenerations, X: ArrayLike, values: ArrayLike) -> None:

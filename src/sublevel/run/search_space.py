@@ -109,6 +109,38 @@ class Fold:
             u = np.where(low < self.width, self.lower - self.width + twice * np.sqrt(np.maximum(low, 0.0)), x)
             return np.where(high < self.width, self.upper + self.width - twice * np.sqrt(np.maximum(high, 0.0)), u)
 
+    def cells(self, u: Array) -> Array:
+        """In which cell each coordinate of u (..., k) lies, a whole number: cells are what is between two vertices, or
+        beyond the only one.
+        """
+        vertex, half = self._side.vertex, self._side.half
+        is_bounded, is_closed = np.isfinite(self.lower) | np.isfinite(self.upper), np.isfinite(half)
+        index = np.floor((u - vertex) / np.where(is_closed, half, 1.0))
+        return np.where(is_bounded, np.where(is_closed, index, np.clip(index, -1.0, 0.0)), 0.0)
+
+    def turns(self, u: Array, near: Array) -> Array:
+        """1 (..., k) where the cells of u (..., k) and of `near` (k,) have the same direction, −1 where one is the
+        mirror image of the other.
+        """
+        return 1.0 - 2.0 * np.mod(self.cells(u) - self.cells(near), 2.0)
+
+    def image(self, u: Array, near: Array) -> Array:
+        """The point (..., k) with the same x as u (..., k) in the cell of `near` (k,); u itself if it lies there."""
+        here, there = self.cells(u), self.cells(near)
+        vertex, half = self._side.vertex, np.where(np.isfinite(self._side.half), self._side.half, 0.0)
+        moved = u + (there - here) * half
+        mirrored = 2.0 * vertex + (here + there + 1.0) * half - u
+        return np.where(here == there, u, np.where(self.turns(u, near) > 0, moved, mirrored))
+
+    def clip(self, u: Array, near: Array) -> Array:
+        """The nearest point (..., k) to u (..., k) in the cell of `near` (k,), between its vertices."""
+        vertex, half, cell = self._side.vertex, self._side.half, self.cells(near)
+        is_bounded, is_closed = np.isfinite(self.lower) | np.isfinite(self.upper), np.isfinite(half)
+        start = vertex + cell * np.where(is_closed, half, 0.0)
+        low = np.where(is_bounded & (is_closed | (cell == 0.0)), start, -np.inf)
+        high = np.where(is_closed, start + half, np.where(is_bounded & (cell < 0.0), vertex, np.inf))
+        return np.clip(u, low, high)
+
     def slopes(self, x: Array) -> Array:
         """dx/du (..., k) at x (..., k): 1 inside, 0 at a bound."""
         inward = np.minimum(x - self.lower, self.upper - x) / self.width

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,15 @@ from sublevel.surrogate.model import (
 )
 
 Indices = NDArray[np.intp]
+
+
+class Mirrors(Protocol):
+    """A space that is mirrored at bounds: f has the same values at all images of a point, one in each cell."""
+
+    def cells(self, u: Array) -> Array: ...  # the cell of each coordinate (..., d)
+    def turns(self, u: Array, near: Array) -> Array: ...  # −1 (..., d) where the cells of u and `near` (d,) are images
+    def image(self, u: Array, near: Array) -> Array: ...  # of u (..., d) in the cell of `near` (d,)
+    def clip(self, u: Array, near: Array) -> Array: ...  # u (..., d), at the end of that cell if it is beyond
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +88,8 @@ class Candidates:
     """A generation of which some points have been evaluated."""
 
     surrogate: Surrogate  # in the frame of the generation
-    z: Array  # (n, d)
+    fold: Mirrors | None  # where the space of the search is mirrored
+    z: Array  # (n, d), as the model sees them
     x: Array  # (n, d)
     values: Array  # (n,), NaN where they are not known
     known: NDArray[np.bool_]  # (n,)
@@ -91,20 +102,37 @@ class Candidates:
         return self.asked.size == 0
 
 
-def begin_run(theta: Family, popsize: int, known: Archive | None, tuning: Tuning) -> Surrogate:
+def whiten(theta: Family, x: Array, fold: Mirrors | None) -> Array:
+    """The whitened points (n, d) of search points (n, d), of their mirror images where bounds fold the space: the model
+    is one of f between the bounds, on the side of the mean, and the images have the same values.
+    """
+    return theta.whiten(x if fold is None else fold.image(x, theta.mean))
+
+
+def whitened_sample(theta: Family, sample: Sample, fold: Mirrors | None) -> Array:
+    """The points (n, d) of a sample as the model sees them; exactly its z where they are no mirror images."""
+    if fold is None:
+        return sample.z
+    is_mirrored = np.any(fold.cells(sample.x) != fold.cells(theta.mean), axis=1)
+    if not is_mirrored.any():
+        return sample.z
+    return np.where(is_mirrored[:, None], whiten(theta, sample.x, fold), sample.z)
+
+
+def begin_run(theta: Family, popsize: int, known: Archive | None, fold: Mirrors | None, tuning: Tuning) -> Surrogate:
     """The surrogate of a run that starts with θ, with a model of the known evaluations, if there are enough."""
     d = theta.dimension
     models = identity_models(d, tuning)
     empty = Surrogate(Archive.empty(d), theta, models, np.zeros(len(models)), 0, False, False, 0.0, 0)
     if known is None or known.size < d + tuning.further:
         return empty
-    archive, z = nearest(known, theta, capacity(d, popsize, tuning))
+    archive, z = nearest(known, theta, fold, capacity(d, popsize, tuning))
     return refit(replace(empty, archive=archive), z, 0, popsize, tuning)
 
 
-def nearest(known: Archive, theta: Family, count: int) -> tuple[Archive, Array]:
+def nearest(known: Archive, theta: Family, fold: Mirrors | None, count: int) -> tuple[Archive, Array]:
     """The evaluations that are nearest to the mean of θ, the nearest one last, and their whitened points (n, d)."""
-    z = theta.whiten(known.x)
+    z = whiten(theta, known.x, fold)
     order = np.argsort(-np.einsum("ni,ni->n", z, z), kind="stable")[-count:]
     return Archive(known.x[order], known.values[order]), z[order]
 
@@ -119,11 +147,12 @@ def capacity(d: int, popsize: int, tuning: Tuning) -> int:
     return max(int(max(fit.points for fit in tuning.fits) * count_coefficients(d)), popsize)
 
 
-def move_frame(surrogate: Surrogate, theta: Family, tuning: Tuning) -> Surrogate:
-    """The surrogate in the frame of another distribution."""
+def move_frame(surrogate: Surrogate, theta: Family, fold: Mirrors | None, tuning: Tuning) -> Surrogate:
+    """The surrogate in the frame of another distribution, which may be the mirror image of the one before."""
     old, d = surrogate.theta, theta.dimension
-    shift = old.whiten(theta.mean[None])[0]
-    matrix = old.at_mean(np.zeros(d)).whiten(theta.dense_root.T).T
+    shift = whiten(old, theta.mean[None], fold)[0]
+    root = theta.dense_root if fold is None else fold.turns(theta.mean, old.mean)[:, None] * theta.dense_root
+    matrix = old.at_mean(np.zeros(d)).whiten(root.T).T
     models = tuple(model.move(shift, matrix) for model in surrogate.models)
     if not all(model.is_finite for model in models):
         models = identity_models(d, tuning)
@@ -131,7 +160,7 @@ def move_frame(surrogate: Surrogate, theta: Family, tuning: Tuning) -> Surrogate
     return replace(surrogate, theta=theta, models=models)
 
 
-def injected_point(surrogate: Surrogate) -> Array | None:
+def injected_point(surrogate: Surrogate, fold: Mirrors | None) -> Array | None:
     """The whitened point (d,) that is added to the next sample, if the model was accepted.
 
     None if the covariance is isotropic or diagonal: it cannot take the shape of the model, all steps go along the
@@ -139,18 +168,29 @@ def injected_point(surrogate: Surrogate) -> Array | None:
     """
     theta = surrogate.theta
     is_full = not is_restricted(theta.dimension, theta.degrees_of_freedom)
-    return minimum_nearby(surrogate) if surrogate.injects and is_full else None
+    return minimum_nearby(surrogate, fold) if surrogate.injects and is_full else None
 
 
-def minimum_nearby(surrogate: Surrogate) -> Array:
-    """The minimiser (d,) of the model within the length of injected points (Hansen, arXiv:1110.4181)."""
-    d = surrogate.theta.dimension
-    return minimum_in_ball(surrogate.model, sqrt(d) + 2 * d / (d + 2))
+def minimum_nearby(surrogate: Surrogate, fold: Mirrors | None) -> Array:
+    """The minimiser (d,) of the model within the length of injected points (Hansen, arXiv:1110.4181), moved between the
+    bounds if it is beyond: the model says nothing about what is there.
+    """
+    theta, d = surrogate.theta, surrogate.theta.dimension
+    longest = sqrt(d) + 2 * d / (d + 2)
+    minimum = minimum_in_ball(surrogate.model, longest)
+    if fold is None:
+        return minimum
+    point = theta.push(minimum[None])
+    inside = fold.clip(point, theta.mean)
+    if np.array_equal(inside, point):
+        return minimum
+    minimum = theta.whiten(inside)[0]
+    return minimum * (longest / max(float(np.linalg.norm(minimum)), longest))
 
 
-def with_minimum(surrogate: Surrogate, sample: Sample) -> Sample:
+def with_minimum(surrogate: Surrogate, sample: Sample, fold: Mirrors | None) -> Sample:
     """A sample of the distribution that is the frame of the model, with the minimiser as its last point."""
-    minimum = injected_point(surrogate)
+    minimum = injected_point(surrogate, fold)
     if minimum is None:
         return sample
     z = sample.z.copy()
@@ -159,14 +199,14 @@ def with_minimum(surrogate: Surrogate, sample: Sample) -> Sample:
 
 
 def begin_generation(
-    surrogate: Surrogate, theta: Family, sample: Sample, at_a_time: int, tuning: Tuning
+    surrogate: Surrogate, theta: Family, sample: Sample, fold: Mirrors | None, at_a_time: int, tuning: Tuning
 ) -> tuple[Sample, Candidates]:
     """The sample with the minimiser of the model as its last point, and the first points to evaluate."""
-    surrogate = move_frame(surrogate, theta, tuning)
-    sample = with_minimum(surrogate, sample)
-    n = len(sample.z)
+    surrogate = move_frame(surrogate, theta, fold, tuning)
+    sample = with_minimum(surrogate, sample, fold)
+    n, z = len(sample.z), whitened_sample(theta, sample, fold)
     known, nothing = np.zeros(n, dtype=bool), np.empty(0, dtype=np.intp)
-    candidates = Candidates(surrogate, sample.z, sample.x, np.full(n, np.nan), known, nothing, at_a_time)
+    candidates = Candidates(surrogate, fold, z, sample.x, np.full(n, np.nan), known, nothing, at_a_time)
     return sample, replace(candidates, asked=first_points(candidates, tuning))
 
 
@@ -181,17 +221,18 @@ def first_points(candidates: Candidates, tuning: Tuning) -> Indices:
         return np.arange(min(n, max(d + tuning.further, -(-n // 2))), dtype=np.intp)
     values = surrogate.model(candidates.z)
     if tuning.optimism is not None and count == 1:
-        deviations = np.sqrt(np.maximum(np.diagonal(covariance(surrogate, candidates.z, tuning)), 0.0))
+        deviations = np.sqrt(np.maximum(np.diagonal(covariance(candidates, candidates.z, tuning)), 0.0))
         return np.argmin(values - tuning.optimism * deviations, keepdims=True)
     better = np.argsort(values, kind="stable")[: max(ceil(tuning.better * n), count)]
-    chosen = most_uncertain(covariance(surrogate, candidates.z[better], tuning), min(count, n), first=int(count > 1))
+    chosen = most_uncertain(covariance(candidates, candidates.z[better], tuning), min(count, n), first=int(count > 1))
     return better[chosen]
 
 
-def covariance(surrogate: Surrogate, z: Array, tuning: Tuning) -> Array:
+def covariance(candidates: Candidates, z: Array, tuning: Tuning) -> Array:
     """Covariance (m, m) of the values of the model in use at whitened points z (m, d)."""
-    archive = surrogate.archive
-    return uncertainty(z, surrogate.theta.whiten(archive.x), archive.values, tuning.fits[surrogate.used])
+    surrogate, archive = candidates.surrogate, candidates.surrogate.archive
+    known = whiten(surrogate.theta, archive.x, candidates.fold)
+    return uncertainty(z, known, archive.values, tuning.fits[surrogate.used])
 
 
 def further_points(candidates: Candidates, tuning: Tuning) -> Indices:
@@ -210,7 +251,7 @@ def add_values(candidates: Candidates, values: Array, tuning: Tuning) -> Candida
     known, numbers = candidates.known.copy(), candidates.values.copy()
     known[asked], numbers[asked] = True, values
     archive = before.archive.add(candidates.x[asked], values, capacity(d, n, tuning))
-    z = before.theta.whiten(archive.x)
+    z = whiten(before.theta, archive.x, candidates.fold)
     predicted = predict(before, z, archive, asked.size, tuning)
     scores, used = choose_model(before, predicted, tuning)
     surrogate = replace(before, archive=archive, scores=scores, used=used)
@@ -254,11 +295,12 @@ def refit(surrogate: Surrogate, z: Array, evaluated: int, popsize: int, tuning: 
     return replace(surrogate, models=models, is_fitted=True, agreement=agreement)
 
 
-def end_generation(candidates: Candidates) -> tuple[Array, Surrogate]:
+def end_generation(candidates: Candidates, tuning: Tuning) -> tuple[Array, Surrogate]:
     """The values (n,) that the method is told, and the surrogate for the next generation."""
     surrogate, known = candidates.surrogate, candidates.known
     if known.all():
-        return candidates.values, replace(surrogate, injects=surrogate.is_fitted and surrogate.agreement >= 0.85)
+        injects = surrogate.is_fitted and surrogate.agreement >= tuning.threshold
+        return candidates.values, replace(surrogate, injects=injects)
     saved = surrogate.saved + int(np.sum(~known))
     return surrogate.model(candidates.z), replace(surrogate, injects=True, saved=saved)
 
@@ -271,11 +313,11 @@ def is_trusted(surrogate: Surrogate, at_a_time: int, tuning: Tuning) -> bool:
 
 
 def model_generation(
-    surrogate: Surrogate, theta: Family, sample: Sample, tuning: Tuning
+    surrogate: Surrogate, theta: Family, sample: Sample, fold: Mirrors | None, tuning: Tuning
 ) -> tuple[Sample, Array] | None:
     """The sample of θ with the minimiser of the model as its last point, and its values (n,) by the model; None if the
     model has no finite coefficients in the frame of θ.
     """
-    moved = move_frame(surrogate, theta, tuning)
-    sample = with_minimum(moved, sample)
-    return (sample, moved.model(sample.z)) if moved.is_fitted else None
+    moved = move_frame(surrogate, theta, fold, tuning)
+    sample = with_minimum(moved, sample, fold)
+    return (sample, moved.model(whitened_sample(theta, sample, fold))) if moved.is_fitted else None

@@ -42,8 +42,9 @@ class FinishedGeneration(NamedTuple):
 class PartialGenerations:
     """The generation of an optimizer with a surrogate that is not over; archive and models are part of its state."""
 
-    def __init__(self, at_a_time: int, d: int) -> None:
+    def __init__(self, at_a_time: int, d: int, space: SearchSpace | None) -> None:
         self.at_a_time, self.tuning = at_a_time, tuning_for(d)
+        self.space, self._fold = space, None if space is None else space.fold
         self.clear()
 
     def clear(self) -> None:
@@ -56,23 +57,19 @@ class PartialGenerations:
     def begin_run(self, theta: Family, popsize: int, known: Archive | None = None) -> Surrogate:
         """The surrogate of a run that starts with θ; its archive is empty unless some evaluations are known."""
         self.clear()
-        return begin_run(theta, popsize, known, self.tuning)
+        return begin_run(theta, popsize, known, self._fold, self.tuning)
 
     @property
     def is_over(self) -> bool:
         """Whether there is no generation."""
         return self._candidates is None
 
-    def begin(
-        self,
-        surrogate: Surrogate,
-        theta: Family,
-        sample: Sample,
-        space: SearchSpace | None,
-    ) -> Sample:
+    def begin(self, surrogate: Surrogate, theta: Family, sample: Sample) -> Sample:
         """Begin a generation of θ; return its sample, which may contain the minimiser of the model."""
-        self._sample, self._candidates = begin_generation(surrogate, theta, sample, self.at_a_time, self.tuning)
-        self._points = self._sample.x if space is None else space.points(self._sample.x)
+        self._sample, self._candidates = begin_generation(
+            surrogate, theta, sample, self._fold, self.at_a_time, self.tuning
+        )
+        self._points = self._sample.x if self.space is None else self.space.points(self._sample.x)
         return self._sample
 
     def ask(self) -> Array:
@@ -92,7 +89,7 @@ class PartialGenerations:
         if not candidates.is_over:
             return None
         known = candidates.known
-        told, surrogate = end_generation(candidates)
+        told, surrogate = end_generation(candidates, self.tuning)
         self.clear()
         squares = sample.squares if known.all() else None
         return FinishedGeneration(
@@ -107,7 +104,7 @@ class PartialGenerations:
         """A sample of θ, which may contain the minimiser of the model, and its values (n,) by the model; None if they
         are not known.
         """
-        return model_generation(surrogate, theta, sample, self.tuning)
+        return model_generation(surrogate, theta, sample, self._fold, self.tuning)
 
 
 def check_surrogate(method: Method, space: SearchSpace | None, d: int, has_constraints: bool, has_noise: bool) -> None:

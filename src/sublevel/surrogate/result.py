@@ -55,7 +55,7 @@ class SurrogateModel:
 def describe_surrogate(surrogate: Surrogate, space: SearchSpace | None) -> SurrogateModel:
     """The model in use as the user's result."""
     theta, model, d = surrogate.theta, surrogate.model, surrogate.theta.dimension
-    point = theta.push(minimum_nearby(surrogate)[None])
+    point = theta.push(minimum_nearby(surrogate, None if space is None else space.fold)[None])
     inverse = theta.at_mean(np.zeros(d)).whiten(np.eye(d)).T  # A⁻¹
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         hessian = inverse.T @ model.H @ inverse
