@@ -51,7 +51,7 @@ COMMAND = Command(
     run_reproduce,
     (
         argument("--figures", "figures to reproduce (default: all)", figure_list, "1,2,3", default=(1, 2, 3)),
-        argument("--trials", "independent trials per setting (default: 50; 2 to 8 with --quick)", count, "N"),
+        argument("--trials", "independent trials per setting (default: 50; 4 to 8 with --quick)", count, "N"),
         SEED,
         argument("--out", "output directory (default: reproduction, or reproduction-quick)", Path, "DIR"),
         argument("--quick", "fewer trials of the same settings: less than a minute on two cores", action="store_true"),

@@ -30,7 +30,7 @@ class Experiment:
     trials: int = 50
     quick_trials: int = 8  # of a setting in a quick run, or as many as fit into `quick_seconds`
     quick_seconds: float = 4.0
-    quick_least: int = 2  # but at least these
+    quick_least: int = 4  # but at least these, or nothing could be said about means
     chunk_points: int = 16_000  # of the samples of a chunk of trials, which then fit into the second-level cache
     chunk_trials: int = 25  # at most, in a chunk
     degenerate: float = 1e14  # Cond(CA) beyond which the eigenvalues of C have no digit left: C shrank faster than m

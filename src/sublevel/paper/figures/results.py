@@ -75,18 +75,25 @@ class Result:
         names, counts = np.unique(self.arrays["ending"][~self.reached], return_counts=True)
         return {str(name): int(count) for name, count in zip(names, counts, strict=True)}
 
+    def numbers(self, name: str) -> Array:
+        """A number of each trial that reached the target."""
+        return self.arrays[name][self.reached]
+
     def mean(self, name: str) -> float:
         """Mean of a number per trial; NaN if no trial reached the target."""
-        return float(_moments(self.arrays[name][self.reached])[0])
+        return float(_moments(self.numbers(name))[0])
 
     def std(self, name: str) -> float:
         """Standard deviation of a number per trial."""
-        return float(_moments(self.arrays[name][self.reached])[1])
+        return float(_moments(self.numbers(name))[1])
 
     def time_to(self, threshold: float) -> float:
         """Mean first time to Cond(CA) ≤ threshold; NaN if not every trial that reached the target got there."""
-        times = self.arrays["first_times"][self.reached, EXPERIMENT.thresholds.index(threshold)]
-        return float(_moments(times)[0])
+        return float(_moments(self.times_to(threshold))[0])
+
+    def times_to(self, threshold: float) -> Array:
+        """First time to Cond(CA) ≤ threshold of each trial that reached the target; NaN if it did not get there."""
+        return self.arrays["first_times"][self.reached, EXPERIMENT.thresholds.index(threshold)]
 
     def curve(self, name: str) -> tuple[NDArray[np.int64], Array, Array]:
         """Times, mean and standard deviation of "cond" or "expected", cut where the first trial reaches the target."""

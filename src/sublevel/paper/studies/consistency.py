@@ -18,7 +18,8 @@ from sublevel.paper.figures.config import EXPERIMENT, hessian_diagonal
 from sublevel.paper.streams import generator
 from sublevel.paper.studies.statistics import mean, standard_error
 from sublevel.paper.studies.study import Data, Scale, Study
-from sublevel.paper.theory.sampled import Interval, consistency_exponent, estimation_errors, log_log_slope
+from sublevel.paper.theory.intervals import Interval
+from sublevel.paper.theory.sampled import consistency_exponent, estimation_errors, log_log_slope
 
 
 @dataclass(frozen=True, slots=True)

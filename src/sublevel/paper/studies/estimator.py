@@ -20,8 +20,9 @@ from sublevel.paper.studies.statistics import mean, standard_error
 from sublevel.paper.studies.study import Data, Scale, Study
 from sublevel.paper.studies.trials import run_trials
 from sublevel.paper.theory.checks import covariance_part
+from sublevel.paper.theory.intervals import Interval
 from sublevel.paper.theory.one_step import step_of
-from sublevel.paper.theory.sampled import Interval, log_log_slope
+from sublevel.paper.theory.sampled import log_log_slope
 
 RULES: dict[str, Weights] = {"paper": Volume(), "leave-one-out": LeaveOneOut()}
 FUNCTIONS = ("noise", "slope", "sphere")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import CensoredData, logrank
 
 from sublevel.engine.arrays import Array
-from sublevel.paper.theory.sampled import Interval
+from sublevel.paper.theory.intervals import Interval
 
 __all__ = ["Interval", "bootstrap", "log_rank", "mean", "median_time", "running_time", "standard_error", "wilson"]
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import sqrt
 from typing import TypedDict, Unpack
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri
 
 from sublevel.engine.arrays import Array, Noise
 from sublevel.engine.families import Family
@@ -18,6 +17,7 @@ from sublevel.engine.tangent import Tangent
 from sublevel.engine.weights import Volume
 from sublevel.paper.theory.checks import covariance_part
 from sublevel.paper.theory.exact import exact_natural_gradient
+from sublevel.paper.theory.intervals import Interval, student_quantile
 from sublevel.paper.theory.measure import expected_objective
 from sublevel.paper.theory.quadratic import natural_gradient_constant, sublevel_cost
 from sublevel.paper.theory.report import Report, judge
@@ -141,23 +141,11 @@ def _squared_norm(mean: Array, cov: Array) -> Array:
     return np.vecdot(mean, mean) + np.sum(np.square(cov), axis=(-2, -1))
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A number with its 95 % confidence interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
-
-
 def log_log_slope(sizes: Sequence[int], errors: Array) -> Interval:
     """The least-squares slope of log error (len(sizes), trials) against log n, mean over trials with Student's band."""
     x = np.log(np.asarray(sizes, dtype=np.float64))
     slopes: Array = (x - x.mean()) @ np.log(errors) / np.sum(np.square(x - x.mean()))
-    half = float(stdtrit(slopes.size - 1, 0.975)) * float(np.std(slopes, ddof=1)) / sqrt(slopes.size)
+    half = student_quantile(slopes.size - 1, 0.05) * float(np.std(slopes, ddof=1)) / sqrt(slopes.size)
     centre = float(np.mean(slopes))
     return Interval(centre, centre - half, centre + half)
 
