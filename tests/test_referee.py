@@ -380,6 +380,32 @@ def test_noise_shrinks_the_covariance_of_ngd_alone(monkeypatch):
     assert not remarks.noise_shrinks(5, 20, 2000, 1).passed
 
 
-def test_final_condition_would_notice_another_rate():
-    assert not remarks.final_condition(ngd(c_cov=0.25), 1).passed
-    assert not remarks.final_condition(rank_mu(c_cov=0.04), 1).passed
+def test_final_condition_is_centred_on_the_law_and_would_notice_another_rate():
+    for method, predicted in ((ngd(c_cov=0.14), 2.610), (rank_mu(), 3.042)):
+        report = remarks.final_condition(method, 1)
+        assert report.passed
+        assert_allclose(np.mean(report.bound), predicted, atol=6e-4)
+    assert not remarks.final_condition(ngd(c_cov=0.25), 1, claimed=ngd(c_cov=0.14)).passed
+    assert not remarks.final_condition(rank_mu(c_cov=0.04), 1, claimed=rank_mu()).passed
+
+
+def test_infimum_of_the_objective_is_positive_where_the_minimum_is_a_plateau():
+    assert remarks.infimum(1).passed
+    assert not remarks.infimum(1, radius=0.5).passed
+    assert not remarks.infimum(1, radius=0.0).passed  # a minimum without volume
+
+
+def test_own_volume_has_no_expectation_up_to_two_dimensions_and_no_mean_square_up_to_four():
+    assert remarks.own_volume(1).passed
+    for claimed in ((1, 4), (3, 4), (2, 3), (2, 5)):
+        assert not remarks.own_volume(1, claimed).passed
+    d, exponent = 5, 2 / 5
+    z = np.random.default_rng(1).standard_normal((200_000, d))
+    terms = np.exp(exponent * np.sum(np.square(z), axis=-1) / 2)
+    assert abs(np.mean(terms) - (1 - exponent) ** (-d / 2)) < 5 * np.std(terms) / np.sqrt(len(terms))
+
+
+def test_equal_rates_shrink_mean_and_covariance_alike_and_others_do_not():
+    assert steps.equal_rates_run(0.3, 1).passed
+    assert not steps.equal_rates_run(0.3, 1, ngd(c_mean=0.4, c_cov=0.6)).passed
+    assert not steps.equal_rates_run(0.3, 1, ngd(c_mean=0.25, c_cov=0.5)).passed  # alike, but at another rate

@@ -14,18 +14,19 @@ from sublevel.paper.theory.report import Report, judge
 from sublevel.paper.theory.verify import all_passed, render, run_checks, to_json
 
 ROWS = [
-    *("score full", "score diagonal", "score isotropic", "score bernoulli", "Tr F⁻¹"),
+    *("infimum of J", "score full", "score diagonal", "score isotropic", "score bernoulli", "Tr F⁻¹"),
     *(
         "NGD step",
         "NGD step, ties",
         "NGD step, n < d",
         "NGD step, η_m = η_C",
+        "rates, η_m = η_C",
         "NGD plateau",
         "isotropic step",
         "diagonal step",
     ),
     *("rank-mu step", "rank-mu step, n < d", "Hansen-Kern rate", "invariance g", "invariance affine"),
-    *("positivity", "positivity limit", "consistency", "consistency exponent", "E[V²] = ∞", "exchange"),
+    *("positivity", "positivity limit", "consistency", "consistency exponent", "E[V²] = ∞", "exchange", "own volume"),
     *("baseline", "baseline bias", "J", "prop:ng m", "prop:ng C", "step 6 erratum"),
     *("eq:diag-up", "thm:cond bound", "thm:cond bound reached", "thm:cond limit rate", "thm:cond rate reached"),
     *("thm:cond equality", "thm:cond erratum", "predicted curves", "predicted times"),

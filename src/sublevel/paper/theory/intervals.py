@@ -10,6 +10,8 @@ from scipy.special import stdtrit
 
 from sublevel.engine.arrays import Array
 
+FALSE_ALARM = 1e-6
+"""Probability that a check by sampling fails although its statement is true."""
 TOST = 0.90
 """Level of the interval that has to lie within the margin for two one-sided tests at 5 % each."""
 
@@ -33,6 +35,12 @@ class Interval:
 def student_quantile(freedom: float, false_alarm: float) -> float:
     """What |t| exceeds with this probability; infinite without degrees of freedom."""
     return float(stdtrit(freedom, 1 - false_alarm / 2)) if freedom > 0 else inf
+
+
+def half_width(sample: Array, false_alarm: float) -> float:
+    """What the mean of a sample (trials,) differs by from its expectation, at most, but for this probability."""
+    error = float(np.std(sample, ddof=1)) / sqrt(sample.size) if sample.size > 1 else 1.0
+    return student_quantile(sample.size - 1, false_alarm) * error
 
 
 def ratio_of_means(first: Array, second: Array, level: float = TOST) -> Interval:

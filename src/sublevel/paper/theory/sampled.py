@@ -17,13 +17,10 @@ from sublevel.engine.tangent import Tangent
 from sublevel.engine.weights import Volume
 from sublevel.paper.theory.checks import covariance_part
 from sublevel.paper.theory.exact import exact_natural_gradient
-from sublevel.paper.theory.intervals import Interval, student_quantile
+from sublevel.paper.theory.intervals import FALSE_ALARM, Interval, half_width
 from sublevel.paper.theory.measure import expected_objective
 from sublevel.paper.theory.quadratic import natural_gradient_constant, sublevel_cost
 from sublevel.paper.theory.report import Report, judge
-
-FALSE_ALARM = 1e-6
-"""Probability that a check by sampling fails although its statement is true."""
 
 
 class Claim(TypedDict, total=False):
@@ -141,12 +138,11 @@ def _squared_norm(mean: Array, cov: Array) -> Array:
     return np.vecdot(mean, mean) + np.sum(np.square(cov), axis=(-2, -1))
 
 
-def log_log_slope(sizes: Sequence[int], errors: Array) -> Interval:
+def log_log_slope(sizes: Sequence[int], errors: Array, false_alarm: float = 0.05) -> Interval:
     """The least-squares slope of log error (len(sizes), trials) against log n, mean over trials with Student's band."""
     x = np.log(np.asarray(sizes, dtype=np.float64))
     slopes: Array = (x - x.mean()) @ np.log(errors) / np.sum(np.square(x - x.mean()))
-    half = student_quantile(slopes.size - 1, 0.05) * float(np.std(slopes, ddof=1)) / sqrt(slopes.size)
-    centre = float(np.mean(slopes))
+    centre, half = float(np.mean(slopes)), half_width(slopes, false_alarm)
     return Interval(centre, centre - half, centre + half)
 
 

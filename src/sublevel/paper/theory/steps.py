@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, pi
+from math import exp, log1p, pi
 
 import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import DiagonalGaussian, FullGaussian, IsotropicGaussian, method_prefix
+from sublevel.engine.linalg import solve
 from sublevel.engine.method import Method
 from sublevel.engine.recipes import ngd, rank_mu
+from sublevel.paper.theory.intervals import FALSE_ALARM, half_width
+from sublevel.paper.theory.measure import log_covariance_norm, log_mean_distance
 from sublevel.paper.theory.quadratic import random_hessian_root
 from sublevel.paper.theory.report import Report, judge
 from sublevel.paper.theory.special import Objective, final_theta, whitened_difference
+from sublevel.paper.theory.stationary import large_sample_pull
 
 STEP_ROUNDING = 1e-9
 """Largest difference between two ways to compute a step, in standard deviations or in variances."""
@@ -70,6 +74,36 @@ def equal_rates_step(
     statement = "one step of ngd(c_mean=α, c_cov=2α) = steps 1 to 11 with η_m = η_C = α/σ₁(Z)"
     sentence = f"{len(thetas)} steps at α = {alpha:g}, n = {size} differ by at most {worst:.3g}."
     return judge("NGD step, η_m = η_C", statement, worst, STEP_ROUNDING, sentence)
+
+
+def equal_rates_run(alpha: float, seed: int, method: Method | None = None) -> Report:
+    """With η_m = η_C = α/σ₁(Z) ‖m‖ and ‖C‖ shrink alike, by 1 − α from C = A⁻¹: thm:rate for the stochastic algorithm.
+
+    The value is the ratio of the two exponents over a few steps of large samples, before m reaches the noise, and its
+    window is Student's. The exponents themselves are below log(1 − α), as σ₁(Z) is above λ₁ by less than the edge of
+    the semicircle says.
+    """
+    d, size, steps, trials = 3, 20_000, 5, 12
+    method = ngd(c_mean=alpha, c_cov=2 * alpha) if method is None else method
+    root, noise = random_hessian_root(np.random.default_rng(seed), d, 30.0), np.random.default_rng(seed)
+    inverse = np.tile(solve(root, np.eye(d)), (trials, 1, 1))
+    start = FullGaussian.start(inverse @ np.full(d, d**-0.5), np.ones((trials, d)), inverse)
+    state = method.init(start, size)
+    for _ in range(steps):
+        sample = method.ask(state, noise, size)
+        state, _ = method.tell(state, sample, np.sum(np.square(sample.x @ root.T), axis=-1))
+    shrunk = [norm(state.theta) - norm(start) for norm in (log_mean_distance, log_covariance_norm)]
+    ratio, half = shrunk[0] / shrunk[1], half_width(shrunk[0] / shrunk[1], FALSE_ALARM)
+    share = float(np.mean(shrunk[1])) / (steps * log1p(-alpha))
+    least = log1p(-alpha * large_sample_pull(d, size)) / log1p(-alpha)
+    sentence = (
+        f"In {steps} steps of {size} points ‖m‖ shrinks {np.mean(ratio):.4f} times as fast as ‖C‖, and that at "
+        f"{share:.3f} of log(1 − α); at least {least:.3f} is expected."
+    )
+    statement = "η_m = η_C = α/σ₁(Z), from C = A⁻¹: ‖m‖ and ‖C‖ shrink alike, by nearly 1 − α"
+    return judge(
+        *("rates, η_m = η_C", statement, float(np.mean(ratio)), (1 - half, 1 + half), sentence), also=least < share < 1
+    )
 
 
 def _largest_difference(

@@ -65,7 +65,11 @@ def _fisher(seed: int) -> list[Report]:
         IsotropicGaussian.start(mean, deviations),
         Bernoulli.start(rng.uniform(0.2, 0.8, DIMENSION)),
     )
-    return [*(special.natural_score(family, seed) for family in families), sampled.score_length(theta, 100_000, seed)]
+    return [
+        remarks.infimum(seed),
+        *(special.natural_score(family, seed) for family in families),
+        sampled.score_length(theta, 100_000, seed),
+    ]
 
 
 def _algorithm(seed: int) -> list[Report]:
@@ -85,6 +89,7 @@ def _algorithm(seed: int) -> list[Report]:
         steps.ngd_step(plateaus, several, size=30, seed=seed, name="NGD step, ties"),
         steps.ngd_step(lambda x: np.vecdot(x, x), many, size=12, seed=seed, name="NGD step, n < d"),
         steps.equal_rates_step(quadratic, several, 0.3, size=30, seed=seed),
+        steps.equal_rates_run(0.3, seed),
         steps.no_step_without_ranks(several[0], 20, seed),
         steps.restricted_step(IsotropicGaussian.start(mean, deviations), 30, seed),
         steps.restricted_step(DiagonalGaussian(mean, deviations), 30, seed),
@@ -126,6 +131,7 @@ def _consistency(seed: int) -> list[Report]:
         sampled.influence(float(rng.uniform(3.0, 5.0))),
         remarks.infinite_variance(4.5, seed),
         remarks.exchange(),
+        remarks.own_volume(seed),
         remarks.baseline_variance(DIMENSION, 50, 4000, seed),
         remarks.baseline_bias(DIMENSION, 2, 40_000, seed),
     ]
