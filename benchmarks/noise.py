@@ -102,7 +102,8 @@ def pycma(mean: bool) -> Solver:
 
 
 SOLVERS: dict[str, Solver] = {
-    "noise=True": ours("lra-cma", noise=True),
+    "noise=True": ours("late-lra-cma", noise=True),
+    'noise=True, method="lra-cma"': ours("lra-cma", noise=True),
     'noise=True, method="cma"': ours("cma", noise=True),
     '"cma"': ours("cma", noise=False),
     '"cma", mean': final_mean,
@@ -139,7 +140,7 @@ def main() -> None:
                 for budget in (100 * d, 1000 * d):
                     print(f"\n{name}, d = {d}, {'factor' if is_factor else 'added'}, {budget} evaluations")
                     for label, solver in SOLVERS.items():
-                        print(f"  {label:26} {row(solver, name, is_factor, d, budget, given.seeds)}", flush=True)
+                        print(f"  {label:29} {row(solver, name, is_factor, d, budget, given.seeds)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from helpers.functions import rastrigin, sphere
 from sublevel import FullGaussian, Optimizer, cma, minimize, ngd, rank_mu, with_adapted_rates, xnes
 from sublevel.engine.method import natural_gradient
 from sublevel.engine.ordering.ranks import ranking
-from sublevel.engine.transforms import AdaptiveRates, Generation
+from sublevel.engine.transforms import AdaptiveRates, Generation, GradualRates
 
 RECIPES = [cma, xnes, ngd, rank_mu]
 each_recipe = pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.__name__)
@@ -36,14 +36,14 @@ class Rate:
     def __init__(self, beta):
         self.beta, self.eta, self.E, self.V = beta, 1.0, 0.0, 0.0
 
-    def follow(self, change):
-        """η after one more change of θ, in coordinates that are orthonormal in the Fisher metric."""
+    def follow(self, change, share=1.0, least=0.0):
+        """η after one more change of θ, in coordinates that are orthonormal in the Fisher metric, for a share of α."""
         self.E = (1 - self.beta) * self.E + self.beta * change
         self.V = (1 - self.beta) * self.V + self.beta * np.sum(change**2)
         signal = np.sum(self.E**2)
         ratio = (signal - self.beta / (2 - self.beta) * self.V) / (self.V - signal)
-        growth = min(max(ratio / (ALPHA * self.eta) - 1, -1), 1)
-        self.eta = min(1.0, self.eta * np.exp(min(GAMMA * self.eta, self.beta) * growth))
+        growth = min(max(ratio / (share * ALPHA * self.eta) - 1, -1), 1)
+        self.eta = min(1.0, max(least, self.eta * np.exp(min(GAMMA * self.eta, self.beta) * growth)))
         return self.eta
 
 
@@ -75,6 +75,36 @@ def test_a_step_is_the_methods_own_damped_by_rates_that_follow_the_signal(recipe
         assert state.memory[-1].mean.rate == pytest.approx(eta_mean, rel=1e-6)
         assert state.memory[-1].cov.rate == pytest.approx(eta_cov, rel=1e-6)
     assert 0 < rates["cov"].eta < 1
+
+
+@each_family
+def test_gradual_rates_follow_a_growing_share_of_the_ratio_and_are_first_held(family, rng):
+    """At t evaluations per variable: a share min(1, t/onset) of α, and rates of 1 until t = hold."""
+    d, n, onset, hold, plain = 3, 12, 200.0, 100.0, cma(family=family)
+    adapted = replace(plain, transforms=(*plain.transforms, GradualRates(onset, hold)))
+    state = adapted.init(family.start(rng.standard_normal(d), np.full(d, 0.7)), n)
+    rates, met = {name: Rate(beta) for name, beta in BETA.items()}, []
+    for generation in range(1, 61):
+        t, theta, alone = generation * n / d, state.theta, replace(state, memory=state.memory[:-1])
+        sample = adapted.ask(state, rng, n)
+        values = rng.standard_normal(n)  # no signal: the rates fall
+        state, undamped = adapted.tell(state, sample, values)[0], plain.tell(alone, sample, values)[0].theta
+        least, share = float(t <= hold), min(1, t / onset)
+        mean_change, cov_change = local_changes(theta, undamped)
+        eta_mean, eta_cov = (
+            rates["mean"].follow(mean_change, share, least),
+            rates["cov"].follow(cov_change, share, least),
+        )
+        signals = state.memory[-1].signals
+        assert [signals.mean.rate, signals.cov.rate] == pytest.approx([eta_mean, eta_cov], rel=1e-6)
+        met.append([eta_mean == 1, share < 1, share == 1, eta_mean < 1])
+    assert np.all(np.sum(met, axis=0) > 2), "each case occurs"
+
+
+@pytest.mark.parametrize("wrong", [{"onset": 0.0}, {"onset": np.inf}, {"onset": 10.0, "hold": -1.0}], ids=str)
+def test_gradual_rates_take_positive_times(wrong):
+    with pytest.raises(ValueError, match="must be positive and finite"):
+        GradualRates(**wrong)
 
 
 @each_family

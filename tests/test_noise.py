@@ -243,7 +243,7 @@ def test_time_is_left_for_the_reevaluations(threads):
 
 def test_the_best_point_of_an_optimizer_is_its_mean():
     fun, opt = Noisy(), sl.Optimizer(np.ones(D), 1.0, noise=True, rng=1)
-    assert opt.method.name == "lra-cma"
+    assert opt.method.name == "late-lra-cma"
     lowest = np.inf
     for _ in range(60):
         X = opt.ask()
@@ -255,7 +255,7 @@ def test_the_best_point_of_an_optimizer_is_its_mean():
     assert "average of medians" in repr(opt)
 
 
-@pytest.mark.parametrize(("noise", "method"), [(True, "lra-cma"), (False, "cma")])
+@pytest.mark.parametrize(("noise", "method"), [(True, "late-lra-cma"), (False, "cma")])
 def test_the_default_method(noise, method):
     assert sl.Optimizer(np.ones(2), 1.0, noise=noise).method.name == method
     assert sl.Optimizer(np.ones(2), 1.0, noise=noise, method="sep-cma").method.family is sl.DiagonalGaussian

@@ -23,7 +23,7 @@ from sublevel.engine.families import FAMILIES, Bernoulli, Family
 from sublevel.engine.families.protocol import SCALE_RANGE, in_range
 from sublevel.engine.linalg import cholesky
 from sublevel.engine.method import Method
-from sublevel.engine.recipes import cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
+from sublevel.engine.recipes import cma, late_lra_cma, ngd, pbil, rank_mu, with_adapted_rates, xnes
 from sublevel.evaluation.dask_backend import is_client, validate_client
 from sublevel.evaluation.failures import ATTEMPTS, OnError
 from sublevel.evaluation.values import as_float64, plain_array
@@ -44,7 +44,7 @@ RECIPES: dict[str, Callable[[], Method]] = {
     for lra in ("", "lra-")
     for name, recipe in {"cma": cma, "ngd": ngd, "rank-mu": rank_mu, "xnes": xnes}.items()
     for prefix, family in FAMILIES.items()
-} | {"pbil": pbil}
+} | {"late-lra-cma": late_lra_cma, "pbil": pbil}
 """Methods by name."""
 
 FLOAT_BYTES = 8
@@ -144,8 +144,8 @@ def unknown_keyword(function: str, keyword: str, known: Iterable[str]) -> str:
 
 
 def default_method(noise: bool) -> str:
-    """The method if none is named. Adaptive learning rates average noise out; `benchmarks/noise.py` compares both."""
-    return "lra-cma" if noise else "cma"
+    """The method if none is named. Adaptive learning rates average noise out; `benchmarks/noise_budget.py` compares."""
+    return "late-lra-cma" if noise else "cma"
 
 
 def as_method(method: object) -> Method:

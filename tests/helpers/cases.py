@@ -96,6 +96,11 @@ def lra_xnes(**parts):
     return with_adapted_rates(xnes(**parts))
 
 
+def late_lra_cma(**parts):
+    """The default method for noisy objectives."""
+    return with_adapted_rates(cma(**parts), onset=100.0)
+
+
 @dataclass(frozen=True)
 class ByPosition(Ordering):
     """The ordering by value, found by comparing other numbers: the positions of the sorted values."""
@@ -107,7 +112,7 @@ class ByPosition(Ordering):
 
 # Fewer points than dimensions, more of them, and the range where the engine goes through k×k matrices (d > 64).
 SIZES = [(5, 4), (5, 12), (70, 8)]
-RECIPES = [ngd, rank_mu, cma, xnes, lra_cma, lra_xnes]
+RECIPES = [ngd, rank_mu, cma, xnes, lra_cma, lra_xnes, late_lra_cma]
 # Parts that no recipe uses by default: add yours.
 WEIGHTS = [Quantile(LogLinear()), LeaveOneOut()]
 ORDERINGS = [ByPosition(), *(ordering() for ordering in CONSTRAINED.values())]

@@ -182,7 +182,9 @@ NO_X0 = "do not evaluate --x0 or the start of --space with the first generation"
 NOISE = "values are noisy: report the mean of the search and the average of re-evaluations there"
 SURROGATE = "save evaluations of an expensive objective with a model that predicts the order of its values"
 METHOD = (
-    argument("--method", "cma, sep-cma, lra-cma, xnes, ngd, ... (default: cma, lra-cma with --noise)", metavar="NAME"),
+    argument(
+        "--method", "cma, sep-cma, lra-cma, xnes, ngd, ... (default: cma, late-lra-cma with --noise)", metavar="NAME"
+    ),
     argument("--no-evaluate-x0", NO_X0, dest="evaluate_x0", action="store_false", default=None),
     argument("--noise", NOISE, action="store_true"),
     argument("--popsize", "number of points per generation", count, "N"),

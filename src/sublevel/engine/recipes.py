@@ -15,6 +15,7 @@ from sublevel.engine.transforms import (
     DecreasingRates,
     ExponentialRates,
     FixedRates,
+    GradualRates,
     HansenKernRates,
     RankMu,
     RankOne,
@@ -153,18 +154,26 @@ def _method(
     return Method(full_name, weights, transforms, popsize, family, sampling=SAMPLINGS[sampling])
 
 
-def with_adapted_rates(method: Method) -> Method:
+ONSET = 1000.0
+"""Evaluations per variable in which the adaptation of "late-lra-cma" sets in; `benchmarks/noise_budget.py` checks it.
+"""
+
+
+def with_adapted_rates(method: Method, *, onset: float | None = None) -> Method:
     """Add learning-rate adaptation (LRA) to a method: slower, and far more robust on multimodal and noisy functions.
 
     Parameters
     ----------
     method : Method
         The method to extend.
+    onset : float, optional
+        Evaluations per variable in which the adaptation gradually sets in, for small budgets. As in the paper if None:
+        at once.
 
     Returns
     -------
     Method
-        The method with `AdaptiveRates` as its last part, named ``lra-…``.
+        The method with `AdaptiveRates` as its last part, named ``lra-…``; ``late-lra-…`` with an `onset`.
 
     References
     ----------
@@ -176,7 +185,13 @@ def with_adapted_rates(method: Method) -> Method:
     >>> sl.with_adapted_rates(sl.cma()).name
     'lra-cma'
     """
-    return replace(method, name=f"lra-{method.name}", transforms=(*method.transforms, AdaptiveRates()))
+    name, rates = ("lra", AdaptiveRates()) if onset is None else ("late-lra", GradualRates(onset))
+    return replace(method, name=f"{name}-{method.name}", transforms=(*method.transforms, rates))
+
+
+def late_lra_cma() -> Method:
+    """CMA-ES with learning rates that adapt gradually: the default method for noisy objectives."""
+    return with_adapted_rates(cma(), onset=ONSET)
 
 
 VOLUMES: dict[str, type[Volume | LeaveOneOut]] = {"in-sample": Volume, "leave-one-out": LeaveOneOut}

@@ -129,9 +129,9 @@ def minimize(
     args : tuple, optional
         Additional arguments of `fun`.
     method : str or Method, optional
-        "cma" (default, "lra-cma" with `noise`), "xnes", "ngd", "rank-mu" or "pbil"; with the prefix "sep-" for a
-        diagonal covariance, "iso-" for a single variance, "lra-" for adaptive learning rates; or a Method such as
-        ``sl.cma(step_size="tpa")``.
+        "cma" (default), "xnes", "ngd", "rank-mu" or "pbil"; with the prefix "sep-" for a diagonal covariance, "iso-"
+        for a single variance, "lra-" for adaptive learning rates; "late-lra-cma" (default with `noise`), whose rates
+        adapt gradually; or a Method such as ``sl.cma(step_size="tpa")``.
     popsize : int, optional
         Points per generation; 4 + ⌊3 ln d⌋ by default, twice as many with a `surrogate`.
     cov0 : array_like, optional
@@ -165,8 +165,7 @@ def minimize(
         search distribution, and ``result.fun`` the average of re-evaluations there, with the standard error
         ``result.fun_error``. The number of re-evaluations is a tenth of that of the search, but at least 10 and at most
         100; they count towards `maxfevals`. `ftarget` is compared with the average of the medians of recent
-        generations. The default method averages the noise, which takes evaluations: with only 100 per variable, "cma"
-        may come closer to the minimum.
+        generations. The default method, "late-lra-cma", averages the noise.
     noise_floor : bool, optional
         Whether a run ends when it has reached the noise of `fun`, such as the tolerance of an ODE solver: all standard
         deviations are below 0.001 of their initial values, recent values do not fall, and their order no longer depends

@@ -1,7 +1,7 @@
 """Parts that scale the natural gradient or add to it: learning rates, evolution paths, step-size rules."""
 
 from sublevel.engine.memory import NO_MEMORY, Memory, NoMemory
-from sublevel.engine.transforms.adaptive import AdaptiveRates
+from sublevel.engine.transforms.adaptive import AdaptiveRates, GradualRates
 from sublevel.engine.transforms.choice_rates import ChoiceRates
 from sublevel.engine.transforms.preselection import Preselection
 from sublevel.engine.transforms.protocol import Generation, Transform
@@ -32,6 +32,7 @@ __all__ = [
     "ExponentialRates",
     "FixedRates",
     "Generation",
+    "GradualRates",
     "HansenKernRates",
     "Memory",
     "NoMemory",
