@@ -261,6 +261,20 @@ def test_the_default_method(noise, method):
     assert sl.Optimizer(np.ones(2), 1.0, noise=noise, method="sep-cma").method.family is sl.DiagonalGaussian
 
 
+def test_a_small_budget_is_enough_on_an_ill_conditioned_ellipsoid():
+    f, found = FUNCTIONS["ellipsoid"], {None: [], "lra-cma": []}
+    for method, values in found.items():
+        for seed in range(10):
+            result = run(Noisy(seed, f), method=method, vectorized=True, rng=seed)
+            values.append(f(result.x))
+    assert np.median(found[None]) < 0.5 * np.median(found["lra-cma"])
+
+
+def test_a_stored_run_knows_that_its_rates_adapt(tmp_path):
+    run(Noisy(), store=tmp_path / "run.db", maxfevals=100)
+    assert sl.load(tmp_path / "run.db").result.history.adapts_rates
+
+
 # Restarts
 
 
