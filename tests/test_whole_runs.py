@@ -1,0 +1,51 @@
+"""Random whole runs: each is made with a file, with workers, by `ask` and `tell`, killed and resumed, and is the same.
+
+`benchmarks/whole_runs.py --seeds A:B` checks the scenarios of other seeds.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.scenarios import Problem, Restriction, Scenario, Variable, draw
+from helpers.whole_runs import WrongRun, check
+
+FEW, MANY = range(32), range(32, 2000)
+MOST_REFUSED = 0.25
+"""Share of scenarios that may be refused."""
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_a_whole_run_is_as_promised(seed, tmp_path):
+    check(draw(seed), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [MANY[i : i + 100] for i in range(0, len(MANY), 100)], ids=str)
+def test_many_whole_runs_are_as_promised(seeds, tmp_path):
+    refused = 0
+    for seed in seeds:
+        (folder := tmp_path / str(seed)).mkdir()
+        refused += check(draw(seed), folder) is not None
+    assert refused <= MOST_REFUSED * len(seeds)
+
+
+def test_the_repr_of_a_scenario_makes_it_again():
+    for seed in range(200):
+        scenario = draw(seed)
+        assert eval(repr(scenario)) == scenario
+        assert draw(seed) == scenario
+    assert {Problem, Restriction, Scenario, Variable}
+
+
+def test_a_wrong_run_is_found_and_said(tmp_path, monkeypatch):
+    """The value of a point depends on the number of calls, so that no run is the same again."""
+    calls = []
+
+    def value(self, x):
+        calls.append(x)
+        return float(x @ x + len(calls))
+
+    monkeypatch.setattr(Problem, "value", value)
+    with pytest.raises(WrongRun, match=r"(?s)fun = .*Scenario\(seed=3.*--seeds 3:4"):
+        check(draw(3), tmp_path)
