@@ -76,6 +76,19 @@ def test_a_function_is_minimised(module, capsys):
     assert out.startswith("converged")
 
 
+def test_sigma0_is_optional_with_finite_bounds(module, capsys):
+    name, path = module
+    common = [f"{name}:cost", "--path", path, "--x0", "0,-1", "--seed", 3, "--json", "--maxfevals", 60]
+    status, out, _ = run(capsys, *common, "--bounds", "-1:2,-3:0")
+    assert status == 0
+    expected = run(capsys, *common, "--bounds", "-1:2,-3:0", "--sigma0", "1")[1]
+    assert json.loads(out)["x"] == json.loads(expected)["x"]
+    status, _, err = run(capsys, *common, "--bounds", "-1:2,none:0")
+    assert status != 0
+    assert "`sigma0` is missing" in err
+    assert "Traceback" not in err
+
+
 def test_all_options_arrive(module, capsys):
     name, path = module
     given = [

@@ -88,7 +88,8 @@ def test_tol_of_scipy_becomes_both_tolerances():
 def test_integrality_is_an_option_of_scipy():
     options = {"integrality": [0, 1, 0, 1], "rng": 1, "maxfevals": 300}
     result = scipy.optimize.minimize(bowl, np.ones(4), method=sl.scipy_method, bounds=[(-4, 5)] * 4, options=options)
-    ours = sl.minimize(bowl, np.ones(4), 3.0, bounds=(-4, 5), **options)
+    sigma0 = [3.0, 10 / 3, 3.0, 10 / 3]  # the range of an integer ends half a unit beyond its bounds
+    ours = sl.minimize(bowl, np.ones(4), sigma0, bounds=(-4, 5), **options)
     np.testing.assert_array_equal(result.x, ours.x)
     assert (result.x[[1, 3]] == np.rint(result.x[[1, 3]])).all()
 

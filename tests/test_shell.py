@@ -507,6 +507,48 @@ def test_sigma0_is_a_third_of_the_box_unless_given(bounds):
     assert theirs.x.tobytes() == ours.x.tobytes()
 
 
+SETTINGS = {
+    "box": ({"bounds": [(-2, 2), (0, 6)]}, [4 / 3, 2.0]),
+    "one pair": ({"bounds": (0, 6)}, [2.0, 2.0]),
+    "fixed variable": ({"bounds": [(0, 6), (1, 1)]}, [2.0, 1.0]),
+    "log scale": ({"bounds": [(1e-3, 1e3), (0, 6)], "log_scaled": [True, False]}, [np.log(1e6) / 3, 2.0]),
+    "integer": ({"bounds": [(0, 6), (0, 5)], "integrality": [0, 1]}, [2.0, 2.0]),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_sigma0_is_a_third_of_a_finite_box_by_default(name, tmp_path):
+    settings, deviations = SETTINGS[name]
+    given = {"rng": 1, "maxfevals": 200} | settings
+    options = {name: value for name, value in given.items() if name != "bounds"}
+    expected = sl.minimize(sphere, np.ones(2), deviations, **given)
+    searches = {
+        "minimize": sl.minimize(sphere, np.ones(2), **given),
+        "stored": sl.minimize(sphere, np.ones(2), store=tmp_path / "run.db", **given | {"maxfevals": 100}),
+        "scipy": by_scipy(sphere, np.ones(2), bounds=settings["bounds"], options=options),
+    }
+    searches["stored"] = sl.resume(tmp_path / "run.db", sphere, maxfevals=200)
+    for how, found in searches.items():
+        assert found.x.tobytes() == expected.x.tobytes(), how
+        assert found.nfev == expected.nfev, how
+
+
+def test_sharded_searches_have_the_same_default():
+    given = {"bounds": (-2, 2), "popsize": 100, "rng": 1, "maxiter": 5}
+    found, expected = (
+        sl.minimize_sharded(lambda X: np.sum(X**2, axis=1), np.ones(3), *sigma0, **given) for sigma0 in ([], [4 / 3])
+    )
+    assert found.x.tobytes() == expected.x.tobytes()
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"bounds": [(0, None), (0, 1)]}, {"bounds": (0, 2), "log_scaled": True}], ids=str
+)
+def test_without_a_finite_box_sigma0_is_missing(settings):
+    with pytest.raises(TypeError, match=r"`sigma0` is missing.*about a third of the search range"):
+        sl.minimize(sphere, np.ones(2), **settings)
+
+
 @pytest.mark.parametrize("bounds", [None, [(0, None), (0, 1)]])
 def test_without_a_box_sigma0_is_asked_for(bounds):
     with pytest.raises(ValueError, match=r'options={"sigma0"'):

@@ -46,8 +46,7 @@ def scipy_method(
         Default of the options "tolfun" and "tolx".
     **options
         Keyword arguments of `sublevel.minimize`, such as "integrality". "sigma0" is required unless all bounds are
-        finite; it is then a third of their distance by default. Derivatives are ignored, and unknown options cause a
-        warning.
+        finite. Derivatives are ignored, and unknown options cause a warning.
 
     Returns
     -------
@@ -71,23 +70,20 @@ def scipy_method(
         warnings.warn(f"Unknown solver options: {', '.join(unknown)}", OptimizeWarning, stacklevel=3)
     known: dict[str, Any] = {"tolfun": tol, "tolx": tol}
     known |= {name: value for name, value in given.items() if name in OPTIONS}
-    sigma0 = known.pop("sigma0", None)
-    if sigma0 is None and known.get("method") != "pbil":
-        sigma0 = _third_of_box(bounds, as_x0(x0))
+    if known.get("sigma0") is None and known.get("method") != "pbil":
+        _check_box(bounds, as_x0(x0))
     known |= {"args": args, "bounds": bounds, "constraints": constraints, "callback": _wrap_callback(callback)}
-    return minimize(fun, x0, sigma0, **known)
+    return minimize(fun, x0, **known)
 
 
-def _third_of_box(bounds: Box | None, x0: Array) -> Array:
-    """A third of the distance between the bounds (d,)."""
+def _check_box(bounds: Box | None, x0: Array) -> None:
+    """Raise ValueError unless the bounds are finite, so that `sigma0` has a default."""
     lower, upper = as_bounds([(None, None)] * x0.size if bounds is None else bounds, x0.size)
-    width = upper - lower
-    if not np.all(np.isfinite(width)):
+    if not np.all(np.isfinite(upper - lower)):
         raise ValueError(
             'without finite `bounds` the initial standard deviation must be given: options={"sigma0": ...}, about a '
             "third of the search range."
         )
-    return np.where(width > 0, width, 1.0) / 3
 
 
 def _wrap_callback(callback: Callable[..., object] | None) -> Callable[[OptimizeResult], object] | None:

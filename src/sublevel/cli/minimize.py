@@ -79,7 +79,8 @@ def run_minimize(given: argparse.Namespace) -> int:
         given.space = read_space(given.space)
         names = space_names(given.space)
         return run_and_print(objective(given, len(names), names), given, _minimize)
-    missing = [name for name in ("--x0", "--sigma0") if getattr(given, name[2:]) is None]
+    needed = ("--x0", "--sigma0") if given.bounds is None else ("--x0",)
+    missing = [name for name in needed if getattr(given, name[2:]) is None]
     if missing:
         hint = " Everything after --command belongs to the program: put --command last." if given.command else ""
         meaning = "the starting point and its initial standard deviation"
@@ -157,7 +158,10 @@ def _log_scaled(chosen: list[str] | None, names: list[str] | None, d: int) -> li
 COV0 = "shape of the initial covariance, its rows separated by semicolons (default: the identity)"
 CONSTRAINT_TOL = "largest violation with which a result counts as feasible (default: 1e-6)"
 CONSTRAINT_HANDLING = "how points that violate constraints are compared (default: augmented-lagrangian)"
-SIGMA0 = "initial standard deviation, one number or one per variable (required without --space)"
+SIGMA0 = (
+    "initial standard deviation, one number or one per variable (required without --space; a third of the range of "
+    "each variable by default if all --bounds are finite)"
+)
 PROBLEM = (
     FUNCTION,
     argument("--x0", "starting point (required without --space)", numbers, "1,2,3"),

@@ -272,7 +272,7 @@ def _stops(shards: Sequence[Shard]) -> NDArray[np.intp]:
 def minimize_sharded(
     fun: Objective,
     x0: StartingPoint,
-    sigma0: ArrayLike,
+    sigma0: ArrayLike | None = None,
     *,
     popsize: int,
     shards: int | None = None,

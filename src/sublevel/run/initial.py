@@ -14,9 +14,10 @@ from sublevel.engine.families import Family
 from sublevel.evaluation.failures import annotate_exception
 from sublevel.run.arguments import Box, DrawPoint, StartingPoint
 from sublevel.run.labels import Labels
-from sublevel.run.parameters import Space
+from sublevel.run.parameters import Space, range_width
 from sublevel.run.search_space import SearchSpace, Variables, bounded_space
 from sublevel.validation import (
+    ABOUT_SIGMA0,
     as_bounds,
     as_covariance_root,
     as_deviations,
@@ -180,7 +181,20 @@ def checked_beginning(
     if not np.any(lower < upper):
         raise ValueError("`bounds` fix every variable: nothing is left to search.")
     variables = Variables(lower, upper, mask, whole, np.zeros(d, dtype=np.intp))
+    sigma0 = third_of_box(variables) if sigma0 is None else sigma0
     return _start(family, point, another, sigma0, cov0, variables, called)
+
+
+def third_of_box(variables: Variables) -> Array:
+    """A third of the range of each variable (d,), of ln x where it is log-scaled: the default of `sigma0`."""
+    columns = (variables.lower, variables.upper, variables.is_log, variables.is_integer)
+    widths = np.array([range_width(*row) for row in zip(*map(np.ndarray.tolist, columns), strict=True)])
+    if not np.all(np.isfinite(widths)):
+        raise TypeError(
+            f"`sigma0` is missing, got None. {ABOUT_SIGMA0} It may be left out if every variable has two finite bounds,"
+            " which are positive if it is `log_scaled`."
+        )
+    return np.where(widths > 0, widths, 1.0) / 3
 
 
 def _start(

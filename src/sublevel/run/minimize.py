@@ -123,9 +123,10 @@ def minimize(
         Starting point (d,), or a function ``x0(rng)`` that draws one for each run; or a space of named parameters with
         their own start, bounds and scales. A dataclass with annotated fields may be passed in place of a
         space; `fun` is then called with an instance.
-    sigma0 : float or array_like
+    sigma0 : float or array_like, optional
         Initial standard deviation, one for all variables or one per variable: about a third of the range to search.
-        Optional with a `Space`.
+        Optional with a `Space`, and if all `bounds` are finite: it is then a third of the range of each variable, of ln
+        x where it is log-scaled.
     args : tuple, optional
         Additional arguments of `fun`.
     method : str or Method, optional

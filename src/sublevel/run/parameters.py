@@ -310,16 +310,24 @@ def coordinates(parameter: Parameter) -> tuple[float, float, float, float, bool,
         return float(parameter.first), RANGE_SHARE * count, 0.0, count - 1.0, False, ordered, 0 if ordered else count
     whole = isinstance(parameter, Integer)
     low, high, log = float(parameter.low), float(parameter.high), parameter.log
-    below, above = (low - 0.5, high + 0.5) if whole else (low, high)
-    is_closed = (below > 0 if log else below > -math.inf) and above < math.inf
-    span = (log_ratio(above, below) if log else above - below) if is_closed else math.inf
-    scale = parameter.scale
+    span, scale = range_width(low, high, log, whole), parameter.scale
     deviation = RANGE_SHARE * span if scale is None else scale
     start = parameter.start
     if start is None:
-        start = _center(low, high, log, deviation) if not is_closed else _mean(low, high) if log else _mid(low, high)
+        is_open = span == math.inf
+        start = _center(low, high, log, deviation) if is_open else _mean(low, high) if log else _mid(low, high)
         start = min(max(float(math.floor(start + 0.5)) if whole else start, low), high)  # halves are rounded up
     return start, deviation or 1.0, low, high, log, whole, 0
+
+
+def range_width(low: float, high: float, log: bool, whole: bool) -> float:
+    """The width of the range of a variable, of ln x if `log`; infinite if an end is open.
+
+    The range of an integer begins and ends half a unit beyond its bounds.
+    """
+    below, above = (low - 0.5, high + 0.5) if whole else (low, high)
+    is_closed = (below > 0 if log else below > -math.inf) and above < math.inf
+    return (log_ratio(above, below) if log else above - below) if is_closed else math.inf
 
 
 def log_ratio(high: float, low: float) -> float:
