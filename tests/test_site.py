@@ -18,6 +18,9 @@ ORDER = [
 ]
 
 
+COLUMNS = 138
+
+
 def load_check():
     specification = importlib.util.spec_from_file_location("check_site", ROOT / "docs" / "check_site.py")
     module = importlib.util.module_from_spec(specification)
@@ -93,6 +96,13 @@ def needed_by_the_site():
     return (imported & {"dask", "optuna", "pyarrow", "sklearn", "tqdm"}) | set(
         re.findall(r"^\.\. autoclass:: sublevel\.adapters\.(\w+)", reference, re.MULTILINE)
     )
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.relative_to(ROOT)))
+def test_code_is_not_wider_than_the_site(source):
+    """`docs/_static/site.css` has room for as many columns on a screen 1920 pixels wide."""
+    blocks = [token for token in tokens(source.read_text(encoding="utf-8")) if token.type in ("fence", "code_block")]
+    assert [line for block in blocks for line in block.content.splitlines() if len(line) > COLUMNS] == []
 
 
 def test_make_docs_installs_what_the_site_imports():
