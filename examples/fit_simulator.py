@@ -49,7 +49,7 @@ def negative_log_likelihood(parameters):
 
 def fit(store):
     """Search from a rough guess: the rates within a factor of three or so, the number of first cases within a factor of
-    ten.
+    ten. The error bars are those of a negative log-likelihood, and are in the file too.
     """
     bounds = [(0.01, 3), (0.01, 3), (0.1, 1000)]
     return sl.minimize(
@@ -61,6 +61,8 @@ def fit(store):
         names=NAMES,
         rng=1,
         store=store,
+        curvature=True,
+        kind="nll",
     )
 
 
@@ -87,8 +89,8 @@ def main(folder):
         old.unlink()
     print(f"Fitting {len(NAMES)} parameters of a simulator to {DAYS} counts ...")
     result = fit(store=folder / "fit.db")
-    print(f"{result.message}; {result.nfev} evaluations\n")
-    errors = sl.curvature(negative_log_likelihood, result, kind="nll")
+    errors = result.curvature
+    print(f"{result.message}; {result.nfev - errors.nfev} evaluations\n")
     print(errors.summary())
     print(
         "\nThe data were made with "

@@ -85,7 +85,8 @@ def add_error_bars(result: Result, fun: Objective, given: argparse.Namespace, wo
 
     kind, residuals = given.error_bars
     options = {name: value for name, value in run_options(fun, given).items() if name in ("timeout", "on_error")}
-    add_curvature(result, fun, kind=kind, n_residuals=residuals, workers=workers, **options)
+    file = getattr(given, "file", None) or given.store
+    add_curvature(result, fun, file, kind=kind, n_residuals=residuals, workers=workers, **options)
 
 
 def print_result(result: Result, seconds: float, given: argparse.Namespace, raised: Exception | None) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 
 from sublevel import plots
 from sublevel.cli.common import describe_objective, printable
-from sublevel.cli.result_output import user_deviations
+from sublevel.cli.result_output import search_nfev, user_deviations
+from sublevel.hessian.report import MEANING, parameter_rows
 from sublevel.plots.run import panel_images
 from sublevel.plots.style import HTML_STYLE
 from sublevel.run import termination
@@ -52,9 +53,9 @@ td { overflow-wrap: anywhere; }
 }
 """
 """Additions to the common style: panels side by side where they fit, tables that scroll, and a print layout."""
-SEARCH_SPREAD = (
-    "The standard deviations of the search shrink as it converges; they are not error bars. <code>--error-bars</code> "
-    "of <code>sublevel resume</code> or <code>sublevel.curvature</code> computes error bars."
+SEARCH_SPREAD = "The standard deviations of the search shrink as it converges; they are not error bars."
+ERROR_BARS_HOW = (
+    "<code>--error-bars</code> of <code>sublevel resume</code> or <code>sublevel.curvature</code> computes error bars."
 )
 KEPT = "satisfied"
 """In place of a value that is not stored: of a constraint that every evaluated point satisfies."""
@@ -93,6 +94,7 @@ def report_page(run: StoredRun) -> str:
         *_findings(run),
         *_pictures(run),
         *_variables(run),
+        *_error_bars(run),
         *_constraints(run),
         *_restarts(run),
     ]
@@ -106,7 +108,7 @@ def _facts(run: StoredRun) -> Iterable[str]:
         "method": printable(settings.method or settings.parts),
         **({"value": result.fun_text()} if settings.noise else {"best value": repr(result.fun)}),
         **({"largest violation": f"{result.maxcv:.6g}"} if "maxcv" in result else {}),
-        "evaluations": f"{result.nfev} in {result.nit} generations",
+        "evaluations": f"{search_nfev(result)} in {result.nit} generations",
         **_surrogate(result),
         "failed evaluations": str(int(np.count_nonzero(np.isnan(run.values)))),
         "restarts": str(result.restarts),
@@ -166,9 +168,22 @@ def _variables(run: StoredRun) -> Iterable[str]:
     rows += [(printable(name), printable(text), "", "constant") for name, text in labels.constants().items()]
     yield "<h2>Variables</h2>"
     yield from _table("variables", ["", "best point", "mean of the search", "standard deviation of the search"], rows)
-    yield f"<p>{SEARCH_SPREAD}</p>"
+    yield f"<p>{SEARCH_SPREAD}{'' if result.curvature is not None else f' {ERROR_BARS_HOW}'}</p>"
     if result.x.size > MOST_ROWS:
         yield f"<p>{result.x.size} variables; <code>sublevel export</code> writes all of them.</p>"
+
+
+def _error_bars(run: StoredRun) -> Iterable[str]:
+    found = run.result.curvature
+    if found is None:
+        return
+    header, *rows = [tuple(map(printable, row)) for row in parameter_rows(found)]
+    yield "<h2>Error bars</h2>"
+    yield from _table("error-bars", list(header), rows)
+    yield f"<p>{escape(MEANING[found.kind])}; {found.nfev} evaluations.</p>"
+    if found.problems:
+        items = "".join(f"<li>{escape(printable(str(problem)))}</li>" for problem in found.problems)
+        yield f'<ul id="error-bar-problems">{items}</ul>'
 
 
 def _constraints(run: StoredRun) -> Iterable[str]:

@@ -48,10 +48,15 @@ def result_as_text(result: Result, seconds: float, figure: Path | None) -> str:
     return "\n".join(lines if result.curvature is None else [*lines, "", result.curvature.summary()])
 
 
+def search_nfev(result: Result) -> int:
+    """The number of evaluations without those for error bars."""
+    return result.nfev - (0 if result.curvature is None else result.curvature.nfev)
+
+
 def _effort(result: Result) -> str:
     """The numbers of evaluations, generations and restarts; `nfev` includes the evaluations for error bars."""
-    of_error_bars = 0 if result.curvature is None else result.curvature.nfev
-    effort = f"{result.nfev - of_error_bars} evaluations in {result.nit} generations"
+    nfev = search_nfev(result)
+    of_error_bars, effort = result.nfev - nfev, f"{nfev} evaluations in {result.nit} generations"
     restarts = f", {result.restarts} restarts" if result.restarts else ""
     return f"{effort}{restarts}" + (f", {of_error_bars} evaluations for error bars" if of_error_bars else "")
 
@@ -93,9 +98,13 @@ def _findings_as_json(findings: Iterable[Finding]) -> list[object]:
 
 
 def _error_bars_as_json(found: Curvature) -> dict[str, object]:
-    arrays = {"x": found.x, "stderr": found.stderr, "intervals": found.intervals(0.95), "covariance": found.covariance}
+    arrays = {"x": found.x, "hess_inv": found.hess_inv}
+    if found.kind is not None:
+        of_kind = {"stderr": found.stderr, "intervals": found.intervals(0.95), "at_bound": found.ends_at_bound(0.95)}
+        arrays = {"x": found.x, **of_kind, "covariance": found.covariance}
     lists: dict[str, object] = {name: array.tolist() for name, array in arrays.items()}
-    return {**lists, "level": 0.95, "nfev": found.nfev, "problems": _findings_as_json(found.problems)}
+    problems = _findings_as_json(found.problems)
+    return {**lists, "kind": found.kind, "level": 0.95, "nfev": found.nfev, "problems": problems}
 
 
 def replace_nonfinite(value: object) -> object:

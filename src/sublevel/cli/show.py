@@ -54,6 +54,7 @@ def run_as_json(run: StoredRun, is_running: bool) -> dict[str, object]:
 
 def run_as_lines(run: StoredRun, is_running: bool) -> Iterator[str]:
     """The stored run in lines."""
+    from sublevel.cli.result_output import search_nfev
     from sublevel.run.termination import message
     from sublevel.store.fingerprint import fingerprint
 
@@ -64,7 +65,7 @@ def run_as_lines(run: StoredRun, is_running: bool) -> Iterator[str]:
     method = printable(settings.method or settings.parts)
     yield f"method   {method}, {result.x.size} variables, {settings.popsize} points per generation"
     yield f"state    {'running' if is_running else end}"
-    yield f"spent    {result.nfev} evaluations in {result.nit} generations, {result.restarts} restarts"
+    yield f"spent    {search_nfev(result)} evaluations in {result.nit} generations, {result.restarts} restarts"
     yield f"fun      {result.fun_text() if settings.noise else repr(result.fun)}"
     if run.space is not None:
         yield f"params   {short_params(run.params, MOST_NUMBERS)}"
@@ -75,6 +76,9 @@ def run_as_lines(run: StoredRun, is_running: bool) -> Iterator[str]:
     yield f"failed   {int(np.count_nonzero(np.isnan(run.values)))} evaluations"
     yield f"sha256   {fingerprint(run.path)}"
     yield from (f"note     {finding}" for finding in result.diagnosis)
+    if result.curvature is not None:
+        yield ""
+        yield from map(printable, result.curvature.summary().splitlines())
 
 
 def _format_point(x: Array) -> str:

@@ -14,6 +14,7 @@ from sublevel.cli.run_status import RunStatus, state_name
 from sublevel.dashboard.follow import Progress, Selection
 from sublevel.dashboard.importance import covariance_importance, evaluation_importance
 from sublevel.engine.arrays import Array
+from sublevel.hessian.report import MEANING, parameter_rows
 from sublevel.run.initial import deviations_of, mean_of
 from sublevel.run.labels import Labels
 from sublevel.run.parameters import Choice
@@ -337,6 +338,21 @@ def constraint_values(progress: Progress) -> list[Json]:
     ]
 
 
+def error_bars(progress: Progress) -> Json | None:
+    """The error bars of the variables as texts, what they mean, and reasons not to trust them; None without any."""
+    found = None if progress.position is None else progress.position.curvature
+    if found is None:
+        return None
+    header, *rows = [[printable(text) for text in row] for row in parameter_rows(found)]
+    problems = [printable(str(problem)) for problem in found.problems]
+    return {
+        "header": header,
+        "rows": rows,
+        "meaning": f"{MEANING[found.kind]}; {found.nfev} evaluations",
+        "problems": problems,
+    }
+
+
 def totals(progress: Progress) -> Json:
     """The numbers at the head of the page."""
     table, trace = progress.table, progress.trace[-1] if progress.trace else None
@@ -415,6 +431,7 @@ def detail(progress: Progress, by_evaluations: Array, wanted: str, is_running: b
         "restarts": restarts(progress),
         "failures": failures(progress),
         "constraints": constraint_values(progress),
+        "error_bars": error_bars(progress),
     }
 
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import Family
 from sublevel.evaluation.failures import Failures
+from sublevel.hessian.result import Curvature
+from sublevel.hessian.stored import read_curvature
 from sublevel.run.constraints import Constraints
 from sublevel.run.history import Trace, real_axes, staying_of
 from sublevel.run.initial import deviations_of, mean_of
@@ -103,6 +105,7 @@ class Position(NamedTuple):
     endings: list[dict[str, float]]
     reasons: dict[str, float]
     driver: dict[str, str]
+    curvature: Curvature | None  # at the minimum, if the run has ended there
 
 
 @dataclass(slots=True)
@@ -197,9 +200,9 @@ class Follower:
             if progress is None or progress.origin != reading.file.origin:
                 progress = new_progress(reading)
             read_generations(reading, progress)
-            progress.position = read_position(reading, progress.optimizer)
             ledger = reading.ledger()
             progress.reevaluated, progress.estimate = len(ledger.entries), ledger.estimate(len(progress.table))
+            progress.position = read_position(reading, progress)
             if evaluations:
                 read_snapshots(reading, progress, until)
                 read_evaluations(reading, progress, until)
@@ -215,11 +218,13 @@ def new_progress(reading: Reading) -> Progress:
     return Progress(reading.file.origin, optimizer, reading.settings, even=none, best=none, early=none, left=none)
 
 
-def read_position(reading: Reading, optimizer: Optimizer) -> Position:
-    """The state of the last checkpoint, the best point, and why the run or its earlier runs ended."""
+def read_position(reading: Reading, progress: Progress) -> Position:
+    """The state of the last checkpoint, the best point, why the run or its earlier runs ended, and the curvature."""
     runs, endings = reading.finished_runs()
+    optimizer, file = progress.optimizer, reading.file
     state = reading.run_state(optimizer, memory=False)
-    return Position(state, reading.best(optimizer, state), runs, endings, ending(reading.file), driver(reading.file))
+    found = read_curvature(reading, optimizer, progress.nfev)
+    return Position(state, reading.best(optimizer, state), runs, endings, ending(file), driver(file), found)
 
 
 def read_generations(reading: Reading, progress: Progress) -> None:

@@ -174,7 +174,8 @@ def version_of(progress: Progress, entry: Entry, wanted: str) -> str:
     """A text that changes when the page has something else to show."""
     importance = 0 if entry.importance is None else entry.importance.evaluations
     reasons = () if progress.position is None else tuple(progress.position.reasons)
-    parts = progress.origin, progress.nfev, progress.count, len(progress.trace), importance
+    has_error_bars = progress.position is not None and progress.position.curvature is not None
+    parts = progress.origin, progress.nfev, progress.count, len(progress.trace), importance, has_error_bars
     return f"{parts} {entry.follower.is_running} {reasons} {wanted}"
 
 

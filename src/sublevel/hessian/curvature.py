@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from sublevel.hessian.frame import Frame, Place, find_labels, find_names, find_p
 from sublevel.hessian.minimum import Minimum, choose_minimum, minimum_in_box
 from sublevel.hessian.probing import LARGEST_VALUE, Baseline, CountedObjective, Probe
 from sublevel.hessian.result import Curvature
+from sublevel.hessian.stored import store_curvature
 from sublevel.hessian.tuning import Tuning
 from sublevel.run.arguments import Box, Objective, Workers
 from sublevel.run.constraints import ConstraintsLike
@@ -175,8 +177,8 @@ def curvature(
     return complete(found, nfev=objective.nfev, problems=found.problems + failure_findings(failures))
 
 
-def add_curvature(result: Result, fun: Callable[..., Any], **settings: Any) -> None:
-    """Add the curvature and its inverse Hessian to a result, with the settings of `curvature`.
+def add_curvature(result: Result, fun: Callable[..., Any], file: Path | None = None, **settings: Any) -> None:
+    """Add the curvature and its inverse Hessian to a result, with the settings of `curvature`, and to its file.
 
     Both stay None if the run found no finite value or Ctrl-C ended the run or the evaluations; with a warning, if a
     constraint is active at the minimum. Other exceptions get the result attached.
@@ -185,6 +187,9 @@ def add_curvature(result: Result, fun: Callable[..., Any], **settings: Any) -> N
         return
     try:
         found = curvature(fun, result, **settings)
+        result.update(curvature=found, hess_inv=found.hess_inv, nfev=result.nfev + found.nfev)
+        if file is not None:
+            store_curvature(file, result)
     except KeyboardInterrupt:
         return
     except ActiveConstraint as active:
@@ -193,7 +198,6 @@ def add_curvature(result: Result, fun: Callable[..., Any], **settings: Any) -> N
     except BaseException as error:
         annotate_exception(error, sublevel_result=result)
         raise
-    result.update(curvature=found, hess_inv=found.hess_inv, nfev=result.nfev + found.nfev)
 
 
 def _evaluation_budget(maxfevals: object, size: int, tuning: Tuning) -> float:

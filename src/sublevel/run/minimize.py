@@ -281,7 +281,7 @@ def minimize(
             further = budgets, *how, log_scaled, extra is not None, constraint_handling, batch
             search = search.stored(store, method or default_method(optimizer.noise), fun, as_args(args), *further)
         result = search.run_to_the_end()
-        return result if of_curvature is None else _add_curvature(result, AtPoints(called), of_curvature, *how)
+        return _with_curvature(result, AtPoints(called), search.recorder, of_curvature, *how)
 
 
 def evaluations_at_a_time(surrogate: bool | int, workers: Workers) -> bool | int:
@@ -291,19 +291,26 @@ def evaluations_at_a_time(surrogate: bool | int, workers: Workers) -> bool | int
     return available_cores() if workers == -1 else workers
 
 
-def _add_curvature(result: Result, fun: Callable[..., object], meaning: dict[str, Any], *how: object) -> Result:
-    """The result with the curvature, given what f means, and `vectorized`, `workers`, `timeout` and `on_error`."""
+def _with_curvature(
+    result: Result, fun: Callable[..., object], recorder: Recorder | None, meaning: dict[str, Any] | None, *how: object
+) -> Result:
+    """The result, whose curvature is added to it and to the file of the run if it is wanted.
+
+    `how` is `vectorized`, `workers`, `timeout` and `on_error`.
+    """
+    if meaning is None:
+        return result
     from sublevel.hessian.curvature import add_curvature
 
-    names = "vectorized", "workers", "timeout", "on_error"
-    add_curvature(result, fun, **meaning, **dict(zip(names, how, strict=True)))
+    names, file = ("vectorized", "workers", "timeout", "on_error"), None if recorder is None else recorder.path
+    add_curvature(result, fun, file, **meaning, **dict(zip(names, how, strict=True)))
     return result
 
 
 def _checked_curvature(
     curvature: object, kind: str | None, n_residuals: object, optimizer: Optimizer
 ) -> dict[str, Any] | None:
-    """`kind` and `n_residuals` if a curvature is wanted, else None."""
+    """What f means, `kind` and `n_residuals`, if a curvature is wanted, else None."""
     if not as_flag("curvature", curvature):
         if kind is not None or n_residuals is not None:
             raise ValueError(

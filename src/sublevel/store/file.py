@@ -192,6 +192,11 @@ class File:
                     )
                 yield columns
 
+    def has_part(self, name: str) -> bool:
+        """Whether the file has a part of this name, which not every run has."""
+        with self.translate_errors():
+            return self._fetch_one(f"SELECT 1 FROM parts WHERE name = '{name}'") is not None
+
     def part(self, name: str) -> tuple[dict[str, object], str, bytes]:
         """Facts, layout and bytes of a part."""
         with self.translate_errors():

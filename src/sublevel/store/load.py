@@ -12,6 +12,7 @@ from sublevel.engine.method import Method
 from sublevel.engine.sampling import SAMPLINGS
 from sublevel.engine.weights import Active
 from sublevel.evaluation.failures import Failures
+from sublevel.hessian.stored import add_stored_curvature
 from sublevel.run.data_frames import data_frame
 from sublevel.run.initial import Start
 from sublevel.run.optimizer import Optimizer
@@ -212,6 +213,7 @@ def load(store: str | Path) -> StoredRun:
         optimizer = sketch_optimizer(reading)
         found, failures = evaluations(reading, SampleForm.of(optimizer))
         result = result_so_far(reading, optimizer, found, failures)
+        add_stored_curvature(reading, result)
         return StoredRun(reading.path, reading.settings, found, result, optimizer.start)
 
 

@@ -278,6 +278,11 @@ class Recorder:
         if can_start_threads():
             self._thread.start()
 
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
     def reopen(self) -> None:
         """Mark the run as not ended."""
         self._write([self._insertion("parts", [ending_row({}), driver_row()])])

@@ -330,8 +330,19 @@ function plainRows(id, rows, kinds) {
   keepRows($(id).tBodies[0], rows, (row) => element("tr", {}, ...row.map((_, i) => element("td", { class: kinds[i] ?? "" }))), (line, row) => row.forEach((text, i) => setText(line.cells[i], text)));
 }
 
+function showErrorBars(bars) {
+  $("error-bars-section").hidden = !bars;
+  if (!bars) return;
+  const kinds = bars.header.map((_, i) => (i ? "number" : ""));
+  $("error-bars").tHead.rows[0].replaceChildren(...bars.header.map((text, i) => element("th", { scope: "col", class: kinds[i] }, text)));
+  plainRows("error-bars", bars.rows, kinds);
+  setText($("error-bars-meaning"), `${bars.meaning}.`);
+  plainRows("error-bar-problems", bars.problems.map((text) => [text]), []);
+}
+
 function showTables() {
   const { restarts, failures, constraints, facts } = page.detail;
+  showErrorBars(page.detail.error_bars);
   plainRows("restarts", restarts.toReversed().map((one) => [String(one.run), whole(one.popsize), whole(one.nfev), format(one.best, 7), one.reason]), ["number", "number", "number", "number"]);
   const counts = Object.entries(failures.counts).map(([kind, count]) => `${whole(count)} ${kind}`).join(", ");
   setText($("failure-counts"), counts || "No evaluation has failed.");
