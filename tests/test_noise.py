@@ -92,13 +92,13 @@ def test_the_value_is_the_average_of_fresh_values_at_the_answer():
     fun = Noisy()
     result = run(fun)
     assert np.array_equal(result.x, result.mean)
-    assert fun.count(result.x) == result.fun_values.size == 36  # a tenth of the evaluations of the search
+    assert fun.count(result.x) == result.fun_values.size == 18  # a twentieth of the evaluations of the search
     assert result.fun == pytest.approx(np.mean(result.fun_values), abs=1e-12)
-    assert result.fun_error == pytest.approx(np.std(result.fun_values, ddof=1) / 6, rel=1e-12)
+    assert result.fun_error == pytest.approx(np.std(result.fun_values, ddof=1) / 18**0.5, rel=1e-12)
     assert len(fun.points) == result.nfev <= 400
 
 
-@pytest.mark.parametrize(("maxfevals", "count"), [(60, 10), (20, 10), (400, 36), (3000, 100)])
+@pytest.mark.parametrize(("maxfevals", "count"), [(60, 10), (20, 10), (400, 18), (3000, 100)])
 def test_a_part_of_the_budget_is_left_for_the_estimate(maxfevals, count):
     fun = Noisy()
     result = run(fun, maxfevals=maxfevals)
@@ -108,8 +108,8 @@ def test_a_part_of_the_budget_is_left_for_the_estimate(maxfevals, count):
 
 
 def test_the_number_of_reevaluations():
-    assert [count_reevaluations(n) for n in (1, 100, 555, 1000, 1e9)] == [10, 10, 55, 100, 100]
-    assert [count_reevaluations(n, 16) for n in (1, 555, 1e9)] == [16, 64, 112]
+    assert [count_reevaluations(n) for n in (1, 100, 555, 1000, 1e9)] == [10, 10, 27, 50, 100]
+    assert [count_reevaluations(n, 16) for n in (1, 555, 1e9)] == [16, 32, 112]
 
 
 def test_a_function_without_noise_is_evaluated_ten_times():
@@ -135,15 +135,15 @@ def test_an_exception_in_a_reevaluation_carries_the_values_so_far():
 
     def breaks(x):
         calls.append(x)
-        if len(calls) == 380:
+        if len(calls) == 390:
             raise ArithmeticError("broken")
         return fun(x)
 
     with pytest.raises(ArithmeticError) as error:
         run(breaks)
     result = error.value.sublevel_result
-    assert result.nfev == 379
-    assert 10 < result.fun_values.size < 36
+    assert result.nfev == 389
+    assert 10 < result.fun_values.size < 18
 
 
 def test_an_estimate_does_not_depend_on_the_order_of_its_values():
@@ -265,7 +265,7 @@ def test_a_small_budget_is_enough_on_an_ill_conditioned_ellipsoid():
     f, found = FUNCTIONS["ellipsoid"], {None: [], "lra-cma": []}
     for method, values in found.items():
         for seed in range(10):
-            result = run(Noisy(seed, f), method=method, vectorized=True, rng=seed)
+            result = run(Noisy(seed, f, scale=0.01), method=method, vectorized=True, rng=seed)
             values.append(f(result.x))
     assert np.median(found[None]) < 0.5 * np.median(found["lra-cma"])
 
@@ -402,7 +402,7 @@ def test_what_cannot_be_satisfied_is_said():
 def test_reevaluations_run_in_parallel():
     with ThreadPoolExecutor(4) as threads:
         result = run(Noisy(), workers=threads)
-    assert result.fun_values.size == 36
+    assert result.fun_values.size == 18
     serial = run(Noisy(), workers=map)
     assert np.array_equal(serial.x, run(Noisy()).x)
 
@@ -416,7 +416,7 @@ def test_a_batch_of_points_keeps_its_size():
 
     result = run(batch, popsize=16, vectorized=True)
     assert sizes == {16}
-    assert result.fun_values.size == 48
+    assert result.fun_values.size == 32
     assert result.nfev <= 400
 
 
@@ -505,10 +505,10 @@ def test_a_run_killed_among_its_reevaluations_ends_as_if_it_had_not_been(tmp_pat
     exec(DRIVER, here)
     whole = here["drive"](tmp_path / "whole.db", tmp_path / "whole.log", -1)
     file, log = tmp_path / "killed.db", tmp_path / "killed.log"
-    command = [sys.executable, "-c", DRIVER, str(file), str(log), str(whole.nfev - 15)]
+    command = [sys.executable, "-c", DRIVER, str(file), str(log), str(whole.nfev - 8)]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     assert subprocess.run(command, timeout=60, check=False, env=environment).returncode == -signal.SIGKILL
-    assert sl.load(file).result.nfev == whole.nfev - 15
+    assert sl.load(file).result.nfev == whole.nfev - 8
     result = here["drive"](file, log, -1)
     assert (result.fun, result.fun_error, result.nfev) == (whole.fun, whole.fun_error, whole.nfev)
     assert np.array_equal(result.fun_values, whole.fun_values)

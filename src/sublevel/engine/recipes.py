@@ -154,7 +154,7 @@ def _method(
     return Method(full_name, weights, transforms, popsize, family, sampling=SAMPLINGS[sampling])
 
 
-ONSET = 1000.0
+ONSET = 500.0
 """Evaluations per variable in which the adaptation of "late-lra-cma" sets in; `benchmarks/noise_budget.py` checks it.
 """
 

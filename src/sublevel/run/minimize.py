@@ -164,8 +164,8 @@ def minimize(
     noise : bool, optional
         Whether `fun` is noisy, so that its lowest value is not a reliable one. ``result.x`` is then the mean of the
         search distribution, and ``result.fun`` the average of re-evaluations there, with the standard error
-        ``result.fun_error``. The number of re-evaluations is a tenth of that of the search, but at least 10 and at most
-        100; they count towards `maxfevals`. `ftarget` is compared with the average of the medians of recent
+        ``result.fun_error``. The number of re-evaluations is a twentieth of that of the search, but at least 10 and at
+        most 100; they count towards `maxfevals`. `ftarget` is compared with the average of the medians of recent
         generations. The default method, "late-lra-cma", averages the noise.
     noise_floor : bool, optional
         Whether a run ends when it has reached the noise of `fun`, such as the tolerance of an ODE solver: all standard

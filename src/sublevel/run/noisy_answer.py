@@ -22,7 +22,7 @@ from sublevel.run.initial import mean_of
 from sublevel.run.search_space import SearchSpace
 from sublevel.run.state import Best
 
-SHARE, FEWEST, MOST = 0.1, 10, 100
+SHARE, FEWEST, MOST = 0.05, 10, 100
 """Re-evaluations of the answer: this part of the evaluations of the search, within these limits.
 
 With the largest number, the standard error is a tenth of the standard deviation of the noise.
@@ -43,7 +43,7 @@ def count_reevaluations(nfev: float, batch: int | None = None) -> int:
     """Re-evaluations after so many evaluations, a multiple of the `batch` if the objective needs one.
 
     >>> count_reevaluations(50), count_reevaluations(400), count_reevaluations(1e6)
-    (10, 40, 100)
+    (10, 20, 100)
     """
     count = int(min(max(SHARE * nfev, FEWEST), MOST))
     return count if batch is None else -(-count // batch) * batch

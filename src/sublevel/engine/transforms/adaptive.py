@@ -115,7 +115,7 @@ class GradualRates(Transform):
     needs_spectrum: ClassVar[bool] = False
     reduces_rates: ClassVar[bool] = True
     onset: float  # evaluations per variable
-    hold: float = 30.0  # evaluations per variable
+    hold: float = 100.0  # evaluations per variable
     rates: AdaptiveRates = AdaptiveRates()
 
     def __post_init__(self) -> None:
