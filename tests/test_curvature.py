@@ -214,6 +214,17 @@ def test_it_takes_an_optimizer(rng):
     assert_allclose(sl.curvature(f, opt, vectorized=True).hessian, hessian, rtol=1e-4, atol=1e-4)
 
 
+def test_a_run_that_ended_within_its_first_generation_has_learned_nothing_but_knows_its_best_point():
+    result = sl.minimize(valley, [0.3, -0.2], 0.5, rng=1, maxfevals=6)
+    assert len(result.history) == 0
+    assert_allclose(sl.curvature(valley, result).hessian, [[202, -200], [-200, 200]], rtol=1e-6)
+
+
+def valley(x):
+    """Two correlated variables."""
+    return (x[0] - 1) ** 2 + 100 * (x[1] - x[0]) ** 2
+
+
 def test_one_variable():
     found = sl.minimize(lambda x: 3 * (x[0] - 2) ** 2 + 1, [0.0], 0.5, rng=1, curvature=True).curvature
     assert_allclose(found.hessian, [[6.0]], rtol=1e-6)

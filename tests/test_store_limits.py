@@ -159,3 +159,25 @@ def test_a_run_with_a_small_budget_is_the_beginning_of_one_with_a_larger_budget(
             sl.resume(file, rows, maxfevals=60, **again)
             assert sl.load(file).points.tolist() == expected.tolist()
             assert fingerprint(file) == fingerprint(tmp_path / "whole.db")
+
+
+def test_all_runs_are_loaded_if_the_last_ones_began_after_the_last_stored_state(at_once, tmp_path):
+    """Why a run ended is stored with the state; until then it is not known."""
+    file = tmp_path / "run.db"
+    cut = sl.minimize(InterruptedAt(terraces, 300), np.ones(1), 0.5, store=file, **SMALL)
+    loaded = sl.load(file).result
+    assert cut.restarts > 1
+    assert [(run.rows, run.popsize, run.fun) for run in loaded.history.runs] == [
+        (run.rows, run.popsize, run.fun) for run in cut.history.runs
+    ]
+    assert [run.reasons for run in loaded.history.runs] == [{}] * cut.restarts + [cut.reasons]
+    assert loaded.history.best_run == cut.history.best_run
+
+
+def test_the_last_distribution_has_the_evaluations_of_its_generation(tmp_path):
+    """Those of a part of a generation come later. After many evaluations, not every generation has a snapshot."""
+    file = tmp_path / "run.db"
+    result = sl.minimize(lambda x: float(x @ x), [1.0, 2.0], 0.5, popsize=4, rng=1, maxfevals=607, store=file)
+    assert result.nfev > result.history["nfev"][-1]
+    assert result.history.trace().nfev[-1] == result.history["nfev"][-1]
+    assert sl.load(file).result.history.trace().nfev.tolist() == result.history.trace().nfev.tolist()

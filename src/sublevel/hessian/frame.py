@@ -157,6 +157,8 @@ def find_names(found: object) -> tuple[str, ...] | None:
 def _rises(history: History, snapshots: list[Snapshot], least: float) -> tuple[Array, NDArray[np.bool_]]:
     """The best value of each snapshot's generation less the best of all (s,), and where it exceeds `least`."""
     columns = history.arrays()
+    if not len(history):  # the run ended within its first generation
+        return np.full(len(snapshots), np.nan), np.zeros(len(snapshots), dtype=np.bool_)
     rows = np.minimum(np.searchsorted(columns["nfev"], [snapshot.nfev for snapshot in snapshots]), len(history) - 1)
     rises = columns["generation_best"][rows] - _best_value(history)
     return rises, np.isfinite(rises) & (rises > least)

@@ -313,11 +313,13 @@ class History:
 
     def end(self, done: Optimizer, reasons: Mapping[str, float]) -> None:
         """Record the reasons for stopping, and the last distribution as a snapshot."""
-        self._endings = [*done.endings, reasons]
+        unknown = max(len(self._begins) - len(done.endings) - 1, 0)  # runs of a file after its last checkpoint
+        self._endings = [*done.endings, *({} for _ in range(unknown)), reasons]
         self.count_later(done.nfev)
         same_run = done.restarts < len(self._begins)
-        if same_run and len(self) and self.snapshots[-1].nfev < self._numbers[-len(self.columns)]:
-            self.snapshots.append(Snapshot(done.run_state.nfev, done.restarts, done.theta))
+        nfev = int(self._numbers[-len(self.columns)]) if len(self) else 0
+        if same_run and self.snapshots[-1].nfev < nfev:
+            self.snapshots.append(Snapshot(nfev, done.restarts, done.theta))
 
     def count_later(self, nfev: int) -> None:
         """Take note of all evaluations of a run, some of which may have been made after the last generation."""

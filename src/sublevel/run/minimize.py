@@ -174,9 +174,9 @@ def minimize(
     names : sequence of str, optional
         Names of the variables for messages, plots, reports and files.
     evaluate_x0 : bool, optional
-        Whether `x0` is evaluated with the first generation, so that the result is never worse than the start. This does
-        not affect the search. True by default, unless `x0` is a function, `fun` is noisy, the method is binary, or
-        `popsize` is given with `vectorized`.
+        Whether `x0` is evaluated with the first generation, so that the result is never worse than the start. Without
+        constraints this does not affect the search. True by default, unless `x0` is a function, `fun` is noisy, the
+        method is binary, or `popsize` is given with `vectorized`.
     vectorized : bool, optional
         Whether `fun` takes all points of a generation at once.
     workers : int, Executor, Client or callable, optional
