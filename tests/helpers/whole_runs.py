@@ -155,7 +155,8 @@ def _short(value):
 def check_best(scenario, run):
     """The result is the best point that was evaluated, with the values that it has there."""
     problem, result = Problem(scenario), run.result
-    assert problem.keeps(result.x), f"result.x = {result.x!r} is not in the space"
+    has_value = not (scenario.is_bits and np.isnan(result.fun))  # x0 has probabilities
+    assert problem.keeps(result.x) or not has_value, f"result.x = {result.x!r} is not in the space"
     if scenario.restrictions:
         check_constraints(scenario, result)
     if scenario.noise:
@@ -384,7 +385,8 @@ def check_extended(scenario, run, folder):
     """A run that ends at a smaller budget and is resumed with the larger one is the same."""
     file = folder / "extended.db"
     low = sl.Optimizer(start_of(scenario), **search_options(scenario)).popsize
-    low += 1  # x0
+    if scenario.noise or scenario.evaluate_x0:
+        low += 1
     if scenario.noise or scenario.maxfevals is None or scenario.maxfevals <= low:
         return  # re-evaluations depend on the budget
     budgets = sorted(np.random.default_rng(scenario.seed).integers(low, scenario.maxfevals, 2).tolist())
@@ -392,6 +394,14 @@ def check_extended(scenario, run, folder):
         less = minimized(scenario, maxfevals=budgets[0], store=file, callback=periodically(scenario))
         check_best(replace(scenario, maxfevals=budgets[0]), less)
         same_result("load of a smaller budget", less.result, sl.load(file).result, without={"constr"})
+        with contextlib.suppress(ValueError):  # it is refused, or changes nothing
+            smaller = resumed(scenario, file, maxfevals=low, check=False).result
+            same_result(
+                "the run resumed with a smaller budget",
+                less.result,
+                smaller,
+                without={"reasons", "runs", "message", "status"},
+            )
         for budget in (budgets[1], scenario.maxfevals):
             more = resumed(scenario, file, maxfevals=budget, check=False)
     same_result(f"the run extended from {budgets} evaluations", run.result, more.result)
@@ -422,7 +432,11 @@ def check_asked(scenario, run):
     optimizer = sl.Optimizer(start_of(scenario), **search_options(scenario))
     if run.result.nit == 0:
         return  # too few evaluations to tell whether the first one is the start
-    expected = run.points[int(evaluates_start(run, optimizer)) :]
+    expected = run.points
+    if evaluates_start(run, optimizer):  # the best point is where infeasible points are moved to
+        expected = run.points[1:]
+        start = np.array(run.points[:1])
+        optimizer.note(start, np.array([_value(problem, start[0])]), asked_constraints(problem, optimizer, start))
     if scenario.is_retried:
         expected = without_retries(problem, expected)
     asked, known = [], len(expected) - int(run.result.get("fun_values", np.empty(0)).size)
@@ -434,10 +448,8 @@ def check_asked(scenario, run):
             optimizer = pickle.loads(pickle.dumps(optimizer))
         asked.extend(points)
         values = [_value(problem, x) for x in points]
-        if optimizer.constraints is not None and optimizer.constraints.parts and (scenario.own or scenario.failure):
-            optimizer.tell(points, values, asked_constraints(problem, points))
-        else:
-            optimizer.tell(points, values)
+        is_needed = scenario.own or scenario.failure  # else `tell` calls the functions
+        optimizer.tell(points, values, asked_constraints(problem, optimizer, points) if is_needed else None)
     if scenario.noise and scenario.restrictions:
         return  # other points are evaluated in the end
     count = min(len(asked), known)
@@ -455,8 +467,10 @@ def without_retries(problem, points):
     return found
 
 
-def asked_constraints(problem, points):
-    """Values (n, k) of the constraints that the search handles; `minimize` has none where f has no value."""
+def asked_constraints(problem, optimizer, points):
+    """Values (n, k) of the constraints that the search handles, NaN where f has no value; None without any."""
+    if optimizer.constraints is None or not optimizer.constraints.parts:
+        return None
     own = problem.scenario.own
     values = [[problem.excess(one, x) for one in own] for x in points]
     others = [one for one in problem.scenario.restrictions if one.form != "own" and not one.is_kept]
@@ -473,6 +487,25 @@ def evaluates_start(run, optimizer):
     if optimizer.partial is not None:
         return run.points[0].tobytes() == optimizer.start.x0.tobytes()
     return run.result.history["nfev"][0] > optimizer.popsize
+
+
+# Curvature
+
+
+def check_curvature(scenario, run):
+    """A curvature is computed, or refused with a sentence, from values inside of the space and the constraints."""
+    problem, result = Problem(scenario), run.result
+    objective = Objective(problem)
+    on_error = "nan" if scenario.failure == "raise" else "raise"
+    options = {"vectorized": scenario.vectorized, "on_error": on_error, "maxfevals": 3000}
+    try:
+        found = sl.curvature(objective, result, **options)
+    except (ValueError, TypeError) as error:
+        check_sentence(error)
+        return
+    assert found.nfev == len(objective.points) or on_error == "nan", f"nfev = {found.nfev} of {len(objective.points)}"
+    assert problem.keeps(found.x), f"the curvature is at {found.x!r}"
+    repr(found), found.summary()
 
 
 # All of it
@@ -515,6 +548,8 @@ def _check(scenario, folder):
     check_extended(scenario, run, folder)
     if scenario.seed % 8 == 0:
         check_killed_process(scenario, run, folder)
+    if scenario.curvature and not scenario.is_bits and not run.stumbled:
+        check_curvature(scenario, run)
     return None
 
 
