@@ -108,6 +108,8 @@ MUTATIONS: list[Mutation] = [
         ("growth: float = 0.5", "growth: float = 1.0", "as many further evaluations as so far"),
         ("return theta.whiten(x if fold is None else fold.image(x, theta.mean))", "return theta.whiten(x)", "images"),
         ("fold.turns(theta.mean, old.mean)[:, None] * theta", "theta", "models that are not turned at a bound"),
+        ("np.where(fails, np.inf, surrogate", "np.where(fails, -np.inf, surrogate", "expected failures first"),
+        ("archive.take(archive.usable)", "archive", "models of failures"),
         ("inside = fold.clip(point, theta.mean)", "inside = point", "minimum beyond the bounds"),
     ),
     *_of(
@@ -132,6 +134,7 @@ MUTATIONS: list[Mutation] = [
         "run/termination.py",
         ("tests/test_stop.py",),
         ("-(-30 * d // n)", "30 * d // n", "generations of equal values, rounded down"),
+        ("recent[np.isnan(recent)] = np.inf", "recent[np.isnan(recent)] = -np.inf", "failures are best"),
         ("best[-(length // 2) :]", "best[-length:]", "a new best value in the first half of the window"),
     ),
     *_of(

@@ -266,8 +266,9 @@ def test_equal_best_values_end_a_run_after_the_generations_of_the_tutorial(d, n)
 
 def stagnates(best, medians, d, n):
     """Over how many generations nothing improved, in plain loops; None if something did (appendix B.3 there, with the
-    exceptions of the package `cma`).
+    exceptions of the package `cma`). Where there is no value it is infinite.
     """
+    best, medians = ([np.inf if value != value else value for value in values] for values in (best, medians))
     length = int(min(max(0.2 * len(best), 100 + 100 * d**1.5 / n), 20_000))
     if len(best) < max(length, 500, d * (5 + 100 / n)) or min(best) in best[len(best) - length // 2 :]:
         return None
@@ -280,15 +281,16 @@ def stagnates(best, medians, d, n):
     return length
 
 
+@pytest.mark.parametrize("failures", [0.0, 0.2])
 @pytest.mark.parametrize(("d", "n"), [(1, 4), (2, 6), (5, 8), (10, 10), (10, 100)])
-def test_stagnation_is_that_of_the_tutorial(d, n, rng):
+def test_stagnation_is_that_of_the_tutorial(d, n, failures, rng):
     counts = {True: 0, False: 0}
     for _ in range(300):
         count = int(rng.integers(400, 1500))
-        best = list(rng.standard_normal(count))
+        best = np.where(rng.random(count) < failures, np.nan, rng.standard_normal(count)).tolist()
         medians = [value + 1.0 for value in rng.permutation(best)]
         window = Window(20_000, best, medians)
-        standing = Standing(np.ones(d), generations=count, lowest=min(best))
+        standing = Standing(np.ones(d), generations=count, lowest=np.nanmin(best))
         reason = termination._stagnates(standing, window, lengths(d, n), lambda: 1.0)
         expected = stagnates(best, medians, d, n)
         assert reason == (None if expected is None else ("stagnation", expected))

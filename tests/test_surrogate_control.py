@@ -10,6 +10,7 @@ from math import ceil, sqrt
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.integrate import solve_ivp
 
 import sublevel as sl
 from sublevel.engine.families import FAMILIES, FullGaussian
@@ -48,18 +49,22 @@ class Rules:
 
     def __init__(self, n, scores, used, values, z):
         self.n, self.scores, self.used, self.evaluated = n, list(scores), used, 0
-        self.values, self.z = list(values), list(z)  # of the last evaluations
-        d = len(self.z[0]) if self.z else 1
-        self.kept = max((d + 1) * (d + 2), n)
+        self.tried = list(zip(values, z, strict=True))  # the last evaluations, with those that failed
+        self.kept = max((z.shape[1] + 1) * (z.shape[1] + 2), n)
+
+    @property
+    def usable(self):
+        """Values and points of the evaluations that did not fail; models are judged by them alone."""
+        return [(value, z) for value, z in self.tried if value < np.inf]
 
     def predict(self, models, values, z):
         """Take new evaluations, and judge what the models before said about them."""
-        self.values = [*self.values, *values][-self.kept :]
-        self.z = [*self.z, *z][-self.kept :]
+        self.tried = [*self.tried, *zip(values, z, strict=True)][-self.kept :]
         self.evaluated += len(values)
-        last = min(max(15, len(values) + 10), len(self.values))
-        recent = np.array(self.z[-last:])
-        found = [kendall(self.values[-last:], model(recent), last - len(values)) for model in models]
+        new = sum(value < np.inf for value in values)
+        last = min(max(15, new + 10), len(self.usable))
+        recent, points = zip(*self.usable[-last:], strict=True)
+        found = [kendall(recent, model(np.array(points)), last - new) for model in models]
         self.scores = [0.9 * score + 0.1 * tau for score, tau in zip(self.scores, found, strict=True)]
         best = max(range(len(models)), key=lambda index: self.scores[index])
         if self.scores[best] > self.scores[self.used] + 0.01:
@@ -68,19 +73,30 @@ class Rules:
 
     def agreement(self, model):
         """τ of the model with the last evaluations."""
-        last = min(max(15, int(min(1.2 * self.evaluated, 0.75 * self.n))), len(self.values))
-        return kendall(self.values[-last:], model(np.array(self.z[-last:])))
+        last = min(max(15, int(min(1.2 * self.evaluated, 0.75 * self.n))), len(self.usable))
+        recent, points = zip(*self.usable[-last:], strict=True)
+        return kendall(recent, model(np.array(points)))
+
+    def values_of(self, model, z):
+        """What the model says about points; infinity if the nearest evaluation failed."""
+        values = []
+        for point in z:
+            nearest = min(self.tried, key=lambda one: np.linalg.norm(one[1] - point))
+            values.append(model(point[None])[0] if nearest[0] < np.inf else np.inf)
+        return values
 
     def next_points(self, model, predicted, unknown, z):
         """None if the model is accepted, else the best half as many as so far, by the model."""
         if self.agreement(model) >= self.threshold and predicted + self.allowance >= self.threshold:
             return []
-        order = sorted(unknown, key=lambda index: model(z[index][None])[0])
-        return order[: ceil(self.evaluated / 2)]
+        values = self.values_of(model, z)
+        return sorted(unknown, key=lambda index: values[index])[: ceil(self.evaluated / 2)]
 
 
-def play(d, noise, seed, generations=40):
-    """Generations of an unchanged distribution on a quadratic with noise, checked against the rules; how they ended."""
+def play(d, noise, wall, seed, generations=40):
+    """Generations of an unchanged distribution on a quadratic with noise, which fails beyond a wall, checked against
+    the rules; how they ended.
+    """
     rng, n, tuning = np.random.default_rng(seed), 12, tuning_for(d)
     theta = FullGaussian.start(np.zeros(d), np.ones(d))
     surrogate, endings = begin_run(theta, n, None, None, tuning), []
@@ -92,27 +108,35 @@ def play(d, noise, seed, generations=40):
         while not candidates.is_over:
             asked, before = candidates.asked, candidates
             values = np.sum(np.arange(1, d + 1) * (sample.x[asked] - 1.0) ** 2, axis=1)
-            values = values + noise * rng.standard_normal(asked.size)
+            values = np.where(sample.x[asked, 0] < wall, values + noise * rng.standard_normal(asked.size), np.nan)
             candidates = add_values(candidates, values, tuning)
             if was_fitted:
                 predicted = rules.predict(before.surrogate.models, values, sample.x[asked])
                 after = candidates.surrogate
                 assert after.used == rules.used
                 assert_allclose(after.scores, rules.scores, rtol=1e-12, atol=1e-15)
-                assert after.agreement == pytest.approx(rules.agreement(after.model), rel=1e-12, abs=1e-15)
                 unknown = np.flatnonzero(~candidates.known)
+                if len(rules.usable) < d + 4:
+                    assert_array_equal(candidates.asked, unknown)  # too few for a model
+                    continue
+                assert after.agreement == pytest.approx(rules.agreement(after.model), rel=1e-12, abs=1e-15)
                 assert list(candidates.asked) == rules.next_points(after.model, predicted, unknown, sample.x)
-        _, surrogate = end_generation(candidates, tuning)
+        told, surrogate = end_generation(candidates, tuning)
         if was_fitted:
+            expected = candidates.values
+            if not candidates.known.all():
+                expected = rules.values_of(surrogate.model, sample.x)
+            assert_allclose(told, expected, rtol=1e-12)
             is_accepted = not candidates.known.all()
             assert surrogate.injects == (is_accepted or surrogate.agreement >= rules.threshold)
             endings.append((is_accepted, surrogate.injects))
     return endings
 
 
+@pytest.mark.parametrize("wall", [np.inf, 0.8, 0.0])
 @pytest.mark.parametrize("d", [2, 4])
-def test_models_are_accepted_by_the_rules(d):
-    endings = [ending for seed, noise in enumerate([0.0, 1.0, 3.0, 10.0]) for ending in play(d, noise, seed)]
+def test_models_are_accepted_by_the_rules(d, wall):
+    endings = [ending for seed, noise in enumerate([0.0, 1.0, 3.0, 10.0]) for ending in play(d, noise, wall, seed)]
     assert {(True, True), (False, True), (False, False)} <= set(endings)
 
 
@@ -127,6 +151,65 @@ def test_injected_points_have_at_most_the_length_of_their_paper(d, rng):
         models = tuple(Quadratic(-2 * distance * direction, np.eye(d)) for _ in empty.models)
         found = minimum_nearby(replace(empty, models=models), None)
         assert_allclose(found, min(distance, longest) * direction, rtol=1e-9, atol=1e-12)
+
+
+# Failures
+
+
+def beyond(fun, wall):
+    """A function that fails where the wall is positive."""
+    return lambda x: fun(x) if wall(x) <= 0 else np.nan
+
+
+TURN = np.linalg.qr(np.random.default_rng(5).standard_normal((5, 5)))[0]
+SCALES = 10.0 ** np.linspace(0, 3, 5)
+WALLS = {
+    "sphere": (beyond(lambda x: x @ x, lambda x: 1 - x.sum()), 6, (0.4, 1.2), 1 / 6 + 1e-5),
+    "ellipsoid": (beyond(lambda x: SCALES @ (TURN @ (x - 1)) ** 2, lambda x: 5 - x.sum()), 5, (1.1, 2.0), 1e-6),
+}
+"""A function with its minimum at a wall of failures, number of variables, where it starts, and a target."""
+
+
+@pytest.mark.parametrize("name", WALLS)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_minimum_at_a_wall_of_failures_takes_fewer_evaluations(name, seed):
+    fun, d, start, target = WALLS[name]
+    x0, options = np.random.default_rng(seed).uniform(*start, d), {"maxfevals": 4000, "rng": seed, "ftarget": target}
+    plain, modelled = (sl.minimize(fun, x0, 0.5, surrogate=s, **options) for s in (False, True))
+    assert plain.success
+    assert modelled.success
+    assert plain.nfev > 2 * modelled.nfev
+
+
+def prey_and_predators(log_p):
+    """Solutions of Lotka and Volterra's equations; none where a rate is more than three times another."""
+    times = np.linspace(0, 20, 41)
+    a, b, d, g, *start = np.exp(log_p)
+    if a > 3 * b or d * start[0] > 1.35 or np.max(log_p) > np.log(60):
+        return np.full((2, times.size), np.nan)
+    return solve_ivp(
+        lambda t, y: [a * y[0] - b * y[0] * y[1], d * y[0] * y[1] - g * y[1]],
+        (0, 20),
+        start,
+        t_eval=times,
+        rtol=1e-6,
+        atol=1e-6,
+        method="LSODA",
+    ).y
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_search_leaves_a_wall_of_failures_beside_its_start(seed):
+    truth = np.log([1.1, 0.4, 0.1, 0.4, 10.0, 5.0])
+    data = prey_and_predators(truth)
+    x0 = np.log([0.841, 0.285, 0.194, 0.521, 6.457, 6.934])
+
+    def misfit(log_p):
+        return float(np.sum((prey_and_predators(log_p) - data) ** 2))
+
+    result = sl.minimize(misfit, x0, 0.3, rng=seed, surrogate=True, maxfevals=1000, ftarget=1.0)
+    assert result.success
+    assert result.failures
 
 
 # Between bounds

@@ -510,7 +510,8 @@ def _at_noise_floor(
 
 
 def _stagnates(standing: Standing, window: Window, limits: Lengths, pace: Callable[[], float]) -> Reason | None:
-    """Neither the best nor the median values improved over the last fifth of the run, judged by their order.
+    """Neither the best nor the median values improved over the last fifth of the run, judged by their order. Failures
+    are worse than any value.
 
     Nor was the best of all found in its second half. A search at a slow pace crosses noise or hills, and goes on.
     """
@@ -521,7 +522,8 @@ def _stagnates(standing: Standing, window: Window, limits: Lengths, pace: Callab
         return None
     part = max(int(0.3 * length), 1)
     for values in (window.best, window.medians):
-        recent = values[-length:]
+        recent = np.array(values[-length:])
+        recent[np.isnan(recent)] = np.inf
         if np.median(recent[-part:]) < np.median(recent[:part]):
             return None
     return Reason("stagnation", float(length))

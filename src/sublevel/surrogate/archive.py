@@ -25,6 +25,15 @@ class Archive:
         """The number of evaluations."""
         return len(self.values)
 
+    @property
+    def usable(self) -> NDArray[np.bool_]:
+        """Which evaluations (n,) did not fail: those with a value below +inf."""
+        return self.values < np.inf
+
+    def take(self, which: NDArray[np.bool_]) -> Archive:
+        """The evaluations that are marked (n,)."""
+        return self if which.all() else Archive(self.x[which], self.values[which])
+
     def add(self, x: Array, values: Array, capacity: int) -> Archive:
         """The archive with further search points (k, d) and their values (k,); the oldest are dropped."""
         points, numbers = np.concatenate([self.x, x]), np.concatenate([self.values, values])

@@ -119,22 +119,41 @@ def whitened_sample(theta: Family, sample: Sample, fold: Mirrors | None) -> Arra
     return np.where(is_mirrored[:, None], whiten(theta, sample.x, fold), sample.z)
 
 
+def usable_part(archive: Archive, theta: Family, fold: Mirrors | None) -> tuple[Archive, Array]:
+    """The evaluations that a model is fitted to, those that did not fail, and their whitened points (n, d)."""
+    usable = archive.take(archive.usable)
+    return usable, whiten(theta, usable.x, fold)
+
+
+def near_failures(z: Array, archive: Archive, theta: Family, fold: Mirrors | None) -> NDArray[np.bool_]:
+    """Which whitened points (n, d) are expected to fail, because the nearest evaluation did."""
+    usable = archive.usable
+    if usable.all():
+        return np.zeros(len(z), dtype=np.bool_)
+    tried = whiten(theta, archive.x, fold)
+    squares = np.einsum("ni,ni->n", tried, tried) - 2.0 * (z @ tried.T)  # up to ‖z‖²
+    return ~usable[np.argmin(squares, axis=1)]
+
+
 def begin_run(theta: Family, popsize: int, known: Archive | None, fold: Mirrors | None, tuning: Tuning) -> Surrogate:
     """The surrogate of a run that starts with θ, with a model of the known evaluations, if there are enough."""
     d = theta.dimension
     models = identity_models(d, tuning)
     empty = Surrogate(Archive.empty(d), theta, models, np.zeros(len(models)), 0, False, False, 0.0, 0)
-    if known is None or known.size < d + tuning.further:
+    if known is None:
         return empty
-    archive, z = nearest(known, theta, fold, capacity(d, popsize, tuning))
-    return refit(replace(empty, archive=archive), z, 0, popsize, tuning)
+    archive = nearest(known, theta, fold, capacity(d, popsize, tuning))
+    usable, z = usable_part(archive, theta, fold)
+    if usable.size < d + tuning.further:
+        return empty
+    return refit(replace(empty, archive=archive), usable, z, 0, popsize, tuning)
 
 
-def nearest(known: Archive, theta: Family, fold: Mirrors | None, count: int) -> tuple[Archive, Array]:
-    """The evaluations that are nearest to the mean of θ, the nearest one last, and their whitened points (n, d)."""
+def nearest(known: Archive, theta: Family, fold: Mirrors | None, count: int) -> Archive:
+    """The evaluations that are nearest to the mean of θ, the nearest one last."""
     z = whiten(theta, known.x, fold)
     order = np.argsort(-np.einsum("ni,ni->n", z, z), kind="stable")[-count:]
-    return Archive(known.x[order], known.values[order]), z[order]
+    return Archive(known.x[order], known.values[order])
 
 
 def identity_models(d: int, tuning: Tuning) -> tuple[Quadratic, ...]:
@@ -191,7 +210,7 @@ def minimum_nearby(surrogate: Surrogate, fold: Mirrors | None) -> Array:
 def with_minimum(surrogate: Surrogate, sample: Sample, fold: Mirrors | None) -> Sample:
     """A sample of the distribution that is the frame of the model, with the minimiser as its last point."""
     minimum = injected_point(surrogate, fold)
-    if minimum is None:
+    if minimum is None or near_failures(minimum[None], surrogate.archive, surrogate.theta, fold).any():
         return sample
     z = sample.z.copy()
     z[-1] = minimum
@@ -219,7 +238,7 @@ def first_points(candidates: Candidates, tuning: Tuning) -> Indices:
     surrogate = candidates.surrogate
     if not surrogate.is_fitted:
         return np.arange(min(n, max(d + tuning.further, -(-n // 2))), dtype=np.intp)
-    values = surrogate.model(candidates.z)
+    values = predicted_values(candidates)
     if tuning.optimism is not None and count == 1:
         deviations = np.sqrt(np.maximum(np.diagonal(covariance(candidates, candidates.z, tuning)), 0.0))
         return np.argmin(values - tuning.optimism * deviations, keepdims=True)
@@ -230,9 +249,16 @@ def first_points(candidates: Candidates, tuning: Tuning) -> Indices:
 
 def covariance(candidates: Candidates, z: Array, tuning: Tuning) -> Array:
     """Covariance (m, m) of the values of the model in use at whitened points z (m, d)."""
-    surrogate, archive = candidates.surrogate, candidates.surrogate.archive
-    known = whiten(surrogate.theta, archive.x, candidates.fold)
+    surrogate = candidates.surrogate
+    archive, known = usable_part(surrogate.archive, surrogate.theta, candidates.fold)
     return uncertainty(z, known, archive.values, tuning.fits[surrogate.used])
+
+
+def predicted_values(candidates: Candidates) -> Array:
+    """Values (n,) by the model in use; +inf for points that failed or are expected to."""
+    surrogate = candidates.surrogate
+    fails = near_failures(candidates.z, surrogate.archive, surrogate.theta, candidates.fold)
+    return np.where(fails, np.inf, surrogate.model(candidates.z))
 
 
 def further_points(candidates: Candidates, tuning: Tuning) -> Indices:
@@ -240,7 +266,7 @@ def further_points(candidates: Candidates, tuning: Tuning) -> Indices:
     unknown = np.flatnonzero(~candidates.known)
     evaluated = len(candidates.known) - unknown.size
     count = max(ceil(tuning.growth * evaluated), candidates.at_a_time)
-    order = np.argsort(candidates.surrogate.model(candidates.z[unknown]), kind="stable")
+    order = np.argsort(predicted_values(candidates)[unknown], kind="stable")
     return unknown[order[:count]]
 
 
@@ -251,15 +277,15 @@ def add_values(candidates: Candidates, values: Array, tuning: Tuning) -> Candida
     known, numbers = candidates.known.copy(), candidates.values.copy()
     known[asked], numbers[asked] = True, values
     archive = before.archive.add(candidates.x[asked], values, capacity(d, n, tuning))
-    z = whiten(before.theta, archive.x, candidates.fold)
-    predicted = predict(before, z, archive, asked.size, tuning)
+    usable, z = usable_part(archive, before.theta, candidates.fold)
+    predicted = predict(before, z, usable, int(np.count_nonzero(values < np.inf)), tuning)
     scores, used = choose_model(before, predicted, tuning)
     surrogate = replace(before, archive=archive, scores=scores, used=used)
     after = replace(candidates, surrogate=surrogate, known=known, values=numbers)
-    if archive.size < d + tuning.further:
+    if usable.size < d + tuning.further:
         return replace(after, asked=np.flatnonzero(~known))
     t_p = predicted[used] if before.is_fitted else 1.0
-    after = replace(after, surrogate=refit(surrogate, z, int(np.sum(known)), n, tuning))
+    after = replace(after, surrogate=refit(surrogate, usable, z, int(np.sum(known)), n, tuning))
     is_accepted = min(after.surrogate.agreement, t_p + tuning.allowance) >= tuning.threshold
     return replace(after, asked=after.asked[:0] if is_accepted or known.all() else further_points(after, tuning))
 
@@ -282,9 +308,9 @@ def choose_model(before: Surrogate, predicted: list[float], tuning: Tuning) -> t
     return scores, best if scores[best] > scores[before.used] + tuning.lead else before.used
 
 
-def refit(surrogate: Surrogate, z: Array, evaluated: int, popsize: int, tuning: Tuning) -> Surrogate:
-    """The surrogate with models fitted to its archive, whose whitened points are z (n, d)."""
-    archive, d = surrogate.archive, z.shape[1]
+def refit(surrogate: Surrogate, archive: Archive, z: Array, evaluated: int, popsize: int, tuning: Tuning) -> Surrogate:
+    """The surrogate with models fitted to the usable part of its archive, whose whitened points are z (n, d)."""
+    d = z.shape[1]
     models = tuple(
         fit_quadratic(z, archive.values, how, model) for how, model in zip(tuning.fits, surrogate.models, strict=True)
     )
@@ -302,7 +328,7 @@ def end_generation(candidates: Candidates, tuning: Tuning) -> tuple[Array, Surro
         injects = surrogate.is_fitted and surrogate.agreement >= tuning.threshold
         return candidates.values, replace(surrogate, injects=injects)
     saved = surrogate.saved + int(np.sum(~known))
-    return surrogate.model(candidates.z), replace(surrogate, injects=True, saved=saved)
+    return predicted_values(candidates), replace(surrogate, injects=True, saved=saved)
 
 
 def is_trusted(surrogate: Surrogate, at_a_time: int, tuning: Tuning) -> bool:
