@@ -14,6 +14,7 @@ import tempfile
 import time
 import tracemalloc
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ import sublevel as sl
 from sublevel.store import recorder
 from sublevel.store.file import APPLICATION, SCHEMA, VERSION, with_checksum
 from sublevel.store.fingerprint import fingerprint
+from sublevel.store.lock import is_locked
 
 SETTINGS = {"rng": 6, "restarts": "ipop", "maxfevals": 160, "popsize": 6}
 
@@ -448,6 +450,61 @@ def test_what_is_forged_is_refused(name, runs, folder):
     seconds, memory = refused(path)
     assert seconds < 0.1
     assert memory < 32e6
+
+
+def killed_run(path, fun, checkpoints, **given):
+    """A run that was killed in its last generation but one, with the state of its beginning or that of a later one."""
+    calls = 0
+
+    def killing(x):
+        nonlocal calls
+        if (calls := calls + 1) == 47:
+            for end in ("", "-wal"):
+                shutil.copyfile(f"{path}.whole{end}", f"{path}{end}")
+        return fun(x)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(recorder, "WRITING", 1e9)
+        patched.setattr(recorder, "REPLAY", -1.0 if checkpoints else np.inf)
+        patched.setattr(recorder, "CHEAP", np.inf)
+        sl.minimize(killing, np.ones(3), 0.5, rng=1, maxfevals=60, store=f"{path}.whole", **given)
+    return path
+
+
+def with_log(path, forge, target):
+    """A copy of a file that was changed, as it is while the log has the change."""
+    with closing(sqlite3.connect(path)) as reader:
+        reader.execute("SELECT count(*) FROM parts").fetchone()
+        forge(path)
+        for end in ("", "-wal"):
+            shutil.copyfile(f"{path}{end}", f"{target}{end}")
+    return target
+
+
+FALSE_STARTS = {
+    "x0": forged_part("configuration", data=lambda data: np.float64(1.5).tobytes() + data[8:]),
+    "generator": rng_state(state={"state": 7, "inc": 9}),
+}
+
+
+@pytest.mark.parametrize("log", [False, True], ids=["file", "log"])
+@pytest.mark.parametrize("given", [{}, {"surrogate": True}], ids=["plain", "surrogate"])
+@pytest.mark.parametrize(("name", "checkpoints"), [("x0", False), ("x0", True), ("generator", False)])
+def test_a_file_that_does_not_lead_to_its_points_is_refused_as_it_is(name, checkpoints, given, log, tmp_path):
+    """Also if that is noticed only when the stored values are taken."""
+    path = killed_run(tmp_path / "run.db", valley, checkpoints, **given)
+    if log:
+        path = with_log(path, FALSE_STARTS[name], tmp_path / "copy.db")
+        assert path.with_name("copy.db-wal").stat().st_size > 0
+    else:
+        FALSE_STARTS[name](path)
+    before, calls = contents(path), []
+    with pytest.raises(sl.StoreError, match="does not reproduce the stored points"):
+        sl.resume(path, lambda x: calls.append(1) or valley(x), maxfevals=1000)
+    assert contents(path)[0] == before[0]
+    assert (contents(path)[1] or b"") == (before[1] or b"")
+    assert calls == []
+    assert not is_locked(path)
 
 
 # Forged spaces

@@ -571,7 +571,7 @@ class Search:
     @property
     def has_stored_values(self) -> bool:
         """Whether there are stored evaluations that the search has not taken yet."""
-        return self.recorder is not None and self.recorder.has_values(self.optimizer)
+        return self.recorder is not None and self.recorder.has_values
 
     def room(self, count: int) -> int:
         """How many of the next `count` evaluations may be made, apart from the stored ones."""

@@ -94,6 +94,7 @@ class File:
 
     def __init__(self, path: Path, writing: bool = False) -> None:
         self.path = path = path.absolute()  # the objective may change the working directory
+        self.is_writable = writing
         with self.translate_errors():
             self._connection = _connect(path, writing)
             try:

@@ -241,11 +241,15 @@ class Stored:
     generations: int = 0
     awaited: int = 0  # the last generation that has a value
     restarts: int = 0
+    checkpoint: int = 0  # the last generation before the stored state
 
 
 class Recorder:
     """Writes a run into an open file, from the thread of the search and from a thread for rows that have waited. Where
     there are no threads these rows wait for the next values.
+
+    The file of a resumed run is open for reading until the search has taken all stored values: these must be values of
+    the points that the settings lead to, or the file is refused as it is.
 
     `_guard` is held while the waiting rows are changed, `_disk` while the file is used. Rows are removed after they are
     written: after an interrupt they are written again.
@@ -260,6 +264,8 @@ class Recorder:
         self._bytes, self._since = 0, np.inf  # of them, and the time of the first one
         self._open: Generation | None = None
         self._stored, self._restarts, self._awaited = stored.generations, stored.restarts, stored.awaited
+        self._taken = stored.checkpoint  # the last generation whose stored values are taken
+        self._deferred: list[Change] | None = None if file.is_writable else []  # until the file is written to
         self._recalled: dict[int, list[Stretch]] = {}
         self._snapshots = {snapshot.nfev for snapshot in history.snapshots}
         self._writing, self._syncing = TimeBudget(WRITING, SAVINGS), TimeBudget(SYNCING, 0.0)
@@ -283,9 +289,22 @@ class Recorder:
         """The file."""
         return self._file.path
 
-    def reopen(self) -> None:
-        """Mark the run as not ended."""
-        self._write([self._insertion("parts", [ending_row({}), driver_row()])])
+    @property
+    def has_values(self) -> bool:
+        """Whether the file has values that the search has not taken yet."""
+        return self._taken < self._awaited
+
+    def begin_writing(self) -> None:
+        """Open the file of a resumed run for writing and mark the run as not ended, unless values are still to be taken
+        from it.
+        """
+        if self._deferred is None or self.has_values:
+            return
+        with self._disk:
+            read, self._file = self._file, File(self._file.path, writing=True)
+            read.close()
+            deferred, self._deferred = self._deferred, None
+            self._write([self._insertion("parts", [ending_row({}), driver_row()]), *deferred])
 
     def note_generator(self, done: Optimizer, is_batch: bool = False) -> None:
         """Keep the state of the generator if the next sample will be drawn again when it is read.
@@ -300,6 +319,8 @@ class Recorder:
             self._popsize = popsize
             self._longest_redrawn = longest_redrawn(done)
         self.expects_batch = is_batch and state.nit >= self._awaited
+        if self.expects_batch:
+            self.begin_writing()
         self._is_drawn = self._evaluations < self._longest_redrawn and not done.is_sweeping
         self._continued = self._row_to_continue(done) if self.expects_batch else None
         is_first = self._is_drawn and self._continued is None
@@ -336,21 +357,13 @@ class Recorder:
                     values[piece, 1:] = part.constraints
             self._open.take_constraints(known)
             self._open.in_file = bool(known.any())
-            _check_same(self._file.path, iteration, points[known], stored[known])
+            check_same(self._file.path, iteration, points[known], stored[known])
+            self._taken = iteration
+        self.begin_writing()
         now = time.perf_counter()
         self._own += now - self._left
         self._left = now
         return self._open.in_file
-
-    def has_values(self, done: Optimizer) -> bool:
-        """Whether the file has values of the next generation, or of a later one, that the search has not taken."""
-        if done.nit >= self._awaited:
-            return False
-        generation = self._open
-        if generation is None or generation.evaluated is None or generation.iteration != done.nit + 1:
-            return True
-        taken = generation.evaluated
-        return done.nit + 1 < self._awaited or any(part.place + len(part.values) > taken for part in self._parts)
 
     def begin_parts(self, done: Optimizer, more: int) -> None:
         """Open a generation that is evaluated in parts, with room for `more` points than it has."""
@@ -373,8 +386,11 @@ class Recorder:
             places = np.arange(part.place, part.place + len(part.values)) - begin
             mine = (places >= 0) & (places < count)
             values[places[mine]], known[places[mine]] = part.values[mine], True
-            _check_same(self._file.path, generation.iteration, points[places[mine]], part.points[mine])
+            check_same(self._file.path, generation.iteration, points[places[mine]], part.points[mine])
         generation.values[begin : begin + count][known] = values[known]
+        if not any(part.place + len(part.values) > begin + count for part in self._parts):
+            self._taken = max(self._taken, generation.iteration)
+        self.begin_writing()
         now = time.perf_counter()
         self._own += now - self._left
         self._left = now
@@ -449,6 +465,11 @@ class Recorder:
         self._evaluations += 0.2 * (self._evaluation - self._evaluations)
         self._evaluation = 0.0
         nit = done.run_state.nit
+        self._taken = max(self._taken, nit)
+        if self.has_values:
+            self._left = time.perf_counter()
+            return
+        self.begin_writing()
         with self._guard:
             if self._error is not None:
                 raise self._error
@@ -490,25 +511,28 @@ class Recorder:
             self._finished.append(self._row)
 
     def keep_state(self, done: Optimizer, history: History) -> None:
-        """Write the state before a generation that may remain incomplete."""
+        """Write the state before a generation that may remain incomplete: no generation before the last stored one."""
         if self._error is not None:
             raise self._error
-        self._keep(done, history)
+        if done.nit + 1 >= self._awaited:
+            self._keep(done, history)
 
     def _keep(self, done: Optimizer, history: History, ending: Sequence[Row] = ()) -> None:
         """Write the state and everything that waits."""
         began = time.perf_counter()
-        self._check_files()
         known = {snapshot.nfev for snapshot in history.snapshots}
         restarts = restart_rows(done, self._restarts)
-        self._write(
-            [
-                self._insertion("parts", [*checkpoint_rows(done, history), *ending]),
-                self._insertion("restarts", restarts),
-                (DELETE_SNAPSHOT, [(nfev,) for nfev in self._snapshots - known]),
-                self._insertion("snapshots", snapshot_rows(history, self._snapshots)),
-            ]
-        )
+        changes = [
+            self._insertion("parts", [*checkpoint_rows(done, history), *ending]),
+            self._insertion("restarts", restarts),
+            (DELETE_SNAPSHOT, [(nfev,) for nfev in self._snapshots - known]),
+            self._insertion("snapshots", snapshot_rows(history, self._snapshots)),
+        ]
+        if self._deferred is None:
+            self._check_files()
+            self._write(changes)
+        else:
+            self._deferred += changes
         self._snapshots, self._restarts = known, self._restarts + len(restarts)
         self._kept_at = time.perf_counter()
         self._own, self._cost = 0.0, (self._kept_at - began) / CHEAP
@@ -615,6 +639,7 @@ class Recorder:
         """Write all re-evaluations. There are few, so that each is written at once."""
         if self._error is not None:
             raise self._error
+        self.begin_writing()
         self._write([self._insertion("parts", [reevaluation_row(ledger, ledger.points[0].size)])])
 
     def _stop_thread(self) -> None:
@@ -623,19 +648,16 @@ class Recorder:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def abandon(self) -> None:
-        """Close the file of a run that cannot be resumed, without changes."""
-        self._stop_thread()
-        self._over = True
-        self._file.close()
-
     def close(self, reasons: Mapping[str, float], done: Optimizer | None, history: History) -> None:
-        """Write what waits, the reasons, and the state unless `done` is None, then release the file."""
+        """Write what waits, the reasons, and the state unless `done` is None, then release the file. It stays as it is
+        if not all stored values were taken.
+        """
         if self._over:
             return
         self._stop_thread()
         try:
-            if self._error is None:
+            if self._error is None and not self.has_values:
+                self.begin_writing()
                 if done is not None:
                     self._keep(done, history, [ending_row(reasons)])
                 else:
@@ -643,11 +665,11 @@ class Recorder:
                     self._write([self._insertion("parts", [ending_row(reasons)])])
         finally:
             self._over = True
-            self._file.close(whole=not self._is_lost)
+            self._file.close(whole=self._deferred is None and not self._is_lost)
             self._lock.close()
 
 
-def _check_same(path: Path, iteration: int, made: Array, stored: Array) -> None:
+def check_same(path: Path, iteration: int, made: Array, stored: Array) -> None:
     """Compare points (k, d) with the stored ones: warn of rounding, raise StoreError if they differ by more."""
     if made.tobytes() == stored.tobytes():
         return

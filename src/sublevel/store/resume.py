@@ -39,8 +39,8 @@ from sublevel.store.reader import (
     restore_state,
     stored_failures,
 )
-from sublevel.store.recorder import Recorder, Stored
-from sublevel.store.samples import SampleForm
+from sublevel.store.recorder import Recorder, Stored, check_same
+from sublevel.store.samples import SampleForm, StoredPoints
 from sublevel.store.settings import Overrides, Settings, as_path, rebuild_optimizer
 from sublevel.validation import (
     as_callback,
@@ -162,9 +162,7 @@ def resume(
             found.failures,
         )
         opened.callback(evaluate.close)
-        recorder = Recorder(File(path, writing=True), lock, found.history, found.stored)
-        opened.callback(recorder.abandon)
-        recorder.reopen()
+        recorder = Recorder(File(path), lock, found.history, found.stored)
         opened.pop_all()
     if check and found.probe is not None:
         k = 0 if found.optimizer.constraints is None else found.optimizer.constraints.size
@@ -198,13 +196,24 @@ def _read_run(path: Path, again: Overrides) -> ResumedRun:
         optimizer = rebuild_optimizer(reading.settings, reading.problem, reading.facts.get("rng"), again)
         history, form = restore_state(reading, optimizer), SampleForm.of(optimizer)
         failures = stored_failures(reading, reading.generations().sizes, form)
-        stored = Stored(file.count_generations()[1], file.last_evaluated(), optimizer.restarts)
+        _check_start(reading, optimizer, form)
+        stored = Stored(file.count_generations()[1], file.last_evaluated(), optimizer.restarts, optimizer.nit)
         _warn_of_differences(reading)
         probe = choose_probe(file, stored.awaited, form)
         ledger = reading.ledger()
         optimizer.reevaluated = len(ledger.entries)
         add_failed_reevaluations(failures, ledger)
         return ResumedRun(reading.settings, optimizer, history, failures, stored, probe, ledger)
+
+
+def _check_start(reading: Reading, optimizer: Optimizer, form: SampleForm) -> None:
+    """Raise StoreError if the start was evaluated and is not the first stored point. Runs that are begun again with the
+    stored values would notice, but not those that continue from a later state.
+    """
+    if reading.settings.evaluate_x0:
+        for part in StoredPoints(reading.file, form).stretches(1, 1):
+            if part.iteration == 1 and part.place == 0:
+                check_same(reading.path, 1, optimizer.start.x0[None], part.points[:1])
 
 
 def _warn_of_differences(reading: Reading) -> None:
