@@ -86,8 +86,38 @@ DEFECTS = (
     Defect(
         "LinAlgError where the centre of a curvature moves to a bound",
         "hessian/curvature.py",
-        "return (free_frame(rounder, minimum_in_box(probe, spectrum)), probe.delta)",
-        "return (replace(_rounder_frame(probe, spectrum), centre=frame.points(probe.newton)), probe.delta)",
+        "return free_frame(rounder, minimum_in_box(probe, spectrum)), 1.0",
+        "return replace(_rounder_frame(probe, spectrum), centre=frame.points(probe.newton)), 1.0",
+    ),
+    Defect(
+        "curvature raises IndexError after a run without a whole generation",
+        "hessian/frame.py",
+        "    if not len(history):",
+        "    if len(history) < 0:",
+    ),
+    Defect(
+        "x0 is not evaluated if maxfevals is popsize",
+        "run/minimize.py",
+        "return None if has_no_value else start.x0",
+        "return None if has_no_value or limits.maxfevals < optimizer.popsize + 1 else start.x0",
+    ),
+    Defect(
+        "a run that is resumed with a smaller budget forgets its last evaluations",
+        "run/minimize.py",
+        "return {} if has_stored else self.budget_reason()",
+        "return self.budget_reason()",
+    ),
+    Defect(
+        "the history of an interrupted file has no runs after the last stored state",
+        "run/history.py",
+        "        unknown = max(len(self._begins) - len(done.endings) - 1, 0)",
+        "        unknown = 0",
+    ),
+    Defect(
+        "the list of runs ignores the evaluations of an unfinished generation",
+        "cli/run_status.py",
+        "            best=fun,",
+        "            best=float(numbers[1]),",
     ),
 )
 """Defects that were mended."""

@@ -5,11 +5,16 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from pathlib import Path
+
 import pytest
 
 from helpers.scenarios import Problem, Restriction, Scenario, Variable, draw
 from helpers.whole_runs import WrongRun, check
 
+ROOT = Path(__file__).parent.parent
 FEW, MANY = range(32), range(32, 2000)
 MOST_REFUSED = 0.25
 """Share of scenarios that may be refused."""
@@ -33,9 +38,10 @@ def test_many_whole_runs_are_as_promised(seeds, tmp_path):
 def test_the_repr_of_a_scenario_makes_it_again():
     for seed in range(200):
         scenario = draw(seed)
-        assert eval(repr(scenario)) == scenario
+        assert (
+            eval(repr(scenario), {"Restriction": Restriction, "Scenario": Scenario, "Variable": Variable}) == scenario
+        )
         assert draw(seed) == scenario
-    assert {Problem, Restriction, Scenario, Variable}
 
 
 def test_a_wrong_run_is_found_and_said(tmp_path, monkeypatch):
@@ -49,3 +55,14 @@ def test_a_wrong_run_is_found_and_said(tmp_path, monkeypatch):
     monkeypatch.setattr(Problem, "value", value)
     with pytest.raises(WrongRun, match=r"(?s)fun = .*Scenario\(seed=3.*--seeds 3:4"):
         check(draw(3), tmp_path)
+
+
+def test_the_texts_of_defects_occur_once(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    spec = importlib.util.spec_from_file_location("defects", ROOT / "benchmarks" / "whole_runs_defects.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "defects", module)
+    spec.loader.exec_module(module)
+    assert len(module.DEFECTS) >= 8
+    for defect in module.DEFECTS:
+        assert (ROOT / "src" / "sublevel" / defect.file).read_text().count(defect.old) == 1, defect.what

@@ -371,7 +371,25 @@ def draw(seed):
         scenario = dataclasses.replace(scenario, noise=True)
     elif one.chance(0.25 if is_real else 0.02):
         scenario = dataclasses.replace(scenario, surrogate=one.pick(True, 1, 2, 5))
-    return _with_run(one, _with_method(one, scenario))
+    scenario = _with_run(one, _with_method(one, scenario))
+    return _with_oddity(one, scenario) if one.chance(0.1) else scenario
+
+
+def _with_oddity(one, scenario):
+    """With an option that may not go together with others."""
+    odd = (
+        {"surrogate": 3},
+        {"noise": True, "evaluate_x0": True},
+        {"handling": "lexicographic"},
+        {"step_size": "psr", "method": None},
+        {"step_size": "tpa", "method": None},
+        {"popsize": 1},
+        {"maxfevals": 2},
+        {"method": "pbil"},
+        {"restarts": -1},
+        {"noise": True, "vectorized": True, "popsize": 12},
+    )
+    return dataclasses.replace(scenario, **one.pick(*odd))
 
 
 def _bit(one):
@@ -484,7 +502,7 @@ def _with_run(one, scenario):
     d = len(scenario.variables)
     size = (popsize or 4 + int(3 * np.log(d))) * (2 if scenario.surrogate and popsize is None else 1)
     budget = one.weighted({"tiny": 2, "small": 3, "medium": 10, "large": 2})
-    extra = int(one.rng.integers(0, 3))
+    extra, is_open = int(one.rng.integers(0, 3)), one.chance(0.03)
     more = {
         "tiny": size + extra,
         "small": int(one.rng.integers(size, 5 * size)),
@@ -497,8 +515,8 @@ def _with_run(one, scenario):
         scenario,
         popsize=popsize,
         restarts=one.weighted({None: 4, **dict.fromkeys(STRATEGIES, 2), 1: 1}),
-        maxfevals=max(more[budget], size) + (20 if scenario.noise else 0),
-        maxiter=one.weighted({None: 15, 3: 1, 30: 1}),
+        maxfevals=None if is_open else max(more[budget], size) + (20 if scenario.noise else 0),
+        maxiter=12 if is_open else one.weighted({None: 15, 3: 1, 30: 1}),
         ftarget=one.weighted({None: 9, 0.5: 1}),
         tolx=one.weighted({None: 5, 1e-2: 1, 0.2: 1}),
         tolfun=one.weighted({None: 6, 1e-3: 1}),

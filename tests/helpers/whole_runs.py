@@ -25,6 +25,7 @@ import numpy as np
 
 import sublevel as sl
 from helpers.scenarios import Problem, Stumble, draw, run_options, search_options, start_of
+from sublevel.cli.run_status import read_status
 from sublevel.store import recorder
 
 TOLERANCE = 1e-6
@@ -343,6 +344,7 @@ def check_resumed(how, scenario, run, file, moment):
     """A run that was ended at a moment and is resumed is the same."""
     loaded = sl.load(file).result
     assert loaded.nfev <= moment, f"{how}: {loaded.nfev} evaluations are loaded of {moment}"
+    check_status(file, loaded)
     check = bool(scenario.seed % 2)
     again = resumed(scenario, file, check=check)
     same_result(f"the run that was {how} after {moment} evaluations and resumed", run.result, again.result)
@@ -354,6 +356,15 @@ def check_resumed(how, scenario, run, file, moment):
     )
     assert len(again.points) <= most, f"{how}: {len(again.points)} calls after {moment} of {len(run.points)}"
     same_result(f"load of the run that was {how} and resumed", run.result, sl.load(file).result, without={"constr"})
+
+
+def check_status(file, loaded):
+    """The list of runs says of a file what `load` says of it."""
+    status = read_status(file)
+    is_feasible = not loaded.get("maxcv", 0.0) > TOLERANCE
+    told = status.best, status.nfev, status.nit, status.reasons
+    known = loaded.fun if is_feasible else np.nan, loaded.nfev, loaded.nit, loaded.reasons
+    assert plain(told) == plain(known), f"`runs` says {told}, `load` says {known}"
 
 
 def check_interrupted(scenario, run, folder):
@@ -378,7 +389,11 @@ def check_state_so_far(scenario, result, file):
     distribution = {"mean", "std", "cov", "diagnosis", "multipliers", "message", "success", "constr", "runs"}
     if scenario.noise:
         distribution |= {"x", "params", "fun", "maxcv"}
-    same_result("load of an interrupted run", result, sl.load(file).result, distribution | TRACE)
+    loaded = sl.load(file).result
+    same_result("load of an interrupted run", result, loaded, distribution | TRACE)
+    unknown = {"reasons": {}} | ({"popsize": 0} if scenario.surrogate else {})  # which evaluates fewer points
+    mine, theirs = ([one._replace(**unknown) for one in some.history.runs] for some in (result, loaded))
+    assert plain(mine) == plain(theirs), f"load of an interrupted run has the runs {theirs}, not {mine}"
 
 
 def check_extended(scenario, run, folder):
