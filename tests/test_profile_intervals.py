@@ -561,6 +561,22 @@ def test_a_rough_function_has_ends(d, size):
     assert (profiles.uncertainty < 0.2 * deviations).all()
 
 
+def test_an_end_where_f_does_not_decrease_as_measured_is_uncertain():
+    """f has holes where its gradient is measured, which no step meets."""
+
+    def holed(x):
+        in_hole = np.any(np.abs(x[1] - np.array([0.1, 0.5])) < 1e-3)
+        return 0.5 * x[0] ** 2 * (0.8 if in_hole else 1.0) + 0.5 * x[1] ** 2
+
+    whole = sl.curvature(lambda x: 0.5 * x @ x, OptimizeResult(x=np.zeros(2), fun=0.0), kind="nll")
+    profiles = whole.profile_intervals(LEVEL, holed, variables=[0])
+    assert names(profiles) == ["uncertain", "uncertain"]
+    assert "f does not decrease along its gradient" in str(profiles)
+    shallow, deep = np.sqrt(2 * RISE), np.sqrt(2 * RISE / 0.8)
+    assert_allclose(np.abs(profiles.intervals[0]), shallow, rtol=1e-3)
+    assert_allclose(profiles.uncertainty[0], deep - shallow, rtol=0.25)  # it is that of a straight line
+
+
 def test_an_uncertain_end_says_so(tmp_path):
     curved = found(skewed, [0.5, 0.5], names=["a", "b"])
     part = curved.profile_intervals(LEVEL, maxfevals=curved.profile_intervals(LEVEL).nfev - 1)

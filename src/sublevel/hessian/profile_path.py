@@ -161,6 +161,7 @@ class InnerModel:
     is_careful: bool = False
     is_fresh: bool = False  # whether the Hessian must be measured
     is_measured: bool = False  # whether it was measured at the last spot
+    drop: float = 0.0  # by how much F was lower at one of the differences than at the spot
 
     def min_gain(self, at_limit: bool) -> float:
         """Fraction of the target that an inner step must gain to be taken before t moves on, or ends at the limit."""
@@ -168,11 +169,11 @@ class InnerModel:
 
     def careful(self) -> InnerModel:
         """The same model, to be measured again."""
-        return replace(self, is_careful=True, is_fresh=True, spot=None)
+        return replace(self, is_careful=True, is_fresh=True, spot=None, drop=0.0)
 
     def coarse(self) -> InnerModel:
         """The same model, to be measured again by differences that are longer than the roughness of f."""
-        return replace(self.careful(), length=max(self.length, self.tuning.step_for_noise))
+        return replace(self.careful(), length=max(self.length, self.tuning.step_for_noise), drop=self.drop)
 
 
 Climb = Generator[Array, Array, End]
@@ -359,7 +360,7 @@ def _seek_end(line: Line, target: Target, trail: Trail) -> Climb:
             if inner.length < tuning.step_for_noise and gain > tuning.accuracy * target.rise:
                 inner = inner.coarse()
                 continue
-            trail.doubts[spot.t] = gain
+            trail.doubts[spot.t] = max(gain, inner.drop)
             step, gain = np.zeros(size), 0.0
         trail.add(Spot(spot.t, spot.w + step, spot.value), gain, gain <= tuning.accuracy * target.rise)
         end = _check_end(line, trail, target, spot, gain)
@@ -478,7 +479,8 @@ def _measure_gradient(line: Line, spot: Spot, inner: InnerModel) -> Generator[Ar
     known, couples = (rises.reshape(2, -1), lengths.reshape(2, -1)), np.zeros((first.size, first.size))
     if inner.is_fresh:
         couples = yield from _couples(line, spot, columns, *known)
-    return _update_inner(inner, spot, solve(line.root, columns), *known, couples)
+    updated = _update_inner(inner, spot, solve(line.root, columns), *known, couples)
+    return replace(updated, drop=max(-float(np.min(rises)), inner.drop if inner.is_fresh else 0.0))
 
 
 def _couples(line: Line, spot: Spot, columns: Array, rises: Array, lengths: Array) -> Generator[Array, Array, Array]:
