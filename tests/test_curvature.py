@@ -730,6 +730,14 @@ def test_a_bent_function_under_noise_in_a_box_is_right_or_named(noise, box):
         assert named or wrong < 0.5 or deviations < 5, (seed, found)
 
 
+def test_evaluations_are_repeated_until_a_change_with_the_radius_would_be_seen():
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        f = lambda X: np.sum(0.2 * X**2 + 0.1 * X**4, axis=1) + 0.01 * rng.standard_normal(len(X))  # noqa: E731, B023
+        found = sl.curvature(f, at(np.zeros(2)), bounds=[(-1, None)] * 2, vectorized=True)
+        assert "hidden_by_noise" not in names(found) or found.nfev > 580  # of the default budget, 620
+
+
 def test_a_quadratic_under_noise_in_a_box_is_not_called_bent():
     for seed in range(6):
         found = noisy_in_box(lambda rise: 0.2 * rise, 0.1, 5.0, seed)

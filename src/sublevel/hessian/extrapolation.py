@@ -27,13 +27,27 @@ def repeat_until_precise(objective: CountedObjective, probe: Probe, is_fixed: bo
         return probe
     residuals = 1 + probe.star.checks + len(probe.star.couple_rows) // 2
     probe = repeat_rounds(objective, probe, np.ceil(objective.tuning.noise_dof / residuals))
+    spared = objective.left // (2 * probe.star.evaluations)  # rounds for other radii, if a change is seen
+    probe = repeat_rounds(objective, probe, min(_rounds_to_resolve(probe), probe.values.rounds + spared))
     if not probe.is_defined:
         return probe
     if not is_fixed and probe.star.both and (objective.spends or changes_with_radius(probe)):
         probe = recentre(objective, choose_radii(objective, probe))
     count = probe.values.rounds if probe.inner is None else probe.inner.rounds
-    enough = np.ceil(count * np.square(probe.spread / probe.tuning.precision))
+    enough = max(np.ceil(count * np.square(probe.spread / probe.tuning.precision)), _rounds_to_resolve(probe))
     return widen_by_bias(repeat_rounds(objective, probe, objective.tuning.max_rounds if objective.spends else enough))
+
+
+def _rounds_to_resolve(probe: Probe) -> float:
+    """Rounds after which a change of a curvature with the radius that is reported, or twice it, is significant.
+
+    They are more than `noise_dof` takes where f cannot rise by as much as requested, because of bounds. None are needed
+    if a change is seen already, or eliminated.
+    """
+    if probe.inner is not None or not probe.is_defined or changes_with_radius(probe):
+        return 0.0
+    hidden = float(np.max(hidden_changes(probe), initial=0.0))
+    return float(np.ceil(probe.values.rounds * np.square(hidden / (2.0 * probe.tuning.not_quadratic))))
 
 
 def extrapolate_smooth(objective: CountedObjective, probe: Probe) -> Probe:
@@ -74,6 +88,11 @@ def significant_change(probe: Probe, least: float) -> float:
     lack = probe.lack
     is_seen = lack > np.maximum(least, probe.baseline.is_noisy * probe.tuning.significance * probe.lack_error)
     return float(np.max(lack[is_seen], initial=0.0))
+
+
+def hidden_changes(probe: Probe) -> Array:
+    """The smallest relative change (n,) of each curvature with the radius that would be significant under noise."""
+    return probe.tuning.significance * probe.lack_error
 
 
 def changes_with_radius(probe: Probe) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
-from sublevel.hessian.extrapolation import significant_change
+from sublevel.hessian.extrapolation import hidden_changes, significant_change
 from sublevel.hessian.probing import Probe
 from sublevel.run.diagnosis import Finding
 
@@ -132,8 +132,11 @@ def not_quadratic(evidence: Evidence) -> Finding | None:
 def hidden_by_noise(evidence: Evidence) -> Finding | None:
     """Noise is too large to see whether f is quadratic."""
     probe = evidence.probe
-    least = float(np.max(probe.tuning.significance * probe.lack_error, initial=0.0))
-    if not probe.baseline.is_noisy or probe.inner is not None or least < probe.tuning.hidden_change or noise(evidence):
+    hidden = hidden_changes(probe)
+    if probe.inner is not None:  # the errors include the change that is expected to remain; not one that seems larger
+        hidden = hidden[probe.lack > probe.tuning.hidden_change]
+    least = float(np.max(hidden, initial=0.0))
+    if not probe.baseline.is_noisy or least < probe.tuning.hidden_change or noise(evidence) or not_quadratic(evidence):
         return None
     sentence = (
         f"noise hides whether f is quadratic where it rises by {probe.delta:.3g}: a change of a curvature by "
