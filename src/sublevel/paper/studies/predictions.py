@@ -23,6 +23,7 @@ from sublevel.paper.streams import streams
 from sublevel.paper.studies.study import Data, Scale, Study
 from sublevel.paper.theory.measure import condition_number
 from sublevel.paper.theory.predictions import (
+    CAVEAT,
     convergence_rate,
     final_condition,
     is_stable,
@@ -383,6 +384,7 @@ def findings(data: Data) -> list[str]:
         lines.append(f"{title}: predicted, measured (standard error); at most {100 * worst:.1f} % apart")
         lines.extend(_line(row) for row in rows)
         lines.append("")
+    lines.extend([CAVEAT, ""])
     lines.append("predicted to be unstable: segments in which the mean is lost")
     for work, lost in unstable_settings(data):
         lines.append(f"  d = {work.d:2d}, n = {work.n:5d}, c_C = {work.c_cov:g}: {lost} of {work.trials}")

@@ -6,6 +6,13 @@ sampled.py and special.py the statements, and verify.py all of them. predictions
 algorithm; its functions are also here.
 """
 
-from sublevel.paper.theory.predictions import best_setting, convergence_rate, final_condition, is_stable, matched_rate
+from sublevel.paper.theory.predictions import (
+    best_setting,
+    convergence_rate,
+    final_condition,
+    is_stable,
+    matched_rate,
+    stability,
+)
 
-__all__ = ["best_setting", "convergence_rate", "final_condition", "is_stable", "matched_rate"]
+__all__ = ["best_setting", "convergence_rate", "final_condition", "is_stable", "matched_rate", "stability"]
