@@ -405,6 +405,20 @@ MUTATIONS: list[Mutation] = [
         ("/ (1.0 - share)  # of", "/ 1.0  # of", "variance about the subtracted mean"),
         ("components * count * (1.0 - phi)", "count * (1.0 - phi)", "degrees of freedom of one component"),
     ),
+    *_of(
+        "store/pending.py",
+        ("tests/test_store_samples.py",),
+        (
+            "return self.after is None if before is None else is_same_state(before, self.after)",
+            "return True",
+            "row goes on",
+        ),
+    ),
+    *_of(
+        "store/recorder.py",
+        ("tests/test_store_samples.py",),
+        ("is_shared = self._is_drawn and not done.owns_generator", "is_shared = False", "no state after a sample"),
+    ),
 ]
 """Wrong changes, file by file."""
 

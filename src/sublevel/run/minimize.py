@@ -718,6 +718,8 @@ class Search:
         if not isinstance(evaluate, VectorizedEvaluator) or (recorder is not None and not recorder.expects_batch):
             return self.values(points)
         failures = self.failures.last
+        if recorder is not None:
+            recorder.begin_batch(self.optimizer)
         began, last = time.perf_counter(), failures[-1] if failures else None
         values = np.empty(len(points))
         values[:] = evaluate.values(points)

@@ -276,6 +276,7 @@ class Recorder:
         self.expects_batch = False  # whether the values of the next sample are added together
         self._is_drawn = False  # whether it will be drawn again when it is read
         self._rng_state: Mapping[str, object] | None = None  # before it, unless it continues a row
+        self._rng_state_after: Mapping[str, object] | None = None  # after it; None if only the search draws
         self._continued: SharedRow | None = None
         self._own, self._left, self._kept_at, self._cost = 0.0, time.perf_counter(), time.perf_counter(), 0.0
         self._error: StoreError | None = None
@@ -325,6 +326,11 @@ class Recorder:
         self._continued = self._row_to_continue(done) if self.expects_batch else None
         is_first = self._is_drawn and self._continued is None
         self._rng_state = done.rng.bit_generator.state if is_first else None
+
+    def begin_batch(self, done: Optimizer) -> None:
+        """Keep the state of the generator after a sample was drawn, before the objective, which may use it, too."""
+        is_shared = self._is_drawn and not done.owns_generator
+        self._rng_state_after = done.rng.bit_generator.state if is_shared else None
 
     def _row_to_continue(self, done: Optimizer) -> SharedRow | None:
         """The last row if the next generation can be added to it, whatever its values are."""
@@ -437,8 +443,7 @@ class Recorder:
         """Add the values (n,) of all points (n, d) of a new generation, whose evaluation began at this time."""
         now, state, sample = time.perf_counter(), done.run_state, None
         if self._is_drawn:
-            after = None if done.owns_generator else done.rng.bit_generator.state
-            sample = Sample(state.search.theta, self._rng_state, after, 0, len(points))
+            sample = Sample(state.search.theta, self._rng_state, self._rng_state_after, 0, len(points))
         generation = Generation(state.restarts, state.nit + 1, points, values, sample)
         generation.continued = self._continued
         generation.waiting.append(ALL)
