@@ -30,7 +30,7 @@ from sublevel.evaluation.this_process import SigtermAsInterrupt, available_cores
 from sublevel.run.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
 from sublevel.run.constraints import TOLERANCE, ConstraintsLike, as_batched, with_constraints
 from sublevel.run.history import History
-from sublevel.run.noisy_answer import LEAST, RESERVED_TIME, Ledger, count_candidates, count_reevaluations
+from sublevel.run.noisy_answer import COMPARISON, LEAST, RESERVED_TIME, Ledger, count_candidates, count_reevaluations
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.progress import Progress
 from sublevel.validation import (
@@ -163,10 +163,11 @@ def minimize(
         default.
     noise : bool, optional
         Whether `fun` is noisy, so that its lowest value is not a reliable one. ``result.x`` is then the mean of the
-        search distribution, and ``result.fun`` the average of re-evaluations there, with the standard error
-        ``result.fun_error``. The number of re-evaluations is a twentieth of that of the search, but at least 10 and at
-        most 100; they count towards `maxfevals`. `ftarget` is compared with the average of the medians of recent
-        generations. The default method, "late-lra-cma", averages the noise.
+        search distribution or, where it is better, the average of the five points with the lowest values, and
+        ``result.fun`` the average of re-evaluations there, with the standard error ``result.fun_error``. The number of
+        re-evaluations is a twentieth of that of the search, but at least 10 and at most 100; they count towards
+        `maxfevals`. `ftarget` is compared with the average of the medians of recent generations. The default method,
+        "late-lra-cma", averages the noise.
     noise_floor : bool, optional
         Whether a run ends when it has reached the noise of `fun`, such as the tolerance of an ODE solver: all standard
         deviations are below 0.001 of their initial values, recent values do not fall, and their order no longer depends
@@ -366,7 +367,8 @@ class Limits:
     deadline: float = inf  # when they are over, by the monotonic clock
     batch: int | None = None  # points of each call of the objective, if their number is fixed
     is_whole: bool = False  # whether no generation is begun for which there are too few evaluations
-    reserved: int = 0  # evaluations that are left for the estimate of a noisy objective
+    reserved: int = 0  # evaluations that are left for the estimate of a noisy objective, `tries` among them
+    tries: int = 0  # evaluations that are left for finding its answer
     reserved_time: float = 0.0  # seconds, likewise
 
     @classmethod
@@ -405,11 +407,10 @@ class Limits:
 
     def with_reserve(self, optimizer: Optimizer) -> Limits:
         """With a part of the evaluations and of the time left for the estimate."""
-        unit, tries, popsize = (
-            self.batch or 1,
-            count_candidates(optimizer.constraints, self.batch),
-            optimizer.first_popsize,
-        )
+        unit, popsize = self.batch or 1, optimizer.first_popsize
+        has_room = self.batch is None and self.maxfevals >= popsize + COMPARISON
+        compares = has_room and optimizer.run_state.best.lowest is not None
+        tries = count_candidates(optimizer.constraints, self.batch, compares)
         room = self.maxfevals - popsize - tries
         least = self.batch or LEAST
         if room < least:
@@ -420,7 +421,7 @@ class Limits:
         wanted = count_reevaluations(self.maxfevals, self.batch)
         count = wanted if room >= wanted else int(room // unit) * unit
         seconds = RESERVED_TIME * self.maxtime if self.maxtime < inf else 0.0
-        return replace(self, reserved=count + tries, reserved_time=seconds)
+        return replace(self, reserved=count + tries, tries=tries, reserved_time=seconds)
 
     def target(self, done: Optimizer) -> dict[str, float]:
         """The reason for stopping if no better value is needed, else none."""
@@ -591,7 +592,8 @@ class Search:
         from sublevel.run.reevaluation import Reevaluation
 
         parts, limits = (self.optimizer, self.evaluate, self.failures, self.ledger, self.recorder), self.limits
-        Reevaluation(*parts, limits.maxfevals, limits.batch, lambda: limits.is_over).estimate_answer()
+        how = limits.maxfevals, limits.batch, limits.tries, lambda: limits.is_over
+        Reevaluation(*parts, *how).estimate_answer()
 
     def evaluate_and_tell(self, values_of: Callable[[Array], Array]) -> None:
         """Tell the optimizer a generation, or have one made; the first one may have the start before its points."""

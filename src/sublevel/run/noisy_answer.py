@@ -19,14 +19,24 @@ from sublevel.engine.arrays import Array, read_only
 from sublevel.engine.families import Family
 from sublevel.run.constraints import Constraints
 from sublevel.run.initial import mean_of
-from sublevel.run.search_space import SearchSpace
-from sublevel.run.state import Best
+from sublevel.run.search_space import SearchSpace, exp_where, log_where
+from sublevel.run.state import Best, Lowest
 
 SHARE, FEWEST, MOST = 0.05, 10, 100
 """Re-evaluations of the answer: this part of the evaluations of the search, within these limits.
 
 With the largest number, the standard error is a tenth of the standard deviation of the noise.
 """
+AVERAGED = 5
+"""Points with the lowest values whose average is compared with the mean: a search that is far from the minimum has
+evaluated better points than its mean."""
+COMPARED = 3
+"""Evaluations of each of the two. The average is the answer if all of its values are lower than those of the mean,
+which happens in one of 20 runs if there is no difference.
+
+Where noise prevails, the mean is far better; comparing averages of values would choose it less often there."""
+COMPARISON = 2 * COMPARED + FEWEST
+"""Evaluations after a generation from which answers are compared: enough for the usual estimate, too."""
 LEAST = 2
 """Fewest re-evaluations from which an error can be estimated."""
 RECENT = 20, 4, 4
@@ -49,10 +59,12 @@ def count_reevaluations(nfev: float, batch: int | None = None) -> int:
     return count if batch is None else -(-count // batch) * batch
 
 
-def count_candidates(constraints: Constraints | None, batch: int | None = None) -> int:
-    """Evaluations that look for a feasible answer: none unless constraint values are known from evaluations only."""
+def count_candidates(constraints: Constraints | None, batch: int | None = None, compares: bool = False) -> int:
+    """Evaluations that look for a feasible answer, if constraint values are known from evaluations only, or that
+    compare two answers.
+    """
     if constraints is None or not constraints.parts:
-        return 0
+        return 2 * COMPARED if compares else 0
     return len(STEPS) if batch is None else -(-len(STEPS) // batch) * batch
 
 
@@ -121,6 +133,19 @@ def central_point(theta: Family, space: SearchSpace | None) -> Array:
     return mean_of(theta, space) if theta.continuous else (theta.mean > 0.5).astype(np.float64)
 
 
+def average_of_lowest(lowest: Lowest, space: SearchSpace | None) -> Array:
+    """The average (d,) of points, by the logarithm of variables that are log-scaled."""
+    if space is None:
+        return np.mean(lowest.points, axis=0)
+    logs = np.mean(log_where(space.log_scaled, lowest.points), axis=0)
+    return np.clip(exp_where(space.log_scaled, logs), *space.box)
+
+
+def is_lower(values: Array, others: Array) -> bool:
+    """Whether all values (n,) are lower than all others (m,); not if one is NaN."""
+    return bool(np.max(values) < np.min(others))
+
+
 def points_between(mean: Array, anchor: Array, space: SearchSpace | None) -> Array:
     """Points (s, d) from the mean (d,) towards a feasible point (d,)."""
     points = [mean if step == 0 else mean + step * (anchor - mean) for step in STEPS]
@@ -130,7 +155,8 @@ def points_between(mean: Array, anchor: Array, space: SearchSpace | None) -> Arr
 class EvaluatedSample(NamedTuple):
     """A generation of n points."""
 
-    points: Array  # (n, d)
+    points: Array  # (n, d), or the best one (1, d)
+    values: Array  # (n,)
     squares: Array | None  # (n,), ‖z‖² of each
     constraints: Array | None  # (n, c), constraint values
     g: Array | None  # (n, m), inequalities
@@ -159,7 +185,17 @@ def central_best(
         candidates = np.concatenate([points_between(mean, anchor, space), anchor[None]])
         mean = candidates[int(np.argmax(constraints.satisfied(candidates.copy())))]
     none = None if constraints is None else read_only(np.zeros(0))
-    return Best(read_only(mean), level, run, constraints=none)
+    return Best(read_only(mean), level, run, constraints=none, lowest=_lowest_after(before, sampled, run))
+
+
+def _lowest_after(before: Best, sampled: EvaluatedSample, run: int) -> Lowest | None:
+    """The lowest points of a run after a generation; None if they are not needed. Another run begins without any."""
+    lowest = before.lowest
+    if lowest is None or len(sampled.points) != sampled.values.size:
+        return lowest
+    if before.run != run:
+        lowest = Lowest.none(lowest.values.size, before.x)
+    return lowest.after(sampled.points, sampled.values)
 
 
 def _central_feasible(sampled: EvaluatedSample, values: Array, g: Array, level: float, before: Best, run: int) -> Best:

@@ -22,11 +22,11 @@ from sublevel.evaluation.values import as_constraint_values, as_values, plain_ar
 from sublevel.run.arguments import Box, RestartRule, Seed, StartingPoint
 from sublevel.run.constraints import TOLERANCE, ConstraintsLike, constrained_method, parse_constraints
 from sublevel.run.initial import checked_beginning, covariance_of, deviations_of, mean_of
-from sublevel.run.noisy_answer import Estimate, EvaluatedSample, better_of, central_best, level_of
+from sublevel.run.noisy_answer import AVERAGED, Estimate, EvaluatedSample, better_of, central_best, level_of
 from sublevel.run.resampling import STARTS, draw_feasible
 from sublevel.run.restarts import FinishedRuns, Once, Run
 from sublevel.run.search_space import SearchSpace
-from sublevel.run.state import Best, RunState, first_state, next_state
+from sublevel.run.state import Best, Lowest, RunState, first_state, next_state
 from sublevel.run.sweep import Changes, Sweep
 from sublevel.run.termination import (
     CONVERGED,
@@ -170,8 +170,18 @@ class Optimizer:
         deviations = self.start.judged_deviations(theta)
         x0 = read_only(self.start.x0)
         self.partial: PartialGenerations | None = None  # with a surrogate
-        state = first_state(self.method, run, theta, x0, deviations, self.inequalities, self.changes is not None)
+        lowest = Lowest.none(AVERAGED, x0) if self._has_averages else None
+        sweeps = self.changes is not None
+        state = first_state(self.method, run, theta, x0, deviations, self.inequalities, sweeps, lowest)
         self._enter(self._with_surrogate(state, at_a_time, known))
+
+    @property
+    def _has_averages(self) -> bool:
+        """Whether the answer may be an average of points, as for a noisy objective of real variables without
+        constraints.
+        """
+        is_real = self.method.family.continuous and (self.start.space is None or not self.start.space.is_mixed)
+        return self.noise and self.constraints is None and is_real
 
     def _with_surrogate(self, state: RunState, at_a_time: int, known: Known | None) -> RunState:
         """The first state with a surrogate of so many evaluations at a time; as it is if they are 0."""
@@ -558,7 +568,7 @@ class Optimizer:
         best, feasible = self._best_after(points, values, info, constraints, g)
         standing = before.standing.after(search.theta, info, values, searched, squares, self._window, feasible)
         if self.noise:
-            best = self._central(search.theta, EvaluatedSample(points, squares, constraints, g))
+            best = self._central(search.theta, EvaluatedSample(points, values, squares, constraints, g))
         elif self.start.space is not None and standing.misses_best(self._window):
             search, standing = self._return_to(best, self.start.space, search, standing)
         nfev, nit, sweep = before.nfev + values.size, before.nit + 1, None if sweep is None else sweep.after_search()

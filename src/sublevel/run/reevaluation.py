@@ -12,8 +12,17 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array, read_only
 from sublevel.evaluation.evaluators import Evaluator, unwrap_stop_iteration
 from sublevel.evaluation.failures import Failure, Failures
-from sublevel.run.noisy_answer import Ledger, central_point, count_candidates, count_reevaluations, points_between
+from sublevel.run.noisy_answer import (
+    COMPARED,
+    Ledger,
+    average_of_lowest,
+    central_point,
+    count_reevaluations,
+    is_lower,
+    points_between,
+)
 from sublevel.run.optimizer import Optimizer
+from sublevel.run.state import Lowest
 
 if TYPE_CHECKING:
     from sublevel.store.recorder import Recorder
@@ -33,16 +42,17 @@ class Reevaluation:
     recorder: Recorder | None
     maxfevals: float
     batch: int | None  # points of each call of the objective, if their number is fixed
+    tries: int  # evaluations that look for an answer
     is_over: Callable[[], bool]  # whether no evaluation may start any more
 
     def estimate_answer(self) -> None:
-        """Find a feasible answer, evaluate it several times, and give the estimate to the optimizer.
+        """Find an answer, evaluate it several times, and give the estimate to the optimizer.
 
         If the time runs out, the values so far are used. If the first values are all equal, there is no noise at
         the answer, and no more are needed.
         """
         try:
-            x, total = self._feasible_answer(), self._count()
+            x, total = self._answer(), self._count()
             first = min(total, count_reevaluations(0, self.batch))
             rows, known = self._rows(np.repeat(x[None], first, axis=0), 0)
             if total > first and known.all() and np.ptp(rows[:, 0]) != 0:  # NaN is different, too
@@ -50,24 +60,34 @@ class Reevaluation:
         finally:
             self.optimizer.estimate = self.ledger.estimate(self.optimizer.nit)
 
-    @property
-    def _tries(self) -> int:
-        """Evaluations that look for a feasible answer."""
-        return count_candidates(self.optimizer.constraints, self.batch)
-
     def _count(self) -> int:
         """The number of re-evaluations of the answer."""
         state, unit = self.optimizer.run_state, self.batch or 1
-        room = self.maxfevals - state.nfev - self.ledger.count_before(state.nit) - self._tries
+        room = self.maxfevals - state.nfev - self.ledger.count_before(state.nit) - self.tries
         return int(max(min(count_reevaluations(state.nfev, self.batch), room // unit * unit), unit))
+
+    def _answer(self) -> Array:
+        """The answer (d,): a feasible one, or the better of two."""
+        best = self.optimizer.run_state.best
+        if not self.tries:
+            return best.x
+        return self._feasible_answer() if best.lowest is None else self._better_answer(best.x, best.lowest)
+
+    def _better_answer(self, mean: Array, lowest: Lowest) -> Array:
+        """The average (d,) of the lowest points, if it is clearly better than the mean (d,); else the mean."""
+        if not lowest.is_full:
+            return mean
+        average = read_only(average_of_lowest(lowest, self.optimizer.space))
+        values = self._rows(np.repeat([mean, average], COMPARED, axis=0), -self.tries)[0][:, 0]
+        return average if is_lower(values[COMPARED:], values[:COMPARED]) else mean
 
     def _feasible_answer(self) -> Array:
         """The answer (d,): the mean, if it satisfies the constraints; else a point between it and a feasible point that
         is near to it, whose constraint values are known from evaluations. Values of f are not used.
         """
-        optimizer, constraints, tries = self.optimizer, self.optimizer.constraints, self._tries
+        optimizer, constraints, tries = self.optimizer, self.optimizer.constraints, self.tries
         best = optimizer.run_state.best
-        if constraints is None or not tries or best.constraints is None:
+        if constraints is None or best.constraints is None:
             return best.x
         points = points_between(central_point(optimizer.theta_of_best, optimizer.space), best.x, optimizer.space)
         allowed = constraints.satisfied(points.copy())

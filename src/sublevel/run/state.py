@@ -20,6 +20,30 @@ if TYPE_CHECKING:
 
 
 @value_class
+class Lowest:
+    """The points of a run with the lowest values, the lowest first."""
+
+    points: Array  # (m, d)
+    values: Array  # (m,), infinite where there is no point yet
+
+    @classmethod
+    def none(cls, count: int, x0: Array) -> Lowest:
+        """Room for a number of points, without any."""
+        return cls(np.repeat(x0[None], count, axis=0), np.full(count, np.inf))
+
+    def after(self, points: Array, values: Array) -> Lowest:
+        """The lowest ones after points (n, d) with values (n,). NaN is never among them."""
+        every = np.concatenate([self.values, values])
+        order = np.argsort(every, kind="stable")[: self.values.size]
+        return Lowest(np.concatenate([self.points, points])[order], every[order])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all points are known."""
+        return bool(self.values[-1] < np.inf)
+
+
+@value_class
 class Best:
     """The best point so far."""
 
@@ -29,6 +53,7 @@ class Best:
     theta: Family | None = None  # where that run ended; None if it is the current one
     violation: float = 0.0  # the largest inequality that the search handles, 0 if all are satisfied
     constraints: Array | None = None  # (k,), its constraint values
+    lowest: Lowest | None = None  # of a noisy objective: those of its run, if their average may be the answer
 
     def after(self, points: Array, ranks: Ranking, run: int) -> Best:
         """The best point after points (n, d) of a run, or the best of them (1, d). NaN is never the best."""
@@ -73,10 +98,17 @@ class RunState:
 
 
 def first_state(
-    method: Method, run: Run, theta: Family, x0: Array, deviations: Array, constraints: int = 0, sweeps: bool = False
+    method: Method,
+    run: Run,
+    theta: Family,
+    x0: Array,
+    deviations: Array,
+    constraints: int = 0,
+    sweeps: bool = False,
+    lowest: Lowest | None = None,
 ) -> RunState:
     """The state at the start of the first run, whose convergence is judged by these initial deviations (k,)."""
-    search, best = method.init(theta, run.popsize, constraints), Best(x0, float("nan"), 0)
+    search, best = method.init(theta, run.popsize, constraints), Best(x0, float("nan"), 0, lowest=lowest)
     sweep = Sweep() if sweeps else None
     return RunState(search, replace(run, x0=None), 0, 0, 0, 0, best, Standing(deviations), sweep=sweep)
 
