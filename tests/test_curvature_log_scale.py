@@ -209,6 +209,22 @@ def test_an_exception_is_raised_or_counted():
     assert_allclose(found.hessian, 2 * np.eye(2), atol=1e-5)
 
 
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("below", [True, False])
+def test_a_log_scaled_variable_whose_minimum_lies_outside_is_held_at_its_bound(seed, below):
+    bound, outside = (0.1, 0.02) if below else (10.0, 60.0)
+    f = Recorded(lambda x: (np.log(x[0]) - np.log(outside)) ** 2 + (x[1] - np.log(x[0])) ** 2)  # coupled
+    options = {"bounds": [(0.1, 10.0), (-9, 9)], "log_scaled": [True, False], "maxfevals": 40}
+    found = sl.curvature(f, sl.minimize(f, [1.0, 1.0], 0.3, rng=seed, **options))
+    assert f.seen[:, 0].min() >= 0.1
+    assert f.seen[:, 0].max() <= 10.0
+    assert "at_bound" in names(found)
+    assert_array_equal(found.free, [False, True])
+    assert_allclose(found.x, [bound, np.log(bound)], atol=1e-6)
+    assert_allclose(found.hessian[1, 1], 2.0, rtol=1e-4)
+    assert found.success
+
+
 def test_ranks_take_a_time_limit():
     place = OptimizeResult(x=np.ones(2), fun=0.0, hess_inv=0.01 * np.eye(2))
     shape = sl.shape_from_ranks(raises_aside, place, scale=1.0, iterations=8, on_error="nan", rng=1)
