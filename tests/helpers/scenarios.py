@@ -506,8 +506,8 @@ def _with_run(one, scenario):
     more = {
         "tiny": size + extra,
         "small": int(one.rng.integers(size, 5 * size)),
-        "medium": int(one.rng.integers(40, 250)),
-        "large": int(one.rng.integers(300, 700)),
+        "medium": int(one.rng.integers(30, 160)),
+        "large": int(one.rng.integers(200, 450)),
     }
     failure = one.weighted({None: 8, "nan": 1, "inf": 0.5, "raise": 1})
     vectorized = one.chance(0.2) and failure != "raise"
