@@ -30,8 +30,10 @@ LARGEST_BLOB = 10**9
 """Most bytes of a value in SQLite by default."""
 PAGE_SIZES = {2**18: 65536, 2**11: 16384, 0: 4096}
 """Bytes of a page by the least bytes of a generation. Large pages are faster, but waste space with small rows."""
-LONGEST_LOG = 2**25
-"""Bytes of the write-ahead log from which SQLite moves it into the file, which waits for the disk twice."""
+LEAST_LOG, LONGEST_LOG = 2**22, 2**25
+"""Bytes of the write-ahead log from which SQLite moves it into the file, which waits for the disk twice: as many as the
+file has, within these limits. A value that is written alone takes a page of the log or two.
+"""
 SIDE_FILES = ("-wal", "-shm", "-journal")
 """Suffixes of the files that SQLite keeps next to its own."""
 NUMBERS = 7
@@ -108,12 +110,19 @@ class File:
 
     def _start_log(self) -> None:
         """Switch to a write-ahead log and create it."""
-        (page_size,) = self._fetch_one("PRAGMA page_size")
         self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute(f"PRAGMA wal_autocheckpoint = {LONGEST_LOG // page_size}")
+        self.limit_log()
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.execute("COMMIT")
         self._log = os.stat(side_file(self.path, "-wal"))
+
+    def limit_log(self) -> None:
+        """Let the log become as long as the file, within limits. It is to be called from time to time."""
+        with self.translate_errors():
+            (page_size,), (pages,) = (self._fetch_one(f"PRAGMA {name}") for name in ("page_size", "page_count"))
+            longest = min(max(page_size * pages, LEAST_LOG), LONGEST_LOG)
+            self._connection.execute(f"PRAGMA wal_autocheckpoint = {longest // page_size}")
+            self._connection.execute(f"PRAGMA journal_size_limit = {longest}")
 
     def has_lost_log(self) -> bool:
         """Whether the write-ahead log was deleted or replaced."""

@@ -536,6 +536,8 @@ class Recorder:
         if self._deferred is None:
             self._check_files()
             self._write(changes)
+            with self._disk:
+                self._file.limit_log()
         else:
             self._deferred += changes
         self._snapshots, self._restarts = known, self._restarts + len(restarts)
