@@ -27,12 +27,13 @@ import pytest
 import sublevel as sl
 from helpers.browser import BROWSER, Browser
 from sublevel.cli.main import main
+from sublevel.cli.run_status import read_status
 from sublevel.dashboard import data, follow, server
 from sublevel.dashboard.follow import MOST_BEST, MOST_POINTS, Follower
 from sublevel.dashboard.importance import evaluation_importance
 from sublevel.dashboard.runs import Runs
 from sublevel.dashboard.server import Server
-from sublevel.store import samples
+from sublevel.store import recorder, samples
 from sublevel.store.errors import StoreError
 from sublevel.store.file import File, with_checksum
 from sublevel.store.fingerprint import fingerprint
@@ -114,6 +115,35 @@ def test_reading_in_steps_is_reading_at_once(tmp_path):
         follower.advance(0)
     assert follower.progress.failures.counts.total() == np.sum(follower.progress.failed) > 0
     same_reading(follower.advance(10), Follower(tmp_path / "run.db").advance(10))
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["ended", "killed"])
+def test_the_pause_before_a_run_is_resumed_is_no_run_time(is_killed, tmp_path, monkeypatch):
+    """By a clock on which each evaluation takes a second, and each pause an hour."""
+    monkeypatch.setattr(recorder, "WRITING", 1e9)
+    file, copy, seconds, calls = tmp_path / "run.db", tmp_path / "copy.db", [1e9], []
+
+    def fun(x):
+        if len(calls) == 150:
+            for end in ("", "-wal"):
+                shutil.copyfile(f"{file}{end}", f"{copy}{end}")
+        calls.append(x)
+        seconds[0] += 1.0
+        return cost(x)
+
+    monkeypatch.setattr(time, "time", lambda: seconds[0])
+    store(file, fun, maxfevals=151 if is_killed else 150)
+    resumed = copy if is_killed else file
+    for maxfevals in (200, 300):
+        seconds[0] += 3600
+        sl.resume(resumed, fun, maxfevals=maxfevals, check=False)
+    last = sl.load(resumed).result.history["nfev"][-1]
+    found = data.comparison(0, Follower(resumed).advance(60))["seconds"]
+    assert found == sorted(found)
+    assert found[-1] == read_status(resumed).seconds
+    assert abs(found[-1] - last) <= 7  # of a process that was killed, the time since its last generation is lost
+    if not is_killed:
+        assert found[-1] == last
 
 
 @pytest.mark.parametrize("given", [{}, {"constraints": 1}, {"popsize": 400}], ids=str)

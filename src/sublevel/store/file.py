@@ -38,7 +38,7 @@ SIDE_FILES = ("-wal", "-shm", "-journal")
 """Suffixes of the files that SQLite keeps next to its own."""
 NUMBERS = 7
 """Numbers of a generation: evaluations, best value so far, best value, largest deviation, median value, violation of
-constraints at the best point (0 without any), time.
+constraints at the best point (0 without any), time of the run's clock, which stands still while no process runs it.
 """
 BUSY = 5000
 """Milliseconds to wait for a reader."""

@@ -195,6 +195,12 @@ class Reading:
             raise StoreError(f"{self.path} is damaged: generations are missing.")
         return (np.array([0.0, *[np.nan] * (NUMBERS - 1)]), 0), loose
 
+    def active_until(self) -> float:
+        """The time of the run's clock when it ended or, if it was killed, at its last generation."""
+        (numbers, _), _ = self.last_generation()
+        begun_or_ended = _number(self.file.part("ending")[0].get("time"))
+        return float(np.fmax(np.fmax(numbers[-1], self.settings.began), begun_or_ended))
+
     def history(
         self, optimizer: Optimizer, stored: StoredGenerations, endings: Sequence[Mapping[str, float]]
     ) -> History:

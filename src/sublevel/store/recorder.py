@@ -157,9 +157,9 @@ def driver_row() -> Row:
     return part("driver", environment())
 
 
-def ending_row(reasons: Mapping[str, float]) -> Row:
-    """The reason why the run ended, as a part of its file; no reason if it is running."""
-    return part("ending", {"reasons": dict(reasons), "time": time.time()})
+def ending_row(reasons: Mapping[str, float], now: float) -> Row:
+    """The reason why the run ended, as a part of its file, and the time of its clock; no reason if it is running."""
+    return part("ending", {"reasons": dict(reasons), "time": now})
 
 
 def reevaluation_row(ledger: Ledger, d: int) -> Row:
@@ -206,7 +206,7 @@ def check_generation(optimizer: Optimizer) -> None:
 def record_new(path: Path, configuration: Row, optimizer: Optimizer, history: History) -> Recorder:
     """The recorder of a new run into a new file."""
     check_storable(optimizer)
-    parts = [configuration, *checkpoint_rows(optimizer, history), driver_row(), ending_row({})]
+    parts = [configuration, *checkpoint_rows(optimizer, history), driver_row(), ending_row({}, time.time())]
     tables = {
         "parts": [*parts, reevaluation_row(Ledger(), optimizer.start.x0.size)] if optimizer.noise else parts,
         "restarts": restart_rows(optimizer, 0),
@@ -242,6 +242,7 @@ class Stored:
     awaited: int = 0  # the last generation that has a value
     restarts: int = 0
     checkpoint: int = 0  # the last generation before the stored state
+    active_until: float = np.inf  # the time of its clock when it was last active
 
 
 class Recorder:
@@ -264,6 +265,7 @@ class Recorder:
         self._bytes, self._since = 0, np.inf  # of them, and the time of the first one
         self._open: Generation | None = None
         self._stored, self._restarts, self._awaited = stored.generations, stored.restarts, stored.awaited
+        self._paused = max(time.time() - stored.active_until, 0.0)  # seconds between processes that ran the run
         self._taken = stored.checkpoint  # the last generation whose stored values are taken
         self._deferred: list[Change] | None = None if file.is_writable else []  # until the file is written to
         self._recalled: dict[int, list[Stretch]] = {}
@@ -291,6 +293,11 @@ class Recorder:
         return self._file.path
 
     @property
+    def _clock(self) -> float:
+        """Seconds since 1970 without those in which no process ran the run."""
+        return time.time() - self._paused
+
+    @property
     def has_values(self) -> bool:
         """Whether the file has values that the search has not taken yet."""
         return self._taken < self._awaited
@@ -305,7 +312,7 @@ class Recorder:
             read, self._file = self._file, File(self._file.path, writing=True)
             read.close()
             deferred, self._deferred = self._deferred, None
-            self._write([self._insertion("parts", [ending_row({}), driver_row()]), *deferred])
+            self._write([self._insertion("parts", [ending_row({}, self._clock), driver_row()]), *deferred])
 
     def note_generator(self, done: Optimizer, is_batch: bool = False) -> None:
         """Keep the state of the generator if the next sample will be drawn again when it is read.
@@ -493,7 +500,7 @@ class Recorder:
             raise RuntimeError("a generation ended before it began")
         last = history.last
         violation = last[4] if len(last) > 4 else 0.0
-        generation.numbers = (*last[:4], history.last_median, violation, time.time())
+        generation.numbers = (*last[:4], history.last_median, violation, self._clock)
         if now < self._since:
             self._since = now
         if row is not None and generation.continued is row:
@@ -666,10 +673,10 @@ class Recorder:
             if self._error is None and not self.has_values:
                 self.begin_writing()
                 if done is not None:
-                    self._keep(done, history, [ending_row(reasons)])
+                    self._keep(done, history, [ending_row(reasons, self._clock)])
                 else:
                     self._check_files()
-                    self._write([self._insertion("parts", [ending_row(reasons)])])
+                    self._write([self._insertion("parts", [ending_row(reasons, self._clock)])])
         finally:
             self._over = True
             self._file.close(whole=self._deferred is None and not self._is_lost)

@@ -197,7 +197,8 @@ def _read_run(path: Path, again: Overrides) -> ResumedRun:
         history, form = restore_state(reading, optimizer), SampleForm.of(optimizer)
         failures = stored_failures(reading, reading.generations().sizes, form)
         _check_start(reading, optimizer, form)
-        stored = Stored(file.count_generations()[1], file.last_evaluated(), optimizer.restarts, optimizer.nit)
+        counts = file.count_generations()[1], file.last_evaluated(), optimizer.restarts, optimizer.nit
+        stored = Stored(*counts, reading.active_until())
         _warn_of_differences(reading)
         probe = choose_probe(file, stored.awaited, form)
         ledger = reading.ledger()
