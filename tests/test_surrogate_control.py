@@ -15,12 +15,14 @@ from scipy.integrate import solve_ivp
 import sublevel as sl
 from sublevel.engine.families import FAMILIES, FullGaussian
 from sublevel.run.search_space import Fold
+from sublevel.surrogate.archive import Archive
 from sublevel.surrogate.control import (
     add_values,
     begin_generation,
     begin_run,
     end_generation,
     minimum_nearby,
+    model_generation,
     move_frame,
     tuning_for,
     whiten,
@@ -163,6 +165,28 @@ def beyond(fun, wall):
 
 TURN = np.linalg.qr(np.random.default_rng(5).standard_normal((5, 5)))[0]
 SCALES = 10.0 ** np.linspace(0, 3, 5)
+
+
+@pytest.mark.parametrize("at_a_time", [1, 4])
+def test_points_next_to_failures_are_worst_and_not_injected(at_a_time, rng):
+    """Also in a step with values of the model alone."""
+    d, tuning = 3, tuning_for(3)
+    theta = FullGaussian.start(np.zeros(d), np.ones(d))
+    x = rng.standard_normal((200, d))
+    values = np.where(x[:, 0] < 0.5, -x[:, 0], np.nan)  # falls towards the wall
+    surrogate = replace(begin_run(theta, 10, Archive(x, values), None, tuning), injects=True)
+    sample = theta.sample_at(rng.standard_normal((10, d)))
+    told_sample, told = model_generation(surrogate, theta, sample, None, tuning)
+    assert_array_equal(told_sample.z, sample.z)  # the minimum of the model is beyond the wall
+    archive = surrogate.archive
+    for point, value in zip(sample.x, told, strict=True):
+        nearest = np.argmin(np.linalg.norm(archive.x - point, axis=1))
+        assert np.isinf(value) == np.isnan(archive.values[nearest])
+    assert 0 < np.count_nonzero(np.isinf(told)) < 10
+    _, candidates = begin_generation(surrogate, theta, sample, None, at_a_time, tuning)
+    assert np.isfinite(told[candidates.asked]).all()
+
+
 WALLS = {
     "sphere": (beyond(lambda x: x @ x, lambda x: 1 - x.sum()), 6, (0.4, 1.2), 1 / 6 + 1e-5),
     "ellipsoid": (beyond(lambda x: SCALES @ (TURN @ (x - 1)) ** 2, lambda x: 5 - x.sum()), 5, (1.1, 2.0), 1e-6),

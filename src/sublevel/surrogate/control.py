@@ -101,6 +101,11 @@ class Candidates:
         """Whether the method can be told."""
         return self.asked.size == 0
 
+    @property
+    def predicted_values(self) -> Array:
+        """Values (n,) by the model in use; +inf for points that failed or are expected to."""
+        return predict_values(self.surrogate, self.z, self.fold)
+
 
 def whiten(theta: Family, x: Array, fold: Mirrors | None) -> Array:
     """The whitened points (n, d) of search points (n, d), of their mirror images where bounds fold the space: the model
@@ -238,11 +243,12 @@ def first_points(candidates: Candidates, tuning: Tuning) -> Indices:
     surrogate = candidates.surrogate
     if not surrogate.is_fitted:
         return np.arange(min(n, max(d + tuning.further, -(-n // 2))), dtype=np.intp)
-    values = predicted_values(candidates)
+    values = candidates.predicted_values
     if tuning.optimism is not None and count == 1:
         deviations = np.sqrt(np.maximum(np.diagonal(covariance(candidates, candidates.z, tuning)), 0.0))
         return np.argmin(values - tuning.optimism * deviations, keepdims=True)
-    better = np.argsort(values, kind="stable")[: max(ceil(tuning.better * n), count)]
+    usable = np.count_nonzero(values < np.inf)
+    better = np.argsort(values, kind="stable")[: max(ceil(tuning.better * usable), count)]
     chosen = most_uncertain(covariance(candidates, candidates.z[better], tuning), min(count, n), first=int(count > 1))
     return better[chosen]
 
@@ -254,11 +260,10 @@ def covariance(candidates: Candidates, z: Array, tuning: Tuning) -> Array:
     return uncertainty(z, known, archive.values, tuning.fits[surrogate.used])
 
 
-def predicted_values(candidates: Candidates) -> Array:
-    """Values (n,) by the model in use; +inf for points that failed or are expected to."""
-    surrogate = candidates.surrogate
-    fails = near_failures(candidates.z, surrogate.archive, surrogate.theta, candidates.fold)
-    return np.where(fails, np.inf, surrogate.model(candidates.z))
+def predict_values(surrogate: Surrogate, z: Array, fold: Mirrors | None) -> Array:
+    """Values (n,) of whitened points (n, d) by the model in use; +inf for points that failed or are expected to."""
+    fails = near_failures(z, surrogate.archive, surrogate.theta, fold)
+    return np.where(fails, np.inf, surrogate.model(z))
 
 
 def further_points(candidates: Candidates, tuning: Tuning) -> Indices:
@@ -266,7 +271,7 @@ def further_points(candidates: Candidates, tuning: Tuning) -> Indices:
     unknown = np.flatnonzero(~candidates.known)
     evaluated = len(candidates.known) - unknown.size
     count = max(ceil(tuning.growth * evaluated), candidates.at_a_time)
-    order = np.argsort(predicted_values(candidates)[unknown], kind="stable")
+    order = np.argsort(candidates.predicted_values[unknown], kind="stable")
     return unknown[order[:count]]
 
 
@@ -328,7 +333,7 @@ def end_generation(candidates: Candidates, tuning: Tuning) -> tuple[Array, Surro
         injects = surrogate.is_fitted and surrogate.agreement >= tuning.threshold
         return candidates.values, replace(surrogate, injects=injects)
     saved = surrogate.saved + int(np.sum(~known))
-    return predicted_values(candidates), replace(surrogate, injects=True, saved=saved)
+    return candidates.predicted_values, replace(surrogate, injects=True, saved=saved)
 
 
 def is_trusted(surrogate: Surrogate, at_a_time: int, tuning: Tuning) -> bool:
@@ -346,4 +351,6 @@ def model_generation(
     """
     moved = move_frame(surrogate, theta, fold, tuning)
     sample = with_minimum(moved, sample, fold)
-    return (sample, moved.model(whitened_sample(theta, sample, fold))) if moved.is_fitted else None
+    if not moved.is_fitted:
+        return None
+    return sample, predict_values(moved, whitened_sample(theta, sample, fold), fold)
