@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -181,3 +184,44 @@ def test_the_last_distribution_has_the_evaluations_of_its_generation(tmp_path):
     assert result.nfev > result.history["nfev"][-1]
     assert result.history.trace().nfev[-1] == result.history["nfev"][-1]
     assert sl.load(file).result.history.trace().nfev.tolist() == result.history.trace().nfev.tolist()
+
+
+INTERRUPTED_IMPORT = '''
+import sys
+from importlib.abc import MetaPathFinder
+
+import sublevel as sl
+
+
+class Interrupting(MetaPathFinder):
+    """Ctrl-C while SciPy is imported, once."""
+
+    def find_spec(self, name, path, target=None):
+        if name == "scipy.optimize":
+            sys.meta_path.remove(self)
+            raise KeyboardInterrupt
+
+
+def fun(x):
+    return (x[0] - 0.3) ** 2 + 9 * x[1] ** 2
+
+
+given = {"rng": 1, "maxfevals": 100}
+assert "scipy.optimize" not in sys.modules
+sys.meta_path.insert(0, Interrupting())
+first = sl.minimize(fun, [1.0, 1.0], 0.5, store="run.db", **given)
+assert list(first.reasons) == ["interrupted"], first
+assert list(sl.load("run.db").result.reasons) == ["interrupted"]
+found, expected = sl.resume("run.db", fun), sl.minimize(fun, [1.0, 1.0], 0.5, **given)
+assert (found.fun, found.nfev, list(found.reasons)) == (expected.fun, 100, ["maxfevals"])
+'''
+
+
+def test_an_interrupt_while_scipy_is_imported_ends_a_run_like_any_other(tmp_path):
+    subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT], cwd=tmp_path, check=True)
+
+
+def test_scipy_is_imported_before_the_first_evaluation(tmp_path):
+    """At the end of a run, an interrupt of this import could not be told from one of what follows."""
+    code = "import sys, sublevel as sl; sl.minimize(lambda x: 0.0 * len(sys.modules['scipy.optimize'].__all__), [1], 1)"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)

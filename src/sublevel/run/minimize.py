@@ -501,6 +501,7 @@ class Search:
         reasons: dict[str, float] = {}
         try:
             try:
+                result_maker()  # imports SciPy here, where an interrupt is handled
                 reasons, values_of = self.next_run() if self.optimizer.nit else {}, self.fastest_values()
                 while not reasons:
                     reasons = self.generation(values_of)
@@ -789,15 +790,18 @@ class Search:
         self.history.end(self.optimizer, reasons)
         if self.progress is not None:
             self.progress.end(self.optimizer)
-        from sublevel.run.result import result_of
-
-        return result_of(self.optimizer, self.history, reasons, self.failures)
+        return result_maker()(self.optimizer, self.history, reasons, self.failures)
 
     def result(self, reasons: dict[str, float]) -> Result:
         """The result so far, which later generations do not change."""
-        from sublevel.run.result import result_of
+        return result_maker()(self.optimizer, self.history.freeze(), reasons, self.failures.copy())
 
-        return result_of(self.optimizer, self.history.freeze(), reasons, self.failures.copy())
+
+def result_maker() -> Callable[[Optimizer, History, dict[str, float], Failures], Result]:
+    """The function that makes a result. Its module imports SciPy, which takes a while when it is first called."""
+    from sublevel.run.result import result_of
+
+    return result_of
 
 
 def _wants_stop(callback: Callable[[Result], object], result: Result) -> bool:
