@@ -4,6 +4,7 @@ for.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -543,6 +544,23 @@ def test_a_variable_at_its_bound_is_held_there():
     assert np.isnan(found.hessian[0]).all()
     assert_array_equal(found.hess_inv[0], 0.0)
     assert_allclose(found.x, [0, 2, 2], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [
+        lambda x: (x[0] + x[1]) ** 2 + x[2] ** 2,
+        lambda x: x[0] ** 2 - 0.5 * x[1] ** 2 + x[2] ** 2,
+        lambda x: np.nan if x[0] else 0.0,
+    ],
+    ids=["flat", "saddle", "undefined"],
+)
+def test_what_is_unknown_is_not_written_as_nan(fun, tmp_path):
+    found = sl.curvature(fun, at(np.zeros(3), 0.0), kind="nll")
+    figure = found.plot(tmp_path / "bars.png")
+    texts = [text.get_text() for axis in figure.axes for text in [*axis.texts, *axis.get_yticklabels(), axis.title]]
+    assert any(np.isnan(found.stderr))
+    assert not re.search(r"\bnan\b", "\n".join([*texts, str(found), repr(found)]))
 
 
 @pytest.fixture

@@ -53,9 +53,10 @@ def strongest_pairs(found: Estimate) -> list[tuple[int, int]]:
 
 
 def _head(found: Estimate) -> list[str]:
+    rise, scatter = number_text(found.delta_f, ".3g"), number_text(found.noise, ".2g")
     return [
         f"minimum  f = {found.fun:.10g}",
-        f"region   f rises by {found.delta_f:.3g}; residual scatter {found.noise:.2g}; {found.nfev} evaluations",
+        f"region   f rises by {rise}; residual scatter {scatter}; {found.nfev} evaluations",
         f"errors   {MEANING[found.kind]}",
         *([f"held     {held_text(found.held)}"] if found.held else []),
     ]
@@ -109,7 +110,8 @@ def _spectrum(found: Estimate) -> list[str]:
             rows.append(["…", "", "", ""])
         else:
             name = f"{i + 1}" + (last > 0) * (" (stiff)" if i == 0 else " (sloppy)" if i == last else "")
-            rows.append([name, f"{found.curvatures[i]:.5g}", f"{found.curvatures_error[i]:.2g}", main_parts(found, i)])
+            curvature = number_text(found.curvatures[i], ".5g"), number_text(found.curvatures_error[i], ".2g")
+            rows.append([name, *curvature, main_parts(found, i)])
     return aligned(rows) if last >= 0 else []
 
 
@@ -125,7 +127,9 @@ def _correlations(found: Estimate) -> list[str]:
         ]
     matrix = found.correlation[np.ix_(free, free)]
     rows = [["correlation", *(found.names[i] for i in free)]]
-    rows += [[found.names[i], *(f"{number:+.3f}" for number in row)] for i, row in zip(free, matrix, strict=True)]
+    rows += [
+        [found.names[i], *(number_text(number, "+.3f") for number in row)] for i, row in zip(free, matrix, strict=True)
+    ]
     return aligned(rows)
 
 

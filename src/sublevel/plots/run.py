@@ -218,7 +218,8 @@ def matrix_panel(axis: Axes, matrix: Array, names: list[str], title: str) -> Non
     if len(names) <= NAMED:
         for (row, column), value in np.ndenumerate(matrix):
             colour = "white" if abs(value) > 0.6 else style.INK
-            axis.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=8)
+            text = "?" if np.isnan(value) else f"{value:.2f}"
+            axis.text(column, row, text, ha="center", va="center", color=colour, fontsize=8)
     axis.set_title(title)
     bar = axis.figure.colorbar(cells, ax=axis, fraction=0.046, pad=0.04, ticks=[-1, -0.5, 0, 0.5, 1])
     if bar.solids is not None:
