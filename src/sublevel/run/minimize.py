@@ -163,7 +163,7 @@ def minimize(
         default.
     noise : bool, optional
         Whether `fun` is noisy, so that its lowest value is not a reliable one. ``result.x`` is then the mean of the
-        search distribution or, where it is better, the average of the five points with the lowest values, and
+        search distribution or the average of the five points with the lowest values, whichever seems better, and
         ``result.fun`` the average of re-evaluations there, with the standard error ``result.fun_error``. The number of
         re-evaluations is a twentieth of that of the search, but at least 10 and at most 100; they count towards
         `maxfevals`. `ftarget` is compared with the average of the medians of recent generations. The default method,

@@ -34,7 +34,10 @@ COMPARED = 3
 """Evaluations of each of the two. The average is the answer if all of its values are lower than those of the mean,
 which happens in one of 20 runs if there is no difference.
 
-Where noise prevails, the mean is far better; comparing averages of values would choose it less often there."""
+Where noise prevails, the mean is far better; comparing averages of values would choose it less often there.
+"""
+EARLY = 100
+"""Evaluations per variable of a run up to which the average is the answer unless all values of the mean are lower."""
 COMPARISON = 2 * COMPARED + FEWEST
 """Evaluations after a generation from which answers are compared: enough for the usual estimate, too."""
 LEAST = 2
@@ -144,6 +147,16 @@ def average_of_lowest(lowest: Lowest, space: SearchSpace | None) -> Array:
 def is_lower(values: Array, others: Array) -> bool:
     """Whether all values (n,) are lower than all others (m,); not if one is NaN."""
     return bool(np.max(values) < np.min(others))
+
+
+def prefers_average(lowest: Lowest, at_average: Array, at_mean: Array) -> bool:
+    """Whether the average of the lowest points is the answer, given values (n,) there and at the mean.
+
+    Early in a run it is, unless the mean is clearly better or a value is unknown; later, if it is clearly better.
+    """
+    if lowest.evaluations > EARLY * lowest.points.shape[-1]:
+        return is_lower(at_average, at_mean)
+    return not is_lower(at_mean, at_average) and not np.isnan([at_average, at_mean]).any()
 
 
 def points_between(mean: Array, anchor: Array, space: SearchSpace | None) -> Array:

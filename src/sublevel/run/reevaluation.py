@@ -18,8 +18,8 @@ from sublevel.run.noisy_answer import (
     average_of_lowest,
     central_point,
     count_reevaluations,
-    is_lower,
     points_between,
+    prefers_average,
 )
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.state import Lowest
@@ -74,12 +74,12 @@ class Reevaluation:
         return self._feasible_answer() if best.lowest is None else self._better_answer(best.x, best.lowest)
 
     def _better_answer(self, mean: Array, lowest: Lowest) -> Array:
-        """The average (d,) of the lowest points, if it is clearly better than the mean (d,); else the mean."""
+        """The average (d,) of the lowest points, or the mean (d,)."""
         if not lowest.is_full:
             return mean
         average = read_only(average_of_lowest(lowest, self.optimizer.space))
         values = self._rows(np.repeat([mean, average], COMPARED, axis=0), -self.tries)[0][:, 0]
-        return average if is_lower(values[COMPARED:], values[:COMPARED]) else mean
+        return average if prefers_average(lowest, values[COMPARED:], values[:COMPARED]) else mean
 
     def _feasible_answer(self) -> Array:
         """The answer (d,): the mean, if it satisfies the constraints; else a point between it and a feasible point that

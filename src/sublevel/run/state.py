@@ -25,6 +25,7 @@ class Lowest:
 
     points: Array  # (m, d)
     values: Array  # (m,), infinite where there is no point yet
+    evaluations: int = 0  # of the run
 
     @classmethod
     def none(cls, count: int, x0: Array) -> Lowest:
@@ -35,7 +36,8 @@ class Lowest:
         """The lowest ones after points (n, d) with values (n,). NaN is never among them."""
         every = np.concatenate([self.values, values])
         order = np.argsort(every, kind="stable")[: self.values.size]
-        return Lowest(np.concatenate([self.points, points])[order], every[order])
+        count = self.evaluations + values.size
+        return Lowest(np.concatenate([self.points, points])[order], every[order], count)
 
     @property
     def is_full(self) -> bool:
