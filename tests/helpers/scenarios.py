@@ -16,6 +16,7 @@ from scipy.optimize import LinearConstraint, NonlinearConstraint
 import sublevel as sl
 from sublevel.engine.families import FAMILIES
 from sublevel.engine.ordering import ORDERINGS
+from sublevel.engine.transforms.step_size import STEP_SIZES
 from sublevel.run.restarts import STRATEGIES
 
 LABELS = ("red", "green", "blue", "grey")
@@ -489,7 +490,7 @@ def _with_method(one, scenario):
     """With a method, a step-size rule and a surrounding covariance."""
     prefix, rates = one.weighted(dict.fromkeys(FAMILIES, 1) | {"": 4}), one.weighted({"": 6, "lra-": 1})
     name = one.weighted({"cma": 6, "xnes": 1, "ngd": 1, "rank-mu": 1})
-    step_size = one.weighted({None: 12, "tpa": 1, "psr": 1})
+    step_size = one.weighted({None: 12} | {name: 1 for name in reversed(STEP_SIZES) if name != "csa"})
     if scenario.surrogate or scenario.restrictions:
         step_size = one.weighted({None: 30, "tpa": 1})
     method = None if one.chance(0.4) or step_size else rates + prefix + name
