@@ -225,3 +225,20 @@ def test_scipy_is_imported_before_the_first_evaluation(tmp_path):
     """At the end of a run, an interrupt of this import could not be told from one of what follows."""
     code = "import sys, sublevel as sl; sl.minimize(lambda x: 0.0 * len(sys.modules['scipy.optimize'].__all__), [1], 1)"
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize("call", [22, 24, 31])
+def test_a_noisy_run_that_is_cut_in_its_re_evaluations_ends_for_the_same_reason(call, tmp_path):
+    """They count towards a larger budget, but not towards the one that ended the search."""
+    file, given = tmp_path / "run.db", {"noise": True, "popsize": 7, "maxiter": 3, "maxfevals": 44, "rng": 1}
+    rng = np.random.default_rng(1)
+    noise = rng.standard_normal(100)
+
+    def noisy(x):
+        return float(x @ x + noise[int(abs(x[0]) * 1e12) % 100])
+
+    whole = sl.minimize(noisy, np.ones(2), 0.5, **given)
+    assert whole.reasons == {"maxiter": 3}
+    sl.minimize(InterruptedAt(noisy, call), np.ones(2), 0.5, **given, store=file)
+    resumed = sl.resume(file, noisy)
+    assert (resumed.reasons, resumed.nfev, resumed.fun) == (whole.reasons, whole.nfev, whole.fun)

@@ -565,9 +565,11 @@ class Search:
         """The reason for stopping before the next evaluation, or the next generation if that must be whole; none if
         the budgets allow it.
         """
-        optimizer = self.optimizer
-        earlier = self.ledger.count_before(optimizer.nit + 1) if optimizer.noise else 0
-        found = self.limits.budget(optimizer, earlier)
+        optimizer, nit = self.optimizer, self.optimizer.nit
+        # Without the re-evaluations that followed, a run that is resumed after its end ends for the same reason.
+        earlier = (self.ledger.count_before(nit + later) if optimizer.noise else 0 for later in (0, 1))
+        before, after = (self.limits.budget(optimizer, count) for count in earlier)
+        found = before or after
         return found and (optimizer.reason_without_sweep() or found)
 
     @property
