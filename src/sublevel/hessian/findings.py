@@ -133,8 +133,8 @@ def hidden_by_noise(evidence: Evidence) -> Finding | None:
     """Noise is too large to see whether f is quadratic."""
     probe = evidence.probe
     hidden = hidden_changes(probe)
-    if probe.inner is not None:  # the errors include the change that is expected to remain; not one that seems larger
-        hidden = hidden[probe.lack > probe.tuning.hidden_change]
+    if probe.inner is not None:  # the errors include the change that is expected to remain; not one that may be larger
+        hidden = hidden[probe.lack + probe.lack_error > probe.tuning.hidden_change]
     least = float(np.max(hidden, initial=0.0))
     if not probe.baseline.is_noisy or least < probe.tuning.hidden_change or noise(evidence) or not_quadratic(evidence):
         return None
