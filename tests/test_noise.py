@@ -267,6 +267,7 @@ def test_the_lowest_points_are_kept_without_nan():
     [
         {"maxfevals": 20},  # too few evaluations
         {"popsize": 16, "vectorized": True},  # a fixed batch
+        {"maxtime": 1000.0},  # a part of the time is left for the estimate alone
         {"bounds": [(-5, 5)] * D, "integrality": [True] + [False] * (D - 1)},
     ],
     ids=lambda given: next(iter(given)),

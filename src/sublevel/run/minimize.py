@@ -408,7 +408,8 @@ class Limits:
     def with_reserve(self, optimizer: Optimizer) -> Limits:
         """With a part of the evaluations and of the time left for the estimate."""
         unit, popsize = self.batch or 1, optimizer.first_popsize
-        has_room = self.batch is None and self.maxfevals >= popsize + COMPARISON
+        has_time = self.maxtime == inf  # for more than the estimate
+        has_room = self.batch is None and has_time and self.maxfevals >= popsize + COMPARISON
         compares = has_room and optimizer.run_state.best.lowest is not None
         tries = count_candidates(optimizer.constraints, self.batch, compares)
         room = self.maxfevals - popsize - tries
