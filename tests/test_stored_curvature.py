@@ -233,6 +233,14 @@ def forge(path, **changes):
     connection.close()
 
 
+def shortened(data):
+    return data[:-8]
+
+
+def lengthened(data):
+    return data + bytes(8)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -250,10 +258,10 @@ def forge(path, **changes):
         {"facts": {"problems": [["name", "sentence"]]}},
         {"facts": {"problems": [["name", 3, {}]]}},
         {"facts": {"problems": [["name", "sentence", {"number": "one"}]]}},
-        {"data": lambda data: data[:-8]},
-        {"data": lambda data: data + bytes(8)},
+        {"data": shortened},
+        {"data": lengthened},
     ],
-    ids=str,
+    ids=lambda changes: str({name: getattr(change, "__name__", change) for name, change in changes.items()}),
 )
 def test_a_forged_curvature_is_refused(copy, changes):
     forge(copy, **changes)
