@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 import sublevel as sl
 from sublevel.cli.report_page import report_page
 from sublevel.engine.ordering import ORDERINGS, AugmentedLagrangian, RankLagrangian
+from sublevel.run.constraints import Linear
 from sublevel.run.restarts import STRATEGIES
 
 X0 = np.full(3, 2.0)
@@ -706,6 +707,13 @@ def test_a_run_that_is_interrupted_within_a_generation_keeps_its_constraint_valu
     assert len(counted) == whole.nfev - 38
     assert np.array_equal(resumed.x, whole.x)
     assert resumed.multipliers[0] == whole.multipliers[0]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, csr_array])
+def test_values_of_linear_constraints_are_the_same_for_one_point_and_for_many(kind, rng):
+    linear, points = Linear(kind(rng.standard_normal((3, 7)))), rng.standard_normal((50, 7))
+    assert np.array_equal(linear(points), [linear(point) for point in points])
+    assert linear(points[:0]).shape == (0, 3)
 
 
 def test_the_start_is_kept_if_it_is_best_among_linear_constraints():

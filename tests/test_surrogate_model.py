@@ -203,6 +203,13 @@ def test_the_uncertainty_is_the_inverse_of_the_normal_equations(d, rng):
     )
 
 
+def test_without_points_the_uncertainty_is_that_of_the_prior(rng):
+    points, how = rng.standard_normal((4, 3)), Fit(1.0, 2.0, 3.0)
+    phi, P = model.features(points), model.prior(3, how.ridge)[0]
+    found = model.uncertainty(points, np.empty((0, 3)), np.empty(0), how)
+    assert_allclose(found, phi @ np.linalg.solve(P, phi.T), rtol=1e-6)
+
+
 def test_the_uncertainty_only_sees_the_order(rng):
     how, z, points = Fit(2.0, 20.0, 1.0), rng.standard_normal((40, 3)), rng.standard_normal((6, 3))
     values = rng.standard_normal(40)

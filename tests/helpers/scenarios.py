@@ -388,7 +388,7 @@ def _with_oddity(one, scenario):
         {"maxfevals": 2},
         {"method": "pbil"},
         {"restarts": -1},
-        {"noise": True, "vectorized": True, "popsize": 12},
+        {"noise": True, "vectorized": True, "popsize": 12, "failure": None},
     )
     return dataclasses.replace(scenario, **one.pick(*odd))
 

@@ -442,7 +442,8 @@ def check_killed_process(scenario, run, folder):
         os._exit(1)
     _, status = os.waitpid(pid, 0)
     assert os.WIFSIGNALED(status) or scenario.vectorized, "the process was not killed"
-    check_resumed("killed with its process", scenario, run, file, moment + 20 * scenario.vectorized)
+    most = len(run.points) if scenario.vectorized else moment  # a batch may have more points
+    check_resumed("killed with its process", scenario, run, file, most)
 
 
 # Ask and tell

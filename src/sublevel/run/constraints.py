@@ -53,8 +53,10 @@ class Linear:
     matrix: Any  # (k, d), an array or a sparse matrix
 
     def __call__(self, points: Array) -> Array:
-        """A x (..., k) at a point or at several."""
-        return np.asarray(self.matrix @ points.T).T
+        """A x (..., k) at a point or at several, with the same bits."""
+        if points.ndim == 1:
+            return np.asarray(self.matrix @ points)
+        return np.array([self.matrix @ point for point in points]).reshape(len(points), self.matrix.shape[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ def expected_gaps(z: Array) -> Array:
     r = np.sort(np.einsum("ni,ni->n", z, z))
     index = np.arange(len(r) - 1)
     below, above = np.maximum(index - NEIGHBOURS[0], 0), np.minimum(index + NEIGHBOURS[1], len(r) - 1)
-    return np.maximum((r[above] - r[below]) / (above - below), LEAST_GAP * max(r[-1], 1e-300))
+    return np.maximum((r[above] - r[below]) / (above - below), LEAST_GAP * np.max(r, initial=1e-300))
 
 
 def rank_weights(ranks: NDArray[np.intp], first: float) -> Array:
