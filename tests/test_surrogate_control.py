@@ -236,6 +236,19 @@ def test_a_search_leaves_a_wall_of_failures_beside_its_start(seed):
     assert result.failures
 
 
+@pytest.mark.parametrize("at_a_time", [1, 4])
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_a_run_goes_on_when_all_remembered_evaluations_have_failed(d, at_a_time):
+    opt, told = sl.Optimizer(np.ones(d), 0.3, rng=1, surrogate=at_a_time), 0
+    while not opt.stop():
+        X = opt.ask()
+        opt.tell(X, [float(x @ x) if told + k < 60 else np.nan for k, x in enumerate(X)])
+        told += len(X)
+    assert opt.run_state.surrogate.is_fitted
+    assert not opt.run_state.surrogate.archive.usable.any()
+    assert np.isfinite(opt.best_fun)
+
+
 # Between bounds
 
 
