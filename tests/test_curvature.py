@@ -221,6 +221,13 @@ def test_a_run_that_ended_within_its_first_generation_has_learned_nothing_but_kn
     assert_allclose(sl.curvature(valley, result).hessian, [[202, -200], [-200, 200]], rtol=1e-6)
 
 
+def test_a_search_whose_values_are_all_infinite_has_no_curvature_and_no_warning():
+    result = sl.minimize(lambda x: np.inf, [0.3, -0.2], 0.5, rng=1, maxfevals=40)
+    found = sl.curvature(lambda x: np.inf, result)
+    assert not found.success
+    assert names(found) == ["undefined"]
+
+
 def valley(x):
     """Two correlated variables."""
     return (x[0] - 1) ** 2 + 100 * (x[1] - x[0]) ** 2

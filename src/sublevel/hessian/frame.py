@@ -160,7 +160,8 @@ def _rises(history: History, snapshots: list[Snapshot], least: float) -> tuple[A
     if not len(history):  # the run ended within its first generation
         return np.full(len(snapshots), np.nan), np.zeros(len(snapshots), dtype=np.bool_)
     rows = np.minimum(np.searchsorted(columns["nfev"], [snapshot.nfev for snapshot in snapshots]), len(history) - 1)
-    rises = columns["generation_best"][rows] - _best_value(history)
+    with np.errstate(invalid="ignore"):  # no value at all, and infinite ones
+        rises = columns["generation_best"][rows] - _best_value(history)
     return rises, np.isfinite(rises) & (rises > least)
 
 
