@@ -307,6 +307,18 @@ def test_the_minimum_of_the_model_is_between_the_bounds(rng):
     assert 5 < on_bounds < 40
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_hessian_of_a_result_has_the_signs_of_the_space_between_the_bounds(seed):
+    hessian, minimum = np.array([[2.0, 1.6, 0.0], [1.6, 2.0, 0.7], [0.0, 0.7, 1.0]]), np.array([0.005, 0.3, 0.4])
+
+    def fun(x):
+        return float((x - minimum) @ hessian @ (x - minimum))
+
+    result = sl.minimize(fun, [0.02, 0.5, 0.5], 0.3, bounds=[(0.0, 1.0)] * 3, surrogate=True, rng=seed)
+    found = result.surrogate.hessian
+    assert (np.sign(found[[0, 1], [1, 2]]) == 1.0).all()
+
+
 LOW = np.array([0.05, 100, 63070, 990, 63.1, 700, 1120, 9855])
 HIGH = np.array([0.15, 50000, 115600, 1110, 116, 820, 1680, 12045])
 

@@ -55,8 +55,11 @@ class SurrogateModel:
 def describe_surrogate(surrogate: Surrogate, space: SearchSpace | None) -> SurrogateModel:
     """The model in use as the user's result."""
     theta, model, d = surrogate.theta, surrogate.model, surrogate.theta.dimension
-    point = theta.push(minimum_nearby(surrogate, None if space is None else space.fold)[None])
+    fold = None if space is None else space.fold
+    point = theta.push(minimum_nearby(surrogate, fold)[None])
     inverse = theta.at_mean(np.zeros(d)).whiten(np.eye(d)).T  # A⁻¹
+    if fold is not None:  # the mean may lie beyond a bound, where the space is a mirror image
+        inverse = inverse * fold.turns(theta.mean, fold(theta.mean))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         hessian = inverse.T @ model.H @ inverse
         hessian = hessian * (d / np.trace(hessian))
