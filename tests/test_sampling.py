@@ -118,6 +118,14 @@ def test_pairs_are_counted_in_any_order_and_not_if_a_point_was_replaced():
     assert count_pairs(np.vecdot(independent, independent)) == 0
 
 
+def test_points_that_were_moved_to_one_place_are_no_pairs():
+    assert count_pairs(np.array([3.0, 1.0, 2.0, 2.0, 1.0, 2.0, 4.0])) == 1
+    assert count_pairs(np.array([[2.0, 2.0, 2.0], [1.0, 1.0, 2.0]])) == 0
+    weights = np.array([0.2, 0.2, 0.2, 0.2, 0.2, 0.0])
+    moved = count_pairs(np.array([2.0, 2.0, 2.0, 2.0, 2.0, 3.0]))
+    assert selection_variance(weights @ weights, 1.0, 6, moved) > 0
+
+
 # --------------------------------------------------------------------------------------------- the path of the mean
 
 

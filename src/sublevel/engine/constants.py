@@ -132,7 +132,7 @@ def selection_variance(squares: PerTrial, total: PerTrial, n: int, pairs: int) -
 
 def pair_rate_factor(d: int, n: int, pairs: int) -> float:
     """Ratio of the learning rates of C with mirrored pairs to those without: 3/2 for samples of the default size or
-    below, fewer for larger ones, whose rates are near their limit.
+    below, less for larger ones, whose rates are near their limit.
     """
     usual = default_popsize(d)
     return 1 + 0.5 * (2 * pairs / n) * min(1.0, usual / n)

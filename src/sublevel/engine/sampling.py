@@ -90,7 +90,11 @@ def count_pairs(squares: Array) -> int:
     """Mirrored pairs among points with these ‖z‖² (..., n), in any order; of a batch, the least number of a trial.
 
     Pairs have equal squares to the last bit, other points of a continuous distribution have not. Points that were
-    replaced after sampling have no partner.
+    replaced after sampling have no partner; three or more equal squares are points that were moved to one place.
     """
     ordered = np.sort(squares, axis=-1)
-    return int(np.min(np.count_nonzero(ordered[..., 1:] == ordered[..., :-1], axis=-1)))
+    equal = ordered[..., 1:] == ordered[..., :-1]
+    only = equal.copy()
+    only[..., 1:] &= ~equal[..., :-1]
+    only[..., :-1] &= ~equal[..., 1:]
+    return int(np.min(np.count_nonzero(only, axis=-1)))
