@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 import sublevel as sl
 from sublevel.cli.report_page import report_page
 from sublevel.engine.ordering import ORDERINGS, AugmentedLagrangian, RankLagrangian
+from sublevel.hessian.result import Curvature
 from sublevel.run.constraints import Linear
 from sublevel.run.restarts import STRATEGIES
 
@@ -478,6 +479,11 @@ def test_around_a_minimum_f_is_not_evaluated_outside_without_an_error(form, arou
     assert min(map(np.sum, points)) >= -1
 
 
+def c_near(x):
+    """A constraint that is violated within a standard deviation of the minimum."""
+    return 0.5 + np.sum(x)
+
+
 def test_errors_at_a_constraint_are_not_taken_for_failed_evaluations():
     fun, settings = active_and_inactive("ranks", 1.0)
     result = sl.minimize(fun, X0, 0.5, **settings)
@@ -492,6 +498,21 @@ def test_profiles_stay_inside_the_constraints():
     for again in (curved, pickle.loads(pickle.dumps(curved))):
         with pytest.raises(ValueError, match="a constraint is active at or near the minimum"):
             again.profile_intervals(0.999, fun)
+
+
+@pytest.mark.parametrize("profile", [Curvature.profile_intervals, Curvature.profile])
+def test_profiles_of_a_stored_curvature_take_its_constraints_again(profile, tmp_path):
+    fun, settings = active_and_inactive("function", -20.0)
+    curved = sl.curvature(fun, sl.minimize(fun, X0, 0.5, **settings), kind="nll")
+    stored, known = tmp_path / "run.db", {"constraints": settings["constraints"]}
+    sl.minimize(fun, X0, 0.5, store=stored, curvature=True, kind="nll", **settings)
+    for again in (sl.load(stored).result.curvature, pickle.loads(pickle.dumps(curved))):
+        with pytest.raises(ValueError, match="pass `constraints`"):
+            profile(again, fun=fun)
+        assert str(profile(again, fun=fun, **known)) == str(profile(curved))
+        with pytest.raises(ValueError, match=r"constraint is active at or near the minimum .* is violated by") as error:
+            profile(again, fun=fun, constraints={"type": "ineq", "fun": c_near})
+        assert "no curvature" not in str(error.value)
 
 
 @pytest.mark.parametrize("around", AROUND)

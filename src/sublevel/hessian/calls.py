@@ -68,21 +68,27 @@ def resolve_calls(
     default: ObjectiveCalls | None,
     fun: Callable[..., object] | None,
     space: Space | None,
-    constraints: KnownConstraints | None,
+    constraints: Callable[[object, object], KnownConstraints | None],
     **given: Any,
 ) -> ObjectiveCalls:
     """Calls of `fun` if given, with named parameters if there is a space, else the `default` ones; settings in `given`
-    that are not None replace theirs.
+    that are not None replace theirs. The `constraints` depend on `vectorized` and `workers`.
     """
-    settings = {name: setting for name, setting in given.items() if setting is not None} | {"constraints": constraints}
+    settings = {name: setting for name, setting in given.items() if setting is not None}
     if fun is not None:
-        return ObjectiveCalls.from_arguments(named_objective(fun, space), **settings)
-    if default is None:
-        raise ValueError("a pickled curvature does not keep the objective: pass it again as `fun`, with its `args`.")
-    if "args" in settings:
+        called = named_objective(fun, space)
+    elif default is None:
+        raise ValueError(
+            "a curvature that was pickled, or is from a file, does not keep the objective: pass it again as `fun`, "
+            "with its `args`."
+        )
+    elif "args" in settings:
         raise ValueError(f"`args` requires `fun`, got args={settings['args']!r} without it.")
-    how = {name: getattr(default, name) for name in ("vectorized", "workers", "timeout", "on_error")}
-    return ObjectiveCalls.from_arguments(default.fun, **how | settings)
+    else:
+        how = {name: getattr(default, name) for name in ("vectorized", "workers", "timeout", "on_error")}
+        called, settings = default.fun, how | settings
+    known = constraints(settings.get("vectorized", False), settings.get("workers", 1))
+    return ObjectiveCalls.from_arguments(called, **settings, constraints=known)
 
 
 def named_objective(fun: Callable[..., object], space: Space | None) -> Callable[..., object]:

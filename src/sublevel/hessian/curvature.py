@@ -193,7 +193,7 @@ def add_curvature(result: Result, fun: Callable[..., Any], file: Path | None = N
     except KeyboardInterrupt:
         return
     except ActiveConstraint as active:
-        warnings.warn(str(active), stacklevel=user_level())
+        warnings.warn(f"no curvature was computed: {active}", stacklevel=user_level())
         return
     except BaseException as error:
         annotate_exception(error, sublevel_result=result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from sublevel.hessian.profile import STEPS, Profile, evaluate_profile
 from sublevel.hessian.profile_intervals import ProfileIntervals, Variables, profile_intervals
 from sublevel.plots import curvature
 from sublevel.run.arguments import FileName, Workers
+from sublevel.run.constraints import ConstraintsLike
+from sublevel.run.inside import given_or_known
 from sublevel.validation import as_budget, short_repr
 
 if TYPE_CHECKING:
@@ -129,6 +132,7 @@ class Curvature(Estimate):
         variables: Variables = None,
         maxfevals: float | None = None,
         args: object = None,
+        constraints: ConstraintsLike | None = None,
         vectorized: bool | None = None,
         workers: Workers | None = None,
         timeout: float | None = None,
@@ -145,7 +149,10 @@ class Curvature(Estimate):
             times the squared quantile of Student's t for least squares.
         fun, args, vectorized, workers, timeout, on_error
             The objective and how to evaluate it, by default as passed to `curvature`. A pickled curvature needs `fun`
-            again. The ends are computed in parallel, so that `workers` and `vectorized` help.
+            again, and so does one from a file. The ends are computed in parallel, so that `workers` and `vectorized`
+            help.
+        constraints : optional
+            As for `sublevel.curvature`; to be given again with a pickled or stored curvature if they are functions.
         variables : names or indices, optional
             Which variables get an interval; all by default.
         maxfevals : int, optional
@@ -158,13 +165,15 @@ class Curvature(Estimate):
         Raises
         ------
         ValueError
-            If f has no `kind`, the objective is not available, the Hessian has no inverse, or noise is too large.
+            If f has no `kind`, the objective is not available, the Hessian has no inverse, noise is too large, or a
+            constraint is violated where f is needed.
         """
         quantile, variance = self._quantile(level), self._variance
         if not variance > 0:
             raise ValueError(f"profile intervals need a residual variance above 0, got {variance!r}: a perfect fit.")
         how = {"vectorized": vectorized, "workers": workers, "timeout": timeout, "on_error": on_error}
-        calls = resolve_calls(self.calls, fun, self.space, self.constraints, args=args, **how)
+        known = partial(given_or_known, constraints, self.constraints, self.x, self.space)
+        calls = resolve_calls(self.calls, fun, self.space, known, args=args, **how)
         budget = np.inf if maxfevals is None else as_budget("maxfevals", maxfevals)
         return profile_intervals(self, quantile, level, calls, variables, budget)
 
@@ -175,6 +184,7 @@ class Curvature(Estimate):
         steps: ArrayLike = STEPS,
         tolerance: float = 0.1,
         args: object = None,
+        constraints: ConstraintsLike | None = None,
         vectorized: bool | None = None,
         workers: Workers | None = None,
         timeout: float | None = None,
@@ -192,13 +202,16 @@ class Curvature(Estimate):
             Largest relative difference of the two rises where the quadratic holds.
         fun, args, vectorized, workers, timeout, on_error
             The objective and how to evaluate it, by default as passed to `curvature`.
+        constraints : optional
+            As for `sublevel.curvature`; to be given again with a pickled or stored curvature if they are functions.
 
         Returns
         -------
         Profile
         """
         how = {"vectorized": vectorized, "workers": workers, "timeout": timeout, "on_error": on_error}
-        calls = resolve_calls(self.calls, fun, self.space, self.constraints, args=args, **how)
+        known = partial(given_or_known, constraints, self.constraints, self.x, self.space)
+        calls = resolve_calls(self.calls, fun, self.space, known, args=args, **how)
         return evaluate_profile(self, calls, steps, tolerance)
 
     def summary(self) -> str:

@@ -23,9 +23,8 @@ class ActiveConstraint(ValueError):
 
     def __init__(self, where: str = "") -> None:
         super().__init__(
-            f"no curvature was computed: a constraint is active at or near the minimum{where}, so f is not minimal "
-            "there in all directions. For error bars, eliminate a variable with the constraint and minimise over the "
-            "others."
+            f"a constraint is active at or near the minimum{where}, but curvatures and intervals need values of f all "
+            "around it. For error bars, eliminate a variable with the constraint and minimise over the others."
         )
 
 
@@ -127,7 +126,12 @@ def find_constraints(
         multipliers, known = entries.get("multipliers"), entries.get("constraints")
     if any(np.any(np.nan_to_num(values) != 0) for values in multipliers or ()):
         raise ActiveConstraint
+    return given_or_known(given, known if isinstance(known, KnownConstraints) else None, x, space, vectorized, workers)
+
+
+def given_or_known(
+    given: Any, known: KnownConstraints | None, x: Array, space: Space | None, vectorized: object, workers: object
+) -> KnownConstraints | None:
+    """The constraints `given` around a point x (d,), else those that are known."""
     parsed = parse_constraints(as_batched(given, vectorized, workers), TOLERANCE, x, space)
-    if parsed is not None:
-        return KnownConstraints(parsed)
-    return known if isinstance(known, KnownConstraints) else None
+    return known if parsed is None else KnownConstraints(parsed)
