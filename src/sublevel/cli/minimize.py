@@ -183,7 +183,9 @@ PROBLEM = (
     argument("--names", "names of the variables, also usable in --command as {NAME}", variable_names, "NAME,..."),
 )
 NO_X0 = "do not evaluate --x0 or the start of --space with the first generation"
-NOISE = "values are noisy: report the mean of the search and the average of re-evaluations there"
+NOISE = (
+    "values are noisy: report the mean of the search, or of its best points, and the average of re-evaluations there"
+)
 SURROGATE = "save evaluations of an expensive objective with a model that predicts the order of its values"
 METHOD = (
     argument(

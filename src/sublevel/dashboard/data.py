@@ -397,7 +397,7 @@ def facts(progress: Progress) -> Json:
         "workers": "executor or client" if settings.workers is None else str(settings.workers),
         "restarts": "none" if settings.restarts is None else printable(_strategy(settings.restarts)),
         "limits": ", ".join(f"{name} {limit:g}" for name, limit in limits.items() if limit is not None) or "none",
-        "noise": "the answer is the mean of the search" if settings.noise else "",
+        "noise": "the answer is the mean of the search, or of its best points" if settings.noise else "",
         "surrogate": f"evaluations at a time: {settings.surrogate}" if settings.surrogate else "",
         "constraints": "" if progress.optimizer.constraints is None else str(progress.optimizer.constraints.size),
         "on error": printable(settings.on_error),

@@ -73,9 +73,10 @@ class Result(OptimizeResult):
     x : ndarray, shape (d,)
         The best point that was evaluated.
     fun : float
-        Its value. With ``noise=True``, `x` is the mean of the search distribution, with constraints a feasible point
-        near it, and `fun` the average of re-evaluations there. Before the run ends, or if it was interrupted, it is the
-        average of the medians of recent generations.
+        Its value. With ``noise=True``, `x` is the mean of the search distribution or the average of the five points
+        with the lowest values, with constraints a feasible point near the mean, and `fun` the average of re-evaluations
+        there. Before the run ends, or if it was interrupted, `x` is the mean and `fun` the average of the medians of
+        recent generations.
     fun_error : float
         Standard error of `fun`, NaN if there are fewer than two re-evaluations. Only with ``noise=True``.
     fun_values : ndarray, shape (k,)
