@@ -266,6 +266,14 @@ def test_an_end_may_be_a_bound_and_nothing_beyond_is_evaluated(log_scaled):
         curved.intervals(LEVEL, "profile")
 
 
+def test_points_at_a_bound_have_its_value_in_spite_of_rounding():
+    fun = lambda x: np.log(x[0] / 0.4) ** 2 + (x[1] - x[0]) ** 2  # noqa: E731
+    profiles = found(fun, [0.4, 0.4], bounds=[(0.05, 3), (0, 2)]).profile_intervals(LEVEL)
+    assert profiles.at_bound[1].all()
+    assert_array_equal(profiles.points[1, :, 1], [0, 2])
+    assert "is its bound, 0:" in str(profiles.problems[0])
+
+
 def test_another_variable_may_reach_its_bound_on_the_way():
     fun = Recorded(lambda x: 0.5 * (x[0] ** 2 + 4 * (x[1] - 0.8 * x[0]) ** 2 + (x[2] + 0.3 * x[0] - x[1]) ** 2))
     curved = found(fun, [0.1, 0.1, 0.1], bounds=[(None, None), (-0.5, 0.5), (None, None)])

@@ -32,9 +32,7 @@ class RunStatus(NamedTuple):
     reasons: dict[str, float]
     seconds: float  # from the start to the last generation
     is_running: bool
-    params: (
-        Mapping[str, object] | None
-    )  # the best point, if there is a space and a point that satisfies the constraints
+    params: Mapping[str, object] | None  # the best point of a space, if it satisfies the constraints
 
 
 def state_name(reasons: dict[str, float], is_running: bool) -> str:

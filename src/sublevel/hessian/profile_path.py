@@ -35,10 +35,14 @@ class Chart:
     tuning: ProfileTuning
 
     def points(self, offsets: Array) -> Array:
-        """Points (..., d) in user coordinates, within the box in spite of rounding."""
+        """Points (..., d) in user coordinates, within the box and on its bounds in spite of rounding."""
         steps = np.zeros((*offsets.shape[:-1], self.x.size))
         steps[..., self.moving] = offsets
-        return np.clip(shift_where(self.is_log, self.x, steps), *self.box)
+        points = np.clip(shift_where(self.is_log, self.x, steps), *self.box)
+        lower, upper = (bound[self.moving] for bound in self.box)
+        inside = np.where(offsets == self.high, upper, points[..., self.moving])
+        points[..., self.moving] = np.where(offsets == self.low, lower, inside)
+        return points
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +75,10 @@ class Line:
         return self.chart.points(offsets)[:, self.variable]
 
     def offsets(self, t: float, w: Array) -> Array:
-        """Offsets (m,), within the bounds."""
+        """Offsets (m,), within the bounds and, at the limit, at the bound of the variable in spite of rounding."""
         o = t * self.direction
+        if t == self.limit:
+            o[self.index] = (self.chart.low, self.chart.high)[self.side][self.index]
         o[self.others] += self.root @ w
         return np.clip(o, self.chart.low, self.chart.high)
 
