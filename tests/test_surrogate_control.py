@@ -29,6 +29,7 @@ from sublevel.surrogate.control import (
     whitened_sample,
 )
 from sublevel.surrogate.model import Quadratic
+from sublevel.surrogate.result import describe_surrogate
 
 # The rules of docs/surrogate.md, after lq-CMA-ES (Hansen, GECCO 2019)
 
@@ -246,6 +247,7 @@ def test_a_run_goes_on_when_all_remembered_evaluations_have_failed(d, at_a_time)
         told += len(X)
     assert opt.run_state.surrogate.is_fitted
     assert not opt.run_state.surrogate.archive.usable.any()
+    assert describe_surrogate(opt.run_state.surrogate, None).evaluations == 0
     assert np.isfinite(opt.best_fun)
 
 

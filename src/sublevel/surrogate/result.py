@@ -30,7 +30,7 @@ class SurrogateModel:
     agreement : float
         Kendall's τ of the values of the last evaluations and the values of the model: 1 is the same order.
     evaluations : int
-        Evaluations that the model is fitted to; 0 if there is no model.
+        Evaluations that the model is fitted to, without failed ones; 0 if there is no model.
     saved : int
         Points of the last run that were not evaluated, because the model was accepted.
     """
@@ -67,6 +67,6 @@ def describe_surrogate(surrogate: Surrogate, space: SearchSpace | None) -> Surro
         x=(point if space is None else space.points(point))[0].copy(),
         hessian=hessian,
         agreement=float(surrogate.agreement),
-        evaluations=surrogate.archive.size if surrogate.is_fitted else 0,
+        evaluations=int(np.count_nonzero(surrogate.archive.usable)) if surrogate.is_fitted else 0,
         saved=int(surrogate.saved),
     )
