@@ -269,6 +269,21 @@ def test_a_forged_curvature_is_refused(copy, changes):
         sl.load(copy)
 
 
+@pytest.mark.parametrize("variable", [0, 2], ids=["rate", "shape"])
+@pytest.mark.parametrize("number", [-1.0, 99.5, np.nan, np.inf])
+def test_a_forged_minimum_outside_the_space_is_refused(number, variable, tmp_path):
+    sl.minimize(mixed, SPACE, rng=1, curvature=True, maxfevals=300, store=tmp_path / "run.db")
+
+    def with_minimum(data):
+        numbers = np.frombuffer(data).copy()
+        numbers[variable] = number  # the minimum comes first
+        return numbers.tobytes()
+
+    forge(tmp_path / "run.db", data=with_minimum)
+    with pytest.raises(sl.StoreError, match="damaged or forged"):
+        sl.load(tmp_path / "run.db")
+
+
 def test_a_forged_sentence_cannot_control_a_terminal_or_a_page(copy, tmp_path):
     forge(copy, facts={"problems": [["name", "\x1b[31m<script>red</script>", {}]]})
     assert "\x1b" not in printed(["show", copy])

@@ -102,6 +102,10 @@ def read_curvature(reading: Reading, source: object, nfev: int) -> Curvature | N
         raise FormatError(INVALID)
     *numbers, lower_fun = arrays["numbers"].tolist()
     names = as_names(find_names(source), d)
+    labels = find_labels(source, names)
+    lower, upper = (np.array(-np.inf), np.array(np.inf)) if labels.space is None else labels.space.box
+    if not np.all(np.isfinite(arrays["x"]) & (lower <= arrays["x"]) & (arrays["x"] <= upper)):
+        raise FormatError(INVALID)
     known = {name: arrays[name] for name in (*VECTORS, *MATRICES, *EIGENVALUES, "directions")}
     return Curvature(
         **known,
@@ -117,7 +121,7 @@ def read_curvature(reading: Reading, source: object, nfev: int) -> Curvature | N
         box=(arrays["box"][0], arrays["box"][1]),
         is_log=is_log,
         is_noisy=facts.get("is_noisy") is True,
-        held=find_labels(source, names).held(arrays["x"]),
+        held=labels.held(arrays["x"]),
         space=find_space(source),
         constraints=getattr(source, "constraints", None) if isinstance(source, Result) else None,
     )
