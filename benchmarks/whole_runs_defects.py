@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,11 +137,17 @@ def put_back(defect: Defect, copy: Path) -> None:
 def search(copy: Path, seeds: str) -> str:
     """What the scenarios of some seeds find in a copy of the package."""
     command = [sys.executable, "benchmarks/whole_runs.py", "--seeds", seeds, "--first"]
-    done = subprocess.run(command, cwd=copy, env=os.environ | {"PYTHONPATH": str(copy / "src")}, capture_output=True)
-    text = done.stdout.decode()
-    if done.returncode < 0:
-        return f"found: the process ended with signal {-done.returncode}"
-    found = re.search(r"seed (\d+): (.*)", text)
+    environment = os.environ | {"PYTHONPATH": str(copy / "src")}
+    with (copy / "output").open("wb") as output:
+        process = subprocess.Popen(command, cwd=copy, env=environment, stdout=output, start_new_session=True)
+        try:
+            status = process.wait()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # workers of a process that was aborted wait for ever
+    if status < 0:
+        return f"found: the process ended with signal {-status}"
+    found = re.search(r"seed (\d+): (.*)", (copy / "output").read_text())
     return f"found by seed {found[1]}: {found[2][:110]}" if found else f"MISSED in {seeds}"
 
 

@@ -407,7 +407,7 @@ def _variables(one, style):
     """Variables of a search."""
     d = one.weighted({1: 2, 2: 4, 3: 4, 5: 2, 8: 0.5})
     box = one.weighted({"none": 3, "full": 4, "some": 3})
-    is_mixed, is_log, scale = one.chance(0.35), one.chance(0.25), one.weighted({1.0: 8, 1e-3: 1, 1e3: 1})
+    is_mixed, is_log, scale = one.chance(0.35), one.chance(0.35), one.weighted({1.0: 8, 1e-3: 1, 1e3: 1})
     kinds = ("integer", "choice", "ordered", "real") if style == "space" else ("integer", "real")
     found = [
         _choice(one, kind)
@@ -445,8 +445,8 @@ def _number(one, kind, box, is_log, scale):
         ends[1] = np.ceil(ends[1]) if kind == "integer" else ends[1]
     has = {"none": (False, False), "full": (True, True), "some": (one.chance(0.5), one.chance(0.5))}[box]
     low, high = (float(end) if given else side * inf for end, given, side in zip(ends, has, (-1, 1), strict=True))
-    if is_log and low == -inf:
-        low = 1.0 if kind == "integer" else 0.0
+    if is_log and low == -inf and kind == "integer":
+        low = 1.0
     place = one.weighted({"inside": 5, "corner": 2, "beyond": 1})
     if place != "inside" and np.isfinite(high):
         target = high if place == "corner" else high + (1.0 if kind == "integer" else deviation)
@@ -476,8 +476,9 @@ def _restriction(one, scenario, form):
         if not weights.any() and not is_choice.all():
             weights[~is_choice] = 1.0
     curvature = one.pick(0.0, 0.0, 0.5, 1.0) if form != "linear" else 0.0
-    least = 0.0 if form in ("linear", "kept") else -0.5  # the start may violate others
-    upper = one.number(least, 2)
+    upper = one.number(-0.5, 2)  # which the start may violate
+    if form in ("linear", "kept"):
+        upper = max(upper, 0.0)
     lower = upper - one.number(2.5, 5) if one.chance(0.2) and form != "own" else -inf
     if one.chance(0.15) and form in ("function", "dict", "linear"):
         lower = upper

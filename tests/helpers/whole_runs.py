@@ -44,16 +44,15 @@ class Killed(BaseException):
 
 
 class Objective:
-    """The objective of a scenario, which notes every call and asserts that it may be made."""
+    """The objective of a scenario, which notes every call, and those that may not be made."""
 
     def __init__(self, problem, before=None):
         self.problem, self.before = problem, before
-        self.points, self._lock = [], threading.Lock()
+        self.points, self.outside, self._lock = [], [], threading.Lock()
 
     def __call__(self, given):
         points, _ = self.problem.points(given)
-        for x in points:
-            assert self.problem.keeps(x), f"the objective was called at {x!r}"
+        self.outside.extend(x.copy() for x in points if not self.problem.keeps(x))  # an error might count as NaN
         if self.before is not None:
             self.before(len(self.points))
         with self._lock:
@@ -72,9 +71,18 @@ class Played(NamedTuple):
 def played(run, objective):
     """The run of a function without arguments that calls the objective."""
     try:
-        return Played(run(), objective.points, False)
+        ended = Played(run(), objective.points, False)
     except Stumble as error:
-        return Played(error.sublevel_result, objective.points, True)
+        ended = Played(error.sublevel_result, objective.points, True)
+    check_inside(objective)
+    return ended
+
+
+def check_inside(objective):
+    """All points were in the space and satisfied the constraints that every evaluated point satisfies."""
+    assert not objective.outside, (
+        f"the objective was called {len(objective.outside)} times outside: {objective.outside[0]!r}"
+    )
 
 
 def minimized(scenario, before=None, **more):
@@ -523,7 +531,8 @@ def check_curvature(scenario, run):
         found = sl.curvature(objective, result, **options)
     except (ValueError, TypeError) as error:
         check_sentence(error)
-        return
+        return check_inside(objective)
+    check_inside(objective)
     assert found.nfev == len(objective.points) or on_error == "nan", f"nfev = {found.nfev} of {len(objective.points)}"
     assert problem.keeps(found.x), f"the curvature is at {found.x!r}"
     repr(found), found.summary()
