@@ -168,7 +168,7 @@ def stability_limit(d: ArrayLike, n: ArrayLike) -> Array:
 
     Notes
     -----
-    An approximation, not a bound. It is where the second moments of the mean stop to settle, with E[mmᵀ|C] of two
+    An approximation, not a bound. It is where the second moments of the mean no longer settle, with E[mmᵀ|C] of two
     terms; runs keep the mean for some larger c_C, because second moments are infinite before the mean is lost, while
     the two terms are too favourable for many variables. Against the c_C at which half of the runs lose the mean it is
     7 to 11 % too low for d = 5, between 4 % too low and 3 % too high for d = 10, and 2 to 8 % too high for d = 20
