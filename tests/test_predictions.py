@@ -61,6 +61,7 @@ def test_functions_take_arrays_and_agree_with_single_calls(coarse):
     assert found.shape == (2, 3)
     assert found[0, 1] == final_condition(5, 30, 0.3)
     assert is_stable(5, 30, RATES).dtype == np.bool_
+    assert isinstance(is_stable(5, 30, RATES[0]), np.bool_)
     rate = convergence_rate(5, 30, RATES)
     assert rate.exponent.shape == rate.error.shape == rate.spread.shape == (3,)
 

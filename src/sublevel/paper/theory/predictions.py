@@ -93,7 +93,7 @@ def is_stable(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> NDArray[np.bool_]
             f"whether NGD is stable is not determined for {unknown} of {np.size(found)} settings: the iteration for "
             "the law does not converge. `stability` has the outcome of each."
         )
-    return np.asarray(found == Stability.STABLE)
+    return np.asarray(found == Stability.STABLE)[()]
 
 
 def stability(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> NDArray[np.str_]:
