@@ -72,7 +72,7 @@ class Answer(NamedTuple):
 Solver = Callable[[Problem, np.ndarray, int, int], Answer]
 
 
-def ours(method: str, noise: bool) -> Solver:
+def ours(method: str | None, noise: bool) -> Solver:
     """`minimize`."""
 
     def solve(fun: Problem, x0: np.ndarray, budget: int, seed: int) -> Answer:
@@ -102,7 +102,7 @@ def pycma(mean: bool) -> Solver:
 
 
 SOLVERS: dict[str, Solver] = {
-    "noise=True": ours("late-lra-cma", noise=True),
+    "noise=True": ours(None, noise=True),
     'noise=True, method="lra-cma"': ours("lra-cma", noise=True),
     'noise=True, method="cma"': ours("cma", noise=True),
     '"cma"': ours("cma", noise=False),

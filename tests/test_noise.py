@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -359,6 +360,32 @@ def test_the_best_point_of_an_optimizer_is_its_mean():
 def test_the_default_method(noise, method):
     assert sl.Optimizer(np.ones(2), 1.0, noise=noise).method.name == method
     assert sl.Optimizer(np.ones(2), 1.0, noise=noise, method="sep-cma").method.family is sl.DiagonalGaussian
+
+
+@pytest.mark.parametrize(
+    ("x0", "maxfevals", "expected"),
+    [
+        (np.full(3, 1.5), 1799, "late-lra-cma"),
+        (np.full(3, 1.5), 1800, "lra-cma"),
+        (np.full(3, 1.5), None, "lra-cma"),
+        (sl.Space(a=sl.Real(0, 3), b=sl.Real(0, 3)), 1199, "late-lra-cma"),
+        (sl.Space(a=sl.Real(0, 3), b=sl.Real(0, 3)), 1200, "lra-cma"),
+        (lambda rng: rng.normal(size=3), 1800, "late-lra-cma"),
+    ],
+    ids=["small", "large", "default", "small space", "large space", "unknown"],
+)
+def test_a_large_budget_adapts_the_rates_at_once(x0, maxfevals, expected, tmp_path):
+    """The store has the method, so that a run goes on with it whatever its new budget is."""
+
+    def fun(x):
+        raise KeyboardInterrupt
+
+    sigma0 = None if isinstance(x0, sl.Space) else 1.0
+    sl.minimize(fun, x0, sigma0, noise=True, maxfevals=maxfevals, rng=1, store=tmp_path / "run.db")
+    connection = sqlite3.connect(tmp_path / "run.db")
+    stored = "\n".join(connection.iterdump())
+    connection.close()
+    assert re.findall(r'"method": ?"([a-z-]*)"', stored) == [expected]
 
 
 def test_a_small_budget_is_enough_on_an_ill_conditioned_ellipsoid():

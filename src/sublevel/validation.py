@@ -143,9 +143,20 @@ def unknown_keyword(function: str, keyword: str, known: Iterable[str]) -> str:
     return f"{wrong}. " + (f"Did you mean `{meant}`?" if meant else f"Keywords: {', '.join(names)}.")
 
 
-def default_method(noise: bool) -> str:
-    """The method if none is named. Adaptive learning rates average noise out; `benchmarks/noise_budget.py` compares."""
-    return "late-lra-cma" if noise else "cma"
+LARGE_BUDGET = 600
+"""Evaluations per variable from which the learning rates of noisy searches adapt at once."""
+
+
+def default_method(noise: bool, evaluations: float = 0.0) -> str:
+    """The method if none is named, for a budget of evaluations per variable, 0 if it is not known.
+
+    Adaptive learning rates average noise out. In a small budget they are too slow unless they set in late, and a large
+    one is spent better with small rates from the start, because a search at the usual rates may settle in a local
+    minimum; `benchmarks/noise_budget.py` compares.
+    """
+    if not noise:
+        return "cma"
+    return "lra-cma" if evaluations >= LARGE_BUDGET else "late-lra-cma"
 
 
 def as_method(method: object) -> Method:

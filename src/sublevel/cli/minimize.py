@@ -189,7 +189,9 @@ NOISE = (
 SURROGATE = "save evaluations of an expensive objective with a model that predicts the order of its values"
 METHOD = (
     argument(
-        "--method", "cma, sep-cma, lra-cma, xnes, ngd, ... (default: cma, late-lra-cma with --noise)", metavar="NAME"
+        "--method",
+        "cma, sep-cma, lra-cma, xnes, ngd, ... (default: cma; with --noise late-lra-cma, or lra-cma in a large budget)",
+        metavar="NAME",
     ),
     argument("--no-evaluate-x0", NO_X0, dest="evaluate_x0", action="store_false", default=None),
     argument("--noise", NOISE, action="store_true"),

@@ -30,6 +30,7 @@ from sublevel.evaluation.this_process import SigtermAsInterrupt, available_cores
 from sublevel.run.arguments import Box, FileName, Objective, RestartRule, Seed, StartingPoint, Workers
 from sublevel.run.constraints import TOLERANCE, ConstraintsLike, as_batched, with_constraints
 from sublevel.run.history import History
+from sublevel.run.initial import as_space
 from sublevel.run.noisy_answer import COMPARISON, LEAST, RESERVED_TIME, Ledger, count_candidates, count_reevaluations
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.progress import Progress
@@ -131,8 +132,9 @@ def minimize(
         Additional arguments of `fun`.
     method : str or Method, optional
         "cma" (default), "xnes", "ngd", "rank-mu" or "pbil"; with the prefix "sep-" for a diagonal covariance, "iso-"
-        for a single variance, "lra-" for adaptive learning rates; "late-lra-cma" (default with `noise`), whose rates
-        adapt gradually; or a Method such as ``sl.cma(step_size="tpa")``.
+        for a single variance, "lra-" for adaptive learning rates; "late-lra-cma", whose rates adapt gradually
+        (default with `noise`, and "lra-cma" if `maxfevals` allows 600 evaluations per variable); or a Method such as
+        ``sl.cma(step_size="tpa")``.
     popsize : int, optional
         Points per generation; 4 + ⌊3 ln d⌋ by default, twice as many with a `surrogate`.
     cov0 : array_like, optional
@@ -166,8 +168,8 @@ def minimize(
         search distribution or the average of the five points with the lowest values, whichever seems better, and
         ``result.fun`` the average of re-evaluations there, with the standard error ``result.fun_error``. The number of
         re-evaluations is a twentieth of that of the search, but at least 10 and at most 100; they count towards
-        `maxfevals`. `ftarget` is compared with the average of the medians of recent generations. The default method,
-        "late-lra-cma", averages the noise.
+        `maxfevals`. `ftarget` is compared with the average of the medians of recent generations. The default method
+        averages the noise.
     noise_floor : bool, optional
         Whether a run ends when it has reached the noise of `fun`, such as the tolerance of an ODE solver: all standard
         deviations are below 0.001 of their initial values, recent values do not fall, and their order no longer depends
@@ -244,6 +246,8 @@ def minimize(
     True
     """
     validate_callable("fun", fun)
+    if method is None:
+        method = default_method(as_flag("noise", noise), _evaluations_per_variable(x0, maxfevals))
     optimizer = Optimizer(
         x0,
         sigma0,
@@ -280,9 +284,17 @@ def minimize(
         if store is not None:
             budgets = limits.maxfevals, maxiter, ftarget, maxtime
             further = budgets, *how, log_scaled, extra is not None, constraint_handling, batch
-            search = search.stored(store, method or default_method(optimizer.noise), fun, as_args(args), *further)
+            search = search.stored(store, method, fun, as_args(args), *further)
         result = search.run_to_the_end()
         return _with_curvature(result, AtPoints(called), search.recorder, of_curvature, *how)
+
+
+def _evaluations_per_variable(x0: object, maxfevals: object) -> float:
+    """The budget divided by the number of variables; 0 if that is not known, as with a function that draws x0."""
+    space = as_space(x0)
+    variables = len(space) if space is not None else np.asarray(x0, dtype=object).size
+    known = not callable(x0) or space is not None
+    return (inf if maxfevals is None else as_budget("maxfevals", maxfevals)) / max(variables, 1) if known else 0.0
 
 
 def evaluations_at_a_time(surrogate: bool | int, workers: Workers) -> bool | int:
