@@ -424,14 +424,13 @@ def check_extended(scenario, run, folder):
         less = minimized(scenario, maxfevals=budgets[0], store=file, callback=periodically(scenario))
         check_best(replace(scenario, maxfevals=budgets[0]), less)
         check_loaded_result("load of a smaller budget", scenario, less, sl.load(file).result)
-        with contextlib.suppress(ValueError):  # it is refused, or changes nothing
-            smaller = resumed(scenario, file, maxfevals=low, check=False).result
-            same_result(
-                "the run resumed with a smaller budget",
-                less.result,
-                smaller,
-                without={"reasons", "runs", "message", "status"},
-            )
+        smaller = resumed(scenario, file, maxfevals=low, check=False).result
+        same_result(
+            "the run resumed with a smaller budget",
+            less.result,
+            smaller,
+            without={"reasons", "runs", "message", "status"},
+        )
         for budget in (budgets[1], scenario.maxfevals):
             more = resumed(scenario, file, maxfevals=budget, check=False)
     same_result(f"the run extended from {budgets} evaluations", run.result, more.result)
