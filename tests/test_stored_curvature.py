@@ -16,6 +16,7 @@ from numpy.testing import assert_array_equal
 
 import sublevel as sl
 from sublevel.cli.main import main
+from sublevel.cli.run_status import read_status
 from sublevel.dashboard.runs import Runs
 from sublevel.hessian.curvature import add_curvature
 from sublevel.store.file import with_checksum
@@ -219,12 +220,12 @@ def test_the_dashboard_notices_them_when_they_come(tmp_path):
 # -----------------------------------------------------------------------------------------------------------------
 
 
-def forge(path, **changes):
-    """Change the facts or the data of the curvature, with the right checksum."""
+def forge(path, part="curvature", **changes):
+    """Change the facts or the data of a part, with the right checksum."""
     connection = sqlite3.connect(path)
     with connection:
         name, facts, layout, data, origin, _ = connection.execute(
-            "SELECT * FROM parts WHERE name = 'curvature'"
+            "SELECT * FROM parts WHERE name = ?", (part,)
         ).fetchone()
         facts = json.dumps(json.loads(facts) | changes.get("facts", {}))
         data = changes.get("data", lambda same: same)(data)
@@ -282,6 +283,19 @@ def test_a_forged_minimum_outside_the_space_is_refused(number, variable, tmp_pat
     forge(tmp_path / "run.db", data=with_minimum)
     with pytest.raises(sl.StoreError, match="damaged or forged"):
         sl.load(tmp_path / "run.db")
+
+
+@pytest.mark.parametrize("part", ["checkpoint", "reevaluations"])
+def test_a_forged_answer_outside_the_space_is_refused(part, tmp_path):
+    file = tmp_path / "run.db"
+    answer = sl.minimize(mixed, SPACE, rng=1, noise=True, maxfevals=300, store=file).x.tobytes()
+    forged = answer[:-8] + np.array([99.0]).tobytes()  # a choice is the last variable
+    before = fingerprint(file)
+    forge(file, part, data=lambda data: data.replace(answer, forged))
+    assert fingerprint(file) != before
+    for read in (sl.load, read_status):
+        with pytest.raises(sl.StoreError, match="damaged or forged"):
+            read(file)
 
 
 def test_a_forged_sentence_cannot_control_a_terminal_or_a_page(copy, tmp_path):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sublevel.run.noisy_answer import Estimate
+from sublevel.run.optimizer import Optimizer
 from sublevel.run.progress import duration
 from sublevel.store.file import File
 from sublevel.store.load import sketch_optimizer
@@ -45,8 +46,9 @@ def read_status(path: Path) -> RunStatus:
     is_running = is_run_active(path)
     with open_run(path) as reading:
         (numbers, run), loose = reading.last_generation()
-        ledger, (_, nit) = reading.ledger(), reading.file.count_generations()
-        best, fun = _best(reading, ledger.estimate(nit))
+        optimizer, (_, nit) = sketch_optimizer(reading), reading.file.count_generations()
+        ledger = reading.ledger(optimizer.start.space)
+        best, fun = _best(reading, optimizer, ledger.estimate(nit))
         last = numbers[-1] if nit else reading.settings.began
         return RunStatus(
             settings=reading.settings,
@@ -63,9 +65,10 @@ def read_status(path: Path) -> RunStatus:
         )
 
 
-def _best(reading: Reading, estimate: Estimate | None) -> tuple[Mapping[str, object] | None, float]:
+def _best(
+    reading: Reading, optimizer: Optimizer, estimate: Estimate | None
+) -> tuple[Mapping[str, object] | None, float]:
     """The best point by name, None without a space, and its value, NaN if it violates constraints."""
-    optimizer = sketch_optimizer(reading)
     state = reading.run_state(optimizer, memory=False)
     optimizer.run_state, optimizer.estimate = replace(state, best=reading.best(optimizer, state)), estimate
     space, fun = optimizer.start.parameters, optimizer.best_fun if optimizer.is_feasible else np.nan

@@ -200,7 +200,7 @@ class Follower:
             if progress is None or progress.origin != reading.file.origin:
                 progress = new_progress(reading)
             read_generations(reading, progress)
-            ledger = reading.ledger()
+            ledger = reading.ledger(progress.optimizer.start.space)
             progress.reevaluated, progress.estimate = len(ledger.entries), ledger.estimate(len(progress.table))
             progress.position = read_position(reading, progress)
             if evaluations:

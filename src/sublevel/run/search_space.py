@@ -212,6 +212,11 @@ class SearchSpace:
             full[self.free] = self.grid.is_integer
         return full
 
+    def has_values(self, points: Array) -> bool:
+        """Whether integers and categories have a value at all points (..., d)."""
+        some, (lower, upper) = points[..., self.discrete], (end[self.discrete] for end in self.box)
+        return bool(np.all((some >= lower) & (some <= upper)))
+
     @property
     def is_mixed(self) -> bool:
         """Whether some variables are integers or categories."""

@@ -246,7 +246,7 @@ def result_so_far(reading: Reading, optimizer: Optimizer, found: Evaluations, fa
 
 def _restore_estimate(reading: Reading, optimizer: Optimizer, failures: Failures) -> None:
     """Restore the estimate of a noisy objective, if it belongs to the last generation, and count its evaluations."""
-    ledger = reading.ledger()
+    ledger = reading.ledger(optimizer.start.space)
     optimizer.reevaluated = len(ledger.entries)
     optimizer.estimate = ledger.estimate(reading.file.count_generations()[1])
     add_failed_reevaluations(failures, ledger)

@@ -24,6 +24,7 @@ from sublevel.run.history import Generations, History, Snapshot
 from sublevel.run.noisy_answer import Entry, Ledger
 from sublevel.run.optimizer import Optimizer
 from sublevel.run.restarts import Run
+from sublevel.run.search_space import SearchSpace
 from sublevel.run.state import Best, RunState
 from sublevel.run.sweep import Changes, Sweep
 from sublevel.run.termination import KINDS, NAMES, PATIENCE
@@ -97,6 +98,9 @@ class Reading:
         state = unpack(without_memory(whole), self.layout, self.data)
         check_run_state(state, optimizer.best_x.size, theta)
         check_sweep(state.sweep, optimizer.changes)
+        space, known = optimizer.start.space, [best for best in (state.best, state.leader) if best is not None]
+        if space is not None and not all(space.has_values(best.x) for best in known):
+            raise FormatError(INVALID_CHECKPOINT)
         if not memory:
             return state
         if state.run.popsize != template.run.popsize:
@@ -114,8 +118,8 @@ class Reading:
             constraints = np.empty(optimizer.constraints.size)
         return replace(first.best, theta=first.search.theta, constraints=constraints)
 
-    def ledger(self) -> Ledger:
-        """The re-evaluations of a noisy objective."""
+    def ledger(self, space: SearchSpace | None) -> Ledger:
+        """The re-evaluations of a noisy objective, at points of the space."""
         if not self.settings.noise:
             return Ledger()
         facts, layout, data = self.file.part("reevaluations")
@@ -127,6 +131,8 @@ class Reading:
         template = np.empty((m, d)), np.empty((n, 3), dtype=np.int64), np.empty((n, width))
         points, keys, rows = unpack(template, layout, data)
         if n and not ((keys[:, :2] >= 0).all() and (keys[:, 1] < m).all()):
+            raise FormatError(INVALID_REEVALUATIONS)
+        if space is not None and not space.has_values(points):
             raise FormatError(INVALID_REEVALUATIONS)
         failures = _failures(facts.get("failures"))
         places = enumerate(keys.tolist())

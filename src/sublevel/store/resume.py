@@ -201,7 +201,7 @@ def _read_run(path: Path, again: Overrides) -> ResumedRun:
         stored = Stored(*counts, reading.active_until())
         _warn_of_differences(reading)
         probe = choose_probe(file, stored.awaited, form)
-        ledger = reading.ledger()
+        ledger = reading.ledger(optimizer.start.space)
         optimizer.reevaluated = len(ledger.entries)
         add_failed_reevaluations(failures, ledger)
         return ResumedRun(reading.settings, optimizer, history, failures, stored, probe, ledger)

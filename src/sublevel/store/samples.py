@@ -273,8 +273,8 @@ class StoredPoints:
         space = self._form.space
         if space is None or not space.is_mixed:
             return
-        some, (lower, upper) = points[:, space.discrete], (end[space.discrete] for end in space.box)
-        if not np.all((some >= lower) & (some <= upper) & (some == np.rint(some))):
+        some = points[:, space.discrete]
+        if not (space.has_values(points) and np.all(some == np.rint(some))):
             raise StoreError(
                 f"{self._file.path} is damaged or forged: generation {iteration} has points outside of its space."
             )
