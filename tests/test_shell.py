@@ -22,7 +22,7 @@ import scipy.optimize
 from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, OptimizeWarning
 
 import sublevel as sl
-from sublevel.evaluation import evaluators
+from sublevel.evaluation import evaluators, processes
 from sublevel.run import termination
 from sublevel.run.history import SNAPSHOTS
 from sublevel.run.progress import Progress, duration
@@ -115,7 +115,7 @@ def test_what_cannot_be_sent_to_a_process_is_refused_before_the_first_evaluation
 def test_minus_one_is_a_process_on_each_core(monkeypatch):
     asked = []
     monkeypatch.setattr(evaluators, "available_cores", lambda: 7)
-    monkeypatch.setattr(evaluators, "ProcessPool", lambda fun, count, *_: asked.append(count) or Mock())
+    monkeypatch.setattr(processes, "ProcessPool", lambda fun, count, *_: asked.append(count) or Mock())
     evaluators.make_evaluator(sphere, False, -1)
     assert asked == [7]
 

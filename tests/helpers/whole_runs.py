@@ -27,6 +27,7 @@ import sublevel as sl
 from helpers.scenarios import Problem, Stumble, draw, run_options, search_options, start_of
 from sublevel.cli.run_status import read_status
 from sublevel.store import recorder
+from sublevel.validation import default_method
 
 TOLERANCE = 1e-6
 """Largest violation of a feasible result, the default of `constraint_tol`."""
@@ -459,7 +460,11 @@ def check_killed_process(scenario, run, folder):
 def check_asked(scenario, run):
     """An optimizer that is pickled in mid-run asks the points of `minimize`, in its space."""
     problem, rng = Problem(scenario), np.random.default_rng(scenario.seed)
-    optimizer = sl.Optimizer(start_of(scenario), **search_options(scenario))
+    options = search_options(scenario)
+    if options["method"] is None and scenario.style != "drawn":  # that of `minimize`, which knows the budget
+        budget = np.inf if scenario.maxfevals is None else scenario.maxfevals
+        options["method"] = default_method(scenario.noise, budget / len(scenario.variables))
+    optimizer = sl.Optimizer(start_of(scenario), **options)
     if run.result.nit == 0:
         return  # too few evaluations to tell whether the first one is the start
     expected = run.points

@@ -246,8 +246,7 @@ def minimize(
     True
     """
     validate_callable("fun", fun)
-    if method is None:
-        method = default_method(as_flag("noise", noise), _evaluations_per_variable(x0, maxfevals))
+    method = _method_for(x0, maxfevals, noise) if method is None else method
     optimizer = Optimizer(
         x0,
         sigma0,
@@ -285,16 +284,17 @@ def minimize(
             budgets = limits.maxfevals, maxiter, ftarget, maxtime
             further = budgets, *how, log_scaled, extra is not None, constraint_handling, batch
             search = search.stored(store, method, fun, as_args(args), *further)
-        result = search.run_to_the_end()
-        return _with_curvature(result, AtPoints(called), search.recorder, of_curvature, *how)
+        return _with_curvature(search.run_to_the_end(), AtPoints(called), search.recorder, of_curvature, *how)
 
 
-def _evaluations_per_variable(x0: object, maxfevals: object) -> float:
-    """The budget divided by the number of variables; 0 if that is not known, as with a function that draws x0."""
+def _method_for(x0: object, maxfevals: object, noise: object) -> str:
+    """The method if none is named. The budget for each variable is not known with a function that draws x0."""
     space = as_space(x0)
+    if callable(x0) and space is None:
+        return default_method(as_flag("noise", noise))
     variables = len(space) if space is not None else np.asarray(x0, dtype=object).size
-    known = not callable(x0) or space is not None
-    return (inf if maxfevals is None else as_budget("maxfevals", maxfevals)) / max(variables, 1) if known else 0.0
+    budget = inf if maxfevals is None else as_budget("maxfevals", maxfevals)
+    return default_method(as_flag("noise", noise), budget / max(variables, 1))
 
 
 def evaluations_at_a_time(surrogate: bool | int, workers: Workers) -> bool | int:
