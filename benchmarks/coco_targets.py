@@ -59,10 +59,14 @@ def optimal_value(suite: str, function: int, d: int, instance: int) -> float:
 
 
 def run_tasks(
-    solve: Callable[..., list[object]], tasks: Iterable[tuple[object, ...]], jobs: int, out: Path
+    solve: Callable[..., list[object]],
+    tasks: Iterable[tuple[object, ...]],
+    jobs: int,
+    out: Path,
+    known: Iterable[list[object]] = (),
 ) -> list[list[object]]:
-    """The rows of all tasks, in processes, written to `runs.csv` as they are made."""
-    rows: list[list[object]] = []
+    """Known rows and those of all tasks, in processes, written to `runs.csv` as they are made."""
+    rows = list(known)
     out.mkdir(parents=True, exist_ok=True)
     with (
         ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool,
@@ -70,6 +74,7 @@ def run_tasks(
     ):
         writer = csv.writer(file)
         writer.writerow(["algorithm", "function", "d", "instance", "evaluations", "seconds", *TARGETS])
+        writer.writerows(rows)
         pending = [pool.submit(solve, *task) for task in tasks]
         for done, future in enumerate(as_completed(pending), start=1):
             rows.append(future.result())
@@ -78,6 +83,31 @@ def run_tasks(
             print(f"\r{done}/{len(pending)}", end="", flush=True)
     print()
     return rows
+
+
+def read_rows(path: Path) -> list[list[object]]:
+    """The rows of a table that `run_tasks` has written."""
+    with open(path, newline="") as file:
+        lines = list(csv.reader(file))[1:]
+    return [[line[0], *map(int, line[1:5]), *map(float, line[5:])] for line in lines]
+
+
+def reusable(
+    rows: list[list[object]], tasks: Iterable[tuple[object, ...]], budget: int, trials: int
+) -> list[list[object]]:
+    """The rows that tasks would make with `budget`·d evaluations: all the trials of an algorithm on a problem or none.
+
+    A search that did not reach the last target within its evaluations is known no further. Targets that were reached
+    later than within the budget count as missed.
+    """
+    of_problem: dict[tuple[object, ...], list[list[object]]] = {task[:4]: [] for task in tasks}
+    for row in rows:
+        is_whole = np.isfinite(row[-1]) or row[4] >= budget * row[2]
+        if is_whole and len(found := of_problem.get(tuple(row[:4]), [None] * trials)) < trials:
+            limit = budget * row[2]
+            hits = [hit if hit <= limit else np.inf for hit in row[6:]]
+            found.append([*row[:4], min(row[4], limit), row[5], *hits])
+    return [row for found in of_problem.values() if len(found) == trials for row in found]
 
 
 def table(rows: list[list[object]], names: list[str], dims: list[int]) -> Iterator[str]:
@@ -108,6 +138,52 @@ def log_ratios(rows: list[list[object]], ours: str, theirs: str, d: int) -> Iter
         ]
         if np.all(np.isfinite(medians)):
             yield float(np.log(medians[0] / medians[1]))
+
+
+def budget_table(
+    rows: list[list[object]], names: list[str], dims: list[int], budgets: list[int], groups: dict[str, range]
+) -> Iterator[str]:
+    """Share of targets within each budget·d evaluations, by dimension and group of functions, and differences of the
+    first algorithm to the others with their standard error.
+    """
+    width = max(map(len, (*names, *(f"- {name}" for name in names[1:])))) + 2
+    for d in dims:
+        shares = {name: problem_shares(rows, name, d, budgets) for name in names}
+        for label, functions in groups.items():
+            yield f"\nd = {d}, {label}; evaluations / d" + "".join(f"{budget:>14}" for budget in budgets)
+            of_group = {name: [shares[name][function] for function in functions] for name in names}
+            for name, parts in of_group.items():
+                means = np.mean([part.mean(axis=0) for part in parts], axis=0)
+                yield f"  {name:{width}}" + "".join(f"{100 * mean:13.1f}%" for mean in means)
+            for name in names[1:]:
+                pairs = [ours - theirs for ours, theirs in zip(of_group[names[0]], of_group[name], strict=True)]
+                means, errors = stratified_mean(pairs)
+                cells = [f"{100 * mean:+.1f} ± {100 * error:.1f}" for mean, error in zip(means, errors, strict=True)]
+                yield f"  {f'- {name}':{width}}" + "".join(f"{cell:>14}" for cell in cells)
+
+
+def problem_shares(rows: list[list[object]], name: str, d: int, budgets: list[int]) -> dict[int, np.ndarray]:
+    """For each function, the shares of targets (instances, budgets) that were reached, means over the trials."""
+    hits: dict[tuple[int, int], list[list[object]]] = {}
+    for row in rows:
+        if row[0] == name and row[2] == d:
+            hits.setdefault((row[1], row[3]), []).append(row[6:])
+    shares: dict[int, list[list[float]]] = {}
+    for (function, _), trials in sorted(hits.items()):
+        within = [np.mean(np.array(trials, float) <= budget * d) for budget in budgets]
+        shares.setdefault(function, []).append(within)
+    return {function: np.array(of_instances) for function, of_instances in shares.items()}
+
+
+def stratified_mean(samples: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of the means of samples (count, ...), and its standard error, NaN for samples of a single value."""
+    variances = [
+        sample.var(axis=0, ddof=1) / len(sample) if len(sample) > 1 else np.full(sample.shape[1:], np.nan)
+        for sample in samples
+    ]
+    return np.mean([sample.mean(axis=0) for sample in samples], axis=0), np.sqrt(np.sum(variances, axis=0)) / len(
+        samples
+    )
 
 
 def draw(rows: list[list[object]], names: list[str], dims: list[int], target: Path) -> None:
