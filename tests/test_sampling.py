@@ -15,8 +15,8 @@ from helpers.objectives import sphere
 from sublevel.engine.arrays import Streams
 from sublevel.engine.constants import cma_constants, selection_variance
 from sublevel.engine.families import FullGaussian
-from sublevel.engine.linalg import orthogonal_directions
-from sublevel.engine.sampling import SAMPLINGS, count_pairs, sampling_name
+from sublevel.engine.linalg import LEAST_SINE, gram, orthogonal_rows
+from sublevel.engine.sampling import SAMPLINGS, SMALL, count_equal, count_pairs, mirror, sampling_name
 
 SIZES = [(1, 1), (5, 1), (2, 3), (7, 3), (8, 3), (13, 3), (4, 10), (21, 10), (9, 4)]  # n, d
 
@@ -28,7 +28,7 @@ def draw(name, n, d, trials=None, seed=1):
 
 
 def gram_schmidt(vectors):
-    """Unit vectors by the textbook's process, in blocks of d."""
+    """Vectors of the same lengths by the textbook's process, in blocks of d."""
     directions = []
     for index, vector in enumerate(vectors):
         block = directions[index - index % len(vector) :]
@@ -36,7 +36,7 @@ def gram_schmidt(vectors):
         for direction in block:
             rest = rest - (vector @ direction) * direction
         directions.append(rest / np.sqrt(rest @ rest))
-    return np.array(directions)
+    return np.array(directions) * np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def significance(z):
@@ -66,11 +66,27 @@ def test_directions_of_householder_reflections_alone_would_not_be_normal():
 
 
 @pytest.mark.parametrize(("n", "d"), SIZES)
-def test_directions_are_those_of_the_gram_schmidt_process(n, d):
+def test_orthogonal_rows_are_those_of_the_gram_schmidt_process(n, d):
     z = np.random.default_rng(n).standard_normal((3, n, d))
     expected = np.array([gram_schmidt(trial) for trial in z])
-    np.testing.assert_allclose(orthogonal_directions(z), expected, rtol=0, atol=1e-11)
-    np.testing.assert_allclose(orthogonal_directions(z[0]), expected[0], rtol=0, atol=1e-11)
+    np.testing.assert_allclose(orthogonal_rows(z), expected, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(orthogonal_rows(z[0].copy()), expected[0], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("gap", [1.0, LEAST_SINE, 1e-3, 1e-7, 1e-10])
+def test_rows_are_orthogonal_to_rounding_however_close_the_vectors_were(gap):
+    """A Cholesky factor alone would lose the square of the condition, as VVᵀ does."""
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        z = rng.standard_normal((4, 6))
+        z[3] = z[2] + gap * rng.standard_normal(6)
+        rows = orthogonal_rows(z.copy())
+        products = gram(rows) / np.outer(np.linalg.norm(z, axis=1), np.linalg.norm(z, axis=1))
+        np.testing.assert_allclose(products, np.eye(4), rtol=0, atol=1e-12)
+    if gap < 1e-6:
+        lower = np.linalg.cholesky(z @ z.T)
+        rest = np.linalg.solve(lower, z)
+        assert np.max(np.abs(rest @ rest.T - np.eye(4))) > 1e-6
 
 
 @pytest.mark.parametrize(("n", "d"), SIZES)
@@ -116,6 +132,35 @@ def test_pairs_are_counted_in_any_order_and_not_if_a_point_was_replaced():
     assert count_pairs(np.vecdot(z, z)) == 3
     independent = draw("independent", 9, 4)
     assert count_pairs(np.vecdot(independent, independent)) == 0
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 9, 64, 65, 200])
+def test_pairs_in_their_order_are_counted_as_numbers_that_occur_twice(n):
+    rng = np.random.default_rng(n)
+    for _ in range(100):
+        squares = np.repeat(rng.random(n), 2)[:n]
+        moved = rng.random(n) < rng.choice([0.0, 0.0, 0.1])
+        squares[moved] = rng.choice(np.append(squares, [np.inf, np.nan, rng.random()]), np.count_nonzero(moved))
+        assert count_pairs(squares) == count_equal(squares)
+        shuffled = rng.permutation(squares)
+        assert count_pairs(shuffled) == count_equal(shuffled) == count_equal(squares)
+        assert count_pairs(np.stack([squares, shuffled])) == count_equal(squares)
+
+
+def test_neighbours_of_equal_squares_are_counted_once():
+    assert count_pairs(np.array([1.0, 1.0, 1.0, 1.0, 2.0, 2.0])) == 1
+    assert count_pairs(np.array([1.0, 1.0, 2.0, 2.0, 1.0])) == 1
+    assert count_pairs(np.array([1.0, 1.0, 2.0, 2.0, 3.0])) == 2
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (7, 3), (8, 3), (40, 30)])
+def test_small_and_large_samples_are_mirrored_to_the_same_bits(n, d, monkeypatch):
+    half = np.random.default_rng(n).standard_normal(((n + 1) // 2, d))
+    assert n * half.size <= SMALL or n == 40
+    product = mirror(half, n)
+    monkeypatch.setattr("sublevel.engine.sampling.SMALL", 0)
+    np.testing.assert_array_equal(product, mirror(half, n))
+    np.testing.assert_array_equal(product, mirror(half[None], n)[0])
 
 
 def test_points_that_were_moved_to_one_place_are_no_pairs():

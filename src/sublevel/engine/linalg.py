@@ -14,6 +14,9 @@ from scipy.linalg import blas, lapack
 
 from sublevel.engine.arrays import Array, Mask, PerTrial, all_trials, expand_trailing, ones, zeros
 
+LEAST_SINE = 0.25
+"""Sine of the angle between a vector and the span of others up to which a Cholesky factor loses too many digits."""
+
 Factors = TypeVar("Factors", bound=tuple[Array | Mask, ...])
 
 
@@ -173,31 +176,47 @@ def apply_to_each(factor: Callable[[Array], Factors], matrix: Array) -> Factors:
     return cast(Factors, tuple(np.reshape(part, batch + np.shape(part[0])) for part in zip(*results, strict=True)))
 
 
-def orthogonal_directions(vectors: Array) -> Array:
-    """Unit vectors (..., k, d): the Gram–Schmidt process applied to blocks of d vectors, by reflections.
+def orthogonal_rows(vectors: Array) -> Array:
+    """The Gram–Schmidt process for blocks of d vectors (..., k, d), each of which keeps its length and its side.
 
-    If LAPACK fails, which only a fault can cause, the directions of the vectors themselves.
+    A direction depends on the directions of the vectors only, not on their lengths. The vectors may be overwritten. If
+    LAPACK fails, which only a fault can cause, they stay as they are.
     """
-    *_, k, d = vectors.shape
-    if vectors.ndim == 2 and k <= d:
-        return _reflected(vectors)
+    *batch, k, d = vectors.shape
+    if not batch and k <= d:
+        return _orthogonal_block(vectors)
     whole = k - k % d
-    blocks = vectors[..., :whole, :].reshape(*vectors.shape[:-2], whole // d, d, d)
-    parts = [_stacked(blocks).reshape(*vectors.shape[:-2], whole, d)]
+    blocks = vectors[..., :whole, :].reshape(*batch, whole // d, d, d)
+    parts = [_orthogonal_stack(blocks).reshape(*batch, whole, d)]
     if whole < k:
-        parts.append(_stacked(vectors[..., whole:, :]))
+        parts.append(_orthogonal_stack(vectors[..., whole:, :]))
     return np.concatenate(parts, axis=-2)
 
 
+def _orthogonal_block(vectors: Array) -> Array:
+    """The process for at most d vectors (k, d) of a single run.
+
+    With VVᵀ = LLᵀ and the lengths D, the result is DL⁻¹V = (LD⁻¹)⁻¹V, in half the time of reflections. The diagonal of
+    LD⁻¹ has the sines of the angles between a vector and the span of those before it.
+    """
+    products = gram(vectors)
+    lower, failed = lapack.dpotrf(products, 1, 0)
+    lower /= np.sqrt(products.diagonal())
+    if failed or min(lower.diagonal().tolist()) < LEAST_SINE:
+        return _reflected(vectors)
+    return blas.dtrsm(1.0, lower, vectors.T, 1, 1, 1, 0, 1).T  # right, lower, transposed, overwrite
+
+
 def _reflected(vectors: Array) -> Array:
-    """The Gram–Schmidt process for at most d vectors (k, d) of a single run."""
+    """The process for at most d vectors (k, d) by Householder's reflections, which needs no large angles."""
     reflectors, scalars, _, failed = lapack.dgeqrf(vectors.T)
-    signs = np.copysign(1.0, np.diagonal(reflectors))
+    lengths = np.copysign(np.sqrt(np.vecdot(vectors, vectors)), reflectors.diagonal())
     directions, _, fails = lapack.dorgqr(reflectors, scalars)
-    return vectors / np.sqrt(np.vecdot(vectors, vectors))[:, None] if failed or fails else directions.T * signs[:, None]
+    return vectors if failed or fails else directions.T * lengths[:, None]
 
 
-def _stacked(vectors: Array) -> Array:
-    """The Gram–Schmidt process for stacks of at most d vectors (..., k, d)."""
+def _orthogonal_stack(vectors: Array) -> Array:
+    """The process for stacks of at most d vectors (..., k, d)."""
     q, r = np.linalg.qr(vectors.mT)
-    return (q * np.copysign(1.0, np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]).mT
+    lengths = np.copysign(np.sqrt(np.vecdot(vectors, vectors)), np.diagonal(r, axis1=-2, axis2=-1))
+    return q.mT * lengths[..., None]
