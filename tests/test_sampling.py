@@ -171,6 +171,65 @@ def test_points_that_were_moved_to_one_place_are_no_pairs():
     assert selection_variance(weights @ weights, 1.0, 6, moved) > 0
 
 
+# ------------------------------------------------------------------------------------------------- sums over pairs
+
+
+def evaluated(n, d, batch=(), name="mirrored-orthogonal", seed=1):
+    """A method, a state after some generations, a sample and its values on a sphere."""
+    method, noise = sl.cma(sampling=name), np.random.default_rng(seed)
+    state = method.init(FullGaussian.start(np.ones((*batch, d)), np.full((*batch, d), 0.5)), n)
+    for _ in range(3):
+        sample = method.ask(state, noise, n)
+        state, _ = method.tell(state, sample, np.sum(sample.x**2, axis=-1))
+    sample = method.ask(state, noise, n)
+    return method, state, sample, np.sum(sample.x**2, axis=-1)
+
+
+HALVED = [(16, 70), (17, 70), (140, 70), (141, 70)]  # n, d
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+@pytest.mark.parametrize(("n", "d"), HALVED)
+def test_a_step_from_the_first_points_of_pairs_is_that_from_all_points(n, d, batch):
+    method, state, sample, values = evaluated(n, d, batch)
+    assert sample.half.shape == (*batch, (n + 1) // 2, d)
+    half = method.tell(state, sample, values)[0].theta
+    whole = method.tell(state, state.theta.sample_at(sample.z), values)[0].theta
+    np.testing.assert_allclose(half.mean, whole.mean, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(half.cov, whole.cov, rtol=0, atol=1e-13)
+    wrong = method.tell(state, replace(sample, half=-sample.half, images=None), values)[0].theta
+    assert np.max(np.abs(wrong.mean - whole.mean)) > 1e-3
+    wrong = method.tell(state, replace(sample, half=sample.half[..., ::-1, :].copy(), images=None), values)[0].theta
+    assert np.max(np.abs(wrong.cov - whole.cov)) > 1e-4
+
+
+@pytest.mark.parametrize(("n", "d"), [(15, 40), (120, 100), (70, 70), (139, 70)])
+def test_sums_over_all_points_are_formed_where_they_take_less_time(n, d):
+    *_, sample, _ = evaluated(n, d)
+    assert sample.half is None
+    assert sample.pairs == n // 2
+
+
+@pytest.mark.parametrize("mean", [0.0, 3.0])
+@pytest.mark.parametrize(("n", "d"), [*HALVED, (8, 5), (15, 40)])
+def test_points_of_a_pair_are_mirror_images_to_rounding(n, d, mean):
+    theta = FullGaussian.start(np.full(d, mean), np.linspace(0.1, 2.0, d))
+    sample = theta.sample(SAMPLINGS["mirrored"].of(np.random.default_rng(1)), n)
+    first, second = sample.x[0 : n - n % 2 : 2] - mean, sample.x[1::2] - mean
+    np.testing.assert_allclose(second, -first, rtol=0, atol=2 * np.spacing(mean + 10.0) if mean else 0.0)
+    np.testing.assert_allclose(sample.x, theta.push(sample.z), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("family", GAUSSIANS, ids=lambda family: family.__name__)
+@pytest.mark.parametrize("name", SAMPLINGS)
+@pytest.mark.parametrize(("n", "d"), [(2, 1), (9, 1), (8, 5), (9, 5), (16, 70)])
+def test_pairs_that_are_known_are_those_counted(n, d, name, family):
+    theta = family.start(np.zeros(d), np.ones(d))
+    sample = theta.sample(SAMPLINGS[name].of(np.random.default_rng(n)), n)
+    assert sample.pairs == count_pairs(sample.squares) == (n // 2 if SAMPLINGS[name].mirrored else 0)
+    assert theta.sample_at(sample.z).with_pairs().pairs == sample.pairs
+
+
 # --------------------------------------------------------------------------------------------- the path of the mean
 
 
@@ -227,6 +286,7 @@ def test_the_step_size_does_not_fall_on_pure_noise(name, monkeypatch):
         return np.mean(falls)
 
     assert fall() > -1.5
+    monkeypatch.setattr("sublevel.engine.families.full.known_pairs", lambda noise, size: 0)
     monkeypatch.setattr("sublevel.engine.families.protocol.count_pairs", lambda squares: 0)
     assert fall() < -4.0
 

@@ -133,7 +133,7 @@ class Method:
             sample = sample.with_pairs()
         weighting = self.weights(ranks, sample)
         generation = Generation(state.theta, sample, values, ranks, weighting)
-        return self.apply_gradient(state, generation, natural_gradient(sample.z, weighting, sample.images), ordering)
+        return self.apply_gradient(state, generation, sample_gradient(sample, weighting), ordering)
 
     def rank(self, state: State, values: Array, constraints: Array | None = None) -> tuple[Ranking, Memory]:
         """The ranking of a sample, and the new memory of the ordering. The best value is that of the best point, also
@@ -174,6 +174,13 @@ class Method:
             return state, taken
         after = State(move.theta, tuple([part.transport(move) for part in memory]), ordering)
         return (after if is_taken else select(taken, after, state)), taken
+
+
+def sample_gradient(sample: Sample, weighting: Weighting) -> Tangent:
+    """The natural gradient of a sample. Sums over pairs need only their first points."""
+    if sample.half is None:
+        return natural_gradient(sample.z, weighting, sample.images)
+    return natural_gradient(sample.half, weighting.of_pairs(), sample.images)
 
 
 def natural_gradient(vectors: Array, weighting: Weighting, images: Array | None = None) -> Tangent:

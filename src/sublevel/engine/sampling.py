@@ -60,6 +60,11 @@ class DependentNoise:
         return self.noise.random(size)
 
 
+def known_pairs(noise: Noise, size: int) -> int:
+    """Mirrored pairs among the points of a sample of this size, as they are drawn."""
+    return size // 2 if isinstance(noise, DependentNoise) and noise.sampling.mirrored else 0
+
+
 INDEPENDENT = Sampling()
 SAMPLINGS = {
     "independent": INDEPENDENT,

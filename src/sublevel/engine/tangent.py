@@ -41,6 +41,14 @@ class Weighting:
         """Use the same weights (..., n) for the mean and the covariance."""
         return cls(weights, weights, total(weights))
 
+    def of_pairs(self) -> Weighting:
+        """The weights of the first points (..., ⌈n/2⌉) of mirrored pairs: w₁z − w₂z and (w₁ + w₂)zzᵀ sum over both."""
+        mean, cov = self.mean[..., 0::2].copy(), self.cov[..., 0::2].copy()
+        pairs = self.mean.shape[-1] // 2
+        mean[..., :pairs] -= self.mean[..., 1::2]
+        cov[..., :pairs] += self.cov[..., 1::2]
+        return Weighting(mean, cov, self.decay, self.mu_eff)
+
 
 def weighted_moment(vectors: Array, weights: Array) -> Array:
     """Σ wᵢ vᵢvᵢᵀ, shape (..., d, d), computed in blocks to avoid a weighted copy of all vectors."""
@@ -60,6 +68,14 @@ def is_thin(k: int, d: int) -> bool:
     The k×k formulas hold for k < d, but in few dimensions a d×d Cholesky decomposition is faster.
     """
     return d > THIN_FROM and k < d
+
+
+def are_halved(n: int, d: int) -> bool:
+    """Whether sums over n points in mirrored pairs are formed from their first points (..., ⌈n/2⌉, d).
+
+    In few dimensions that takes longer, and so do k×k formulas for the halves of n ≥ d points.
+    """
+    return d > THIN_FROM and not d <= n < 2 * d
 
 
 class Cloud:

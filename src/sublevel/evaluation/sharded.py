@@ -168,6 +168,7 @@ class RemoteSample:
     x: Array
     degrees_of_freedom: int
     pairs: int
+    half: None = None
     images: None = None
     choices: None = None
 

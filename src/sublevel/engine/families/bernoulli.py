@@ -23,6 +23,7 @@ class BernoulliSample:
     z: Array  # (..., n, d)
     x: Array  # (..., n, d)
     surprise: Array  # (..., n), −log P(xᵢ)
+    half: None = None
     images: None = None
     degrees_of_freedom: int = 0
     choices: None = None

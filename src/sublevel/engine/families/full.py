@@ -40,7 +40,8 @@ from sublevel.engine.linalg import (
     product,
     solve,
 )
-from sublevel.engine.tangent import Cloud, Tangent, is_thin
+from sublevel.engine.sampling import known_pairs, mirror
+from sublevel.engine.tangent import Cloud, Tangent, are_halved, is_thin
 
 CHECK_EVERY = 16
 """Steps of a single run between two range checks of all rows of its root; fewer cannot leave the range of floats."""
@@ -172,15 +173,20 @@ class FullGaussian:
         """Draw `size` points (..., size, d) (steps 3 and 4 of Akimoto 2012)."""
         d = self.mean.shape[-1]
         shape = (size, d) if self.mean.ndim == 1 else (*self.mean.shape[:-1], size, d)
-        return self.sample_at(noise.standard_normal(shape))
+        return self._sample(noise.standard_normal(shape), known_pairs(noise, size))
 
     def sample_at(self, z: Array, choices: NDArray[np.intp] | None = None) -> GaussianSample:
         """The sample whose whitened points are z (..., n, d); there are no categories."""
-        images = product(z, self.root.mT)
+        return self._sample(z, 0)
+
+    def _sample(self, z: Array, pairs: int) -> GaussianSample:
+        """The sample of z (..., n, d), whose neighbours are so many mirrored pairs."""
         n, d = z.shape[-2:]
-        if is_thin(n, d):
-            return GaussianSample(z, self._place(images.copy()), images)
-        return GaussianSample(z, self._place(images))
+        half = z[..., 0::2, :].copy() if pairs and are_halved(n, d) else None
+        images = product(z if half is None else half, self.root.mT)
+        kept = images.copy() if is_thin(n, d) else None
+        x = self._place(images if half is None else mirror(images, n))
+        return GaussianSample(z, x, kept, None, pairs, half)
 
     def _place(self, images: Array) -> Array:
         """Turn images Az/scale (..., n, d) into the points, in place."""

@@ -18,6 +18,7 @@ from sublevel.engine.families.protocol import (
     in_range,
 )
 from sublevel.engine.linalg import all_finite
+from sublevel.engine.sampling import known_pairs
 from sublevel.engine.tangent import Tangent
 
 
@@ -71,7 +72,8 @@ class IsotropicGaussian(IndependentCoordinates):
 
     def sample(self, noise: Noise, size: int) -> GaussianSample:
         """Draw `size` points (..., size, d)."""
-        return self.sample_at(noise.standard_normal((*self.mean.shape[:-1], size, self.mean.shape[-1])))
+        z = noise.standard_normal((*self.mean.shape[:-1], size, self.mean.shape[-1]))
+        return GaussianSample(z, self.push(z), None, self.degrees_of_freedom, known_pairs(noise, size))
 
     def sample_at(self, z: Array, choices: NDArray[np.intp] | None = None) -> GaussianSample:
         """The sample whose whitened points are z (..., n, d); there are no categories."""

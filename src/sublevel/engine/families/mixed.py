@@ -32,6 +32,11 @@ class MixedSample:
         return self.gaussian.z
 
     @property
+    def half(self) -> Array | None:
+        """As of the Gaussian."""
+        return self.gaussian.half
+
+    @property
     def images(self) -> Array | None:
         """As of the Gaussian."""
         return self.gaussian.images

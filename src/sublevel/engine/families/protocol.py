@@ -30,7 +30,9 @@ class Sample(Protocol):
     @property
     def x(self) -> Array: ...  # (..., n, d)
     @property
-    def images(self) -> Array | None: ...  # (..., n, d), the products of the root with z, if they are reused
+    def half(self) -> Array | None: ...  # (..., ⌈n/2⌉, d), the first points of pairs, if sums over pairs are formed
+    @property
+    def images(self) -> Array | None: ...  # of z, or of the half if there is one: products with the root, if reused
     @property
     def squares(self) -> Array: ...  # (..., n), ‖zᵢ‖²
     @property
@@ -40,7 +42,7 @@ class Sample(Protocol):
     @property
     def choices(self) -> NDArray[np.intp] | None: ...  # (..., n, m), categories, if there are any
     @property
-    def pairs(self) -> int: ...  # mirrored pairs z, −z that the method knows of
+    def pairs(self) -> int: ...  # mirrored pairs z, −z that are known
     def with_pairs(self) -> Self: ...  # the same sample, with its mirrored pairs counted
 
 
@@ -52,8 +54,9 @@ class GaussianSample:
     x: Array
     images: Array | None = None
     degrees_of_freedom: int | None = None
-    _squares: Array | None = None
     pairs: int = 0
+    half: Array | None = None
+    _squares: Array | None = None
 
     @property
     def choices(self) -> None:
@@ -72,9 +75,11 @@ class GaussianSample:
         return HALF * self.squares
 
     def with_pairs(self) -> GaussianSample:
-        """The sample with its mirrored pairs counted."""
+        """The sample with its mirrored pairs counted; those of a sample that is as it was drawn are known."""
+        if self.pairs:
+            return self
         squares = self.squares
-        return GaussianSample(self.z, self.x, self.images, self.degrees_of_freedom, squares, count_pairs(squares))
+        return GaussianSample(self.z, self.x, self.images, self.degrees_of_freedom, count_pairs(squares), None, squares)
 
 
 Transport = Callable[[Array], Array]

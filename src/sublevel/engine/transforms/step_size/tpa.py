@@ -58,7 +58,7 @@ class TPA(Transform):
 
     def __call__(self, tangent: Tangent, memory: TwoPoints, generation: Generation, /) -> tuple[Tangent, TwoPoints]:
         """The tangent with a change of scale."""
-        size, d = tangent.cloud.size, tangent.mean.shape[-1]
+        size, d = generation.values.shape[-1], tangent.mean.shape[-1]
         ranks = generation.ranks.assign_by_rank(np.arange(size, dtype=np.float64), average_ties=True)
         lead = (ranks[..., 1] - ranks[..., 0]) / (size - 1.0)
         average = memory.average + self.rate * (np.where(np.any(memory.step, axis=-1), lead, 0.0)[()] - memory.average)
