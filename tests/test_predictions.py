@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sublevel.engine.method import Method
 from sublevel.engine.recipes import ngd, rank_mu
+from sublevel.engine.sampling import SAMPLINGS
 from sublevel.engine.transforms import FixedRates, SpectralRates
 from sublevel.engine.weights import LeaveOneOut, Volume
 from sublevel.paper.studies.predictions import Boundary, Comparison, Stationary, findings
@@ -25,7 +26,14 @@ from sublevel.paper.theory.predictions import (
     stability,
     stability_limit,
 )
-from sublevel.paper.theory.stationary import Moments, Stability, balance, large_sample_guess, stationary_law
+from sublevel.paper.theory.stationary import (
+    Moments,
+    Stability,
+    balance,
+    large_sample_guess,
+    large_sample_law,
+    stationary_law,
+)
 from sublevel.paper.theory.wishart import anisotropy, low_discrepancy_points, mean_condition, shapes
 
 RATES = np.array([0.1, 0.3, 1.0])
@@ -251,6 +259,26 @@ def test_leave_one_out_is_faster_and_more_stable_by_the_same_theory():
     assert better.exponent < paper.exponent
     assert better.condition < 0.85 * paper.condition
     assert better.growth < 0.85 * paper.growth
+
+
+def test_near_the_optimum_orthogonal_points_are_faster_and_mirrored_ones_slower(coarse):
+    exponents = {name: float(convergence_rate(10, 100, 0.3, name).exponent) for name in SAMPLINGS}
+    assert exponents["orthogonal"] < 1.02 * exponents["independent"]
+    assert exponents["mirrored"] > 0.85 * exponents["independent"]
+    assert final_condition(10, 100, 0.3, "mirrored") > 1.08 * final_condition(10, 100, 0.3)
+    large_sample = {name: large_sample_law(10, 100, 0.3, rule) for name, rule in SAMPLINGS.items()}
+    for name, (condition, exponent) in large_sample.items():
+        assert_allclose(exponent, exponents[name], rtol=0.15)
+        assert_allclose(condition, final_condition(10, 100, 0.3, name), rtol=0.1)
+    with pytest.raises(ValueError, match="`sampling` must be one of"):
+        final_condition(5, 10, 0.1, "antithetic")
+
+
+def test_a_few_pairs_do_not_hold_the_mean(coarse):
+    """The mean only moves in the span of three directions of five, by a random factor."""
+    assert stability(5, 6, 0.3, "mirrored") == "unstable"
+    assert is_stable(5, 6, 0.3)
+    assert 0.1 < stability_limit(5, 6, "mirrored") < 0.3
 
 
 def test_prediction_agrees_with_runs_and_a_wrong_one_does_not():

@@ -15,6 +15,7 @@ from helpers import cases
 from sublevel.engine.families import Bernoulli, DiagonalGaussian, FullGaussian, IsotropicGaussian
 from sublevel.engine.method import natural_gradient
 from sublevel.engine.recipes import ngd, rank_mu
+from sublevel.engine.sampling import SAMPLINGS
 from sublevel.engine.tangent import Weighting
 from sublevel.engine.transforms import FixedRates
 from sublevel.engine.weights import Quantile, Truncation, Volume
@@ -30,6 +31,7 @@ from sublevel.paper.theory import (
     special,
     steps,
 )
+from sublevel.paper.theory.estimate_variance import WhitenedCost
 
 
 @pytest.fixture
@@ -380,13 +382,23 @@ def test_noise_shrinks_the_covariance_of_ngd_alone(monkeypatch):
     assert not remarks.noise_shrinks(5, 20, 2000, 1).passed
 
 
+def test_variances_of_estimates_are_those_of_their_sampling_and_of_no_other():
+    theta = FullGaussian.start(np.array([1.0, -1.0, 0.5, 2.0, -0.5]), np.ones(5))
+    cost = WhitenedCost.at(theta, quadratic.random_hessian_root(np.random.default_rng(1), 5, 4.0), baseline=0.0)
+    for name in SAMPLINGS:
+        for claimed in SAMPLINGS:
+            assert sampled.estimate_variance(cost, name, 20, 4000, 1, claimed).passed is (name == claimed)
+
+
 def test_final_condition_is_centred_on_the_law_and_would_notice_another_rate():
-    for method, predicted in ((ngd(c_cov=0.14), 2.610), (rank_mu(), 3.042)):
+    pairs = ngd(c_cov=0.14, sampling="mirrored-orthogonal")
+    for method, predicted in ((ngd(c_cov=0.14), 2.610), (pairs, 3.230), (rank_mu(), 3.042)):
         report = remarks.final_condition(method, 1)
         assert report.passed
         assert_allclose(np.mean(report.bound), predicted, atol=6e-4)
     assert not remarks.final_condition(ngd(c_cov=0.25), 1, claimed=ngd(c_cov=0.14)).passed
     assert not remarks.final_condition(rank_mu(c_cov=0.04), 1, claimed=rank_mu()).passed
+    assert not remarks.final_condition(pairs, 1, claimed=ngd(c_cov=0.14)).passed
 
 
 def test_infimum_of_the_objective_is_positive_where_the_minimum_is_a_plateau():

@@ -34,6 +34,8 @@ ROWS = [
     *("worth of adaptation", "isotropic rate", "diagonal target", "diagonal target rate", "diagonal rate"),
     *("IGO rank-mu", "IGO PBIL", "deterministic IGO", "fixed cost"),
     *("V̂ from afar", "recombination", "standard CMA-ES", "noise shrinks C", "final Cond ngd", "final Cond rank-mu"),
+    *("variance independent", "variance orthogonal", "variance mirrored", "variance mirrored-orthogonal"),
+    "final Cond pairs",
 ]
 
 

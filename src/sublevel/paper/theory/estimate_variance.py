@@ -100,6 +100,24 @@ def total_variances(cost: WhitenedCost, sampling: Sampling, n: int) -> tuple[flo
     return float(np.trace(of_mean)), float(np.trace(of_covariance))
 
 
+@dataclass(frozen=True, slots=True)
+class RelativeNoise:
+    """Variances of entries of the estimate at C = A⁻¹, m = x*, where the covariance part has the expectation 2I."""
+
+    mean: float  # of a coordinate of the mean part over 2² = 4
+    covariance: float  # ρ, of an entry off the diagonal of the covariance part over 4
+
+
+def noise_at_optimum(sampling: Sampling, n: int, d: int) -> RelativeNoise:
+    """The noise for d ≥ 2 with the expected cost as baseline: (2d + 8)/(4n) and (2d + 24)/(4n) for independent points.
+
+    Of n mirrored points there are only n/2 different outer products, so that ρ is twice as large, while Σ Vᵢzᵢ is 0.
+    """
+    cost, shear = WhitenedCost(np.eye(d), np.zeros(d)), symmetric_basis(d)[1:2] * np.sqrt(0.5)
+    of_covariance = variance_of_covariance(cost, sampling, n, shear)
+    return RelativeNoise(float(variance_of_mean(cost, sampling, n)[0, 0]) / 4, float(of_covariance[0, 0]) / 4)
+
+
 def symmetric_basis(d: int) -> Array:
     """An orthonormal basis (d(d + 1)/2, d, d) of the symmetric matrices."""
     rows, columns = np.triu_indices(d)

@@ -15,6 +15,7 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.families import FullGaussian, GaussianSample
 from sublevel.engine.method import Method, natural_gradient
 from sublevel.engine.ordering import ranking
+from sublevel.engine.sampling import Sampling
 from sublevel.engine.tangent import Tangent
 from sublevel.engine.transforms import Generation
 from sublevel.paper.theory.checks import covariance_part
@@ -84,7 +85,10 @@ class Samples:
     def draw(cls, method: Method, d: int, n: int, count: int) -> Samples:
         """`count` samples for the dimension d."""
         zeros = np.zeros((count, d))
-        parts = [step_of(method, *at(zeros[place], 1.0 + zeros[place], z)) for place, z in batches(count, n, d)]
+        parts = [
+            step_of(method, *at(zeros[place], 1.0 + zeros[place], z))
+            for place, z in batches(method.sampling, count, n, d)
+        ]
         diagonals = np.concatenate([np.diagonal(change, axis1=-2, axis2=-1) for change, _ in parts])
         return cls(method, n, shapes(d).first(count), diagonals, np.concatenate([step for _, step in parts]))
 
@@ -94,7 +98,7 @@ class Samples:
         spectra = eigenvalues[:count]
         means = np.sqrt(np.maximum(variances[0] + variances[1] / spectra, 0.0)) * self.shapes.normals[:count]
         rows: list[Array] = []
-        for place, z in batches(count, self.n, d):
+        for place, z in batches(self.method.sampling, count, self.n, d):
             mean, spectrum = means[place], spectra[place]
             change, step = step_of(self.method, *at(mean, spectrum, z))
             changes = shape_numbers(change, spectrum, self.diagonals[place])
@@ -103,13 +107,13 @@ class Samples:
         return _averages(np.concatenate(rows), anisotropy(spectra))
 
 
-def batches(count: int, n: int, d: int) -> Iterator[tuple[slice, Array]]:
+def batches(sampling: Sampling, count: int, n: int, d: int) -> Iterator[tuple[slice, Array]]:
     """Whitened points z (b, n, d) of some samples at a time, with the place of these samples among all."""
     rng = np.random.Generator(np.random.SFC64(SEED))
     size = max(1, BATCH // (n * d))
     for first in range(0, count, size):
         place = slice(first, min(count, first + size))
-        yield place, rng.standard_normal((place.stop - first, n, d))
+        yield place, sampling.draw(rng, (place.stop - first, n, d))
 
 
 def at(mean: Array, spectrum: Array, z: Array) -> tuple[FullGaussian, GaussianSample, Array]:

@@ -34,7 +34,7 @@ UNSTABLE = 3.0
 """Stands for the logarithm of a ratio to what is wanted, where there is no law."""
 
 
-def final_condition(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> Array:
+def final_condition(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike, sampling: str = "independent") -> Array:
     """The mean of Cond(CA) that the stochastic NGD algorithm settles at.
 
     Parameters
@@ -43,6 +43,8 @@ def final_condition(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> Array:
         Dimension, at least 2, and sample size, at least 2.
     c_cov : array_like of float
         Learning rate c_C of the covariance, in (0, 1].
+    sampling : {"independent", "orthogonal", "mirrored", "mirrored-orthogonal"}, optional
+        Dependence of the points of a sample, as for `sl.ngd`.
 
     Returns
     -------
@@ -60,15 +62,15 @@ def final_condition(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> Array:
     >>> final_condition(5, 25, [0.1, 1.0]).round(1)
     array([1.5, 5.4])
     """
-    return _each_law(lambda law: law.condition, d, n, c_cov)
+    return _each_law(lambda law: law.condition, d, n, c_cov, sampling)
 
 
-def is_stable(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> NDArray[np.bool_]:
+def is_stable(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike, sampling: str = "independent") -> NDArray[np.bool_]:
     """Whether C shrinks no faster than m converges, so that there is a stationary law.
 
     Parameters
     ----------
-    d, n, c_cov : array_like
+    d, n, c_cov, sampling
         As for `final_condition`.
 
     Returns
@@ -86,7 +88,7 @@ def is_stable(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> NDArray[np.bool_]
     >>> is_stable(5, [5, 25], 1.0)
     array([False,  True])
     """
-    found = stability(d, n, c_cov)
+    found = stability(d, n, c_cov, sampling)
     unknown = int(np.count_nonzero(found == Stability.NOT_DETERMINED))
     if unknown:
         raise RuntimeError(
@@ -96,12 +98,12 @@ def is_stable(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> NDArray[np.bool_]
     return np.asarray(found == Stability.STABLE)[()]
 
 
-def stability(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> NDArray[np.str_]:
+def stability(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike, sampling: str = "independent") -> NDArray[np.str_]:
     """Whether there is a stationary law, with a third outcome.
 
     Parameters
     ----------
-    d, n, c_cov : array_like
+    d, n, c_cov, sampling
         As for `final_condition`.
 
     Returns
@@ -114,7 +116,7 @@ def stability(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> NDArray[np.str_]:
     >>> stability(5, 25, 1.0)
     np.str_('stable')
     """
-    return np.asarray(_each_law(lambda law: str(law.stability), d, n, c_cov), dtype=np.str_)[()]
+    return np.asarray(_each_law(lambda law: str(law.stability), d, n, c_cov, sampling), dtype=np.str_)[()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +128,12 @@ class Rate:
     spread: Array  # standard deviation of that change: after t iterations log det(C)/d is t·exponent ± √t·spread
 
 
-def convergence_rate(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> Rate:
+def convergence_rate(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike, sampling: str = "independent") -> Rate:
     """The linear rate at which the stochastic NGD algorithm converges.
 
     Parameters
     ----------
-    d, n, c_cov : array_like
+    d, n, c_cov, sampling
         As for `final_condition`.
 
     Returns
@@ -150,15 +152,15 @@ def convergence_rate(d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> Rate:
     np.float64(-0.2)
     """
     names = ("exponent", "error", "spread")
-    return Rate(*(_each_law(lambda law, name=name: getattr(law, name), d, n, c_cov) for name in names))
+    return Rate(*(_each_law(lambda law, name=name: getattr(law, name), d, n, c_cov, sampling) for name in names))
 
 
-def stability_limit(d: ArrayLike, n: ArrayLike) -> Array:
+def stability_limit(d: ArrayLike, n: ArrayLike, sampling: str = "independent") -> Array:
     """The largest c_C for which a stationary law is found.
 
     Parameters
     ----------
-    d, n : array_like of int
+    d, n, sampling
         As for `final_condition`.
 
     Returns
@@ -179,7 +181,11 @@ def stability_limit(d: ArrayLike, n: ArrayLike) -> Array:
     >>> stability_limit(5, 25)
     np.float64(inf)
     """
-    return _each(_limit, d, n)
+
+    def limit(size: int, count: int) -> float:
+        return _limit(size, count, sampling)
+
+    return _each(limit, d, n)
 
 
 def matched_rate(d: ArrayLike, n: ArrayLike, method: Method | None = None) -> Array:
@@ -220,7 +226,9 @@ class Setting:
     evaluations: float  # for each factor e of f
 
 
-def best_setting(d: int, condition: float, sizes: Sequence[int] | None = None) -> Setting:
+def best_setting(
+    d: int, condition: float, sizes: Sequence[int] | None = None, sampling: str = "independent"
+) -> Setting:
     """The setting of NGD that needs the fewest evaluations, among those that settle at a final Cond(CA) ≤ `condition`.
 
     Parameters
@@ -231,6 +239,8 @@ def best_setting(d: int, condition: float, sizes: Sequence[int] | None = None) -
         The largest final Cond(CA) that is acceptable, above 1. Large values are close to the limit of stability.
     sizes : sequence of int, optional
         Sample sizes to choose from; powers of √2 from 4 to d² if None.
+    sampling : {"independent", "orthogonal", "mirrored", "mirrored-orthogonal"}, optional
+        Dependence of the points of a sample.
 
     Returns
     -------
@@ -239,7 +249,7 @@ def best_setting(d: int, condition: float, sizes: Sequence[int] | None = None) -
     """
     if not condition > 1:
         raise ValueError(f"`condition` must be greater than 1, because Cond(CA) never reaches 1, got {condition!r}.")
-    tried = [_setting(d, n, condition) for n in (default_sizes(d) if sizes is None else sizes)]
+    tried = [_setting(d, n, condition, sampling) for n in (default_sizes(d) if sizes is None else sizes)]
     found = [setting for setting in tried if setting is not None]
     if not found:
         raise ValueError(
@@ -254,22 +264,22 @@ def default_sizes(d: int) -> list[int]:
     return sorted({round(2 ** (k / 2)) for k in range(4, steps)})
 
 
-def _law(d: int, n: int, c_cov: float) -> StationaryLaw:
-    return stationary_law(ngd(c_cov=c_cov), d, n, c_cov)
+def _law(d: int, n: int, c_cov: float, sampling: str = "independent") -> StationaryLaw:
+    return stationary_law(ngd(c_cov=c_cov, sampling=sampling), d, n, c_cov)
 
 
 @lru_cache(maxsize=1024)
-def _limit(d: int, n: int) -> float:
-    if _law(d, n, 1.0).is_stable:
+def _limit(d: int, n: int, sampling: str) -> float:
+    if _law(d, n, 1.0, sampling).is_stable:
         return float("inf")
     low, high = 0.7, 1.0
-    while not _law(d, n, low).is_stable:
+    while not _law(d, n, low, sampling).is_stable:
         low, high = 0.7 * low, low
         if low < SLOWEST:
             return 0.0
     while high / low > 1 + TOLERANCE:
         middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if _law(d, n, middle).is_stable else (low, middle)
+        low, high = (middle, high) if _law(d, n, middle, sampling).is_stable else (low, middle)
     return float(np.sqrt(low * high))
 
 
@@ -278,23 +288,23 @@ def _matched(d: int, n: int, method: Method) -> float:
     return _rate_where(lambda law: law.exponent / wanted.exponent, d, n) if wanted.is_stable else float("nan")
 
 
-def _setting(d: int, n: int, condition: float) -> Setting | None:
+def _setting(d: int, n: int, condition: float, sampling: str) -> Setting | None:
     """The setting with this final Cond(CA), or with c_C = 1; None if Cond(CA) is larger at every rate."""
-    if _law(d, n, 1.0).condition <= condition:
+    if _law(d, n, 1.0, sampling).condition <= condition:
         rate = 1.0
     else:
-        rate = _rate_where(lambda law: (law.condition - 1) / (condition - 1), d, n)
+        rate = _rate_where(lambda law: (law.condition - 1) / (condition - 1), d, n, sampling)
     if np.isnan(rate):
         return None
-    law = _law(d, n, rate)
+    law = _law(d, n, rate, sampling)
     return Setting(n, rate, law.condition, n / -law.exponent)
 
 
-def _rate_where(increasing: Callable[[StationaryLaw], float], d: int, n: int) -> float:
+def _rate_where(increasing: Callable[[StationaryLaw], float], d: int, n: int, sampling: str = "independent") -> float:
     """The stable c_C at which a function of the law, increasing with c_C, is 1; NaN if there is none."""
 
     def height(log_rate: float) -> float:
-        law = _law(d, n, float(np.exp(log_rate)))
+        law = _law(d, n, float(np.exp(log_rate)), sampling)
         return float(np.log(increasing(law))) if law.is_stable else UNSTABLE
 
     low, high = float(np.log(SLOWEST)), 0.0
@@ -304,9 +314,11 @@ def _rate_where(increasing: Callable[[StationaryLaw], float], d: int, n: int) ->
     return float(np.exp(root)) if height(root) < UNSTABLE else float("nan")
 
 
-def _each_law(read: Callable[[StationaryLaw], float | str], d: ArrayLike, n: ArrayLike, c_cov: ArrayLike) -> Array:
+def _each_law(
+    read: Callable[[StationaryLaw], float | str], d: ArrayLike, n: ArrayLike, c_cov: ArrayLike, sampling: str
+) -> Array:
     def number(size: int, count: int, rate: float) -> float | str:
-        return read(_law(size, count, rate))
+        return read(_law(size, count, rate, sampling))
 
     return _each(number, d, n, c_cov)
 

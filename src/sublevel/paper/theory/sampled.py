@@ -13,11 +13,13 @@ from sublevel.engine.arrays import Array, Noise
 from sublevel.engine.families import Family
 from sublevel.engine.method import natural_gradient
 from sublevel.engine.ordering import ranking
+from sublevel.engine.sampling import SAMPLINGS
 from sublevel.engine.tangent import Tangent
 from sublevel.engine.weights import Volume
 from sublevel.paper.theory.checks import covariance_part
+from sublevel.paper.theory.estimate_variance import WhitenedCost, total_variances
 from sublevel.paper.theory.exact import exact_natural_gradient
-from sublevel.paper.theory.intervals import FALSE_ALARM, Interval, half_width
+from sublevel.paper.theory.intervals import FALSE_ALARM, Interval, half_width, student_quantile
 from sublevel.paper.theory.measure import expected_objective
 from sublevel.paper.theory.quadratic import natural_gradient_constant, sublevel_cost
 from sublevel.paper.theory.report import Report, judge
@@ -121,6 +123,36 @@ def estimated_natural_gradient(theta: Family, hessian_root: Array, z: Array, exp
     log_volume = np.logaddexp.reduce(sample.surprise, axis=-1) - np.log(z.shape[-2]) - log_density_at_mean
     largest = np.exp((2.0 / theta.dimension if exponent is None else exponent) * log_volume)
     return tangent.scale(mean=largest, cov=largest)
+
+
+def squared_errors(cost: WhitenedCost, sampling: str, size: int, trials: int, seed: int) -> Array:
+    """‖estimate − expectation‖² (2, trials) of the mean and the covariance part, with exact values of a quadratic."""
+    z = SAMPLINGS[sampling].draw(np.random.default_rng(seed), (trials, size, cost.slope.size))
+    weights = cost.values(z) / size
+    mean = np.vecdot(weights[..., None, :], z.mT)
+    moment = (weights[..., None] * z).mT @ z - np.sum(weights, axis=-1)[:, None, None] * np.eye(cost.slope.size)
+    mean_error, error = mean - cost.slope, moment - 2.0 * cost.matrix
+    return np.stack([np.vecdot(mean_error, mean_error), np.sum(np.square(error), axis=(-2, -1))])
+
+
+def estimate_variance(
+    cost: WhitenedCost, sampling: str, size: int, trials: int, seed: int, claimed: str | None = None
+) -> Report:
+    """The variance of the estimated natural gradient, for points that depend on each other as a sampling says.
+
+    The value is the larger deviation of the mean squared errors of both parts from estimate_variance.py, in standard
+    errors. `claimed` is a sampling whose variance is claimed instead.
+    """
+    errors = squared_errors(cost, sampling, size, trials, seed)
+    variances = total_variances(cost, SAMPLINGS[sampling if claimed is None else claimed], size)
+    measured, chance = np.mean(errors, axis=-1), np.std(errors, axis=-1, ddof=1) / sqrt(trials)
+    worst = float(np.max(np.abs(measured - variances) / chance))
+    sentence = (
+        f"{size} points, {trials} trials: {measured[0]:.5g} ± {chance[0]:.2g} for the mean, theory {variances[0]:.5g}; "
+        f"{measured[1]:.5g} ± {chance[1]:.2g} for the covariance, theory {variances[1]:.5g}."
+    )
+    statement = f"variance of the estimate for {sampling} points in closed form (standard errors)"
+    return judge(f"variance {sampling}", statement, worst, student_quantile(trials - 1, FALSE_ALARM / 2), sentence)
 
 
 def estimation_errors(

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from math import inf, nan, sqrt
+from math import inf, log1p, nan, sqrt
 
 import numpy as np
 
 from sublevel.engine.arrays import Array
 from sublevel.engine.method import Method
+from sublevel.engine.sampling import INDEPENDENT, Sampling
+from sublevel.paper.theory.estimate_variance import noise_at_optimum
 from sublevel.paper.theory.one_step import FEWEST, Samples, StepAverages, sample_count
 from sublevel.paper.theory.wishart import anisotropy, mean_condition, shapes
 
@@ -77,26 +79,28 @@ def no_law(balance: Balance) -> StationaryLaw:
     return StationaryLaw(nan, condition, nan, nan, nan, balance.growth, condition, nan, balance.stability)
 
 
-def large_sample_guess(d: int, n: int, c_cov: float) -> tuple[float, float]:
+def large_sample_guess(d: int, n: int, c_cov: float, sampling: Sampling = INDEPENDENT) -> tuple[float, float]:
     """ν and E‖m‖² of NGD to first order in 1/n, for C = I.
 
-    The entries of the estimate have the relative variance ρ = (2d + 24)/(4n), and those of the mean (2d + 8)/(4n). With
-    a_m = 1/(1 + 2√(dρ)) and a = a_m c_C/2 that makes ν = (2 − 3a)/(aρ), and the variance a_m(2d + 8)/(8n) of a
-    coordinate of m.
+    The entries of the estimate have a relative variance ρ, and those of the mean another, which are known for each
+    sampling. With a_m = 1/(1 + 2√(dρ)) and a = a_m c_C/2 that makes ν = (2 − 3a)/(aρ), and a_m/2 times the other is the
+    variance of a coordinate of m.
     """
-    pull = large_sample_pull(d, n)
+    pull, noise = large_sample_pull(d, n, sampling), noise_at_optimum(sampling, n, d)
     a = pull * c_cov / 2
-    return (2 - 3 * a) / (a * relative_noise(d, n)), d * pull * (2 * d + 8) / (8 * n)
+    return (2 - 3 * a) / (a * noise.covariance), d * pull / 2 * noise.mean
 
 
-def relative_noise(d: int, n: int) -> float:
-    """ρ, the variance of an entry of the estimate at C = I relative to its signal, to first order in 1/n."""
-    return (2 * d + 24) / (4 * n)
-
-
-def large_sample_pull(d: int, n: int) -> float:
+def large_sample_pull(d: int, n: int, sampling: Sampling = INDEPENDENT) -> float:
     """λ₁ of the exact gradient at C = I over σ₁ of the estimate: the edge of a semicircle, for large d."""
-    return 1 / (1 + 2 * sqrt(d * relative_noise(d, n)))
+    return 1 / (1 + 2 * sqrt(d * noise_at_optimum(sampling, n, d).covariance))
+
+
+def large_sample_law(d: int, n: int, c_cov: float, sampling: Sampling = INDEPENDENT) -> tuple[float, float]:
+    """E Cond(CA) and the exponent of NGD to first order in 1/n: of ν degrees of freedom, and log(1 − a)."""
+    freedom, _ = large_sample_guess(d, n, c_cov, sampling)
+    condition = mean_condition(shapes(d).eigenvalues(freedom)) if freedom > d else inf
+    return condition, log1p(-large_sample_pull(d, n, sampling) * c_cov / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +134,13 @@ class Balance:
 
 @lru_cache(maxsize=4096)
 def stationary_law(method: Method, d: int, n: int, c_cov: float = 0.1) -> StationaryLaw:
-    """The law of a method whose transforms have no memory but rates; `c_cov` is only used for a first guess of ν."""
-    freedom, mean_square = large_sample_guess(d, n, c_cov)
+    """The law of a method whose transforms have no memory but rates; `c_cov` is only used for a first guess of ν.
+
+    The guess of E‖m‖² is that for independent points, because it must not be 0: mirrored points have no noise at m = 0
+    but for the ranks.
+    """
+    freedom, _ = large_sample_guess(d, n, c_cov, method.sampling)
+    _, mean_square = large_sample_guess(d, n, c_cov)
     guess = Moments(QUIET * max(freedom, d), np.array([mean_square / d, 0.0]))
     many = sample_count(d, n)
     few = max(FEWEST, many // FEW)

@@ -10,8 +10,10 @@ import numpy as np
 from sublevel.engine.arrays import Array
 from sublevel.engine.families import Bernoulli, DiagonalGaussian, Family, FullGaussian, IsotropicGaussian
 from sublevel.engine.recipes import ngd, rank_mu
+from sublevel.engine.sampling import SAMPLINGS
 from sublevel.engine.tangent import Tangent
 from sublevel.paper.theory import attained, checks, remarks, sampled, special, steps
+from sublevel.paper.theory.estimate_variance import WhitenedCost
 from sublevel.paper.theory.exact import PseudoRates, deterministic_ngd
 from sublevel.paper.theory.measure import condition_number
 from sublevel.paper.theory.quadratic import random_hessian_root
@@ -38,7 +40,7 @@ def iterate_checks(seed: int = DEFAULT_SEED) -> Iterator[Report]:
     """The reports of all checks, one after the other."""
     groups = (
         *(_fisher, _algorithm, _invariance, _positivity, _consistency, _natural_gradient),
-        *(_condition, _rates, _restricted, _special_cases, _remarks),
+        *(_condition, _rates, _restricted, _special_cases, _remarks, _samplings),
     )
     seeds = [int(word) for word in np.random.SeedSequence(seed).generate_state(len(groups))]
     for group, child in zip(groups, seeds, strict=True):
@@ -214,4 +216,15 @@ def _remarks(seed: int) -> list[Report]:
         remarks.noise_shrinks(DIMENSION, 20, 4000, seed),
         remarks.final_condition(ngd(c_cov=0.14), seed),
         remarks.final_condition(rank_mu(), seed),
+    ]
+
+
+def _samplings(seed: int) -> list[Report]:
+    """Dependent points, which the paper does not have. Without a baseline all terms of the variance count."""
+    rng = np.random.default_rng(seed)
+    theta = FullGaussian.start(rng.standard_normal(DIMENSION), np.ones(DIMENSION))
+    cost = WhitenedCost.at(theta, random_hessian_root(rng, DIMENSION, 4.0), baseline=0.0)
+    return [
+        *(sampled.estimate_variance(cost, name, 4 * DIMENSION, 4000, seed) for name in SAMPLINGS),
+        remarks.final_condition(ngd(c_cov=0.14, sampling="mirrored-orthogonal"), seed),
     ]
