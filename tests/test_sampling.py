@@ -73,7 +73,7 @@ def test_orthogonal_rows_are_those_of_the_gram_schmidt_process(n, d):
     np.testing.assert_allclose(orthogonal_rows(z[0].copy()), expected[0], rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("gap", [1.0, LEAST_SINE, 1e-3, 1e-7, 1e-10])
+@pytest.mark.parametrize("gap", [1.0, 2 * LEAST_SINE, 0.5 * LEAST_SINE, 1e-3, 1e-7, 1e-10])
 def test_rows_are_orthogonal_to_rounding_however_close_the_vectors_were(gap):
     """A Cholesky factor alone would lose the square of the condition, as VVᵀ does."""
     rng = np.random.default_rng(2)

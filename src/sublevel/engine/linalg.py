@@ -14,6 +14,8 @@ from scipy.linalg import blas, lapack
 
 from sublevel.engine.arrays import Array, Mask, PerTrial, all_trials, expand_trailing, ones, zeros
 
+FEW_BLOCKS = 4
+"""Blocks up to which one after another takes less time than a stack."""
 LEAST_SINE = 0.25
 """Sine of the angle between a vector and the span of others up to which a Cholesky factor loses too many digits."""
 
@@ -183,8 +185,12 @@ def orthogonal_rows(vectors: Array) -> Array:
     LAPACK fails, which only a fault can cause, they stay as they are.
     """
     *batch, k, d = vectors.shape
+    if d == 1:
+        return vectors
     if not batch and k <= d:
         return _orthogonal_block(vectors)
+    if not batch and k <= FEW_BLOCKS * d:
+        return np.concatenate([_orthogonal_block(vectors[start : start + d]) for start in range(0, k, d)])
     whole = k - k % d
     blocks = vectors[..., :whole, :].reshape(*batch, whole // d, d, d)
     parts = [_orthogonal_stack(blocks).reshape(*batch, whole, d)]
@@ -197,9 +203,12 @@ def _orthogonal_block(vectors: Array) -> Array:
     """The process for at most d vectors (k, d) of a single run.
 
     With VVᵀ = LLᵀ and the lengths D, the result is DL⁻¹V = (LD⁻¹)⁻¹V, in half the time of reflections. The diagonal of
-    LD⁻¹ has the sines of the angles between a vector and the span of those before it.
+    LD⁻¹ has the sines of the angles between a vector and the span of those before it; among d vectors one is mostly
+    small.
     """
-    products = gram(vectors)
+    if vectors.shape[0] == vectors.shape[1]:
+        return _reflected(vectors)
+    products = blas.dgemm(1.0, vectors.T, vectors.T, 0.0, None, 1)
     lower, failed = lapack.dpotrf(products, 1, 0)
     lower /= np.sqrt(products.diagonal())
     if failed or min(lower.diagonal().tolist()) < LEAST_SINE:
