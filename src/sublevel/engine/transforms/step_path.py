@@ -67,7 +67,7 @@ class Cumulation(Transform):
 def _read_part(path: Array, fading: PerTrial, generation: Generation, counted: NDArray[np.bool_]) -> PathReading:
     """The reading of a path (..., d), of which only some coordinates (..., d) are counted."""
     *_, n, d = generation.sample.z.shape
-    table = path_constants(d, n, generation.theta.degrees_of_freedom)
+    table = path_constants(d, n, generation.theta.degrees_of_freedom, generation.sample.pairs)
     k = np.count_nonzero(counted, axis=-1)
     part = np.where(counted, path, 0.0)
     length = inner(part, part) ** 0.5 / table.chi[k]
