@@ -8,9 +8,11 @@
    generation, by `minimize` and by `ask` and `tell`: microseconds per evaluation, the objective included.
 3. A full step at d = 1000, n = 24 over its own sampling product (n×d · d×d).
 4. 50 batched trials at d = 20, n = 20, per trial and iteration, over a single run.
+5. `ask` + `tell` of `cma` with mirrored and orthogonal points over that with independent ones.
 
 With `--against`, only `ask` + `tell`, with and without `stop`, against another checkout of this repository: both in new
-processes that take turns. Its blocks are 300 steps long, as many as a run has: work that a version puts off counts.
+processes that take turns. Its blocks are up to 300 steps long, as many as a run has: work that a version puts off
+counts.
 
 Medians over interleaved repeats of the mean over a block of steps, because the package `cma` decomposes its matrix only
 now and then; the time of the objective is left out.
@@ -63,7 +65,7 @@ def timed_ask_tell(ask: Callable[[], object], tell: Callable[[object, np.ndarray
     return step
 
 
-def ours(method: str, d: int, n: int) -> Step:
+def ours(method: str | sl.Method, d: int, n: int) -> Step:
     optimizer = sl.Optimizer(np.ones(d), 0.5, method=method, popsize=n, rng=1)
     return timed_ask_tell(optimizer.ask, optimizer.tell)
 
@@ -100,6 +102,7 @@ def medians(makers: dict[str, Callable[[], Step]], repeats: int, block: int) -> 
 
 
 METHODS = ("ngd", "rank-mu", "cma")
+SAMPLINGS = ("independent", "mirrored-orthogonal")
 
 
 def compare_with_peers(repeats: int) -> None:
@@ -238,7 +241,17 @@ def compare_batch_with_single(repeats: int, d: int = 20, n: int = 20, trials: in
         print(f"  {name:8} {time_of['batch'] * 1e6:6.1f} µs / {time_of['single'] * 1e6:6.1f} µs = {ratio:.2f}")
 
 
-def generation_seconds(d: int, asks_to_stop: bool, steps: int = 300) -> float:
+def compare_samplings(repeats: int) -> None:
+    print("\none ask + tell of cma [µs] by sampling, and mirrored-orthogonal over independent")
+    print("   d   n  independent  mirrored-orthogonal   ratio")
+    for d in (5, 10, 20, 40, 100, 500):
+        n = default_popsize(d)
+        makers = {name: (lambda name=name, d=d, n=n: ours(sl.cma(sampling=name), d, n)) for name in SAMPLINGS}
+        independent, pairs = medians(makers, repeats, block=60).values()
+        print(f"{d:4} {n:3} {independent * 1e6:12.1f} {pairs * 1e6:20.1f} {pairs / independent:7.3f}")
+
+
+def generation_seconds(d: int, asks_to_stop: bool, steps: int) -> float:
     """Seconds per generation of `ask`, `tell` and perhaps `stop`, over a run of so many on the sphere."""
     optimizer = sl.Optimizer(np.ones(d), 0.5, popsize=default_popsize(d), rng=1)
 
@@ -251,8 +264,10 @@ def generation_seconds(d: int, asks_to_stop: bool, steps: int = 300) -> float:
     return float(np.mean([step() for _ in range(steps)]))
 
 
-CASES = [(d, asks_to_stop) for d in (10, 20, 40) for asks_to_stop in (False, True)]
-"""Dimensions in which 300 generations on the sphere do not converge, with and without `stop`."""
+STEPS = {5: 100, 10: 300, 20: 300, 40: 300, 100: 300, 500: 60}
+"""Steps of a block by dimension, in which a run on the sphere does not converge."""
+CASES = [(d, asks_to_stop, steps) for d, steps in STEPS.items() for asks_to_stop in (False, True)]
+"""With and without `stop`."""
 
 
 def print_case_medians() -> None:
@@ -273,7 +288,7 @@ def compare_with_checkout(checkout: Path, repeats: int) -> None:
             seconds[name].append(json.loads(run.stdout))
     there, here = (1e6 * np.median(seconds[name], axis=0) for name in ("there", "here"))
     print("one generation [µs]    d   there    here  here/there")
-    for (d, asks_to_stop), before, now in zip(CASES, there, here, strict=True):
+    for (d, asks_to_stop, _), before, now in zip(CASES, there, here, strict=True):
         print(f"ask, tell{', stop' if asks_to_stop else '':10}{d:5} {before:7.1f} {now:7.1f} {now / before:8.3f}")
 
 
@@ -293,6 +308,7 @@ def main() -> None:
     compare_whole_runs(repeats)
     compare_with_product(repeats)
     compare_batch_with_single(repeats)
+    compare_samplings(repeats)
 
 
 if __name__ == "__main__":

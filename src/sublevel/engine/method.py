@@ -129,7 +129,7 @@ class Method:
     def tell(self, state: State, sample: Sample, values: Array, constraints: Array | None = None) -> tuple[State, Info]:
         """The next state, given the values (..., n) of the sample and its constraint values (..., n, m), if any."""
         ranks, ordering = self.rank(state, values, constraints)
-        if self.sampling.mirrored:
+        if self.sampling.mirrored and not sample.pairs:
             sample = sample.with_pairs()
         weighting = self.weights(ranks, sample)
         generation = Generation(state.theta, sample, values, ranks, weighting)

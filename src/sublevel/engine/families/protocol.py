@@ -75,9 +75,7 @@ class GaussianSample:
         return HALF * self.squares
 
     def with_pairs(self) -> GaussianSample:
-        """The sample with its mirrored pairs counted; those of a sample that is as it was drawn are known."""
-        if self.pairs:
-            return self
+        """The sample with its mirrored pairs counted."""
         squares = self.squares
         return GaussianSample(self.z, self.x, self.images, self.degrees_of_freedom, count_pairs(squares), None, squares)
 
