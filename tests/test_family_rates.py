@@ -178,6 +178,19 @@ def test_larger_rates_keep_every_variance_positive(fun, d, n):
     assert refused == 0
 
 
+def test_a_trial_that_would_lose_a_variance_stays_where_it_is():
+    """The others of the batch move. All bad points lie on one axis."""
+    d, n = 20, 12
+    method = as_method("sep-cma")
+    state = method.init(method.family.start(np.ones((2, d)), np.ones((2, d))), n)
+    z = np.random.default_rng(1).standard_normal((2, n, d))
+    z[1, n // 2 :] = np.eye(d)[0]
+    after, info = method.tell(state, state.theta.sample_at(z), np.tile(np.arange(float(n)), (2, 1)))
+    assert info.outcome.tolist() == [Outcome.MOVED, Outcome.REFUSED]
+    assert np.all(after.theta.deviations[1] == 1.0)
+    assert np.any(after.theta.deviations[0] != 1.0)
+
+
 @dataclass(frozen=True)
 class FixedShape(Transform):
     """Leaves the covariance to the step-size adaptation alone."""

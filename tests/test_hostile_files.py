@@ -30,7 +30,7 @@ SETTINGS = {"rng": 6, "restarts": "ipop", "maxfevals": 160, "popsize": 6}
 
 
 def valley(x):
-    return float(np.floor(20 * np.sum(x**2 * [1, 7, 50])))
+    return float(np.floor(2000 * np.sum(x**2 * [1, 7, 50])))
 
 
 @pytest.fixture(scope="module")

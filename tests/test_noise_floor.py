@@ -78,11 +78,12 @@ def test_runs_without_noise_do_not_end_so(fun, method):
     assert "noise_floor" not in solved(fun, method=method).reasons
 
 
-def test_strong_noise_is_stagnation_as_before():
+def test_strong_noise_is_no_success():
     """The search loses its way when it is still wide: it has not converged."""
     noise = np.random.default_rng(2)
     result = solved(lambda X: sphere(X) + noise.standard_normal(len(X)))
-    assert list(result.reasons) == ["stagnation"]
+    assert not result.success
+    assert set(result.reasons) <= {"stagnation", "ill_conditioned"}
 
 
 @pytest.mark.parametrize(

@@ -353,7 +353,13 @@ def test_what_is_no_strategy_is_refused(wrong):
 def test_bipop_solves_rastrigins_function(seed):
     options = {"vectorized": True, "ftarget": 1e-8, "rng": seed, "maxfevals": 5e5}
     assert sl.minimize(rastrigin, np.full(5, 3.0), 2.0, restarts="bipop", **options).success
-    assert sl.minimize(rastrigin, np.full(5, 3.0), 2.0, **options).fun > 0.9  # one run ends in another minimum
+
+
+def test_one_run_mostly_ends_in_another_minimum_of_rastrigins_function():
+    """The control of the test above."""
+    options = {"vectorized": True, "ftarget": 1e-8, "maxfevals": 5e5}
+    ends = [sl.minimize(rastrigin, np.full(5, 3.0), 2.0, rng=seed, **options).fun for seed in range(9)]
+    assert np.mean(np.array(ends) > 0.9) > 0.5
 
 
 @pytest.mark.slow

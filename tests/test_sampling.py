@@ -344,7 +344,11 @@ def test_names_are_those_of_the_registry():
     assert [sampling_name(rule) for rule in SAMPLINGS.values()] == list(SAMPLINGS)
     assert sl.cma(sampling="mirrored").name == "cma-mirrored"
     assert sl.cma(sampling="mirrored", step_size="tpa").name == "cma-tpa-mirrored"
-    assert sl.cma(sampling="independent") == sl.cma()
+    assert sl.cma() == sl.cma(sampling="mirrored-orthogonal")
+    assert sl.cma(sampling="independent").name == "cma-independent"
+    for recipe in (sl.xnes, sl.ngd, sl.rank_mu):
+        assert recipe() == recipe(sampling="independent")
+        assert recipe(sampling="mirrored-orthogonal").name == f"{recipe().name}-mirrored-orthogonal"
 
 
 # -------------------------------------------------------------------------------------------------- with other parts

@@ -180,7 +180,8 @@ def test_all_runs_are_loaded_if_the_last_ones_began_after_the_last_stored_state(
 def test_the_last_distribution_has_the_evaluations_of_its_generation(tmp_path):
     """Those of a part of a generation come later. After many evaluations, not every generation has a snapshot."""
     file = tmp_path / "run.db"
-    result = sl.minimize(lambda x: float(x @ x), [1.0, 2.0], 0.5, popsize=4, rng=1, maxfevals=607, store=file)
+    settings = {"popsize": 4, "rng": 1, "maxfevals": 607}
+    result = sl.minimize(lambda x: float(x[0] ** 2 + 1e8 * x[1] ** 2), [1.0, 2.0], 0.5, store=file, **settings)
     assert result.nfev > result.history["nfev"][-1]
     assert result.history.trace().nfev[-1] == result.history["nfev"][-1]
     assert sl.load(file).result.history.trace().nfev.tolist() == result.history.trace().nfev.tolist()

@@ -115,12 +115,18 @@ def test_rules_that_compare_generations_are_refused(method):
 
 
 @pytest.mark.parametrize("prefix", [prefix for prefix in FAMILIES if prefix])
-def test_a_family_that_cannot_follow_the_model_does_not_diverge(prefix):
+def test_a_family_that_cannot_follow_the_model_does_not_diverge(prefix, monkeypatch):
     """The minimiser of the model is not a point of the sample then: it would lengthen every step."""
     turn = np.linalg.qr(np.random.default_rng(3).standard_normal((4, 4)))[0]
-    _, result = run(lambda x: ellipsoid(turn @ x), method=f"{prefix}cma", maxfevals=800)
-    assert "diverged" not in result.reasons
-    assert np.max(result.history["deviation"]) < 3.0
+
+    def widest():
+        _, result = run(lambda x: ellipsoid(turn @ x), method=f"{prefix}cma", maxfevals=800)
+        assert "diverged" not in result.reasons
+        return np.max(result.history["deviation"])
+
+    assert widest() < 10.0
+    monkeypatch.setattr("sublevel.surrogate.control.is_restricted", lambda *of: False)
+    assert widest() > 1e4  # the control
 
 
 @pytest.mark.parametrize(("fun", "factor"), [(ellipsoid, 4.0), (rosenbrock, 2.5)])
@@ -394,9 +400,13 @@ def test_a_restart_begins_with_an_empty_archive():
 
 def test_noise_is_left_to_the_method():
     """Values without an order: nearly all points are evaluated, because the model does not predict them."""
-    noise = np.random.default_rng(1)
-    result = sl.minimize(lambda x: noise.standard_normal(), np.ones(5), 0.3, rng=1, surrogate=True, maxfevals=400)
-    assert result.nfev / result.nit > 0.8 * result.history.runs[0].popsize
+
+    def share(seed):
+        noise = np.random.default_rng(seed)
+        result = sl.minimize(lambda x: noise.standard_normal(), np.ones(5), 0.3, rng=1, surrogate=True, maxfevals=400)
+        return result.nfev / result.nit / result.history.runs[0].popsize
+
+    assert np.mean([share(seed) for seed in range(5)]) > 0.8
 
 
 def test_failures_are_worst(tmp_path):

@@ -169,11 +169,13 @@ class Method:
             memory.append(after)
         move = state.theta.move(tangent)
         taken = move.usable & mask
-        is_taken = all_trials(taken)
-        if not is_taken and not any_trial(taken):
+        if all_trials(taken):
+            return State(move.theta, tuple([part.transport(move) for part in memory]), ordering), taken
+        if not any_trial(taken):
             return state, taken
-        after = State(move.theta, tuple([part.transport(move) for part in memory]), ordering)
-        return (after if is_taken else select(taken, after, state)), taken
+        with np.errstate(divide="ignore", invalid="ignore"):  # of trials that do not move
+            after = State(move.theta, tuple([part.transport(move) for part in memory]), ordering)
+        return select(taken, after, state), taken
 
 
 def sample_gradient(sample: Sample, weighting: Weighting) -> Tangent:

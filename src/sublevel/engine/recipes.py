@@ -33,7 +33,7 @@ def cma(
     step_size: str = "csa",
     popsize: int | None = None,
     family: type[Family] = FullGaussian,
-    sampling: str = "independent",
+    sampling: str = "mirrored-orthogonal",
 ) -> Method:
     """CMA-ES: covariance matrix adaptation evolution strategy.
 
@@ -47,8 +47,9 @@ def cma(
         Number of points per generation; 4 + ⌊3 ln d⌋ if None.
     family : type, optional
         `FullGaussian`, `DiagonalGaussian` or `IsotropicGaussian`.
-    sampling : {"independent", "orthogonal", "mirrored", "mirrored-orthogonal"}, optional
-        Dependence of the points of a sample. "mirrored-orthogonal" needs the fewest evaluations on most functions.
+    sampling : {"mirrored-orthogonal", "mirrored", "orthogonal", "independent"}, optional
+        Dependence of the points of a sample. In the tutorial they are independent; the default needs about a quarter
+        fewer evaluations.
 
     Returns
     -------
@@ -69,7 +70,8 @@ def cma(
     rule = _step_size(step_size)
     paths = rule if step_size == "csa" else (Cumulation(), *rule)  # the rank-one update reads the step-size path
     transforms = (*paths, RankMu(), RankOne(), *_mean_factor(c_mean))
-    return _method("cma", step_size if step_size != "csa" else None, sampling, Active(), transforms, popsize, family)
+    other = step_size if step_size != "csa" else None
+    return _method("cma", other, sampling, Active(), transforms, popsize, family, usual="mirrored-orthogonal")
 
 
 def xnes(
@@ -145,11 +147,12 @@ def _method(
     transforms: tuple[Transform, ...],
     popsize: int | None,
     family: type[Family],
+    usual: str = "independent",
 ) -> Method:
-    """A method whose name says what differs from the recipe's defaults."""
+    """A method whose name says what differs from the recipe's defaults: `usual` is its sampling."""
     if sampling not in SAMPLINGS:
         raise ValueError(f"`sampling` must be one of {', '.join(map(repr, SAMPLINGS))}, got {sampling!r}.")
-    rule = None if sampling == "independent" else sampling
+    rule = None if sampling == usual else sampling
     full_name = "-".join(part for part in (name, step_size, rule) if part is not None)
     return Method(full_name, weights, transforms, popsize, family, sampling=SAMPLINGS[sampling])
 

@@ -98,6 +98,18 @@ def signs_of_pairs(n: int) -> Array:
     return read_only(signs)
 
 
+def exact_pairs(z: Array) -> Array:
+    """Points (n, d), in which points that are mirror images to rounding, in any order, are so to the last bit."""
+    squares = np.vecdot(z, z)
+    order = np.argsort(squares)
+    one, other = order[:-1], order[1:]
+    sums = z[one] + z[other]
+    is_pair = np.vecdot(sums, sums) <= 1e-12 * squares[other]
+    z = z.copy()
+    z[other[is_pair]] = -z[one[is_pair]]
+    return z
+
+
 def count_pairs(squares: Array) -> int:
     """Mirrored pairs among points with these ‖z‖² (..., n), in any order; of a batch, the least number of a trial.
 

@@ -673,10 +673,9 @@ class Search:
         while optimizer.nit == nit:
             asked = optimizer.ask()
             optimizer.tell(asked, self.first_values(self.room(len(asked)), asked))
-            if optimizer.nit == nit and not self.has_stored_values:
-                limits = self.limits
-                if reasons := limits.target(optimizer) or limits.too_late:
-                    raise EarlyEnd(reasons)
+            is_within = optimizer.nit == nit and not self.has_stored_values
+            if is_within and (reasons := self.limits.target(optimizer) or self.budget_reason()):
+                raise EarlyEnd(reasons)
 
     def note(self, points: Array, values: Array) -> None:
         """Count evaluations without a step, given their values (n,) or rows (n, 1 + k)."""

@@ -16,6 +16,7 @@ from sublevel.engine.constants import longest_run
 from sublevel.engine.families import Family, Sample
 from sublevel.engine.method import Info, Method, Outcome, State
 from sublevel.engine.ordering import ConstraintHandling, LagrangianMemory, ranking
+from sublevel.engine.sampling import exact_pairs
 from sublevel.engine.transforms import ChoiceRates, Preselection
 from sublevel.engine.transforms.preselection import MOST_VARIABLES
 from sublevel.evaluation.values import as_constraint_values, as_values, plain_array
@@ -432,6 +433,8 @@ class Optimizer:
         theta, space = self.run_state.search.theta, self.start.space
         k = theta.dimension
         z = theta.whiten(searched[:, :k])
+        if self.method.sampling.mirrored:
+            z = exact_pairs(z)
         lengths_of_z = np.sqrt(np.sum(z**2, axis=1, keepdims=True))
         z = z * np.minimum(1.0, (np.sqrt(k) + INJECTION_REACH) / np.maximum(lengths_of_z, 1.0))
         choices = None if theta.choices is None else searched[:, k:].astype(np.intp)

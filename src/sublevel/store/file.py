@@ -25,7 +25,7 @@ from sublevel.store.lock import validate_locks_available
 from sublevel.store.serialize import LONGEST_JSON, as_dict, parse_json
 
 APPLICATION = int.from_bytes(b"subl")
-VERSION = 14
+VERSION = 15
 LARGEST_BLOB = 10**9
 """Most bytes of a value in SQLite by default."""
 PAGE_SIZES = {2**18: 65536, 2**11: 16384, 0: 4096}
