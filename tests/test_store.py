@@ -162,6 +162,7 @@ FEW = [
     ("cma", "free", None),
     ("lra-cma", "bounded", "bipop"),
     ("xnes", "bounded", "ipop"),
+    ("cma", "free", "auto"),
     ("sep-rank-mu", "free", "bipop"),
     ("lra-iso-ngd", "bounded", "ipop"),
     ("pbil", "free", "bipop"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sublevel.run.minimize import minimize
     from sublevel.run.optimizer import Optimizer
     from sublevel.run.parameters import Choice, Integer, Real, Space
-    from sublevel.run.restarts import BIPOP, IPOP
+    from sublevel.run.restarts import BIPOP, IPOP, AutoRestarts
     from sublevel.run.result import Result
     from sublevel.run.warm_start import warm_start
     from sublevel.store.errors import StoreError
@@ -35,6 +35,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BIPOP",
     "IPOP",
+    "AutoRestarts",
     "Bernoulli",
     "Choice",
     "Curvature",
@@ -83,7 +84,7 @@ _HOMES = {
     "run.minimize": ("minimize",),
     "run.optimizer": ("Optimizer",),
     "run.parameters": ("Choice", "Integer", "Real", "Space"),
-    "run.restarts": ("BIPOP", "IPOP"),
+    "run.restarts": ("BIPOP", "IPOP", "AutoRestarts"),
     "run.result": ("Result",),
     "run.warm_start": ("warm_start",),
     "store.errors": ("StoreError",),

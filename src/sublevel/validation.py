@@ -210,7 +210,7 @@ def as_callback(callback: Callable[..., object] | None) -> Callable[[object], ob
 
 
 def as_restarts(restarts: object) -> Restarts:
-    """A restart strategy from None, a number of IPOP restarts, "ipop", "bipop" or a strategy object."""
+    """A restart strategy from None, a number of IPOP restarts, "ipop", "bipop", "auto" or a strategy object."""
     if restarts is None:
         return Once()
     if isinstance(restarts, str):

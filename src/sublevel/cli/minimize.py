@@ -196,7 +196,7 @@ METHOD = (
     argument("--no-evaluate-x0", NO_X0, dest="evaluate_x0", action="store_false", default=None),
     argument("--noise", NOISE, action="store_true"),
     argument("--popsize", "number of points per generation", count, "N"),
-    argument("--restarts", "restart when the search converges before the budget ends", restarts, "ipop|bipop|N"),
+    argument("--restarts", "restart when the search converges before the budget ends", restarts, "auto|ipop|bipop|N"),
     argument("--surrogate", SURROGATE, action="store_true"),
     argument("--known", "file of a run whose evaluations give the first model of --surrogate", Path, "FILE"),
     argument("--seed", "seed of the random numbers, for a reproducible run", seed, "S"),

@@ -356,6 +356,7 @@ def minimize_sharded(
     if not optimizer.theta.continuous:
         raise ValueError(f"`minimize_sharded` does not support binary methods, got {short_repr(method)}.")
     validate_shardable(optimizer.method)
+    optimizer.forgo_changes()
     limits = replace(Limits.checked(optimizer, maxfevals, maxiter, ftarget, maxtime), is_whole=True)
     show = Progress(maxfevals) if as_flag("progress", progress) else None
     count = -(-optimizer.popsize // SHARD) if shards is None else as_count("shards", shards)

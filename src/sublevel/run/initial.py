@@ -54,6 +54,16 @@ class Start:
         space = self.space
         return self.x0.size if space is None else int(np.count_nonzero(space.free)) + space.choices.size
 
+    @property
+    def whole_space(self) -> SearchSpace:
+        """The space, or one of real variables without bounds if there is none."""
+        if self.space is not None:
+            return self.space
+        size = self.x0.size
+        none, end = np.zeros(size, dtype=np.bool_), np.full(size, np.inf)
+        variables = Variables(-end, end, none, none, np.zeros(size, dtype=np.intp))
+        return bounded_space(variables, as_deviations(1.0 if self.sigma0 is None else self.sigma0, size), self.x0)
+
     def judged_deviations(self, theta: Family) -> Array:
         """Standard deviations (k,) with which a run begins; infinite for coordinates that do not tell whether it has
         converged.

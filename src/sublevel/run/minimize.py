@@ -147,8 +147,9 @@ def minimize(
     integrality : bool or array_like, optional
         1 or True for each variable that is an integer, as in SciPy. `fun` is called with whole numbers.
     restarts : int, str or strategy, optional
-        Number of IPOP restarts, "ipop", "bipop" or a strategy object. Later runs start uniformly in a finite box, else
-        at a point drawn from the initial distribution, or at ``x0(rng)``.
+        Number of IPOP restarts, "ipop", "bipop", "auto" or a strategy object. Later runs start uniformly in a finite
+        box, else at a point drawn from the initial distribution, or at ``x0(rng)``. With "auto", single variables of
+        the best point are changed in between.
     rng : int or numpy.random.Generator, optional
         Seed or generator.
     maxfevals, maxiter : float, optional

@@ -28,7 +28,7 @@ from sublevel.run.resampling import STARTS, draw_feasible
 from sublevel.run.restarts import FinishedRuns, Once, Run
 from sublevel.run.search_space import SearchSpace
 from sublevel.run.state import Best, Lowest, RunState, first_state, next_state
-from sublevel.run.sweep import Changes, Sweep
+from sublevel.run.sweep import SHARE, Changes, Sweep
 from sublevel.run.termination import (
     CONVERGED,
     SLOW,
@@ -157,12 +157,12 @@ class Optimizer:
             as_tolerance("tolfun", tolfun), as_tolerance("tolx", tolx), as_flag("noise_floor", noise_floor)
         )
         theta = self.start.theta(self.start.x0)
-        self.changes = self._make_changes(theta)
+        self.strategy, self.finished, self.endings = as_restarts(restarts), FinishedRuns(), Endings()
         size, at_a_time = self.method.popsize if popsize is None else popsize, as_surrogate(surrogate)
+        self.changes = None if at_a_time else self._make_changes(theta)
         self._size = as_popsize(size, self.start.searched, at_a_time > 0)
         if self._preselects:
             self.method = replace(self.method, transforms=(*self.method.transforms, Preselection()))
-        self.strategy, self.finished, self.endings = as_restarts(restarts), FinishedRuns(), Endings()
         run = self.strategy.next_run(self.finished, self._size, self.rng)
         if run is None:
             raise ValueError(f"`restarts` must make at least one run, got {short_repr(restarts)}.")
@@ -181,8 +181,7 @@ class Optimizer:
         """Whether the answer may be an average of points, as for a noisy objective of real variables without
         constraints.
         """
-        is_real = self.method.family.continuous and (self.start.space is None or not self.start.space.is_mixed)
-        return self.noise and self.constraints is None and is_real
+        return self.noise and self.constraints is None and self.method.family.continuous and not self._is_mixed
 
     def _with_surrogate(self, state: RunState, at_a_time: int, known: Known | None) -> RunState:
         """The first state with a surrogate of so many evaluations at a time; as it is if they are 0."""
@@ -214,11 +213,20 @@ class Optimizer:
         return self.start.searched <= MOST_VARIABLES and 2 * size <= Preselection.capacity
 
     def _make_changes(self, theta: Family) -> Changes | None:
-        """The changes of single variables that are tried before a run ends, given the initial distribution; None for
-        spaces without discrete variables. Of a noisy objective, the best of many values would be a lucky one.
+        """The changes of single variables that are tried, given the initial distribution; None if no run tries any. Of
+        a noisy objective, the best of many values would be a lucky one.
         """
-        space = self.start.space
-        return None if space is None or not space.is_mixed or self.noise else Changes.of(space, theta.deviations)
+        may_try = self._is_mixed or (self.strategy.tries_changes and self.method.family.continuous)
+        return Changes.of(self.start.whole_space, theta.deviations) if may_try and not self.noise else None
+
+    def forgo_changes(self) -> None:
+        """Try no changes of single variables in any run; before the first generation."""
+        self.changes, self.run_state = None, replace(self.run_state, sweep=None)
+
+    @property
+    def _is_mixed(self) -> bool:
+        """Whether some variables are integers or categories."""
+        return self.start.space is not None and self.start.space.is_mixed
 
     def _constrain(self, handling: object) -> None:
         """Give the method an ordering of constrained points, and check the start."""
@@ -611,21 +619,33 @@ class Optimizer:
 
     @property
     def _sweep_is_due(self) -> bool:
-        """Whether the run has converged to the best point so far, of which no single changes have been tried."""
-        state = self.run_state
-        if state.sweep is None or state.best.run != state.restarts or state.standing.found_nothing:
+        """Whether the run begins with changes of single variables, or has converged to the best point so far, of which
+        none have been tried.
+        """
+        state, changes = self.run_state, self.changes
+        if changes is None or state.sweep is None or state.sweep.is_active or state.best.tried >= changes.total:
             return False
-        reason = self._run_reason()
+        if self._begins_with_changes:
+            return state.nfev == state.began
+        if state.best.run != state.restarts or state.standing.found_nothing:
+            return False
+        reason = self._run_reason() if self._is_mixed or state.run.tries_changes else None
         return reason is not None and reason.name in CONVERGED and state.best.fun != state.sweep.level
+
+    @property
+    def _begins_with_changes(self) -> bool:
+        """Whether the run is one that begins with changes, and has not drawn a sample yet."""
+        return self.run_state.run.tries_changes and self.run_state.standing.generations == 0
 
     def _begin_sweep(self, changes: Changes) -> None:
         """Begin to try changes of single variables of the best point."""
         state = self.run_state
-        sweep = Sweep.begin(changes, state.nfev - state.began, state.run.popsize, state.best.fun)
+        spent = state.nfev - state.began
+        allowed = SHARE * spent if spent else state.run.maxfevals
+        sweep = Sweep.begin(changes, allowed, state.run.popsize, state.best.fun, state.best.tried)
         self.run_state, self._reason = replace(state, sweep=sweep), None
-        LOGGER.info(
-            "try %d changes of single variables of the best point, whose value is %.8g", sweep.size, sweep.level
-        )
+        count = sweep.size - sweep.position
+        LOGGER.info("try %d changes of single variables of the best point, whose value is %.8g", count, sweep.level)
 
     def _ask_changes(self, changes: Changes, sweep: Sweep) -> Array:
         """The next points (popsize, d) of a sweep."""
@@ -646,6 +666,8 @@ class Optimizer:
         if sweep.has_succeeded:
             LOGGER.info("go on around a better point, whose value is %.8g", best.fun)
             search, standing = self._begin_at(best, SWEPT, search), standing.begin_again(best.fun)
+        elif not sweep.is_active:
+            best = replace(best, tried=self._tried)
         nfev, nit = before.nfev + values.size, before.nit + 1
         self.run_state = replace(before, search=search, nfev=nfev, nit=nit, best=best, standing=standing, sweep=sweep)
         self.last, self._tried, self._deviations, self._reason = info, None, None, None
@@ -712,10 +734,10 @@ class Optimizer:
         """Begin what follows if the current run has converged or ended: a sweep over its variables, or the next run;
         `ask` does so by itself.
         """
+        if not self._sweep_is_due:
+            self.restart()
         if self.changes is not None and self._sweep_is_due:
             self._begin_sweep(self.changes)
-        else:
-            self.restart()
 
     def restart(self) -> bool:
         """Begin the next run of the restart strategy if the current one has ended.
@@ -729,7 +751,7 @@ class Optimizer:
             return False
         state = self.run_state
         spent = state.nfev - state.began
-        self.finished.append(state.run, spent, self._best_start())
+        self.finished.append(state.run, spent, self._best_start(), self._untried)
         self.endings.append(reason)
         run = self.strategy.next_run(self.finished, self._size, self.rng)
         if run is None:
@@ -761,7 +783,12 @@ class Optimizer:
         """The reason to end the current run; None while a sample is pending or a sweep in progress. Computed once for a
         state.
         """
-        if self._pending is not None or self.run_state.standing.generations == 0 or self.is_sweeping:
+        state = self.run_state
+        if self._pending is not None or self.is_sweeping:
+            return None
+        if self._begins_with_changes and self._has_swept and state.best.tried:
+            return Reason("unchanged", float(state.best.tried))
+        if state.standing.generations == 0:
             return None
         if self._reason is None:
             self._reason = (self._find_reason(),)
@@ -779,12 +806,18 @@ class Optimizer:
     def _next_run(self) -> Run | None:
         """The run that would follow if the current one ended now, found with a copy of the generator."""
         runs, state = self.finished.copy(), self.run_state
-        runs.append(state.run, state.nfev - state.began, self._best_start())
+        runs.append(state.run, state.nfev - state.began, self._best_start(), self._untried)
         return self.strategy.next_run(runs, self._size, copy.deepcopy(self.rng))
 
     def _best_start(self) -> Array | None:
         """The best point, where it is also a start: bits start with probabilities."""
         return self.best_x if self.method.family.continuous else None
+
+    @property
+    def _untried(self) -> int:
+        """Changes of single variables of the best point that have not been tried."""
+        best = self.run_state.best
+        return 0 if self.changes is None or best.fun != best.fun else self.changes.total - best.tried
 
     def _allowance(self) -> float:
         """Evaluations the run may take: the strategy's, and at most `longest_run` unless its rates are reduced."""

@@ -1,8 +1,9 @@
-"""Sweeps over the variables of a mixed space: points that differ from the best one in a single variable.
+"""Sweeps over the variables: points that differ from the best one in a single variable.
 
 A search with discrete variables converges in all variables at once, and each of them keeps the value that was right
-when it settled. Before such a run ends, other values of single variables are tried, near and far. Neither the
-distribution nor what termination depends on changes meanwhile.
+when it settled. Before such a run ends, other values of single variables are tried, near and far. A restart strategy
+may begin runs with such changes also where all variables are real. Neither the distribution nor what termination
+depends on changes meanwhile.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ GOLDEN = 0.5 * (5**0.5 - 1)
 class Sweep:
     """How far a sweep has come, or where the last one of a run ended without a better point."""
 
-    size: int = 0  # changes to try; 0 if none is in progress
+    size: int = 0  # changes that will have been tried in the end; 0 if none is in progress
     position: int = 0  # changes that were tried
     level: float = nan  # best value when it began, and when it ended without a better one; NaN if one is due
     is_last: bool = False  # whether the points of the last generation were changes
 
     @classmethod
-    def begin(cls, changes: Changes, spent: int, popsize: int, level: float) -> Sweep:
-        """A sweep around a point with value `level`, in generations of `popsize` points, after `spent` evaluations of a
-        run.
+    def begin(cls, changes: Changes, allowed: float, popsize: int, level: float, tried: int = 0) -> Sweep:
+        """A sweep around a point with value `level`, in generations of `popsize` points, of as many changes as are
+        `allowed`, but one generation at least; after those that were `tried` already.
         """
-        size = popsize * max(1, int(SHARE * spent / popsize))
-        return cls(min(size, changes.total), 0, level)
+        size = popsize * max(1, int(allowed / popsize))
+        return cls(min(tried + size, changes.total), tried, level)
 
     @property
     def is_active(self) -> bool:

@@ -131,12 +131,15 @@ KINDS: Mapping[str, Kind] = {
     "returned": Kind(
         23, "converged: the search went on around its best point, and then to values that stay {value:.2g} above it"
     ),
+    "unchanged": Kind(
+        24, "converged: none of {value:.0f} changes of single variables of the best point gave a better one"
+    ),
 }
 """All reasons. Their numbers are the `status` of a result and do not change."""
 
 NAMES = {kind.status: name for name, kind in KINDS.items()}
 SUCCESSES = frozenset(
-    {"ftarget", "tolx", "no_effect", "collapsed_sample", "tolfun", "noise_floor", "settled", "returned"}
+    {"ftarget", "tolx", "no_effect", "collapsed_sample", "tolfun", "noise_floor", "settled", "returned", "unchanged"}
 )
 """Reasons of a run that has found what it can find."""
 

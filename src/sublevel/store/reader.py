@@ -94,10 +94,13 @@ class Reading:
         if self.facts.get("has_constraints_of_best") is True and optimizer.constraints is not None:
             best = replace(best, constraints=np.empty(optimizer.constraints.size))
         surrogate = surrogate_template(template.surrogate, self.facts.get("archive"))
-        whole = replace(template, best=best, leader=self._leader(optimizer), surrogate=surrogate)
+        sweep = Sweep() if self.facts.get("has_sweep") is True else None
+        if memory and (sweep is None) != (template.sweep is None):
+            raise FormatError(INVALID_CHECKPOINT)
+        whole = replace(template, best=best, leader=self._leader(optimizer), surrogate=surrogate, sweep=sweep)
         state = unpack(without_memory(whole), self.layout, self.data)
         check_run_state(state, optimizer.best_x.size, theta)
-        check_sweep(state.sweep, optimizer.changes)
+        check_sweep(state.sweep, state.best, optimizer.changes)
         space, known = optimizer.start.space, [best for best in (state.best, state.leader) if best is not None]
         if space is not None and not all(space.has_values(best.x) for best in known):
             raise FormatError(INVALID_CHECKPOINT)
@@ -283,10 +286,14 @@ def check_run_state(state: RunState, d: int, first: Family) -> None:
             _check_theta(theta, first)
 
 
-def check_sweep(sweep: Sweep | None, changes: Changes | None) -> None:
-    """Raise FormatError if a sweep over these changes of single variables cannot have these numbers."""
-    if sweep is None or changes is None:
+def check_sweep(sweep: Sweep | None, best: Best, changes: Changes | None) -> None:
+    """Raise FormatError if a sweep over these changes of single variables of the best point, or those that were tried
+    in vain, cannot have these numbers.
+    """
+    if sweep is None or changes is None:  # without the strategy of a run, its changes are not known
         return
+    if not 0 <= best.tried <= changes.total:
+        raise FormatError(INVALID_CHECKPOINT)
     if not (0 <= sweep.position < max(sweep.size, 1) and 0 <= sweep.size <= changes.total):
         raise FormatError(INVALID_CHECKPOINT)
 
@@ -335,10 +342,10 @@ def add_failed_reevaluations(failures: Failures, ledger: Ledger) -> None:
 
 def _run(asked: object) -> Run:
     """A run from its stored numbers."""
-    popsize, factor, budget, spares_leaders = as_list(asked, 4, INVALID_RESTARTS)
-    if not isinstance(spares_leaders, bool):
+    popsize, factor, budget, spares_leaders, tries_changes = as_list(asked, 5, INVALID_RESTARTS)
+    if not (isinstance(spares_leaders, bool) and isinstance(tries_changes, bool)):
         raise FormatError(INVALID_RESTARTS)
-    return Run(_count(popsize, 2), _number(factor), _number(budget), spares_leaders)
+    return Run(_count(popsize, 2), _number(factor), _number(budget), spares_leaders, tries_changes=tries_changes)
 
 
 def _check_theta(theta: Family, first: Family) -> None:

@@ -104,6 +104,7 @@ def checkpoint_rows(optimizer: Optimizer, history: History) -> list[Row]:
         "has_constraints_of_best": state.best.constraints is not None,
         "has_leader": state.leader is not None,
         "has_constraints_of_leader": state.leader is not None and state.leader.constraints is not None,
+        "has_sweep": state.sweep is not None,
         "multipliers": _multipliers(optimizer),
     }
     if state.surrogate is not None:
@@ -134,7 +135,7 @@ def restart_rows(optimizer: Optimizer, since: int) -> list[Row]:
     rows = list[Row]()
     for number in range(since, len(optimizer.finished)):
         run, nfev = optimizer.finished[number]
-        asked = [run.popsize, run.sigma_factor, run.maxfevals, run.spares_leaders]
+        asked = [run.popsize, run.sigma_factor, run.maxfevals, run.spares_leaders, run.tries_changes]
         rows.append((number, nfev, json.dumps(optimizer.endings[number]), json.dumps(asked)))
     return rows
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sublevel.run.restarts.ipop import check_growth
 from sublevel.run.restarts.protocol import FinishedRuns, Restarts, Run
@@ -46,12 +47,18 @@ class BIPOP(Restarts):
         """The first run, then whichever regime has spent less."""
         if not len(runs):
             return Run(popsize)
-        is_small = runs.spares_leaders > 0
-        is_small[0] = True
-        spent_small, spent_large = float(np.sum(runs.nfev[is_small])), float(np.sum(runs.nfev[~is_small]))
-        large_runs = int(np.sum(~is_small))
+        is_small, is_large = regimes(runs)
+        spent_small, spent_large = float(np.sum(runs.nfev[is_small])), float(np.sum(runs.nfev[is_large]))
+        large_runs = int(np.sum(is_large))
         if spent_small < spent_large:
             growth = self.factor ** (large_runs * rng.random() ** 2)
             budget = max(spent_large / 2, 2.0 * popsize)
             return Run(max(int(popsize * growth), 2), 10.0 ** (-2.0 * rng.random()), budget, spares_leaders=True)
         return Run(int(popsize * self.factor ** (large_runs + 1))) if large_runs < self.restarts else None
+
+
+def regimes(runs: FinishedRuns) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which runs had a small sample and which a large one (runs,); those that began with changes are neither."""
+    is_small = runs.spares_leaders > 0
+    is_small[0] = True
+    return is_small & ~runs.tries_changes, ~is_small
