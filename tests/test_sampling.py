@@ -74,7 +74,7 @@ def test_orthogonal_rows_are_those_of_the_gram_schmidt_process(n, d):
 
 
 @pytest.mark.parametrize("gap", [1.0, 2 * LEAST_SINE, 0.5 * LEAST_SINE, 1e-3, 1e-7, 1e-10])
-def test_rows_are_orthogonal_to_rounding_however_close_the_vectors_were(gap):
+def test_rows_are_orthogonal_to_rounding_however_close_the_last_vector_was(gap):
     """A Cholesky factor alone would lose the square of the condition, as VVᵀ does."""
     rng = np.random.default_rng(2)
     for _ in range(50):

@@ -37,8 +37,8 @@ class Sampling:
 
     def draw(self, noise: Noise, size: tuple[int, ...]) -> Array:
         """Whitened points (..., n, d); of a mirrored sample the pairs are neighbours."""
-        *batch, n, d = size
-        z = noise.standard_normal((*batch, (n + 1) // 2 if self.mirrored else n, d))
+        n = size[-2]
+        z = noise.standard_normal((*size[:-2], (n + 1) // 2, size[-1]) if self.mirrored else size)
         if self.orthogonal:
             z = orthogonal_rows(z)
         return mirror(z, n) if self.mirrored else z
