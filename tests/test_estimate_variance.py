@@ -176,6 +176,24 @@ def test_points_at_the_optimum_of_a_sphere():
         assert_allclose(found, of_covariance, rtol=1e-12)
 
 
+@pytest.mark.parametrize("d", [2, 5, 10])
+@pytest.mark.parametrize("distance", [0.0, 1.5])
+def test_totals_on_a_sphere_are_those_of_the_page(d, distance):
+    """n times the total variances at the distance δ, for whole blocks, as in docs/studies/samplings.md."""
+    cost = WhitenedCost(np.eye(d), 2 * distance * np.eye(d)[0])
+    length, even = 4 * distance**2, d * ((2 * d + 24) * (d + 1) + 4)
+    odd, gain = length * (d + 1) * (d + 4), 4 * d * (d - 1)
+    expected = {
+        "independent": (2 * d * (d + 4) + length * (d + 1), even + odd),
+        "orthogonal": (2 * d * (d + 4) + 2 * length, even + odd - gain),
+        "mirrored": (2 * length * (d + 1), 2 * even),
+        "mirrored-orthogonal": (4 * length, 2 * (even - gain)),
+    }
+    for name, totals in expected.items():
+        found = closed.total_variances(cost, SAMPLINGS[name], 2 * d)
+        assert_allclose(2 * d * np.array(found), totals, rtol=1e-11)
+
+
 @pytest.mark.parametrize("d", [2, 3, 6])
 def test_whole_blocks_leave_the_noise_of_the_lengths_only(d):
     """On a linear cost 2d mirrored and orthogonal points estimate Σ‖zₖ‖²uₖuₖᵀℓ/d: 2(‖ℓ‖²I + 2ℓℓᵀ)/(d(d + 2))."""

@@ -297,6 +297,16 @@ def test_prediction_agrees_with_runs_and_a_wrong_one_does_not():
     assert abs(np.log1p(-0.3 / 2) / rate - 1) > 0.5  # the rate of the exact gradient
 
 
+@pytest.mark.parametrize("name", ["orthogonal", "mirrored", "mirrored-orthogonal"])
+def test_prediction_agrees_with_runs_of_a_sampling_and_that_of_another_does_not(name):
+    measured = Stationary(5, 60, 0.3, 30, seed=1, sampling=name).compute()
+    rate = np.mean(measured["rate"])
+    assert abs(float(final_condition(5, 60, 0.3, name)) / np.mean(measured["cond"]) - 1) < 0.05
+    assert_allclose(convergence_rate(5, 60, 0.3, name).exponent, rate, rtol=0.02)
+    other = "mirrored" if name == "orthogonal" else "independent"
+    assert abs(convergence_rate(5, 60, 0.3, other).exponent / rate - 1) > 0.1
+
+
 def test_unstable_runs_lose_the_mean_and_stable_ones_do_not():
     boundary = Boundary(5, 3, 8, 1, seed=3)
     assert boundary.lost_share(0.9) > 0.5

@@ -14,6 +14,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sublevel.cli.common import CommandError
 from sublevel.cli.main import main
 from sublevel.cli.study import COMMAND, run_study
+from sublevel.engine.families import FullGaussian
+from sublevel.engine.sampling import SAMPLINGS
 from sublevel.paper import runner
 from sublevel.paper.progress_bar import ProgressBar
 from sublevel.paper.streams import streams
@@ -22,9 +24,12 @@ from sublevel.paper.studies.consistency import Dimension, Errors, Speed, onset, 
 from sublevel.paper.studies.dimension import theory_iterations
 from sublevel.paper.studies.methods import MATCHES, VARIANTS, matched_rate, method_of
 from sublevel.paper.studies.ngd_vs_rank_mu import Comparison, Probe, Race, Result, compare, results, tuned_comparisons
+from sublevel.paper.studies.predictions import Runs, Stationary
+from sublevel.paper.studies.predictions import method_of as method_of_ngd
 from sublevel.paper.studies.problems import PROBLEMS
 from sublevel.paper.studies.request import compute_data
 from sublevel.paper.studies.restricted import speeds
+from sublevel.paper.studies.samplings import PARTS, Estimates, variances
 from sublevel.paper.studies.statistics import bootstrap, log_rank, median_time, running_time, wilson
 from sublevel.paper.studies.trials import run_trials
 from sublevel.paper.studies.tuned_race import TunedRace, rates_to_try
@@ -312,3 +317,28 @@ def test_results_are_found_by_problem_variant_and_setting():
     found = results({race: arrays, probe: {}})
     assert list(found) == [("sharp ridge", "rank-mu-ties", (10, 100))]
     assert found["sharp ridge", "rank-mu-ties", (10, 100)].success.value == 0.5
+
+
+def test_variances_of_samplings_are_measured_where_they_are_predicted():
+    works = [Estimates(name, 5, 10, distance, 4000, 1) for name in SAMPLINGS for distance in (0.5, 4.0)]
+    data = {work: work.compute() for work in works}
+    found = {part: {(row.work.sampling, row.work.distance): row for row in variances(data, part)} for part in PARTS}
+    for rows in found.values():
+        for row in rows.values():
+            assert abs(row.measured - row.predicted) < 5 * row.error
+    of_mean, of_covariance = (found[part] for part in PARTS)
+    for read in (lambda row: row.predicted, lambda row: row.measured, lambda row: row.estimated):
+        assert read(of_mean["mirrored-orthogonal", 0.5]) < 0.2
+        assert read(of_covariance["mirrored", 0.5]) > 1.5
+        assert read(of_covariance["mirrored", 4.0]) < 1.0
+
+
+def test_a_mirrored_run_from_the_optimum_would_keep_its_mean_and_starts_beside_it():
+    mirrored, independent = (Stationary(4, 10, 0.3, 2, 1, name) for name in ("mirrored", "independent"))
+    assert np.all(Runs(method_of_ngd(0.3, "mirrored"), 4, 10, 2, 1, mirrored.key).theta.mean == 1.0)
+    assert np.all(Runs(method_of_ngd(0.3), 4, 10, 2, 1, independent.key).theta.mean == 0.0)
+    method = method_of_ngd(0.3, "mirrored")
+    state = method.init(FullGaussian.start(np.zeros(4), np.ones(4)), 10)
+    sample = method.ask(state, np.random.default_rng(1), 10)
+    state, _ = method.tell(state, sample, np.vecdot(sample.x, sample.x))
+    assert_array_equal(state.theta.mean, 0.0)

@@ -36,13 +36,16 @@ QUESTIONS = """studies:
   apart         which functions tell NGD and the rank-mu CMA-ES apart, each at its best rate?
   predictions   how well do final Cond, rate, stability and matched rates follow from theory?
   estimator     is it better to estimate the volume of a point without the point itself?
+  samplings     what do mirrored and orthogonal points do to the estimate, and to a run?
 """
 COMMAND = Command(
     "study",
     "run a study that goes beyond the paper: data, a figure and a summary",
     run_study,
     (
-        argument("name", "consistency, restricted, dimension, apart, predictions or estimator", metavar="NAME"),
+        argument(
+            "name", "consistency, restricted, dimension, apart, predictions, estimator or samplings", metavar="NAME"
+        ),
         argument("--out", "output directory (default: studies, or studies-quick)", Path, "DIR"),
         SEED,
         argument("--quick", "a smaller version: seconds on two cores instead of minutes", action="store_true"),

@@ -17,6 +17,7 @@ from sublevel.engine.arrays import Array
 from sublevel.engine.families import FullGaussian
 from sublevel.engine.method import Method
 from sublevel.engine.recipes import ngd, rank_mu
+from sublevel.engine.sampling import SAMPLINGS
 from sublevel.paper.cache import Arrays
 from sublevel.paper.figures.compute import Batch
 from sublevel.paper.streams import streams
@@ -102,17 +103,21 @@ DESIGNS: dict[Scale, Design] = {"full": FULL, "quick": QUICK, "tiny": TINY}
 
 
 @cache
-def method_of(c_cov: float | None) -> Method:
+def method_of(c_cov: float | None, sampling: str = "independent") -> Method:
     """NGD at this rate, or rank-µ for None."""
-    return rank_mu() if c_cov is None else ngd(c_cov=c_cov)
+    return rank_mu(sampling=sampling) if c_cov is None else ngd(c_cov=c_cov, sampling=sampling)
 
 
 class Runs:
-    """Trials on xᵀx from m = 0 and C = I, in batches that fit into the cache."""
+    """Trials on xᵀx from C = I and m = 0, in batches that fit into the cache.
+
+    Mirrored points start at m = (1, …, 1), because from m = 0 their steps have no mean.
+    """
 
     def __init__(self, method: Method, d: int, n: int, trials: int, seed: int, key: str) -> None:
         self.method, self.d, self.n, self.trials = method, d, n, trials
-        theta = FullGaussian.start(np.zeros((trials, d)), np.ones((trials, d)))
+        start = 1.0 if method.sampling.mirrored else 0.0
+        theta = FullGaussian.start(np.full((trials, d), start), np.ones((trials, d)))
         self.batch = Batch.start(method, theta, n, streams(seed, key, 0, trials))
 
     @property
@@ -150,16 +155,19 @@ class Stationary:
     c_cov: float | None  # None for rank-µ
     trials: int
     seed: int
+    sampling: str = "independent"
 
     @property
     def key(self) -> str:
         rate = "rank-mu" if self.c_cov is None else f"c{self.c_cov:.4g}"
-        return f"stationary-d{self.d}-n{self.n}-{rate}"
+        rule = "" if self.sampling == "independent" else f"-{self.sampling}"
+        return f"stationary-d{self.d}-n{self.n}-{rate}{rule}"
 
     @property
     def fold(self) -> int:
         """Iterations in which C shrinks by a factor e, roughly."""
-        noise = 2 * (self.d * (2 * self.d + 24) / (4 * self.n)) ** 0.5
+        different = self.n / 2 if SAMPLINGS[self.sampling].mirrored else self.n  # outer products
+        noise = 2 * (self.d * (2 * self.d + 24) / (4 * different)) ** 0.5
         return ceil((1 + 1.5 * noise) * 2 / (0.2 if self.c_cov is None else self.c_cov))
 
     @property
@@ -179,7 +187,8 @@ class Stationary:
 
     def compute(self) -> Arrays:
         """Means of Cond(CA), of the change of log det(C)/d, and of ‖m‖² in each segment, or NaN if the mean is lost."""
-        runs = Runs(method_of(self.c_cov), self.d, self.n, self.at_once, self.seed, self.key)
+        method = method_of(self.c_cov, self.sampling)
+        runs = Runs(method, self.d, self.n, self.at_once, self.seed, self.key)
         for _ in range(ceil(WARM_UP * self.fold)):
             runs.step()
         parts = [self._segment(runs) for _ in range(ceil(self.trials / self.at_once))]

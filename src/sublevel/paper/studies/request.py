@@ -11,14 +11,22 @@ from sublevel.paper.cache import Arrays
 from sublevel.paper.progress_bar import ProgressBar
 from sublevel.paper.runner import DataFile, Work, compute_files
 from sublevel.paper.streams import SEED
-from sublevel.paper.studies import consistency, dimension, estimator, ngd_vs_rank_mu, predictions, restricted
+from sublevel.paper.studies import (
+    consistency,
+    dimension,
+    estimator,
+    ngd_vs_rank_mu,
+    predictions,
+    restricted,
+    samplings,
+)
 from sublevel.paper.studies.study import Data, Scale, Study
 
 STUDIES: dict[str, Study] = {
     study.name: study
     for study in (
         *(consistency.STUDY, restricted.STUDY, dimension.STUDY, ngd_vs_rank_mu.STUDY),
-        *(predictions.STUDY, estimator.STUDY),
+        *(predictions.STUDY, estimator.STUDY, samplings.STUDY),
     )
 }
 CODE = ("paper/studies", "paper/theory", "paper/figures/compute.py", "paper/figures/config.py")

@@ -8,7 +8,15 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from sublevel.paper.drawing import save_figure
-from sublevel.paper.studies.drawings import consistency, dimension, estimator, ngd_vs_rank_mu, predictions, restricted
+from sublevel.paper.studies.drawings import (
+    consistency,
+    dimension,
+    estimator,
+    ngd_vs_rank_mu,
+    predictions,
+    restricted,
+    samplings,
+)
 from sublevel.paper.studies.study import Data
 
 FIGURES: dict[str, Callable[[Data], Figure]] = {
@@ -18,6 +26,7 @@ FIGURES: dict[str, Callable[[Data], Figure]] = {
     "apart": ngd_vs_rank_mu.figure,
     "predictions": predictions.figure,
     "estimator": estimator.figure,
+    "samplings": samplings.figure,
 }
 
 
