@@ -48,6 +48,7 @@ LAYERS = [
         "run.projection",
         "run.resampling",
         "run.termination",
+        "run.narrowing",
         "run.noise_floor",
         "run.noisy_answer",
         "run.state",

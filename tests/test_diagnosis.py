@@ -65,7 +65,7 @@ def test_ill_conditioned_by_combinations_of_variables():
 
 
 def test_conditioning_is_measured_in_the_units_that_sigma0_sets():
-    assert findings(ellipsoid, np.zeros(5) + 1e-3, 1e6 ** (-0.5 * np.arange(5) / 4)).keys() <= {"large_sigma0"}
+    assert findings(ellipsoid, np.zeros(5) + 1e-3, 1e6 ** (-0.5 * np.arange(5) / 4)).keys() <= {"narrowed"}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -105,7 +105,7 @@ def test_a_method_is_not_advised_to_those_who_use_it(method, advised, tmp_path):
     for fun, settings in ((with_noise(sphere, 10.0), {}), (rastrigin, {"restarts": 2})):
         file = tmp_path / f"{len(settings)}.db"
         result = sl.minimize(
-            fun, np.full(5, 3.0), 1.0, method=method, maxfevals=5000, vectorized=True, rng=1, store=file, **settings
+            fun, np.full(5, 2.7), 1.0, method=method, maxfevals=5000, vectorized=True, rng=1, store=file, **settings
         )
         for run in (result, sl.resume(file, fun), sl.load(file).result):
             told = [finding.sentence for finding in run.diagnosis if finding.name in ("noisy", "multimodal")]
@@ -160,7 +160,7 @@ def test_small_sigma0_that_never_shrank():
 
 
 def test_large_sigma0():
-    found = findings(sphere, np.full(4, 1e-4), 10.0)["large_sigma0"]
+    found = findings(sphere, np.full(4, 1e-4), 10.0, evaluate_x0=False)["large_sigma0"]
     assert found.numbers["closeness"] == pytest.approx(1e-5, rel=0.01)
     assert str(found.numbers["nfev"]) in found.sentence
 

@@ -18,6 +18,7 @@ from sublevel.engine.families.mixed import SETTLED
 from sublevel.evaluation.failures import Failures
 from sublevel.run import termination
 from sublevel.run.history import History, RunSummary, axis_ratio, log_size, real_axes, staying_of
+from sublevel.run.narrowing import FACTORS, WAITS, beginnings_of
 from sublevel.run.search_space import log_where
 from sublevel.summaries import counted
 
@@ -333,6 +334,25 @@ def _suitable_sigma0(facts: Facts, way: Array) -> str:
     return f"about {_listed([f'{suitable[i]:.2g} for {names[free[i]]}' for i in far])} suits"
 
 
+def narrowed(facts: Facts) -> Finding | None:
+    """The search began again around its start, narrower."""
+    rows = facts.runs[0].rows
+    count = beginnings_of(facts.columns["best"][rows], facts.columns["generation_best"][rows])
+    if not count or facts.is_mixed or "maxcv" in facts.columns:
+        return None
+    generations, narrowest = WAITS[count - 1], min(FACTORS[:count])
+    nfev = int(facts.columns["nfev"][generations - 1])
+    if FACTORS[count - 1] == narrowest:
+        end = "a smaller `sigma0` would have saved these evaluations"
+    else:
+        end = "`x0` may be a local minimum, and the search went on with the initial ones"
+    sentence = (
+        f"no point of the first {generations} generations, {nfev} evaluations, was as good as `x0`, and the "
+        f"search began again there with {narrowest:g} of the standard deviations: {end}"
+    )
+    return Finding("narrowed", sentence, {"times": count, "nfev": nfev, "factor": narrowest})
+
+
 def large_sigma0(facts: Facts) -> Finding | None:
     """The minimum lay within a small part of the initial step size, or that was wider than the box."""
     first, space = facts.deviations(facts.first), facts.history.space
@@ -410,6 +430,7 @@ CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (
     multimodal,
     at_bound,
     small_sigma0,
+    narrowed,
     large_sigma0,
     ill_conditioned,
     unsettled,
@@ -418,6 +439,7 @@ CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (
 SILENCED_BY: dict[Callable[[Facts], Finding | None], frozenset[str]] = {
     noisy: frozenset({"noise_floor"}),  # the search converged to the noise
     multimodal: frozenset({"noisy"}),  # runs end at different values because of the noise
+    large_sigma0: frozenset({"narrowed"}),  # the same advice
     ill_conditioned: frozenset({"noisy"}),  # the covariance is determined by noise, not by the Hessian
 }
 """Earlier findings that explain those of a check."""

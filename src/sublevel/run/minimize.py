@@ -178,9 +178,10 @@ def minimize(
     names : sequence of str, optional
         Names of the variables for messages, plots, reports and files.
     evaluate_x0 : bool, optional
-        Whether `x0` is evaluated with the first generation, so that the result is never worse than the start. Without
-        constraints this does not affect the search. True by default, unless `x0` is a function, `fun` is noisy, the
-        method is binary, or `popsize` is given with `vectorized`.
+        Whether `x0` is evaluated with the first generation, so that the result is never worse than the start. If no
+        point of six generations is as good, the search begins again at `x0` with a tenth of the standard deviations,
+        at most three times, unless there are constraints or discrete variables. True by default, unless `x0` is a
+        function, `fun` is noisy, the method is binary, or `popsize` is given with `vectorized`.
     vectorized : bool, optional
         Whether `fun` takes all points of a generation at once.
     workers : int, Executor, Client or callable, optional

@@ -23,6 +23,7 @@ from sublevel.evaluation.values import as_constraint_values, as_values, plain_ar
 from sublevel.run.arguments import Box, RestartRule, Seed, StartingPoint
 from sublevel.run.constraints import TOLERANCE, ConstraintsLike, constrained_method, parse_constraints
 from sublevel.run.initial import checked_beginning, covariance_of, deviations_of, mean_of
+from sublevel.run.narrowing import sigma_factor
 from sublevel.run.noisy_answer import AVERAGED, Estimate, EvaluatedSample, better_of, central_best, level_of
 from sublevel.run.resampling import STARTS, draw_feasible
 from sublevel.run.restarts import FinishedRuns, Once, Run
@@ -582,6 +583,9 @@ class Optimizer:
             best = self._central(search.theta, EvaluatedSample(points, values, squares, constraints, g))
         elif self.start.space is not None and standing.misses_best(self._window):
             search, standing = self._return_to(best, self.start.space, search, standing)
+        elif (factor := self._narrower(best, standing)) is not None:
+            LOGGER.info("begin again at the start, as no point was as good, with %g of the deviations", factor)
+            search = self._begin_at(best, factor, search)
         nfev, nit, sweep = before.nfev + values.size, before.nit + 1, None if sweep is None else sweep.after_search()
         run, began, restarts, leader = before.run, before.began, before.restarts, before.leader
         self.run_state = RunState(
@@ -609,6 +613,15 @@ class Optimizer:
             return search, standing
         LOGGER.info("return to the best point, whose value %.8g is below that of recent generations", best.fun)
         return self._begin_at(best, NARROWER, search), standing.begin_again(standing.lowest)
+
+    def _narrower(self, best: Best, standing: Standing) -> float | None:
+        """Part of the initial standard deviations with which the first run begins again, because its start, evaluated
+        alone, is better than all points; None if it goes on. Discrete variables and constraints have other ways back.
+        """
+        is_start = best.fun < np.inf and not standing.lowest <= best.fun and not self.run_state.restarts
+        if not is_start or self.constraints is not None or self._is_mixed:
+            return None
+        return sigma_factor(standing.generations)
 
     def _begin_at(self, best: Best, sigma_factor: float, search: State) -> State:
         """A search that begins again around the best point, but for the memory of the ordering."""
