@@ -151,9 +151,9 @@ def pair_share(d: int, n: int, pairs: int) -> float:
     n₀/n if the sample is larger than the default n₀.
 
     Steps of pairs are less noisy, so that C can be learned faster and σ needs less damping (`PAIR_RATES`,
-    `PAIR_DAMPING`). In large samples the rates are near their limit, and those are used on rugged functions, where
-    haste costs more than it saves: with the damping of pairs at all sizes, bbob with BIPOP in 5 variables reaches 3
-    points fewer at 1000·d evaluations, 69.3 and 73.8 % of the targets.
+    `PAIR_DAMPING`). Large samples are used on rugged functions, where haste costs more than it saves: of 60 runs on
+    Rastrigin's function in 5, 10 and 20 variables with n = 20d, 87, 83 and 93 % succeed with this share, 88, 93 and
+    90 % with 0, 78, 67 and 87 % with 1.
     """
     return 2 * pairs / n * min(1.0, default_popsize(d) / n)
 
