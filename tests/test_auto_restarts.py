@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 
 import numpy as np
@@ -104,10 +105,16 @@ def test_no_change_is_tried_twice():
 # What they find
 
 
+def schwefel(X):
+    """Schwefel's function of separate variables, whose best minima are far from each other."""
+    beyond = 100 * np.maximum(np.abs(X) - 5, 0) ** 2
+    return np.sum(418.9828872724339 - 100 * X * np.sin(np.sqrt(np.abs(100 * X))) + beyond, axis=1)
+
+
 def test_separate_variables_are_found_one_after_the_other():
-    ours, theirs = (evaluations(rastrigin, restarts) for restarts in ("auto", "bipop"))
-    assert max(ours) < 100_000
-    assert np.median(ours) < 0.6 * np.median(theirs)
+    ours, theirs = (evaluations(schwefel, name, x0=np.zeros(5), ftarget=1e-4) for name in ("auto", "bipop"))
+    assert max(ours) < 10_000
+    assert np.median(ours) < np.median(theirs) / 3
 
 
 def test_they_cost_little_where_variables_are_not_separate():
@@ -273,3 +280,73 @@ def test_a_stored_run_goes_on_from_any_budget(tmp_path):
         assert again.x.tobytes() == whole.x.tobytes()
         assert (again.nfev, again.nit, again.restarts) == (whole.nfev, whole.nit, whole.restarts)
         assert sl.load(file).result.restarts == whole.restarts
+
+
+# When the same minimum keeps coming back
+
+
+def bent(x):
+    """Rosenbrock's function, which has one minimum."""
+    return float(np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2))
+
+
+def two_wells(x):
+    """Two wells as wide as each other, of which the second one is deeper."""
+    return float(min(np.sum((x - 2.0) ** 2), np.sum((x + 2.0) ** 2) - 1.0))
+
+
+def starts(*signs):
+    """Starts in the first well where the sign is 1, in the second where it is −1, over and over."""
+    following = itertools.cycle(signs)
+    return lambda rng: next(following) * rng.uniform(1.5, 2.5, 3)
+
+
+def test_restarts_end_when_the_same_minimum_keeps_coming_back():
+    result = sl.minimize(bent, np.full(2, -1.0), 0.5, restarts="auto", rng=1)
+    assert list(result.reasons) == ["recurring"]
+    assert result.success
+    assert result.fun < 1e-14
+    assert "5 runs ended at the same minimum" in result.message
+    ended = [ending for ending in result.history.runs if "unchanged" not in ending.reasons]
+    assert len(ended) == 5
+
+
+@pytest.mark.parametrize("same", [2, 3, 5])
+def test_so_many_runs_have_to_end_there(same):
+    optimizer = sl.Optimizer(np.full(2, -1.0), 0.5, restarts=sl.AutoRestarts(same=same), rng=1)
+    while not optimizer.stop():
+        X = optimizer.ask()
+        optimizer.tell(X, [bent(x) for x in X])
+    assert optimizer.stop() == {"recurring": same}
+    asked = [optimizer.finished[number][0] for number in range(len(optimizer.finished))]
+    assert sum(not run.tries_changes for run in asked) == same - 1
+
+
+@pytest.mark.parametrize(("signs", "ends"), [((1, -1), False), ((-1,), True), ((1, 1, 1, 1, -1), False)])
+def test_they_go_on_while_runs_end_elsewhere(signs, ends):
+    """Even where the best point of all has been known for long."""
+    result = sl.minimize(two_wells, starts(*signs), 0.1, restarts="auto", rng=1, maxfevals=20_000)
+    assert list(result.reasons) == ["recurring" if ends else "maxfevals"]
+    assert abs(result.fun + 1) < 1e-9
+    assert any("abandoned" in run.reasons for run in result.history.runs) is not ends
+
+
+def test_other_strategies_go_on():
+    result = sl.minimize(bent, np.full(2, -1.0), 0.5, restarts="bipop", rng=1, maxfevals=30_000)
+    assert list(result.reasons) == ["maxfevals"]
+
+
+@pytest.mark.parametrize("wrong", [1, 2.5, -3])
+def test_a_number_of_runs_is_checked(wrong):
+    with pytest.raises(ValueError, match="`same`"):
+        sl.AutoRestarts(same=wrong)
+
+
+def test_the_end_does_not_depend_on_where_the_file_was_left(tmp_path):
+    start = {"x0": np.full(2, -1.0), "sigma0": 0.5, "restarts": "auto", "rng": 1}
+    whole = sl.minimize(bent, **start)
+    for number, share in enumerate([0.3, 0.6, 0.95]):
+        file = tmp_path / f"{number}.db"
+        sl.minimize(bent, **start, maxfevals=int(share * whole.nfev), store=file)
+        again = sl.resume(file, bent, maxfevals=10**6)
+        assert (again.nfev, again.reasons, again.message) == (whole.nfev, whole.reasons, whole.message)

@@ -600,9 +600,9 @@ class Optimizer:
         """The best point after a generation, and which of its points are feasible (n,); None without constraints."""
         best, run = self.run_state.best, self.run_state.restarts
         if constraints is None or g is None:
-            return best.after(points, info.ranks, run), None
+            return self._same_minimum(best, best.after(points, info.ranks, run)), None
         feasible = (g <= 0).all(axis=1) & (values == values)
-        return best.after_constrained(points, values, constraints, g, run), feasible
+        return self._same_minimum(best, best.after_constrained(points, values, constraints, g, run)), feasible
 
     def _return_to(self, best: Best, space: SearchSpace, search: State, standing: Standing) -> tuple[State, Standing]:
         """The search and the standing as they are if the real variables of the best point are within reach; else those
@@ -717,8 +717,9 @@ class Optimizer:
         if constraints is None and self.constraints is not None and not self.constraints.parts:
             constraints = np.zeros((values.size, 0))
         if constraints is None or self.constraints is None or not self.inequalities:
-            return best.after(points, ranking(values), run)
-        return best.after_constrained(points, values, constraints, self.constraints.g(constraints), run)
+            return self._same_minimum(best, best.after(points, ranking(values), run))
+        g = self.constraints.g(constraints)
+        return self._same_minimum(best, best.after_constrained(points, values, constraints, g, run))
 
     def stop(self) -> dict[str, float]:
         """Return the reasons for stopping. The optimizer does not change.
@@ -732,6 +733,8 @@ class Optimizer:
         reason = self._run_reason()
         if reason is None or self._next_run() is not None or self._sweep_is_due:
             return {}
+        if self.strategy.is_answered(self._with_this_run()):
+            reason = Reason("recurring", float(self._returns))
         return {reason.name: reason.value}
 
     def reason_without_sweep(self) -> dict[str, float]:
@@ -764,7 +767,8 @@ class Optimizer:
             return False
         state = self.run_state
         spent = state.nfev - state.began
-        self.finished.append(state.run, spent, self._best_start(), self._untried)
+        self.finished = self._with_this_run()
+        state = replace(state, best=replace(state.best, returns=self._returns))
         self.endings.append(reason)
         run = self.strategy.next_run(self.finished, self._size, self.rng)
         if run is None:
@@ -818,9 +822,16 @@ class Optimizer:
 
     def _next_run(self) -> Run | None:
         """The run that would follow if the current one ended now, found with a copy of the generator."""
-        runs, state = self.finished.copy(), self.run_state
-        runs.append(state.run, state.nfev - state.began, self._best_start(), self._untried)
+        runs = self._with_this_run()
+        if self.strategy.is_answered(runs):
+            return None
         return self.strategy.next_run(runs, self._size, copy.deepcopy(self.rng))
+
+    def _with_this_run(self) -> FinishedRuns:
+        """The runs as they are if the current one ends now."""
+        runs, state = self.finished.copy(), self.run_state
+        runs.append(state.run, state.nfev - state.began, self._best_start(), self._untried, self._returns)
+        return runs
 
     def _best_start(self) -> Array | None:
         """The best point, where it is also a start: bits start with probabilities."""
@@ -831,6 +842,23 @@ class Optimizer:
         """Changes of single variables of the best point that have not been tried."""
         best = self.run_state.best
         return 0 if self.changes is None or best.fun != best.fun else self.changes.total - best.tried
+
+    @property
+    def _returns(self) -> int:
+        """Consecutive runs that ended at the best point if the current one ends now."""
+        best, changes = self.run_state.best, self.changes
+        if changes is None or best.fun != best.fun or self.run_state.run.tries_changes:
+            return best.returns
+        return best.returns + 1 if changes.is_near(self.mean, best.x) else 0
+
+    def _same_minimum(self, before: Best, after: Best) -> Best:
+        """A best point with the numbers of that before, if it is the same but for the precision of a search."""
+        changes = self.changes
+        if after is before or changes is None or not (before.returns or before.tried):
+            return after
+        if not changes.is_near(before.x, after.x):
+            return after
+        return replace(after, tried=before.tried, returns=before.returns)
 
     def _allowance(self) -> float:
         """Evaluations the run may take: the strategy's, and at most `longest_run` unless its rates are reduced."""

@@ -57,6 +57,7 @@ class Best:
     constraints: Array | None = None  # (k,), its constraint values
     lowest: Lowest | None = None  # of a noisy objective: those of its run, if their average may be the answer
     tried: int = 0  # changes of its single variables that were tried in vain
+    returns: int = 0  # consecutive runs that ended there, but for those that began with changes
 
     def after(self, points: Array, ranks: Ranking, run: int) -> Best:
         """The best point after points (n, d) of a run, or the best of them (1, d). NaN is never the best."""

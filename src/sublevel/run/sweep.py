@@ -68,6 +68,10 @@ class Sweep:
         return replace(self, is_last=False) if self.is_last else self
 
 
+NEAR = 1e-4
+"""Points are the same if no real variable differs by more than this, in initial standard deviations."""
+
+
 @value_class
 class Changes:
     """The changes of single variables, in rounds: round r tries the r-th other value of each variable that has one."""
@@ -93,6 +97,13 @@ class Changes:
     def total(self) -> int:
         """Number of changes."""
         return int(self.begins[-1])
+
+    def is_near(self, x: Array, other: Array) -> bool:
+        """Whether two points (d,) are the same but for the precision of a search."""
+        gaps = self.space.distances(self.space.searched(x), other)
+        discrete, judged = self.space.discrete, self.space.judged
+        is_same = np.array_equal(x[discrete], other[discrete])
+        return is_same and bool(np.all(gaps[judged] <= NEAR * self.deviations[judged]))
 
     def next_points(
         self, x: Array, sweep: Sweep, n: int, is_allowed: Callable[[Array], NDArray[np.bool_]] | None

@@ -131,6 +131,7 @@ KINDS: Mapping[str, Kind] = {
     "returned": Kind(
         23, "converged: the search went on around its best point, and then to values that stay {value:.2g} above it"
     ),
+    "recurring": Kind(25, "converged: the last {value:.0f} runs ended at the same minimum, the best one"),
     "unchanged": Kind(
         24, "converged: none of {value:.0f} changes of single variables of the best point gave a better one"
     ),
@@ -139,7 +140,18 @@ KINDS: Mapping[str, Kind] = {
 
 NAMES = {kind.status: name for name, kind in KINDS.items()}
 SUCCESSES = frozenset(
-    {"ftarget", "tolx", "no_effect", "collapsed_sample", "tolfun", "noise_floor", "settled", "returned", "unchanged"}
+    {
+        "ftarget",
+        "tolx",
+        "no_effect",
+        "collapsed_sample",
+        "tolfun",
+        "noise_floor",
+        "settled",
+        "returned",
+        "unchanged",
+        "recurring",
+    }
 )
 """Reasons of a run that has found what it can find."""
 

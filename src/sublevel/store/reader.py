@@ -292,7 +292,7 @@ def check_sweep(sweep: Sweep | None, best: Best, changes: Changes | None) -> Non
     """
     if sweep is None or changes is None:  # without the strategy of a run, its changes are not known
         return
-    if not 0 <= best.tried <= changes.total:
+    if not 0 <= best.tried <= changes.total or best.returns < 0:
         raise FormatError(INVALID_CHECKPOINT)
     if not (0 <= sweep.position < max(sweep.size, 1) and 0 <= sweep.size <= changes.total):
         raise FormatError(INVALID_CHECKPOINT)

@@ -26,13 +26,20 @@ class AutoRestarts(BIPOP):
         Maximum number of restarts with a larger sample; others are not counted.
     factor : float, optional
         Growth of the large samples, at least 1.
+    same : int, optional
+        Consecutive runs that end at the same minimum, the best one, after which there is no other run. A run that ends
+        anywhere else is a reason to go on.
 
     Notes
     -----
     After each run, single variables of the best point are changed, near and far, and the search goes on around a better
     point. This finds the minimum of one variable after the other where the variables are nearly independent. It depends
     on the axes, while the runs of `BIPOP` do not. The changes take at most 0.3 of the evaluations of the run before,
-    and each one is tried once for a best point. With `noise`, a `surrogate` or bits there are none.
+    and each one is tried once for a best point. With `noise`, a `surrogate` or bits there are none, and it is not
+    noticed whether runs end at the same minimum.
+
+    Runs end at the same minimum if no real variable differs by more than 1e-4 initial standard deviations. Values do
+    not count, only that no point was better.
 
     Examples
     --------
@@ -41,7 +48,18 @@ class AutoRestarts(BIPOP):
     0
     """
 
+    same: int = 5
+
     tries_changes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        BIPOP.__post_init__(self)
+        if self.same != int(self.same) or self.same < 2:
+            raise ValueError(f"`same` must be a whole number of at least 2, got {self.same!r}.")
+
+    def is_answered(self, runs: FinishedRuns) -> bool:
+        """Whether the last runs ended at the same minimum."""
+        return runs.returns >= self.same
 
     def next_run(self, runs: FinishedRuns, popsize: int, rng: np.random.Generator) -> Run | None:
         """The first run; after each run changes of single variables if there are any, then the next run of BIPOP."""

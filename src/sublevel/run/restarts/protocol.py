@@ -34,9 +34,12 @@ class FinishedRuns:
         The best point of all runs; None if no run has ended or if the variables are bits. `Run.x0` takes such a point.
     untried : int
         Changes of single variables of the best point that have not been tried; 0 if there are none that can be tried.
+    returns : int
+        The last consecutive runs that ended at the best point, not counting those that began with changes; 0 if no run
+        begins with changes.
     """
 
-    __slots__ = ("_numbers", "best_x", "untried")
+    __slots__ = ("_numbers", "best_x", "returns", "untried")
 
     COLUMNS: ClassVar[int] = 6
 
@@ -44,13 +47,13 @@ class FinishedRuns:
         """From runs with the evaluations they took."""
         self._numbers = array("d")
         self.best_x: Array | None = None
-        self.untried = 0
+        self.untried = self.returns = 0
         for run, nfev in runs:
             self.append(run, nfev)
 
-    def append(self, run: Run, nfev: int, best_x: Array | None = None, untried: int = 0) -> None:
-        """Add a run that took so many evaluations, the best point since the first run and its untried changes."""
-        self.best_x, self.untried = best_x, untried
+    def append(self, run: Run, nfev: int, best_x: Array | None = None, untried: int = 0, returns: int = 0) -> None:
+        """Add a run that took so many evaluations, and what is known after it."""
+        self.best_x, self.untried, self.returns = best_x, untried, returns
         facts = run.popsize, run.sigma_factor, run.maxfevals, run.spares_leaders, nfev, run.tries_changes
         self._numbers.extend(facts)
 
@@ -68,7 +71,8 @@ class FinishedRuns:
     def copy(self) -> FinishedRuns:
         """A copy that later runs do not change."""
         other = FinishedRuns()
-        other._numbers, other.best_x, other.untried = self._numbers[:], self.best_x, self.untried
+        other._numbers, other.best_x = self._numbers[:], self.best_x
+        other.untried, other.returns = self.untried, self.returns
         return other
 
     def _column(self, index: int) -> Array:
@@ -97,6 +101,10 @@ class Restarts:
 
     tries_changes: ClassVar[bool] = False
     """Whether some of its runs begin with changes of single variables."""
+
+    def is_answered(self, runs: FinishedRuns) -> bool:
+        """Whether the runs so far have returned to the same minimum so often that no other run is to be made."""
+        return False
 
     def next_run(self, runs: FinishedRuns, popsize: int, rng: np.random.Generator) -> Run | None:
         """The next run, the first one if there are none so far; None if there is to be no other.
