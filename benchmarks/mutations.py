@@ -63,7 +63,8 @@ MUTATIONS: list[Mutation] = [
         "engine/constants.py",
         (SAMPLING,),
         ("squares - 2 * pairs * (total * total - squares)", "squares - pairs * (total * total - squares)", "pairs"),
-        ("1 + 0.5 * (2 * pairs / n)", "1 + 0.5 * (pairs / n)", "rates of pairs"),
+        ("return 2 * pairs / n * min(", "return pairs / n * min(", "share of pairs"),
+        ("1 - (1 - PAIR_DAMPING) * share_of_pairs", "1 - PAIR_DAMPING * share_of_pairs", "damping of pairs"),
     ),
     *_of(
         "engine/linalg.py",
