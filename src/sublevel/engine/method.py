@@ -18,7 +18,7 @@ from sublevel.engine.families.protocol import Family, Sample
 from sublevel.engine.linalg import combination
 from sublevel.engine.memory import NO_MEMORY, Memory
 from sublevel.engine.ordering.by_value import BY_VALUE, Ordering
-from sublevel.engine.ordering.ranks import Ranking
+from sublevel.engine.ordering.ranks import Ranking, ranking
 from sublevel.engine.sampling import INDEPENDENT, Sampling
 from sublevel.engine.tangent import Cloud, Tangent, Weighting
 from sublevel.engine.transforms.protocol import Generation, Transform
@@ -133,17 +133,21 @@ class Method:
             sample = sample.with_pairs()
         weighting = self.weights(ranks, sample)
         generation = Generation(state.theta, sample, values, ranks, weighting)
-        return self.apply_gradient(state, generation, sample_gradient(sample, weighting), ordering)
+        if sample.half is None:
+            tangent = natural_gradient(sample.z, weighting, sample.images)
+        else:  # sums over pairs need only their first points
+            tangent = natural_gradient(sample.half, weighting.of_pairs(), sample.images)
+        return self.apply_gradient(state, generation, tangent, ordering)
 
     def rank(self, state: State, values: Array, constraints: Array | None = None) -> tuple[Ranking, Memory]:
         """The ranking of a sample, and the new memory of the ordering. The best value is that of the best point, also
         if the ordering compares other numbers, or NaN if no point can be ranked.
         """
+        if self.ordering is BY_VALUE:
+            return ranking(values), state.ordering
         ranks, ordering = self.ordering(values, constraints, state.ordering)
-        if self.ordering is not BY_VALUE:
-            best = np.where(np.isnan(ranks.best), np.nan, ranks.take_best(values))[()]
-            ranks = Ranking(ranks.order, ranks.tie_ends, best)
-        return ranks, ordering
+        best = np.where(np.isnan(ranks.best), np.nan, ranks.take_best(values))[()]
+        return Ranking(ranks.order, ranks.tie_ends, best), ordering
 
     def apply_gradient(
         self, state: State, generation: Generation, tangent: Tangent, ordering: Memory = NO_MEMORY
@@ -176,13 +180,6 @@ class Method:
         with np.errstate(divide="ignore", invalid="ignore"):  # of trials that do not move
             after = State(move.theta, tuple([part.transport(move) for part in memory]), ordering)
         return select(taken, after, state), taken
-
-
-def sample_gradient(sample: Sample, weighting: Weighting) -> Tangent:
-    """The natural gradient of a sample. Sums over pairs need only their first points."""
-    if sample.half is None:
-        return natural_gradient(sample.z, weighting, sample.images)
-    return natural_gradient(sample.half, weighting.of_pairs(), sample.images)
 
 
 def natural_gradient(vectors: Array, weighting: Weighting, images: Array | None = None) -> Tangent:

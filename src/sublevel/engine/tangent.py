@@ -91,7 +91,7 @@ class Cloud:
         """
         self.vectors, self.weights, self.decay, self.images = vectors, weights, decay, images
         self.size, d = vectors.shape[-2:]  # k
-        self.is_thin = is_thin(self.size, d)
+        self.is_thin = d > THIN_FROM and self.size < d  # `is_thin`
         self._moment: Array | None = None
         self._gram: Array | None = None
         self._gram_root: Array | None = None

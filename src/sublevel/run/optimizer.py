@@ -750,10 +750,11 @@ class Optimizer:
         """Begin what follows if the current run has converged or ended: a sweep over its variables, or the next run;
         `ask` does so by itself.
         """
-        if not self._sweep_is_due:
+        changes = self.changes
+        if changes is None or not self._sweep_is_due:
             self.restart()
-        if self.changes is not None and self._sweep_is_due:
-            self._begin_sweep(self.changes)
+        if changes is not None and self._sweep_is_due:
+            self._begin_sweep(changes)
 
     def restart(self) -> bool:
         """Begin the next run of the restart strategy if the current one has ended.
