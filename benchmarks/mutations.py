@@ -69,7 +69,21 @@ MUTATIONS: list[Mutation] = [
     *_of(
         "engine/linalg.py",
         (SAMPLING,),
-        ("signs = np.copysign(1.0, np.diagonal(reflectors))", "signs = np.ones(len(vectors))", "signs of directions"),
+        ("(vectors, vectors)), reflectors.diagonal())", "(vectors, vectors)), 1.0)", "signs of directions"),
+        ("    lower /= np.sqrt(products.diagonal())\n", "", "lengths of orthogonal points"),
+        ("failed or lower[-1, -1] < LEAST_SINE", "failed", "digits lost at small angles"),
+    ),
+    *_of(
+        "engine/sampling.py",
+        (SAMPLING,),
+        ("return size // 2 if isinstance", "return size if isinstance", "pairs that are known"),
+        (" and len(set(first)) == len(first)", "", "points at one place are pairs"),
+    ),
+    *_of(
+        "engine/tangent.py",
+        (SAMPLING,),
+        ("mean[..., :pairs] -= self", "mean[..., :pairs] += self", "mean step of pairs"),
+        ("cov[..., :pairs] += self", "cov[..., :pairs] -= self", "moment of pairs"),
     ),
     *_of(
         "engine/weights/volume.py",
@@ -243,7 +257,11 @@ MUTATIONS: list[Mutation] = [
         ("multiply(mean, self.scale)", "multiply(mean, ONE)", "mean step without the scale"),
         ("definite & all_finite(mean), self", "all_finite(mean), self", "indefinite C accepted"),
         ("(covectors @ self.root)", "(covectors @ self.root.mT)", "pull by the transposed root"),
-        ("images = product(z, self.root.mT)", "images = product(z, self.root)", "sample by the transposed root"),
+        (
+            "z if half is None else half, self.root.mT",
+            "z if half is None else half, self.root",
+            "sample by the transposed root",
+        ),
         ("self.dimension * LOG_2PI) - volume", "self.dimension * LOG_2PI) + volume", "sign of the volume in log p"),
         ("= 0.5 * kron", "= kron", "½ of eq:fisher"),
         ("(root @ part @ root.mT)", "(root.mT @ part @ root)", "velocity by the transposed root"),
