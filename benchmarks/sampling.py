@@ -1,6 +1,6 @@
 """Evaluations of CMA-ES with each sampling: the table in docs/methods.md.
 
-    python benchmarks/sampling.py [--dims 5,10,20] [--seeds 100:121]      (about three minutes)
+    python benchmarks/sampling.py [--method xnes] [--dims 5,10,20] [--seeds 100:121]      (about three minutes)
 
 Median number of evaluations until a value at or below 1e-8 is found, with the default population and σ0 = 0.5. Runs
 start at (1, …, 1), on Rosenbrock's function at (0, …, 0). Medians are taken over the runs that reach the target; their
@@ -29,10 +29,13 @@ from helpers.functions import UNIMODAL
 TARGET, SIGMA0, BUDGET, DRAWS = 1e-8, 0.5, 20_000, 1000
 
 
-def evaluations(sampling: str, name: str, d: int, seed: int) -> float:
+RECIPES = {"cma": sl.cma, "xnes": sl.xnes}
+
+
+def evaluations(recipe: str, sampling: str, name: str, d: int, seed: int) -> float:
     """Evaluations until the target is reached; NaN if it is not within `BUDGET` per variable."""
     x0 = np.zeros(d) if name == "Rosenbrock" else np.ones(d)
-    settings = {"method": sl.cma(sampling=sampling), "vectorized": True, "rng": seed, "evaluate_x0": False}
+    settings = {"method": RECIPES[recipe](sampling=sampling), "vectorized": True, "rng": seed, "evaluate_x0": False}
     result = sl.minimize(UNIMODAL[name], x0, SIGMA0, ftarget=TARGET, maxfevals=BUDGET * d, **settings)
     return result.nfev if result.fun <= TARGET else np.nan
 
@@ -53,6 +56,7 @@ def mean_ratio(table: np.ndarray) -> np.ndarray:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--method", choices=RECIPES, default="cma")
     parser.add_argument("--dims", default="5,10,20")
     parser.add_argument("--seeds", default="100:121", help="first and end, such as 100:121")
     arguments = parser.parse_args()
@@ -63,7 +67,7 @@ def main() -> None:
         table = np.full((len(UNIMODAL), len(SAMPLINGS), end - first), np.nan)
         for row, function in zip(table, UNIMODAL, strict=True):
             for index, seed in enumerate(range(first, end)):
-                row[:, index] = [evaluations(sampling, function, d, seed) for sampling in SAMPLINGS]
+                row[:, index] = [evaluations(arguments.method, sampling, function, d, seed) for sampling in SAMPLINGS]
             print(f"| {function} | {d} |" + "".join(f" {cell(counts)} |" for counts in row), flush=True)
         rng = np.random.default_rng(1)
         draws = [mean_ratio(table[..., rng.integers(end - first, size=end - first)]) for _ in range(DRAWS)]

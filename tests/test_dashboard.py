@@ -216,7 +216,8 @@ def test_curves_are_thinned_and_keep_the_extremes(tmp_path):
 
 def test_both_kinds_of_importance_find_the_variables_that_matter(tmp_path):
     weights = np.array([0.0, 1.0, 30.0, 1000.0])
-    file = store(tmp_path / "run.db", lambda x: float(np.sum(weights * x**2)), np.ones(4), 0.5, maxfevals=1500)
+    settings = {"maxfevals": 1500, "rng": 6}
+    file = store(tmp_path / "run.db", lambda x: float(np.sum(weights * x**2)), np.ones(4), 0.5, **settings)
     progress = Follower(file).advance(60)
     by_covariance = data.Variables(progress, data.importance_of(progress).shares, "").by_covariance
     by_evaluations = data.importance_of(progress).shares
@@ -735,7 +736,7 @@ def test_the_page_follows_a_run_while_it_writes(browser, tmp_path):
         page = opened(browser, made)
         page.wait("document.body.dataset.nfev === '151'")  # with those of the unfinished generation
         assert text(page, "live-text") == "running"
-        assert text(page, "tile-best") == page.run(f"String(Number(({min(values)}).toPrecision(6)))")
+        assert float(text(page, "tile-best")) == float(f"{min(values):.6g}")
         before = page.run("scrollY + document.getElementById('chart-parallel').getBoundingClientRect().top")
         goes_on.set()
         page.wait("Number(document.body.dataset.nfev) > 390")
