@@ -99,7 +99,7 @@ def _conditions(axis: Axes, rows: list[tuple[str, Comparison]]) -> None:
         values = [row.measured - 1 for row in own]
         axis.errorbar(x, values, yerr=bars, fmt="o", color=COLOURS[rule], ms=4.5, mfc="white", mew=1.2)
         if rule == "independent":
-            add_label(axis, x[-1], values[-1], f"d = {own[0].d}, n = {n}", FAINT)
+            add_label(axis, x[0], values[0], f"d = {own[0].d}, n = {n}", FAINT, xytext=(5, -9))
     drawing.set_ticks(axis.xaxis, sorted({row.c_cov for _, row in rows}))
     drawing.set_ticks(axis.yaxis, (0.2, 0.5, 1, 2, 5, 10))
 
