@@ -166,9 +166,10 @@ def covariance_rates(
     Eq. 52 keeps C positive definite even if all points with a negative weight lie on one line, where they have d times
     their usual share of the variance. It is very unlikely that they lie on one axis of a diagonal C, and at the larger
     rates this limit would weaken the negative weights. For a restricted C the limit allows for 4 times the usual share:
-    on an ellipsoid of 20 variables with n = 12, `sep-cma` takes 0.85 of the evaluations of the package `cma` instead of
-    0.93. A pair adds to the same variances twice: with pairs the limit allows for more, in proportion to their rates. A
-    step that is not positive definite is refused. Negative weights have no effect on a single variance.
+    on an ellipsoid of 20 variables with n = 12 and independent points, `sep-cma` takes 0.85 of the evaluations of the
+    package `cma` instead of 0.93. A pair adds to the same variances twice: with pairs the limit allows for more, in
+    proportion to their rates. A step that is not positive definite is refused. Negative weights have no effect on a
+    single variance.
     """
     faster = 1 + (PAIR_RATES - 1) * share_of_pairs
     factor = rate_factor(d, freedom) * faster
@@ -185,7 +186,7 @@ def least_damping(d: int, freedom: int | None) -> float:
     Damping limits the random changes of σ. The relative standard deviation of the length of a path of random steps is
     1/√(2d), so less damping is needed in more variables. The package `cma` 4.5 states that a `CSA_dampfac` of 0.3 is
     close to optimal on the sphere, and switches to two-point adaptation at d = 300. On the sphere in 500 variables
-    `sep-cma` takes 1.53 times its evaluations with 1, 1.06 times with 0.3.
+    `sep-cma` takes 1.53 times its evaluations with 1, 1.06 times with 0.3, with independent points.
     """
     return max(0.3, min(1.0, sqrt(20 / d))) if is_restricted(d, freedom) else 1.0
 
