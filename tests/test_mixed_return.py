@@ -174,7 +174,7 @@ def test_returning_often_does_no_harm(method, extra, monkeypatch):
 
 
 def test_a_search_that_returned_and_left_again_ends():
-    tolerances = termination.Tolerances(0.0, 0.0, True)
+    tolerances = termination.Tolerances()
     limits = termination.lengths(2, 10)
     window = Window(limits.kept, [2.0] * 100, [2.0] * 100)
     facts = {"generations": 100, "latest": 2.0, "lowest": 1.0, "spread": 1e-3}
@@ -186,7 +186,7 @@ def test_a_search_that_returned_and_left_again_ends():
 
 @pytest.mark.parametrize(("settled_for", "is_hopeless"), [(0, False), (1, True)])
 def test_a_run_of_settled_integers_is_abandoned_earlier(settled_for, is_hopeless):
-    tolerances, limits = termination.Tolerances(0.0, 0.0, True), termination.lengths(2, 10)
+    tolerances, limits = termination.Tolerances(), termination.lengths(2, 10)
     window = Window(limits.kept, [2.0] * 100, [2.0] * 100)
     facts = {"generations": 100, "latest": 2.0, "lowest": 2.0, "spread": 0.05, "settled_for": settled_for}
     reason = termination._equal_values(Standing(np.ones(2), 1.0, **facts), window, tolerances, limits)

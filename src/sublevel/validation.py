@@ -83,6 +83,7 @@ OTHER_NAMES: Mapping[str, str] = {
     "sigma0": "sigma sigma_0 sigma_init sigmas std std0 stds stddev step_size stepsize initial_step initial_sigma step",
     "store": "storage checkpoint file filename path db log_file save save_to",
     "timeout": "eval_timeout",
+    "rtolfun": "rtol reltol rel_tol tolrel ftol_rel tolfunrel tolfun_rel frtol",
     "tolfun": "tol ftol fatol tolf f_tol abstol tol_fun tolfunabs",
     "tolx": "xtol xatol x_tol tol_x",
     "vectorized": "vectorize vectorised batch is_parallel",

@@ -15,7 +15,7 @@ from sublevel.evaluation.failures import ATTEMPTS
 
 Options = dict[str, Any]
 """Keyword arguments of `minimize` or `resume`."""
-PASSED_ON = ("maxfevals", "maxiter", "maxtime", "ftarget", "tolfun", "tolx")
+PASSED_ON = ("maxfevals", "maxiter", "maxtime", "ftarget", "tolfun", "tolx", "rtolfun")
 CALLED = "module:function or file.py:function; called with an array of the variables, or a dict with --space"
 FUNCTION = argument("function", CALLED, metavar="FUNCTION", nargs="?")
 NO_NOISE_FLOOR = "do not stop when the differences between values are only noise"
@@ -24,7 +24,8 @@ STOPPING = (
     argument("--maxiter", "maximum number of generations", budget, "N"),
     argument("--maxtime", "start no new evaluation after this time", seconds, "SECONDS"),
     argument("--ftarget", "stop when a value of at most F is found", float, "F"),
-    argument("--tolfun", "stop when recent values differ by at most T (default: 0)", tolerance, "T"),
+    argument("--tolfun", "stop when f would fall by at most T (default: 0)", tolerance, "T"),
+    argument("--rtolfun", "stop when f would fall by at most T times its value (default: 0)", tolerance, "T"),
     argument("--tolx", "stop when all standard deviations are at most T (default: 0)", tolerance, "T"),
     argument("--no-noise-floor", NO_NOISE_FLOOR, dest="noise_floor", action="store_false", default=None),
 )

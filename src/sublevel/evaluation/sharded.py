@@ -291,6 +291,7 @@ def minimize_sharded(
     ftarget: float | None = None,
     tolfun: float | None = None,
     tolx: float | None = None,
+    rtolfun: float | None = None,
     noise_floor: bool = True,
     names: Sequence[str] | None = None,
     callback: Callback | None = None,
@@ -312,7 +313,7 @@ def minimize_sharded(
         1 evaluates all shards in this process.
     x0, sigma0, args, method, cov0, bounds, log_scaled, restarts, rng, names, callback, progress
         As for `minimize`; `method` must not be binary, and all variables are real.
-    maxfevals, maxiter, maxtime, ftarget, tolfun, tolx
+    maxfevals, maxiter, maxtime, ftarget, tolfun, tolx, rtolfun
         As for `minimize`; `maxtime` is checked between generations, and no generation is begun that would exceed
         `maxfevals`.
     noise_floor : bool
@@ -350,6 +351,7 @@ def minimize_sharded(
         rng=rng,
         tolfun=tolfun,
         tolx=tolx,
+        rtolfun=rtolfun,
         noise_floor=noise_floor,
         names=names,
     )

@@ -93,6 +93,7 @@ def minimize(
     ftarget: float | None = None,
     tolfun: float | None = None,
     tolx: float | None = None,
+    rtolfun: float | None = None,
     noise: bool = False,
     noise_floor: bool = True,
     names: Sequence[str] | None = None,
@@ -160,10 +161,11 @@ def minimize(
         Maximum time in seconds. No evaluation starts later, and worker processes are stopped.
     ftarget : float, optional
         Stop when a value of at most `ftarget` is found.
-    tolfun, tolx : float, optional
-        A run has converged when the values of a generation and the best ones of recent generations differ by at most
-        `tolfun`, or when no standard deviation exceeds `tolx` (of ln x for log-scaled variables). Absolute; off by
-        default.
+    tolfun, rtolfun, tolx : float, optional
+        A run has converged when further evaluations would lower f by no more than `tolfun`, or `rtolfun` times its
+        value, judged by the better halves of a few recent samples; or when no standard deviation exceeds `tolx` (of ln
+        x for log-scaled variables). Off by default: a run then ends where values are equal to rounding, and f may be
+        transformed by any increasing function.
     noise : bool, optional
         Whether `fun` is noisy, so that its lowest value is not a reliable one. ``result.x`` is then the mean of the
         search distribution or the average of the five points with the lowest values, whichever seems better, and
@@ -262,6 +264,7 @@ def minimize(
         rng=rng,
         tolfun=tolfun,
         tolx=tolx,
+        rtolfun=rtolfun,
         noise=noise,
         noise_floor=noise_floor,
         names=names,
@@ -283,9 +286,8 @@ def minimize(
     search = Search(optimizer, evaluate, limits, observer, show, History(optimizer), failures, x0=extra)
     with SigtermAsInterrupt():
         if store is not None:
-            budgets = limits.maxfevals, maxiter, ftarget, maxtime
-            further = budgets, *how, log_scaled, extra is not None, constraint_handling, batch
-            search = search.stored(store, method, fun, as_args(args), *further)
+            request = as_args(args), (limits.maxfevals, maxiter, ftarget, maxtime), *how, log_scaled
+            search = search.stored(store, method, fun, *request, extra is not None, constraint_handling, batch)
         return _with_curvature(search.run_to_the_end(), AtPoints(called), search.recorder, of_curvature, *how)
 
 

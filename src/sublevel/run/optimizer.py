@@ -83,7 +83,8 @@ class Optimizer:
 
     Parameters
     ----------
-    x0, sigma0, method, popsize, cov0, bounds, log_scaled, integrality, restarts, rng, tolfun, tolx, noise_floor, names
+    x0, sigma0, method, popsize, cov0, bounds, log_scaled, integrality, restarts, rng, tolfun, tolx, rtolfun,
+    noise_floor, names
         As for `minimize`.
     noise : bool, optional
         Whether the values are noisy. `best_x` is then the mean of the search distribution, or with constraints a
@@ -131,6 +132,7 @@ class Optimizer:
         rng: Seed | None = None,
         tolfun: float | None = None,
         tolx: float | None = None,
+        rtolfun: float | None = None,
         noise: bool = False,
         noise_floor: bool = True,
         names: Sequence[str] | None = None,
@@ -155,7 +157,10 @@ class Optimizer:
         if self.start.space is not None and self.start.space.choices.size:
             self.method = replace(self.method, transforms=(*self.method.transforms, ChoiceRates()))
         self.tolerances = Tolerances(
-            as_tolerance("tolfun", tolfun), as_tolerance("tolx", tolx), as_flag("noise_floor", noise_floor)
+            as_tolerance("tolfun", tolfun),
+            as_tolerance("tolx", tolx),
+            as_tolerance("rtolfun", rtolfun),
+            as_flag("noise_floor", noise_floor),
         )
         theta = self.start.theta(self.start.x0)
         self.strategy, self.finished, self.endings = as_restarts(restarts), FinishedRuns(), Endings()

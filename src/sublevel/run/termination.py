@@ -54,6 +54,8 @@ SETTLED_HOPE = 0.1
 AWAY = 10
 """Generations with settled discrete variables after which a run may return to its best point. The share of targets on
 COCO's suite bbob-mixint in 5 and 10 dimensions is the same, within 0.9 points, for 20."""
+HALF = 0.5
+"""Part of a tolerance by which the better halves of a few samples differ at most where a run has converged."""
 RESOLUTION = 256 * float(np.finfo(np.float64).eps)
 """Values that differ by less than this part of their size are equal up to rounding."""
 
@@ -74,7 +76,9 @@ KINDS: Mapping[str, Kind] = {
         2, "converged to floating-point precision: a step along the shortest axis no longer changes the mean"
     ),
     "collapsed_sample": Kind(3, "converged: all points of a sample were equal in {value:.0f} consecutive generations"),
-    "tolfun": Kind(4, "converged: recent values differ by at most {value:.3g}, which is within `tolfun` or rounding"),
+    "tolfun": Kind(
+        4, "converged: recent values differ by at most {value:.3g}, which is within a tolerance or rounding"
+    ),
     "stagnation": Kind(
         5, "no improvement over {value:.0f} generations; the values may be noisy or the minimum may not be smooth"
     ),
@@ -194,13 +198,18 @@ def message(reasons: Mapping[str, float]) -> str:
 class Tolerances(NamedTuple):
     """When a run has converged for the user, besides what holds for every run; 0 and False are off."""
 
-    fun: float = 0.0  # spread of the values of a sample, and of the best values of recent generations
+    fun: float = 0.0  # difference of values
     x: float = 0.0  # every standard deviation, of ln x where a variable is log-scaled
+    relative: float = 0.0  # difference of values, as a part of their size
     noise_floor: bool = True  # whether a run ends where the order of the values is noise
+
+    def difference(self, value: float) -> float:
+        """Differences of values of this size do not matter to the user; 0 if all do."""
+        return max(self.fun, self.relative * abs(value)) if self.relative else self.fun
 
     def equality(self, value: float) -> float:
         """The largest difference of a value from equal ones."""
-        return max(self.fun, RESOLUTION * abs(value))
+        return max(self.difference(value), RESOLUTION * abs(value))
 
 
 class Endings(Sequence[Mapping[str, float]]):
@@ -236,7 +245,8 @@ class Endings(Sequence[Mapping[str, float]]):
 class Lengths:
     """Numbers of generations after which a run of d variables with n points is judged."""
 
-    recent: int  # best values that must be equal for `tolfun`
+    recent: int  # generations whose best values must be equal
+    few: int  # generations of which the better halves must differ by little
     patience: float  # for stagnation, at least
     earliest: float  # generation in which stagnation may be found first
     kept: int  # values that are kept
@@ -250,7 +260,9 @@ def lengths(d: int, n: int) -> Lengths:
     recent = 10 + -(-30 * d // n)
     kept = max(STAGNATION[1], recent, window_length(d, n, STAGNATION[1]))
     earliest = max(500, d * (5 + 100 / n))
-    return Lengths(recent, 100 + 100 * d**1.5 / n, earliest, kept, window_length(d, n, 0), rank_scores(d, n))
+    return Lengths(
+        recent, 2 + -(-6 * d // n), 100 + 100 * d**1.5 / n, earliest, kept, window_length(d, n, 0), rank_scores(d, n)
+    )
 
 
 class Window:
@@ -417,6 +429,7 @@ def find_reason(
     if standing.settled_for >= tried and reason is None:
         reason = (
             _has_converged(standing, theta, deviations, tolerances)
+            or _gains_little(standing, window, tolerances, limits)
             or _equal_values(standing, window, tolerances, limits)
             or _at_noise_floor(standing, window, tolerances, theta, n, pace)
         )
@@ -483,6 +496,19 @@ def _came_down(standing: Standing, deviations: Array) -> bool:
         return bool(low < high and np.all(deviations < NARROW * standing.initial_deviations))
     is_best = best <= low or best - low <= RESOLUTION * abs(low) < np.inf
     return bool(low < high and is_best and np.all(deviations < standing.initial_deviations))
+
+
+def _gains_little(standing: Standing, window: Window, tolerances: Tolerances, limits: Lengths) -> Reason | None:
+    """The values of the better halves of a few samples differ by half a tolerance at most.
+
+    While a search converges, they exceed the minimum by about as much as they differ from each other.
+    """
+    tolerance = tolerances.difference(standing.latest)
+    if not tolerance > 0.0 or standing.generations < limits.few:
+        return None
+    highest, lowest = float(np.max(window.medians[-limits.few :])), float(np.min(window.best[-limits.few :]))
+    is_small = highest < np.inf and highest - lowest <= HALF * tolerance
+    return Reason("tolfun", highest - lowest) if is_small else None
 
 
 def _equal_values(standing: Standing, window: Window, tolerances: Tolerances, limits: Lengths) -> Reason | None:

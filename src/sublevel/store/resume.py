@@ -75,6 +75,7 @@ def resume(
     ftarget: float | None = None,
     tolfun: float | None = None,
     tolx: float | None = None,
+    rtolfun: float | None = None,
     noise_floor: bool | None = None,
     vectorized: bool | None = None,
     workers: Workers | None = None,
@@ -100,7 +101,7 @@ def resume(
         a choice with values other than numbers, strings, True, False and None, which cannot be stored.
     constraints : optional
         The constraints of the run, which must be given again if they are functions.
-    maxfevals, maxiter, ftarget, tolfun, tolx, noise_floor : optional
+    maxfevals, maxiter, ftarget, tolfun, tolx, rtolfun, noise_floor : optional
         New limits. A run that ended at a budget continues with a larger one, and a run that ended at the noise of its
         objective continues with noise_floor=False. Budgets and the target end no run before all stored evaluations are
         taken.
@@ -143,7 +144,8 @@ def resume(
     with ExitStack() as opened:
         lock = Lock(path)
         opened.callback(lock.close)
-        given = method, restarts, x0, True, (tolfun, tolx, noise_floor), space, constraints, vectorized, workers
+        tolerances = tolfun, tolx, rtolfun, noise_floor
+        given = method, restarts, x0, True, tolerances, space, constraints, vectorized, workers
         found = _read_run(path, Overrides(*given))
         stored = found.settings
         if stored.takes_args and not args:

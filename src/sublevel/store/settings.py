@@ -89,7 +89,7 @@ class Settings:
     popsize: int
     restarts: str | list[str | int | float] | None  # [class, fields...] if it is registered, else its `repr`
     limits: list[float | None]  # maxfevals, always a number, and maxiter, ftarget, maxtime
-    tolerances: list[float | bool]  # tolfun, tolx, noise_floor
+    tolerances: list[float | bool]  # tolfun, tolx, rtolfun, noise_floor
     noise: bool  # the answer is a mean
     names: list[str] | None  # of the variables
     space: dict[str, object] | None  # description of a Space
@@ -229,8 +229,8 @@ def as_settings(facts: Mapping[str, object]) -> Settings:
     maxfevals, *others = as_list(facts["limits"], 4, "its limits are not four numbers")
     if not isinstance(maxfevals, int | float) or not all(isinstance(limit, int | float | None) for limit in others):
         raise FormatError("its limits are not four numbers")
-    refusal = "its tolerances are not two numbers of at least 0 and a flag"
-    *numbers, flag = as_list(facts["tolerances"], 3, refusal)
+    refusal = "its tolerances are not three numbers of at least 0 and a flag"
+    *numbers, flag = as_list(facts["tolerances"], 4, refusal)
     if not all(isinstance(number, float) and 0 <= number < np.inf for number in numbers) or not isinstance(flag, bool):
         raise FormatError(refusal)
     if not all(isinstance(name, str) for name in as_list(facts["names"] or [], None, "its names are not a list")):
@@ -295,7 +295,7 @@ class Overrides:
     restarts: object = None
     x0: Callable[[np.random.Generator], ArrayLike] | None = None
     checked: bool = True  # whether the method must be the original one
-    tolerances: tuple[float | None, float | None, bool | None] = (None, None, None)  # tolfun, tolx, noise_floor
+    tolerances: tuple[float | None, float | None, float | None, bool | None] = (None, None, None, None)
     space: object = None
     constraints: object = None
     vectorized: object = None
@@ -361,13 +361,16 @@ class Overrides:
     def as_tolerances(self, settings: Settings) -> Tolerances:
         """The tolerances of the run, or new ones if it has no restarts: tolerances decide when the next run begins."""
         pairs = zip(self.tolerances, settings.tolerances, strict=True)
-        tolfun, tolx, noise_floor = (stored if new is None else new for new, stored in pairs)
+        tolfun, tolx, rtolfun, noise_floor = (stored if new is None else new for new, stored in pairs)
         chosen = Tolerances(
-            as_tolerance("tolfun", tolfun), as_tolerance("tolx", tolx), as_flag("noise_floor", noise_floor)
+            as_tolerance("tolfun", tolfun),
+            as_tolerance("tolx", tolx),
+            as_tolerance("rtolfun", rtolfun),
+            as_flag("noise_floor", noise_floor),
         )
         if settings.restarts is not None and list(chosen) != settings.tolerances:
             raise ValueError(
-                "`tolfun`, `tolx` and `noise_floor` must be those that the run was started with, "
+                "`tolfun`, `tolx`, `rtolfun` and `noise_floor` must be those that the run was started with, "
                 f"{settings.tolerances}, because it has restarts, got {list(chosen)}."
             )
         return chosen
@@ -421,6 +424,7 @@ def rebuild_optimizer(settings: Settings, problem: Problem, rng_state: object, a
         rng=generator_like(rng_state),
         tolfun=tolerances.fun,
         tolx=tolerances.x,
+        rtolfun=tolerances.relative,
         noise=settings.noise,
         noise_floor=tolerances.noise_floor,
         names=_stored_names(settings.names, problem.x0.size) if space is None else None,
