@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import permutations
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import LinearConstraint, NonlinearConstraint
 
 import sublevel as sl
 from helpers.cases import GAUSSIANS, OTHER_SAMPLINGS
@@ -17,6 +19,7 @@ from sublevel.engine.constants import cma_constants, path_constants, selection_v
 from sublevel.engine.families import FullGaussian
 from sublevel.engine.linalg import LEAST_SINE, gram, orthogonal_rows
 from sublevel.engine.sampling import SAMPLINGS, SMALL, count_equal, count_pairs, mirror, sampling_name
+from sublevel.engine.transforms import Transform
 
 SIZES = [(1, 1), (5, 1), (2, 3), (7, 3), (8, 3), (13, 3), (4, 10), (21, 10), (9, 4)]  # n, d
 
@@ -410,3 +413,104 @@ def test_two_point_adaptation_keeps_the_pairs():
 def test_independent_points_come_from_the_generator_itself():
     noise = np.random.default_rng(1)
     assert SAMPLINGS["independent"].of(noise) is noise
+
+
+@dataclass(frozen=True)
+class Witness(Transform):
+    """Notes the pairs that a generation is told of, and those that are there, found in plain loops."""
+
+    seen: list = field(default_factory=list)
+    needs_spectrum: ClassVar[bool] = False
+    reads_points: ClassVar[bool] = True
+
+    def __call__(self, tangent, memory, generation, /):
+        z = generation.sample.z
+        partners = [[j for j, other in enumerate(z) if np.allclose(other, -point, rtol=0, atol=1e-9)] for point in z]
+        there = sum(len(mine) == 1 and len(partners[mine[0]]) == 1 for mine in partners) // 2
+        self.seen.append((generation.sample.pairs, there, len(z) // 2))
+        return tangent, memory
+
+
+def tilted(x):
+    """No minimum at the start, and different values of a point and its mirror image."""
+    return float(np.sum((np.asarray(x, dtype=float) - 0.3) ** 2 * np.arange(1, len(x) + 1)))
+
+
+def of_choices(p):
+    return (p["a"] - 0.3) ** 2 + 2 * (p["b"] + 0.1) ** 2 + {"x": 0.0, "y": 1.0}[p["c"]]
+
+
+INSIDE = NonlinearConstraint(lambda x: sum(x), 3.9, 4.2, keep_feasible=True)
+WHOLE = {
+    "plain": {},
+    "two points": {"popsize": 2},
+    "odd": {"popsize": 9},
+    "more than variables": {"popsize": 40},
+    "one variable": {"x0": [1.0]},
+    "bounds": {"bounds": [(0.9, 1.1)] * 4},
+    "log": {"bounds": [(0.01, 10.0)] * 4, "log_scaled": True},
+    "two-point adaptation": {"method": sl.cma(step_size="tpa")},
+    "population success": {"method": sl.cma(step_size="psr")},
+    "adapted rates": {"method": sl.with_adapted_rates(sl.cma())},
+    "noise": {"noise": True},
+    "restarts": {"restarts": "ipop", "tolx": 0.1},
+    "linear constraints": {"constraints": LinearConstraint(np.ones((1, 4)), -np.inf, 4.2)},
+    "constraint functions": {"constraints": {"type": "ineq", "fun": lambda x: 3.0 - sum(x)}},
+}
+"""Settings that leave all pairs of a sample as they were drawn."""
+PARTLY = {
+    "redrawn points": {"constraints": INSIDE},
+    "integers": {"integrality": [True, False, False, False], "x0": [3.4, 1.0, 1.0, 1.0]},
+    "surrogate": {"surrogate": True},
+    "choices": {"fun": of_choices, "x0": sl.Space(a=sl.Real(-1, 1), b=sl.Real(-1, 1), c=sl.Choice("x", "y"))},
+}
+"""Settings in which points are replaced or moved."""
+
+
+def pairs_of(setting, family):
+    """(told, there, possible) pairs of each generation of a run."""
+    arguments = {"fun": tilted, "x0": np.ones(4), "sigma0": 0.3, "maxfevals": 400, "rng": 1} | setting
+    if isinstance(arguments["x0"], sl.Space):
+        del arguments["sigma0"]
+    method, witness = arguments.get("method", sl.cma()), Witness()
+    method = replace(method, family=family, transforms=(witness, *method.transforms))
+    sl.minimize(**arguments | {"method": method})
+    return np.array(witness.seen)
+
+
+@pytest.mark.parametrize("family", GAUSSIANS, ids=lambda family: family.__name__)
+@pytest.mark.parametrize("setting", WHOLE)
+def test_all_pairs_are_told(setting, family):
+    told, there, possible = pairs_of(WHOLE[setting], family).T
+    np.testing.assert_array_equal(told, there)
+    np.testing.assert_array_equal(told, possible)
+
+
+@pytest.mark.parametrize("family", GAUSSIANS, ids=lambda family: family.__name__)
+@pytest.mark.parametrize("setting", PARTLY)
+def test_points_that_were_replaced_are_in_no_pair(setting, family):
+    if setting == "surrogate":
+        family = FullGaussian  # of another one, no point is replaced by the minimiser of the model
+    told, there, possible = pairs_of(PARTLY[setting], family).T
+    np.testing.assert_array_equal(told, there)
+    assert np.any(told < possible)
+    assert np.any(told > 0)
+
+
+def test_pairs_that_are_not_counted_again_would_be_noticed(monkeypatch):
+    monkeypatch.setattr("sublevel.engine.families.protocol.count_pairs", lambda squares: len(squares) // 2)
+    told, there, _ = pairs_of(PARTLY["redrawn points"], FullGaussian).T
+    assert np.any(told != there)
+
+
+def test_a_sample_that_was_taken_has_the_pairs_of_the_one_that_was_drawn():
+    """Although whitening its points rounds them."""
+    start = {"x0": 1e3 * np.ones(4), "sigma0": 0.5, "rng": 1}
+    drawn, taken = sl.Optimizer(**start), sl.Optimizer(**start)
+    drawn.ask()
+    taken.take_sample(drawn._pending.x[::-1])
+    assert count_pairs(drawn.theta.whiten(drawn._pending.x)[:, 0]) == 0
+    assert taken._pending.with_pairs().pairs == 4
+    moved = drawn._pending.x + 1e-3 * np.arange(8.0)[:, None]
+    taken.take_sample(moved)
+    assert taken._pending.with_pairs().pairs == 0

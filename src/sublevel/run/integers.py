@@ -17,6 +17,7 @@ from sublevel.engine.families import Sample
 from sublevel.engine.families.mixed import Mixed, MixedSample
 from sublevel.engine.families.protocol import SCALE_RANGE
 from sublevel.engine.method import Info, Method, State
+from sublevel.engine.sampling import exact_pairs
 
 TINY = 1e-8
 """Distance of probabilities from 0 and 1/2."""
@@ -98,11 +99,12 @@ class Grid:
             share = np.where(bias * total < 0.0, np.minimum(1.0, -bias / np.where(total == 0.0, 1.0, total)), 0.0)
             moved = moved + share * same
         z, succeeded = sample.z.copy(), np.any(differs, axis=0)
+        other = np.any((moved != 0.0) | (x != drawn), axis=1)  # the rest stay mirrored pairs to the last bit
         try:
-            z[best] = theta.whiten(x + moved)
+            z[best[other]] = theta.whiten((x + moved)[other])
         except np.linalg.LinAlgError:  # the covariance is so ill-conditioned that its root rounds to a singular matrix
             return sample, succeeded
-        return theta.sample_at(z, sample.choices), succeeded
+        return theta.sample_at(exact_pairs(z), sample.choices), succeeded  # rounding decides on no pair
 
     def correct(self, theta: Mixed, succeeded: NDArray[np.bool_]) -> Mixed:
         """The distribution with a mean and factors that leave each integer with at least the margin's probability.
