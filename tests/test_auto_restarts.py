@@ -13,7 +13,8 @@ from scipy.optimize import LinearConstraint
 import sublevel as sl
 from helpers.functions import rastrigin
 from sublevel.run.restarts import FinishedRuns, Run
-from sublevel.run.restarts.auto import CLOSE, SHARE
+from sublevel.run.restarts.auto import CLOSE
+from sublevel.run.sweep import LENGTHS, SHARE
 
 SEEDS = range(8)
 START = {"x0": np.full(5, 3.0), "sigma0": 2.0, "vectorized": True}
@@ -88,7 +89,7 @@ def test_each_run_is_followed_by_changes_until_all_have_been_tried():
     assert not any(a in with_changes and a + 1 in with_changes for a in range(len(asked)))
     assert {run for run, is_change in changes if is_change} - {len(asked)} == with_changes
     tried = optimizer.run_state.best.tried
-    assert 0 <= tried <= optimizer.changes.total == 480
+    assert 0 <= tried <= optimizer.changes.total == 3 * LENGTHS
 
 
 def test_no_change_is_tried_twice():

@@ -23,7 +23,7 @@ from sublevel.run import optimizer as optimizer_module
 from sublevel.run import sweep as sweep_module
 from sublevel.run.minimize import Limits
 from sublevel.run.restarts import STRATEGIES
-from sublevel.run.sweep import ROUNDS, STEPS, Sweep
+from sublevel.run.sweep import LENGTHS, ROUNDS, STEPS, Sweep
 from sublevel.run.termination import CONVERGED, Reason
 
 SEEDS = range(20)
@@ -74,7 +74,7 @@ def test_all_other_integers_are_tried_nearest_first(x):
     tried = points[points[:, 0] != x, 0]
     assert sorted(tried) == sorted(neighbours(x, 0, 12))
     assert (np.diff(np.abs(tried - x)) >= 0).all()
-    assert optimizer.changes.total == 12 + ROUNDS
+    assert optimizer.changes.total == 12 + LENGTHS
 
 
 def test_all_other_categories_are_tried_once():
@@ -91,8 +91,8 @@ def test_real_variables_change_in_both_directions_and_by_all_lengths():
     points = changes.points(x, 0, changes.total)
     for i, scale in enumerate([2.0, 3.0]):
         steps = (points[:, i] - x[i])[points[:, i] != x[i]] / scale
-        assert steps.size == ROUNDS
-        assert np.count_nonzero(steps > 0) == ROUNDS // 2
+        assert steps.size == LENGTHS
+        assert np.count_nonzero(steps > 0) == LENGTHS // 2
         for side in (steps[steps > 0], -steps[steps < 0]):
             places = np.sort(np.log(side / STEPS[0]) / np.log(STEPS[1] / STEPS[0]))
             gaps = np.diff([0, *places, 1])
@@ -124,7 +124,7 @@ def test_all_changes_of_a_variable_differ(parameter, start):
     changes, optimizer = changes_of(sl.Space(v=parameter, k=sl.Choice(1, 2)))
     points = changes.points(np.array([start, 0.0]), 0, changes.total)[:, 0]
     changed = points[points != start]
-    assert len(np.unique(changed)) == len(changed) == ROUNDS
+    assert len(np.unique(changed)) == len(changed) == (LENGTHS if isinstance(parameter, sl.Real) else ROUNDS)
     assert optimizer.theta.dimension == 1
 
 
@@ -473,7 +473,7 @@ def test_sweeping_often_does_no_harm(method, extra, monkeypatch):
     monkeypatch.setattr(
         optimizer_module, "find_reason", lambda standing, *_: REASON if standing.generations % 7 else None
     )
-    monkeypatch.setattr(sweep_module, "SHARE", 0.5)
+    monkeypatch.setattr(optimizer_module, "SHARE", 0.5)
     options = {"none": {}, "constraint": {"constraints": 1}}.get(extra, {"restarts": 3})
     if extra == "kept":
         options = {"constraints": NonlinearConstraint(allowance, 0, np.inf, keep_feasible=True)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf, isnan, nan
+from math import isnan, nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array, value_class
 from sublevel.run.search_space import SearchSpace
 
-SHARE = 0.2
+SHARE = 0.3
 """Evaluations of a sweep, as a part of those of the run so far, at most, unless that is less than a generation."""
 ROUNDS = 160
-"""Other values of a variable that are tried, at most."""
+"""Other values of an integer or a choice that are tried, at most."""
+LENGTHS = 480
+"""Other values of a real variable that are tried. With 160, searches in 10 variables miss one value that is better."""
 STEPS = (0.01, 4.0)
 """Shortest and longest change of a real variable, in initial standard deviations; the longest one of an integer."""
 GOLDEN = 0.5 * (5**0.5 - 1)
@@ -80,7 +82,7 @@ class Changes:
     deviations: Array  # (k,), initial ones of the coordinates
     variables: NDArray[np.intp]  # (v,), by number
     counts: NDArray[np.intp]  # (v,), other values of each to try
-    begins: NDArray[np.intp]  # (ROUNDS + 1,), number of the first change of each round, and of all
+    begins: NDArray[np.intp]  # (rounds + 1,), number of the first change of each round, and of all
 
     @classmethod
     def of(cls, space: SearchSpace, deviations: Array) -> Changes:
@@ -88,9 +90,9 @@ class Changes:
         lower, upper = space.box
         variables = np.flatnonzero(space.free | space.discrete)
         with np.errstate(invalid="ignore"):
-            others = np.where(space.discrete, upper - lower, inf)[variables]
-        counts = np.minimum(others, ROUNDS).astype(np.intp)
-        left = counts.size - np.cumsum(np.bincount(counts, minlength=ROUNDS)[:ROUNDS])
+            others = np.where(space.discrete, np.minimum(upper - lower, ROUNDS), LENGTHS)[variables]
+        counts = others.astype(np.intp)
+        left = counts.size - np.cumsum(np.bincount(counts)[:-1])
         return cls(space, deviations, variables, counts, np.concatenate([[0], np.cumsum(left)]))
 
     @property

@@ -9,9 +9,8 @@ import numpy as np
 
 from sublevel.run.restarts.bipop import BIPOP
 from sublevel.run.restarts.protocol import FinishedRuns, Run
+from sublevel.run.sweep import SHARE
 
-SHARE = 0.3
-"""Evaluations for changes of single variables after a run, as a part of those of the run."""
 CLOSE = 0.01
 """Standard deviations of a run that begins with such changes, as a part of the initial ones."""
 
