@@ -407,6 +407,22 @@ MUTATIONS: list[Mutation] = [
         ("largest = np.exp((2.0 / theta.dimension", "largest = np.exp((1.0 / theta.dimension", "unit of V̂"),
     ),
     *_of(
+        "paper/theory/estimate_variance.py",
+        ("tests/test_estimate_variance.py", REFEREE),
+        ("even + odd, odd - even", "even + odd, even - odd", "sign of a mirrored point in the mean"),
+        ("even + odd, even - odd", "even + odd, odd - even", "sign of a mirrored point in the covariance"),
+        ("+ pairs.orthogonal * orthogonal)", ")", "no covariance of orthogonal points"),
+        ("count * (count - 1) for count", "count for count", "all points in pairs"),
+        ("-second_part / (d - 1) +", "-second_part / d +", "P₂(0) for independent directions"),
+        ("3.0 * (d * (d + 2)) ** 2", "(d * (d + 2)) ** 2", "P₄(0) without its factor"),
+        ("4.0 * d * (d + 2) / (d + 4) * joint", "4.0 * d * joint", "product of two forms of degree 2"),
+        (
+            "16.0 * _products(matrix @ directions",
+            "8.0 * _products(matrix @ directions",
+            "tr AMAN of the fourth cumulant",
+        ),
+    ),
+    *_of(
         "paper/theory/remarks.py",
         (REFEREE,),
         ("gammainc(d / 2 + 1, quartile / 2)", "gammainc(d / 2, quartile / 2)", "F_d for F_{d+2}"),
