@@ -12,6 +12,8 @@ from sublevel.run.narrowing import FACTORS, WAITS, beginnings, beginnings_of, si
 from sublevel.store.fingerprint import fingerprint
 
 NEAR, SIGMA0 = np.full(6, 1e-6), 1.0
+BENT = np.array([0.043153, 0.19309, 0.26633, 0.5, 0.5, 0.73367, 0.80691, 0.95685])
+"""The minimum of Chebyquad in 8 variables to five digits."""
 
 
 def chebyquad(X):
@@ -192,6 +194,18 @@ def test_an_optimizer_narrows_if_it_is_told_the_start():
             X = opt.ask()
             opt.tell(X, sphere(X))
         assert np.array_equal(opt.mean, NEAR) == is_told
+
+
+@pytest.mark.parametrize("surrogate", [False, True])
+def test_a_search_that_will_be_wide_again_has_not_converged(surrogate, monkeypatch):
+    """Its standard deviations are cut below `tolx`, while the points that it has tried say little about the minimum."""
+    given = {"fun": chebyquad, "x0": BENT, "sigma0": 0.1, "surrogate": surrogate, "vectorized": not surrogate}
+    result = searched(**given, tolx=1e-3)
+    assert list(result.reasons) == ["tolx"]
+    assert findings(result)["narrowed"].numbers["times"] == 4
+    assert result.history["deviation"][-1] < 0.01
+    monkeypatch.setattr(optimizer, "beginnings", lambda _: len(WAITS))
+    assert findings(searched(**given, tolx=1e-3))["narrowed"].numbers["times"] < 4
 
 
 def test_a_surrogate_learns_before_it_narrows():

@@ -23,7 +23,7 @@ from sublevel.evaluation.values import as_constraint_values, as_values, plain_ar
 from sublevel.run.arguments import Box, RestartRule, Seed, StartingPoint
 from sublevel.run.constraints import TOLERANCE, ConstraintsLike, constrained_method, parse_constraints
 from sublevel.run.initial import checked_beginning, covariance_of, deviations_of, mean_of
-from sublevel.run.narrowing import sigma_factor
+from sublevel.run.narrowing import WAITS, beginnings, sigma_factor
 from sublevel.run.noisy_answer import AVERAGED, Estimate, EvaluatedSample, better_of, central_best, level_of
 from sublevel.run.resampling import STARTS, draw_feasible
 from sublevel.run.restarts import FinishedRuns, Once, Run
@@ -623,10 +623,12 @@ class Optimizer:
         """Part of the initial standard deviations with which the first run begins again, because its start, evaluated
         alone, is better than all points; None if it goes on. Discrete variables and constraints have other ways back.
         """
+        return sigma_factor(standing.generations) if self._stays_at_start(best, standing) else None
+
+    def _stays_at_start(self, best: Best, standing: Standing) -> bool:
+        """Whether the first run has not found a point as good as its start, where it may begin again."""
         is_start = best.fun < np.inf and not standing.lowest <= best.fun and not self.run_state.restarts
-        if not is_start or self.constraints is not None or self._is_mixed:
-            return None
-        return sigma_factor(standing.generations)
+        return is_start and not self.noise and self.constraints is None and not self._is_mixed
 
     def _begin_at(self, best: Best, sigma_factor: float, search: State) -> State:
         """A search that begins again around the best point, but for the memory of the ordering."""
@@ -823,8 +825,16 @@ class Optimizer:
         reason = find_reason(
             state.standing, self._window, self.tolerances, theta, self.deviations, n, lambda: state.search.pace
         )
+        if reason is not None and reason.name in CONVERGED and self._will_widen:
+            reason = None
         spent = state.nfev - state.began
         return Reason("run_budget", float(spent)) if reason is None and spent >= self._allowance() else reason
+
+    @property
+    def _will_widen(self) -> bool:
+        """Whether the search is to begin again around its start, so that its width says nothing about convergence."""
+        best, standing = self.run_state.best, self.run_state.standing
+        return beginnings(standing.generations) < len(WAITS) and self._stays_at_start(best, standing)
 
     def _next_run(self) -> Run | None:
         """The run that would follow if the current one ended now, found with a copy of the generator."""
