@@ -12,9 +12,11 @@ from scipy.optimize import LinearConstraint
 
 import sublevel as sl
 from helpers.functions import rastrigin
+from sublevel.run import sweep as sweep_module
 from sublevel.run.restarts import FinishedRuns, Run
 from sublevel.run.restarts.auto import CLOSE
-from sublevel.run.sweep import LENGTHS, SHARE
+from sublevel.run.restarts.protocol import SHARE
+from sublevel.run.sweep import LENGTHS
 
 SEEDS = range(8)
 START = {"x0": np.full(5, 3.0), "sigma0": 2.0, "vectorized": True}
@@ -310,6 +312,14 @@ def test_restarts_end_when_the_same_minimum_keeps_coming_back():
     assert "5 runs ended at the same minimum" in result.message
     ended = [ending for ending in result.history.runs if "unchanged" not in ending.reasons]
     assert len(ended) == 5
+
+
+@pytest.mark.parametrize("tolerance", [{"tolx": 1e-2}, {"tolfun": 1e-4}], ids=["tolx", "tolfun"])
+def test_the_same_minimum_is_known_at_the_precision_of_the_runs(tolerance, monkeypatch):
+    options = {"restarts": "auto", "rng": 1, "maxfevals": 6000, **tolerance}
+    assert list(sl.minimize(bent, np.full(2, -1.0), 0.5, **options).reasons) == ["recurring"]
+    monkeypatch.setattr(sweep_module, "RESOLVED", 0.0)
+    assert list(sl.minimize(bent, np.full(2, -1.0), 0.5, **options).reasons) == ["maxfevals"]
 
 
 @pytest.mark.parametrize("same", [2, 3, 5])

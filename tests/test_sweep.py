@@ -20,7 +20,6 @@ from helpers.mixed import leaves, rastrigin, same_bits
 from sublevel.cli.main import main
 from sublevel.engine.families import FAMILIES
 from sublevel.run import optimizer as optimizer_module
-from sublevel.run import sweep as sweep_module
 from sublevel.run.minimize import Limits
 from sublevel.run.restarts import STRATEGIES
 from sublevel.run.sweep import LENGTHS, ROUNDS, STEPS, Sweep
@@ -212,7 +211,7 @@ def test_a_sweep_that_finds_nothing_ends_the_run_as_it_would_have_ended(monkeypa
         assert np.array_equal(swept.best_x, plain.best_x)
         assert all(same_bits(a, b) for a, b in zip(thetas, others, strict=False))
         assert all(same_bits(theta, others[-1]) for theta in thetas[len(others) :])
-        share = sweep_module.SHARE * plain.nfev
+        share = optimizer_module.SHARE * plain.nfev
         assert swept.nfev - plain.nfev <= max(share, swept.popsize) + swept.popsize
 
 

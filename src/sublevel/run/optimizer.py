@@ -27,9 +27,10 @@ from sublevel.run.narrowing import WAITS, beginnings, sigma_factor
 from sublevel.run.noisy_answer import AVERAGED, Estimate, EvaluatedSample, better_of, central_best, level_of
 from sublevel.run.resampling import STARTS, draw_feasible
 from sublevel.run.restarts import FinishedRuns, Once, Run
+from sublevel.run.restarts.protocol import SHARE
 from sublevel.run.search_space import SearchSpace
 from sublevel.run.state import Best, Lowest, RunState, first_state, next_state
-from sublevel.run.sweep import SHARE, Changes, Sweep
+from sublevel.run.sweep import Changes, Sweep
 from sublevel.run.termination import (
     CONVERGED,
     SLOW,
@@ -865,14 +866,17 @@ class Optimizer:
         best, changes = self.run_state.best, self.changes
         if changes is None or best.fun != best.fun or self.run_state.run.tries_changes:
             return best.returns
-        return best.returns + 1 if changes.is_near(self.mean, best.x) else 0
+        reason = self._run_reason()
+        resolution = None if reason is None or reason.name not in CONVERGED else self.deviations
+        return best.returns + 1 if changes.is_near(self.mean, best.x, resolution) else 0
 
     def _same_minimum(self, before: Best, after: Best) -> Best:
         """A best point with the numbers of that before, if it is the same but for the precision of a search."""
         changes = self.changes
         if after is before or changes is None or not (before.returns or before.tried):
             return after
-        if not changes.is_near(before.x, after.x):
+        resolution = before.theta.deviations if before.returns and before.theta is not None else None
+        if not changes.is_near(before.x, after.x, resolution):
             return after
         return replace(after, tried=before.tried, returns=before.returns)
 

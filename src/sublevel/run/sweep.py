@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from sublevel.engine.arrays import Array, value_class
 from sublevel.run.search_space import SearchSpace
 
-SHARE = 0.3
-"""Evaluations of a sweep, as a part of those of the run so far, at most, unless that is less than a generation."""
 ROUNDS = 160
 """Other values of an integer or a choice that are tried, at most."""
 LENGTHS = 480
@@ -72,6 +70,8 @@ class Sweep:
 
 NEAR = 1e-4
 """Points are the same if no real variable differs by more than this, in initial standard deviations."""
+RESOLVED = 3.0
+"""The minima of two runs are the same if no real variable differs by more standard deviations of one that converged."""
 
 
 @value_class
@@ -100,12 +100,16 @@ class Changes:
         """Number of changes."""
         return int(self.begins[-1])
 
-    def is_near(self, x: Array, other: Array) -> bool:
-        """Whether two points (d,) are the same but for the precision of a search."""
+    def is_near(self, x: Array, other: Array, resolution: Array | None = None) -> bool:
+        """Whether two points (d,) are the same but for the precision of a search, whose standard deviations (k,) are
+        the `resolution` if it has converged.
+        """
         gaps = self.space.distances(self.space.searched(x), other)
         discrete, judged = self.space.discrete, self.space.judged
         is_same = np.array_equal(x[discrete], other[discrete])
-        return is_same and bool(np.all(gaps[judged] <= NEAR * self.deviations[judged]))
+        limits = NEAR * self.deviations
+        limits = limits if resolution is None else np.maximum(limits, RESOLVED * resolution)
+        return is_same and bool(np.all(gaps[judged] <= limits[judged]))
 
     def next_points(
         self, x: Array, sweep: Sweep, n: int, is_allowed: Callable[[Array], NDArray[np.bool_]] | None

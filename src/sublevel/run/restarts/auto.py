@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from sublevel.run.restarts.bipop import BIPOP
-from sublevel.run.restarts.protocol import FinishedRuns, Run
-from sublevel.run.sweep import SHARE
+from sublevel.run.restarts.protocol import SHARE, FinishedRuns, Run
 
 CLOSE = 0.01
 """Standard deviations of a run that begins with such changes, as a part of the initial ones."""
@@ -37,8 +36,8 @@ class AutoRestarts(BIPOP):
     and each one is tried once for a best point. With `noise`, a `surrogate` or bits there are none, and it is not
     noticed whether runs end at the same minimum.
 
-    Runs end at the same minimum if no real variable differs by more than 1e-4 initial standard deviations. Values do
-    not count, only that no point was better.
+    Runs end at the same minimum if no real variable differs by more than 1e-4 initial standard deviations or, if the
+    run has converged, three final ones. Values do not count, only that no point was better.
 
     Examples
     --------

@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 
 from sublevel.engine.arrays import Array
 
+SHARE = 0.3
+"""Evaluations for changes of single variables, as a part of those of the run before, at most, unless that is less than
+a generation."""
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
