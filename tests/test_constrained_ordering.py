@@ -188,7 +188,7 @@ def test_search_converges_to_the_constrained_optimum(ordering):
 
 
 def test_multipliers_converge_to_those_of_the_problem():
-    state = search(AugmentedLagrangian(), np.random.default_rng(4), iterations=250)[-1]
+    state = search(AugmentedLagrangian(), np.random.default_rng(4), iterations=150)[-1]  # soon f is rounded
     assert np.allclose(state.ordering.multipliers, [1, 0.5], atol=1e-3)
 
 
