@@ -34,7 +34,8 @@ def squares(p: np.ndarray) -> float:
 
 
 def main(file: str) -> None:
-    fit = sl.minimize(squares, x0=START, sigma0=0.3, log_scaled=True, names=["rate", "recovery", "first"], rng=1)
+    names = ["rate", "recovery", "first"]
+    fit = sl.minimize(squares, x0=START, sigma0=0.3, log_scaled=True, rtolfun=1e-6, names=names, rng=1)
     bars = sl.curvature(squares, fit, kind="least_squares", n_residuals=t.size)
     rng = np.random.default_rng(1)
     figure, (curves, cloud) = plt.subplots(1, 2, figsize=(9, 3.4), gridspec_kw={"width_ratios": [1.5, 1]})
