@@ -322,6 +322,25 @@ def test_the_same_minimum_is_known_at_the_precision_of_the_runs(tolerance, monke
     assert list(sl.minimize(bent, np.full(2, -1.0), 0.5, **options).reasons) == ["maxfevals"]
 
 
+def test_a_search_goes_on_around_a_better_point_at_the_same_minimum():
+    """Runs that end early differ by more than a change, and some changes are better: no run ends as if none were."""
+    improved = 0
+    for seed in range(10):
+        optimizer = sl.Optimizer(np.array([1.0, 2.0, 0.5]), 0.5, restarts="auto", rng=seed, tolx=0.2)
+        while optimizer.nfev < 1500 and not optimizer.stop():
+            X, before = optimizer.ask(), optimizer.is_sweeping
+            optimizer.tell(X, np.abs(X).sum(axis=1))
+            state = optimizer.run_state
+            if before and state.sweep.has_succeeded and state.standing.generations == 0:
+                improved += state.best.tried > 0
+                began = optimizer.restarts
+                optimizer.ask()
+                assert optimizer.restarts == began
+                assert not optimizer.is_sweeping
+                optimizer.tell(optimizer._asked, np.abs(optimizer._asked).sum(axis=1))
+    assert improved
+
+
 @pytest.mark.parametrize("same", [2, 3, 5])
 def test_so_many_runs_have_to_end_there(same):
     optimizer = sl.Optimizer(np.full(2, -1.0), 0.5, restarts=sl.AutoRestarts(same=same), rng=1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sublevel as sl
-from helpers.functions import ellipsoid, sphere
+from helpers.functions import ellipsoid, rastrigin, sphere
 from sublevel.run import optimizer
 from sublevel.run.narrowing import FACTORS, WAITS, beginnings, beginnings_of, sigma_factor
 from sublevel.store.fingerprint import fingerprint
@@ -206,6 +206,26 @@ def test_a_search_that_will_be_wide_again_has_not_converged(surrogate, monkeypat
     assert result.history["deviation"][-1] < 0.01
     monkeypatch.setattr(optimizer, "beginnings", lambda _: len(WAITS))
     assert findings(searched(**given, tolx=1e-3))["narrowed"].numbers["times"] < 4
+
+
+def test_a_search_that_has_just_become_wide_again_has_not_converged(monkeypatch):
+    """All recent samples were close to the start, and their values differ by less than `tolfun`."""
+    given = {"fun": lambda X: 100 + rastrigin(X), "x0": np.zeros(1), "sigma0": 10.0, "tolfun": 1.0}
+    result = searched(**given)
+    assert findings(result)["narrowed"].numbers["times"] == 4
+    assert result.nit > WAITS[-1] + 1
+    monkeypatch.setattr(optimizer, "beginnings", lambda generations: beginnings(generations + 1))
+    assert searched(**given).nit == WAITS[-1]
+
+
+def test_bits_are_not_fixed_by_a_point_that_is_noted():
+    opt = sl.Optimizer([0.5] * 6, method="pbil", rng=1)
+    opt.note(np.ones((1, 6)), np.array([-10.0]))
+    for _ in range(20):
+        X = opt.ask()
+        opt.tell(X, X.sum(axis=1))
+    assert opt.best_fun == -10
+    assert np.all(opt.mean < 0.5)
 
 
 def test_a_surrogate_learns_before_it_narrows():

@@ -367,6 +367,11 @@ class Optimizer:
         return self.changes is not None and self.run_state.sweep is not None and self.run_state.sweep.is_last
 
     @property
+    def _has_found(self) -> bool:
+        """Whether the search goes on around a better point that changes of single variables have found."""
+        return self.run_state.sweep is not None and self.run_state.sweep.has_succeeded
+
+    @property
     def space(self) -> SearchSpace | None:
         """How a point of the searched space becomes the user's; None if they are the same."""
         return self.start.space
@@ -629,7 +634,8 @@ class Optimizer:
     def _stays_at_start(self, best: Best, standing: Standing) -> bool:
         """Whether the first run has not found a point as good as its start, where it may begin again."""
         is_start = best.fun < np.inf and not standing.lowest <= best.fun and not self.run_state.restarts
-        return is_start and not self.noise and self.constraints is None and not self._is_mixed
+        is_real = self.method.family.continuous and not self._is_mixed
+        return is_start and is_real and not self.noise and self.constraints is None
 
     def _begin_at(self, best: Best, sigma_factor: float, search: State) -> State:
         """A search that begins again around the best point, but for the memory of the ordering."""
@@ -701,6 +707,8 @@ class Optimizer:
 
     def note(self, points: Array, values: Array, constraints: Array | None = None) -> None:
         """Count evaluations and keep the best point, without updating the search distribution.
+
+        If the first generations find no point as good, the search begins again at the best point, as at `x0`.
 
         Parameters
         ----------
@@ -812,7 +820,7 @@ class Optimizer:
         state = self.run_state
         if self._pending is not None or self.is_sweeping:
             return None
-        if self._begins_with_changes and self._has_swept and state.best.tried:
+        if self._begins_with_changes and self._has_swept and state.best.tried and not self._has_found:
             return Reason("unchanged", float(state.best.tried))
         if state.standing.generations == 0:
             return None
@@ -833,9 +841,11 @@ class Optimizer:
 
     @property
     def _will_widen(self) -> bool:
-        """Whether the search is to begin again around its start, so that its width says nothing about convergence."""
+        """Whether the search is to begin again around its start, or has drawn no sample since it last did, so that its
+        width and values say nothing about convergence.
+        """
         best, standing = self.run_state.best, self.run_state.standing
-        return beginnings(standing.generations) < len(WAITS) and self._stays_at_start(best, standing)
+        return beginnings(standing.generations - 1) < len(WAITS) and self._stays_at_start(best, standing)
 
     def _next_run(self) -> Run | None:
         """The run that would follow if the current one ended now, found with a copy of the generator."""
