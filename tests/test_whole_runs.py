@@ -13,6 +13,8 @@ import pytest
 
 from helpers.scenarios import Problem, Restriction, Scenario, Variable, draw
 from helpers.whole_runs import WrongRun, check
+from sublevel import AutoRestarts
+from sublevel.engine.sampling import SAMPLINGS
 
 ROOT = Path(__file__).parent.parent
 FEW, MANY = range(32), range(32, 2000)
@@ -38,10 +40,20 @@ def test_many_whole_runs_are_as_promised(seeds, tmp_path):
 def test_the_repr_of_a_scenario_makes_it_again():
     for seed in range(200):
         scenario = draw(seed)
-        assert (
-            eval(repr(scenario), {"Restriction": Restriction, "Scenario": Scenario, "Variable": Variable}) == scenario
-        )
+        names = {one.__name__: one for one in (Restriction, Scenario, Variable, AutoRestarts)}
+        assert eval(repr(scenario), names) == scenario
         assert draw(seed) == scenario
+
+
+def test_what_is_drawn_goes_together_with_everything():
+    drawn = [draw(seed) for seed in range(1000)]
+    assert {one.sampling for one in drawn} == {None, *SAMPLINGS}
+    for kind in (lambda one: one.noise, lambda one: one.surrogate, lambda one: one.restrictions):
+        some = [one for one in drawn if kind(one)]
+        assert any(one.restarts == "auto" for one in some)
+        assert any(one.rtolfun for one in some)
+        assert any(one.sampling for one in some)
+    assert any(isinstance(one.restarts, AutoRestarts) for one in drawn)
 
 
 def test_a_wrong_run_is_found_and_said(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from scipy.optimize import LinearConstraint, NonlinearConstraint
 import sublevel as sl
 from sublevel.engine.families import FAMILIES
 from sublevel.engine.ordering import ORDERINGS
+from sublevel.engine.sampling import SAMPLINGS
 from sublevel.engine.transforms.step_size import STEP_SIZES
 from sublevel.run.restarts import STRATEGIES
 
@@ -109,15 +110,17 @@ class Scenario(Short):
     handling: str | None = None
     method: str | None = None
     step_size: str | None = None
+    sampling: str | None = None
     correlated: bool = False
     popsize: int | None = None
-    restarts: str | int | None = None
+    restarts: str | int | sl.AutoRestarts | None = None
     surrogate: bool | int = False
     maxfevals: int | None = 100
     maxiter: int | None = None
     ftarget: float | None = None
     tolx: float | None = None
     tolfun: float | None = None
+    rtolfun: float | None = None
     noise_floor: bool = True
     evaluate_x0: bool | None = None
     on_error: str = "raise"
@@ -136,6 +139,11 @@ class Scenario(Short):
     def is_retried(self):
         """Whether points that fail are evaluated twice."""
         return self.failure == "raise" and self.on_error == "retry"
+
+    @property
+    def has_own_method(self):
+        """Whether the method is an object, not a name."""
+        return self.step_size is not None or self.sampling is not None
 
     @property
     def start(self):
@@ -297,18 +305,25 @@ def drawn_start(scenario, rng):
     return np.clip(x, [one.low for one in scenario.variables], [one.high for one in scenario.variables])
 
 
+RECIPES = {"cma": sl.cma, "xnes": sl.xnes, "ngd": sl.ngd, "rank-mu": sl.rank_mu}
+
+
 def method_of(scenario):
     """`method` as `minimize` takes it."""
-    if scenario.step_size is None:
+    if not scenario.has_own_method:
         return scenario.method
-    return sl.cma(step_size=scenario.step_size)
+    name = scenario.method or "cma"
+    prefix = next(prefix for prefix in reversed(FAMILIES) if name.startswith(prefix))
+    recipe, family = RECIPES[name.removeprefix(prefix)], FAMILIES[prefix]
+    given = {"step_size": scenario.step_size, "sampling": scenario.sampling}
+    return recipe(family=family, **{key: value for key, value in given.items() if value is not None})
 
 
 def search_options(scenario):
     """What `Optimizer` and `minimize` are given, besides the start."""
     variables, problem = scenario.variables, Problem(scenario)
     given = {"rng": scenario.seed, "method": method_of(scenario)}
-    names = ("popsize", "restarts", "tolx", "tolfun", "noise", "noise_floor", "surrogate")
+    names = ("popsize", "restarts", "tolx", "tolfun", "rtolfun", "noise", "noise_floor", "surrogate")
     given |= {name: getattr(scenario, name) for name in names}
     if scenario.correlated:
         given["cov0"] = 0.5 * np.eye(len(variables)) + 0.5
@@ -373,7 +388,48 @@ def draw(seed):
     elif one.chance(0.25 if is_real else 0.02):
         scenario = dataclasses.replace(scenario, surrogate=one.pick(True, 1, 2, 5))
     scenario = _with_run(one, _with_method(one, scenario))
-    return _with_oddity(one, scenario) if one.chance(0.1) else scenario
+    scenario = _with_oddity(one, scenario) if one.chance(0.1) else scenario
+    return _with_convergence(one, _with_good_start(one, _with_sampling(one, scenario)))
+
+
+def _with_sampling(one, scenario):
+    """Perhaps with dependent or independent points, for a recipe instead of its name."""
+    method = (scenario.method or "cma").removeprefix("lra-")
+    if method == "pbil" or scenario.is_bits or not one.chance(0.3):
+        return scenario
+    return dataclasses.replace(scenario, method=method, sampling=one.pick(*SAMPLINGS))
+
+
+def _with_good_start(one, scenario):
+    """Perhaps with a start at the minimum or close to it, and wide standard deviations."""
+    if scenario.is_bits or not one.chance(0.2):
+        return scenario
+    distance, width = one.pick(0.0, 1e-6, 1e-2), one.pick(1.0, 3.0, 30.0)
+    variables = tuple(_better(variable, distance, width) for variable in scenario.variables)
+    shape = scenario.shape if scenario.shape != "slope" else "turned"  # whose minimum is not at the target
+    return dataclasses.replace(scenario, variables=variables, shape=shape)
+
+
+def _better(variable, distance, width):
+    """A variable whose target is so many standard deviations from its start."""
+    if variable.is_choice or variable.kind == "integer":
+        return dataclasses.replace(variable, target=variable.start)
+    if variable.is_log:
+        return dataclasses.replace(variable, target=float(variable.start * np.exp(distance * variable.deviation)))
+    deviation = width * variable.deviation
+    return dataclasses.replace(variable, deviation=deviation, target=variable.start + distance * deviation)
+
+
+def _with_convergence(one, scenario):
+    """Perhaps with a relative tolerance, or a coarse one and many evaluations, in which several runs end."""
+    if one.chance(0.15):
+        scenario = dataclasses.replace(scenario, rtolfun=one.pick(1e-6, 1e-3, 0.3))
+    if scenario.is_bits or scenario.maxfevals is None or not one.chance(0.15):
+        return scenario
+    tolerance = one.pick({"tolx": 0.3 * scenario.variables[0].deviation}, {"tolfun": 0.3}, {"rtolfun": 0.5})
+    budget = max(int(one.rng.integers(300, 900)), scenario.maxfevals)
+    restarts = one.pick("auto", "auto", sl.AutoRestarts(0), sl.AutoRestarts(1, same=2))
+    return dataclasses.replace(scenario, restarts=restarts, maxfevals=budget, **tolerance)
 
 
 def _with_oddity(one, scenario):

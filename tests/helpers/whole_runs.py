@@ -98,7 +98,7 @@ def resumed(scenario, file, before=None, **more):
     problem = Problem(scenario)
     objective = Objective(problem, before)
     options = {"constraints": problem.constraints} if scenario.restrictions else {}
-    if scenario.step_size is not None:
+    if scenario.has_own_method:
         options["method"] = search_options(scenario)["method"]
     if scenario.style == "drawn":
         options["x0"] = start_of(scenario)
