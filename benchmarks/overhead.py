@@ -302,6 +302,8 @@ def main() -> None:
     if arguments.cases:
         return print_case_medians()
     if arguments.against is not None:
+        if not (arguments.against / "src" / "sublevel").is_dir():
+            parser.error(f"--against must be a directory with src/sublevel, got {arguments.against}.")
         return compare_with_checkout(arguments.against, repeats)
     warnings.simplefilter("ignore")  # of the peers
     compare_with_peers(repeats)
