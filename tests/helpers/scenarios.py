@@ -442,7 +442,7 @@ def _with_oddity(one, scenario):
         {"step_size": "tpa", "method": None},
         {"popsize": 1},
         {"maxfevals": 2},
-        {"method": "pbil"},
+        {"method": "pbil", "step_size": None},
         {"restarts": -1},
         {"noise": True, "vectorized": True, "popsize": 12, "failure": None},
     )
